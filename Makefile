@@ -1,0 +1,54 @@
+# Needs git, make and Python 3.11 or newer; everything else comes into .venv.
+PYTHON ?= $(shell for v in 3.11 3.12 3.13 3.14 3; do p=$$(command -v python$$v) && \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+UV := $(VENV)/bin/uv
+RUN := $(UV) run --frozen --no-sync
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check fmt lint bench test-faults schemas clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Bring the locked dependencies and gpuledger into .venv
+
+$(UV):
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found; install it or say make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip --disable-pip-version-check install --quiet 'uv>=0.9'
+
+$(STAMP): pyproject.toml uv.lock | $(UV)
+	$(UV) sync --quiet --frozen --all-groups
+	@touch $@
+
+demo: $(STAMP) ## Import a fleet's history, ask it questions, prove the tables (under two minutes)
+	$(RUN) gpuledger demo
+
+test: $(STAMP) ## The whole suite, against real NATS and PostgreSQL servers it starts itself
+	$(RUN) pytest -q
+
+check: lint test ## What CI runs: format, lint, types, layers, then make test
+
+lint: $(STAMP)
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	$(RUN) lint-imports
+
+fmt: $(STAMP) ## Format and fix what can be fixed
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+schemas: $(STAMP) ## Write the JSON Schemas of the events anew
+	$(RUN) python -m gpuledger.events.catalogue schemas/gpuledger/schemas/events
+
+bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
+	$(RUN) python tests/bench/main.py
+
+test-faults: $(STAMP) ## Kill projector, nats-server and postgres at random moments, many times
+	$(RUN) pytest -q -m faults -s --timeout=3600
+
+clean: ## Remove what was built
+	rm -rf $(VENV) dist build .demo

@@ -1,0 +1,21 @@
+"""What every command shows goes through here, so that all of them look and behave alike.
+
+A command makes rows and a `View`; it must never print to stdout by itself.
+"""
+
+from gpuledger.cli.render.rows import render
+from gpuledger.cli.render.terminal import Advance, Console, message, progress, quiet_pipe
+from gpuledger.cli.render.view import Column, Output, View, columns_of
+
+__all__ = [
+    "Advance",
+    "Column",
+    "Console",
+    "Output",
+    "View",
+    "columns_of",
+    "message",
+    "progress",
+    "quiet_pipe",
+    "render",
+]

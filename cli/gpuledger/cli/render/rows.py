@@ -1,0 +1,156 @@
+"""Rows in, text on stdout out, in the formats that users of kubectl know.
+
+Only tables collect what they show, for their widths; every other format writes each row as it comes, so any
+number of rows fits in memory. A table's lines are never wrapped or cut.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from rich.cells import cell_len
+
+from gpuledger.cli.errors import CliError, ExitCode, visible
+from gpuledger.cli.render.terminal import Console, message, quiet_pipe
+from gpuledger.cli.render.values import cell, csv_field, is_number, json_text, yaml_item
+from gpuledger.cli.render.view import Column, Output, View, columns_of
+
+GAP: Final = "   "
+JSON_INDENT: Final = "  "
+
+GREEN: Final = "32"
+YELLOW: Final = "33"
+RED: Final = "31"
+STATE_COLOURS: Final = {
+    **dict.fromkeys(("ok", "ready", "in-service", "running", "succeeded"), GREEN),
+    **dict.fromkeys(("pending", "open", "late", "unknown", "warning"), YELLOW),
+    **dict.fromkeys(("failed", "faulted", "error", "rejected", "missing", "stopped"), RED),
+}
+
+
+def render(
+    rows: Iterable[Mapping[str, object]],
+    view: View,
+    output: Output,
+    *,
+    headers: bool = True,
+    live: bool = False,
+    console: Console | None = None,
+) -> None:
+    """Write the rows to stdout; when there are none, say so on stderr.
+
+    JSON, YAML and CSV show all keys of a row, CSV those of the first row. `live` flushes after every row, for rows
+    that arrive over time. Ends with exit code 141 when the reader of stdout leaves early.
+
+    Raises:
+        CliError: names were asked for and rows of this kind have none.
+    """
+    if output is Output.NAME and not view.name_key:
+        hint = "Use `-o table`, `-o json` or `-o csv`"
+        raise CliError(f"The rows of {visible(view.kind)} have no names", hint, ExitCode.USAGE)
+    console = console or Console.standard()
+    with quiet_pipe(console.out):
+        for piece in _pieces(iter(rows), view, output, headers, console):
+            console.out.write(piece)
+            if live:
+                console.out.flush()
+
+
+def _pieces(
+    rows: Iterator[Mapping[str, object]], view: View, output: Output, headers: bool, console: Console
+) -> Iterator[str]:
+    first = next(rows, None)
+    if first is None:
+        message(f"No {view.kinds} found.", console)
+        yield from _nothing(view, output, headers)
+        return
+    rows = chain((first,), rows)
+    match output:
+        case Output.TABLE | Output.WIDE:
+            yield from _table(rows, view.shown(output) or _found(first), headers, _paint(console))
+        case Output.JSON:
+            yield from _json(rows)
+        case Output.JSONL:
+            yield from (f"{json_text(row)}\n" for row in rows)
+        case Output.YAML:
+            yield from map(yaml_item, rows)
+        case Output.NAME:
+            name = Column(view.kind, view.name_key, format=str)
+            yield from (f"{view.kind}/{cell(row.get(view.name_key), name)}\n" for row in rows)
+        case Output.CSV:
+            yield from _csv(rows, tuple(first), headers, safe=console.terminal)
+
+
+def _nothing(view: View, output: Output, headers: bool) -> Iterator[str]:
+    if output in {Output.JSON, Output.YAML}:
+        yield "[]\n"
+    if output is Output.CSV and headers and view.columns:
+        yield from _csv((), tuple(column.field for column in view.columns), headers)
+
+
+def _found(row: Mapping[str, object]) -> tuple[Column, ...]:
+    """Columns for rows of a view that knows none: all keys, numbers to the right."""
+    return tuple(replace(column, right=is_number(row[column.field])) for column in columns_of(row))
+
+
+def _table(
+    rows: Iterable[Mapping[str, object]],
+    columns: tuple[Column, ...],
+    headers: bool,
+    paint: Callable[[str], str],
+) -> Iterator[str]:
+    lines = [[cell(row.get(column.field), column) for column in columns] for row in rows]
+    headings = [visible(column.heading) for column in columns]
+    measured = zip(*lines, headings, strict=True) if headers else zip(*lines, strict=True)
+    widths = [max(map(cell_len, texts)) for texts in measured]
+    if headers:
+        yield _line(headings, columns, widths, str)
+    for texts in lines:
+        yield _line(texts, columns, widths, paint)
+
+
+def _line(texts: list[str], columns: tuple[Column, ...], widths: list[int], paint: Callable[[str], str]) -> str:
+    cells = []
+    for text, column, width in zip(texts, columns, widths, strict=True):
+        space = " " * (width - cell_len(text))
+        cells.append(f"{space}{paint(text)}" if column.right else f"{paint(text)}{space}")
+    return f"{GAP.join(cells).rstrip(' ')}\n"
+
+
+def _paint(console: Console) -> Callable[[str], str]:
+    return _coloured if console.colour else str
+
+
+def _coloured(text: str) -> str:
+    colour = STATE_COLOURS.get(text.lower())
+    return text if colour is None else f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def _json(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    lead = "[\n"
+    for row in rows:
+        # A line break within a string is escaped, so those left are the layout's own.
+        yield lead + JSON_INDENT + json_text(row, indent=True).replace("\n", f"\n{JSON_INDENT}")
+        lead = ",\n"
+    yield "\n]\n"
+
+
+def _csv(
+    rows: Iterable[Mapping[str, object]], keys: tuple[str, ...], headers: bool, *, safe: bool = False
+) -> Iterator[str]:
+    """CSV as RFC 4180 has it, lines ended by CRLF; `safe` escapes control characters, for a terminal."""
+    show: Callable[[str], str] = visible if safe else str
+    write = csv.writer(_Echo(), lineterminator="\n").writerow  # returns what its file's `write` returns: the line
+    if headers:
+        yield write([show(key) for key in keys])
+    for row in rows:
+        yield write([show(csv_field(row.get(key))) for key in keys])
+
+
+class _Echo:
+    """A file for the csv module that hands every line back."""
+
+    def write(self, line: str) -> str:
+        return line

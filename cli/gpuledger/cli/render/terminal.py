@@ -1,0 +1,145 @@
+"""Where output goes: data on stdout, words on stderr, bars and colours only where a person watches.
+
+Nothing but `render`'s rows may be written to stdout; a bar never redirects it.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol, Self, TextIO
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from gpuledger.cli.errors import ExitCode, visible
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The two streams; whether stdout is a terminal and may show colours, and stderr a moving bar."""
+
+    out: TextIO
+    err: TextIO
+    terminal: bool = False
+    colour: bool = False
+    bars: bool = False
+
+    @classmethod
+    def standard(cls) -> Self:
+        """The process's own streams, as they are now."""
+        return cls.of(sys.stdout, sys.stderr, os.environ)
+
+    @classmethod
+    def of(cls, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> Self:
+        """Colour needs a terminal that is not dumb and no NO_COLOR (https://no-color.org); bars a terminal."""
+        able = environ.get("TERM") != "dumb"
+        terminal = out.isatty()
+        colour = able and terminal and not environ.get("NO_COLOR")
+        return cls(out, err, terminal=terminal, colour=colour, bars=able and err.isatty())
+
+
+class Advance(Protocol):
+    """Moves a progress bar."""
+
+    def __call__(self, steps: int = 1) -> None:
+        """So many more are done."""
+
+    def to(self, done: int) -> None:
+        """So many are done in all."""
+
+
+def message(text: str, console: Console | None = None) -> None:
+    """One line for the person who ran the command, on stderr."""
+    (console or Console.standard()).err.write(f"{visible(text)}\n")
+
+
+@contextmanager
+def progress(
+    description: str, total: int | None = None, *, unit: str = "", console: Console | None = None
+) -> Iterator[Advance]:
+    """A bar on stderr with rate and time left, gone when the block ends; nothing at all off a terminal.
+
+    Without a total the bar only moves. `unit` names what is counted, in the plural (`events`).
+    """
+    console = console or Console.standard()
+    if not console.bars:
+        yield _Unseen()
+        return
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        _Count(unit),
+        _Rate(unit),
+        TimeRemainingColumn(compact=True),
+        console=RichConsole(file=console.err),
+        redirect_stdout=False,
+        transient=True,
+    ) as bars:
+        yield _Seen(bars, bars.add_task(visible(description), total=total))
+
+
+@contextmanager
+def quiet_pipe(out: TextIO) -> Iterator[None]:
+    """End quietly when the reader of `out` leaves early, with exit code 141.
+
+    That is what a shell shows for programs that SIGPIPE ends, kubectl among them. Raises SystemExit; `out` goes
+    to the null device from then on, so that the interpreter's last flush is quiet too.
+    """
+    try:
+        yield
+        out.flush()
+    except BrokenPipeError:
+        _discard(out)
+        raise SystemExit(ExitCode.PIPE) from None
+
+
+def _discard(out: TextIO) -> None:
+    with suppress(OSError, ValueError):  # a stream without a descriptor has nothing to redirect
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(null, out.fileno())
+        finally:
+            os.close(null)
+
+
+class _Unseen:
+    def __call__(self, steps: int = 1) -> None:
+        """Nobody watches."""
+
+    def to(self, done: int) -> None:
+        """Nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    bars: Progress
+    task: TaskID
+
+    def __call__(self, steps: int = 1) -> None:
+        self.bars.advance(self.task, steps)
+
+    def to(self, done: int) -> None:
+        self.bars.update(self.task, completed=done)
+
+
+class _Count(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        total = "" if task.total is None else f"/{task.total:,.0f}"
+        return Text(f"{task.completed:,.0f}{total} {self.unit}".rstrip())
+
+
+class _Rate(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} {self.unit}".rstrip() + "/s")

@@ -1,0 +1,136 @@
+"""A value of a row as text: for people in tables, for programs in CSV, JSON and YAML.
+
+Tables round and escape; the formats for programs lose nothing. Text comes from machines that nobody vouches for,
+so what this module makes for a terminal never holds a control character.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Final
+
+import orjson
+import yaml
+
+from gpuledger.cli.errors import visible
+from gpuledger.cli.render.view import Column
+from gpuledger.cli.times import format_time
+
+NONE: Final = "<none>"
+TABLE_DECIMALS: Final = 2
+INT64: Final = range(-(2**63), 2**63)
+YAML_LINE_CHARS: Final = 2**31 - 1
+
+_PLAIN: Final = frozenset({type(None), bool, float, Decimal})
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def cell(value: object, column: Column) -> str:
+    """The text of a table's cell; what is empty shows as `<none>`, so that lines split into columns."""
+    if value is None:
+        return NONE
+    text = column.format(value) if column.format else _table_text(value)
+    return visible(text) or NONE
+
+
+def csv_field(value: object) -> str:
+    """The text of a CSV field: None is empty, lists are comma-joined, mappings are compact JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return json_text(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(csv_field(item) for item in value)
+    return _encodable(_scalar(value))
+
+
+def json_text(value: object, *, indent: bool = False) -> str:
+    """JSON on one line, or indented by two spaces; numbers that JSON cannot express (NaN) become null."""
+    option = orjson.OPT_INDENT_2 if indent else None
+    text = orjson.dumps(_plain(value), default=_json_number, option=option).decode()
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def yaml_item(row: Mapping[str, object]) -> str:
+    """One item of a YAML list, keys in the row's order, long text unfolded."""
+    return yaml.dump([_plain(row)], Dumper=_YamlDumper, sort_keys=False, allow_unicode=True, width=YAML_LINE_CHARS)
+
+
+def is_number(value: object) -> bool:
+    """Whether the value counts something (a bool does not)."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _table_text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={_table_text(item)}" for key, item in sorted(value.items()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(_table_text(item) for item in value)
+    if isinstance(value, float | Decimal):
+        return _rounded(value)
+    return NONE if value is None else _scalar(value)
+
+
+def _rounded(value: float | Decimal) -> str:
+    text = f"{value:.{TABLE_DECIMALS}f}"
+    if "." not in text:
+        return text
+    cut = text.rstrip("0").rstrip(".")
+    return "0" if cut == "-0" else cut
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return format_time(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return str(value.value) if isinstance(value, Enum) else str(value)
+
+
+def _plain(value: object) -> object:
+    """The value in the types of JSON, decimals and whole numbers of any size left as they are."""
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is int:
+        return value if value in INT64 else Decimal(value)
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return _encodable(value)
+    if isinstance(value, Mapping):
+        return {_encodable(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return _plain(value.value) if isinstance(value, Enum) else _encodable(_scalar(value))
+
+
+def _encodable(text: str) -> str:
+    """The text with halves of surrogate pairs, which no encoding can carry, spelt out."""
+    if text.isascii():
+        return str(text)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _json_number(value: object) -> object:
+    if not isinstance(value, Decimal):
+        raise TypeError(f"{type(value).__name__} has no JSON form")
+    return orjson.Fragment(f"{value:f}") if value.is_finite() else None
+
+
+class _YamlDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes decimals as plain numbers, and values that occur twice twice (no anchors)."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+    def decimal(self, value: Decimal) -> object:
+        if not value.is_finite():
+            return self.represent_float(float(value))
+        text = f"{value:f}"
+        return self.represent_scalar(f"tag:yaml.org,2002:{'float' if '.' in text else 'int'}", text)
+
+
+_represent_decimal: Callable[[_YamlDumper, Decimal], object] = _YamlDumper.decimal
+_YamlDumper.add_representer(Decimal, _represent_decimal)

@@ -1,0 +1,146 @@
+"""Times and positions as people type them and as every output shows them.
+
+What `format_time` writes, `parse_time` reads. Nothing here reads a clock: relative times count from the caller's
+`now`. Whatever the text, the only error is `TimeFormatError`.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from gpuledger.cli.errors import CliError, ExitCode, visible
+
+MAX_POSITION: Final = 2**63 - 1  # the database keeps positions as bigint
+MAX_QUOTED_CHARS: Final = 60
+
+TIME_EXAMPLES: Final = ("2017-02-07T08:30:00Z", "2017-02-07", "-1h30m")
+POSITION_EXAMPLES: Final = ("1500", "1/1500", "2/1")
+AS_RECORDED_EXAMPLES: Final = ("1500", "2/1500", "2017-02-07T08:30:00Z")
+
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_AMOUNT = re.compile(r"([0-9]+)([smhdw])")
+_RELATIVE = re.compile(r"([+-])((?:[0-9]+[smhdw])+)")
+_POSITION = re.compile(r"(?:([0-9]+)/)?([0-9]+)")
+_TIMESTAMP = re.compile(
+    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,9}))?)?"
+    r"(?: ?(?P<zone>[Zz]|[+-][0-9]{2}:[0-5][0-9]))?)?"
+)
+_FIELDS: Final = ("year", "month", "day", "hour", "minute", "second")
+
+
+class TimeFormatError(CliError):
+    """The text is no time (or no position, where one was asked for)."""
+
+    def __init__(
+        self,
+        text: str,
+        expected: str = "a time",
+        examples: tuple[str, str, str] = TIME_EXAMPLES,
+        reason: str = "",
+    ) -> None:
+        because = f": {reason}" if reason else ""
+        super().__init__(
+            f'"{_quoted(text)}" is not {expected}{because}.',
+            "Write for example {}, {} or {}.".format(*examples),
+            ExitCode.USAGE,
+        )
+        self.text = text
+
+
+def format_time(time: datetime) -> str:
+    """RFC 3339 in UTC with `Z`: whole seconds without a fraction, others with six digits; no zone means UTC."""
+    return _utc(time).replace(tzinfo=None).isoformat() + "Z"
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """Read a time, in UTC.
+
+    Accepts RFC 3339 (also with a space or lower-case letters, with up to nine digits of fraction, of which six
+    count, and without seconds), the same without a zone (meaning UTC), a date (its midnight in UTC), `now`, and
+    amounts of w, d, h, m, s before or after `now`: `-2h`, `-1h30m`, `+10m`.
+
+    Raises:
+        TimeFormatError: the text is none of these, or lies outside the years 1 to 9999.
+    """
+    typed = text.strip()
+    try:
+        if typed.lower() == "now":
+            return _utc(now)
+        if match := _RELATIVE.fullmatch(typed):
+            return _utc(now) + _duration(match[1], match[2])
+        if match := _TIMESTAMP.fullmatch(typed):
+            return _timestamp(match)
+    except OverflowError as error:
+        raise TimeFormatError(text, reason="it lies outside the years 1 to 9999") from error
+    except ValueError as error:
+        raise TimeFormatError(text, reason=str(error)) from error
+    raise TimeFormatError(text)
+
+
+def parse_position(text: str) -> tuple[int | None, int]:
+    """Read a position in the ledger, `SEQ` or `GENERATION/SEQ`; without a generation, that is None.
+
+    Sequence 0 is the moment before the first event; generations count from 1.
+
+    Raises:
+        TimeFormatError: the text is no position, or one beyond what a ledger can hold.
+    """
+    match = _POSITION.fullmatch(text.strip())
+    if match is None:
+        raise TimeFormatError(text, "a position", POSITION_EXAMPLES)
+    if any(len(digits) > len(str(MAX_POSITION)) for digits in match.groups(default="")):
+        raise TimeFormatError(text, "a position", POSITION_EXAMPLES, "it is too large")
+    generation, sequence = (None if digits is None else int(digits) for digits in match.groups())
+    if sequence is None or generation == 0 or max(sequence, generation or 0) > MAX_POSITION:
+        raise TimeFormatError(text, "a position", POSITION_EXAMPLES, "it is out of range")
+    return generation, sequence
+
+
+def parse_as_recorded(text: str, now: datetime) -> tuple[int | None, int] | datetime:
+    """Read what `--as-recorded` takes: a position where the text is digits (`2017` is one), else a time.
+
+    Raises:
+        TimeFormatError: the text is neither.
+    """
+    if _POSITION.fullmatch(text.strip()):
+        return parse_position(text)
+    try:
+        return parse_time(text, now)
+    except TimeFormatError as error:
+        raise TimeFormatError(text, "a position or a time", AS_RECORDED_EXAMPLES) from error
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _duration(sign: str, amounts: str) -> timedelta:
+    parts = (timedelta(**{_UNITS[unit]: _amount(count)}) for count, unit in _AMOUNT.findall(amounts))
+    total = sum(parts, timedelta())
+    return total if sign == "+" else -total
+
+
+def _amount(digits: str) -> int:
+    if len(digits) > len(str(MAX_POSITION)):
+        raise OverflowError
+    return int(digits)
+
+
+def _timestamp(match: re.Match[str]) -> datetime:
+    year, month, day, hour, minute, second = (int(match[field] or 0) for field in _FIELDS)
+    microsecond = int((match["fraction"] or "")[:6].ljust(6, "0"))
+    local = datetime(year, month, day, hour, minute, second, microsecond, _zone(match["zone"] or "Z"))
+    return local.astimezone(UTC)
+
+
+def _zone(text: str) -> timezone:
+    if text in "Zz":
+        return UTC
+    offset = timedelta(hours=int(text[1:3]), minutes=int(text[4:6]))
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def _quoted(text: str) -> str:
+    cut = text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "..."
+    return visible(cut)

@@ -1,0 +1,200 @@
+"""CloudEvents 1.0 in structured JSON mode, with the extensions that make a log of them a ledger.
+
+Decoding has two steps, because a reader looks at every event's envelope (its source's numbering must be followed)
+but only at some payloads. Nothing here knows where events are kept.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import orjson
+
+from gpuledger.events.errors import MalformedEventError
+from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX, Payload
+from gpuledger.events.registry import Registry, registry
+from gpuledger.events.subjects import subject_of
+
+SPEC_VERSION = "1.0"
+CONTENT_TYPE = "application/json"
+ATTRIBUTE_LENGTH_MAX = 1024
+
+_EPOCH_START = datetime(1, 1, 2, tzinfo=UTC)
+
+D_co = TypeVar("D_co", covariant=True)
+
+
+class Event(NamedTuple, Generic[D_co]):
+    """One fact. `time` is when it happened; where it stands in the log says when we learnt it.
+
+    `epoch` and `number` are the source's own numbering; `causation_id` names the event that led to this one and
+    `correlation_id` the first of that chain. `recorded_at` is set where the log's own time-stamp is not when we
+    first learnt it (imported and restored events); what is `imported` never causes an effect.
+    """
+
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: datetime
+    data: D_co
+    epoch: str
+    number: int
+    causation_id: str | None = None
+    correlation_id: str | None = None
+    recorded_at: datetime | None = None
+    imported: bool = False
+
+
+Undecoded = Event[dict[str, Any]]
+Decoded = Event[Payload]
+
+
+def encode(event: Decoded) -> bytes:
+    """The event as structured CloudEvents JSON."""
+    return orjson.dumps(
+        to_document(event, event.data.model_dump(mode="json", exclude_none=True)), option=orjson.OPT_UTC_Z
+    )
+
+
+def to_document(event: Event[object], data: object) -> dict[str, object]:
+    """The event's attributes under their CloudEvents names; `data` is its payload as JSON values."""
+    document: dict[str, object] = {
+        "specversion": SPEC_VERSION,
+        "id": event.id,
+        "source": event.source,
+        "type": event.type,
+        "subject": event.subject,
+        "time": event.time,
+        "datacontenttype": CONTENT_TYPE,
+        "dataschema": dataschema_of(event.type),
+        "sourceepoch": event.epoch,
+        "sourceseq": event.number,
+        "data": data,
+    }
+    if event.causation_id is not None:
+        document["causationid"] = event.causation_id
+    if event.correlation_id is not None:
+        document["correlationid"] = event.correlation_id
+    if event.recorded_at is not None:
+        document["recordedtime"] = event.recorded_at
+    if event.imported:
+        document["imported"] = True
+    return document
+
+
+def dataschema_of(event_type: str) -> str:
+    """The URI of a type's JSON Schema, which lies in `schemas/events/<name>.json`."""
+    return f"urn:gpuledger:schema:{event_type.removeprefix('io.gpuledger.')}"
+
+
+def nats_subject_of(event: Decoded) -> str:
+    """Where the event is to be recorded."""
+    return subject_of(event.source, event.data.AGGREGATE, event.subject, event.data.EVENT)
+
+
+def decode(raw: bytes, catalogue: Registry = registry) -> Decoded:
+    """The event with its payload.
+
+    Raises:
+        MalformedEventError: the bytes are no CloudEvent of ours.
+        UnknownEventTypeError: the type is not in the catalogue.
+        PayloadError: the data does not fit the type.
+    """
+    return with_payload(parse(raw), catalogue)
+
+
+def with_payload(event: Undecoded, catalogue: Registry = registry) -> Decoded:
+    """The same event, its data decoded; raises as `decode` does."""
+    return event._replace(data=catalogue.decode(event.type, event.data))  # type: ignore[arg-type,return-value]
+
+
+def parse(raw: bytes) -> Undecoded:
+    """The event's attributes, checked; its data is left as it came.
+
+    Raises:
+        MalformedEventError: with the first attribute that is missing or of another kind than it should be.
+    """
+    document = _load(raw)
+    try:
+        event = Event(
+            document["id"],
+            document["source"],
+            document["type"],
+            document["subject"],
+            _time(document["time"], "time"),
+            document["data"],
+            document["sourceepoch"],
+            document["sourceseq"],
+            document.get("causationid"),
+            document.get("correlationid"),
+            _optional_time(document.get("recordedtime")),
+            document.get("imported", False),
+        )
+    except KeyError as error:
+        raise MalformedEventError(f"The event has no attribute {error.args[0]!r}.") from error
+    _check(document, event)
+    return event
+
+
+def _load(raw: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise MalformedEventError(f"The event is not JSON: {error}.") from error
+    if not isinstance(document, dict):
+        raise MalformedEventError(f"The event is a JSON {type(document).__name__}, not an object.")
+    if b"\\u0000" in raw and _holds_nul(document):
+        raise MalformedEventError("The event holds a NUL character, which no table can keep.")
+    return document
+
+
+def _check(document: dict[str, Any], event: Undecoded) -> None:
+    if document.get("specversion") != SPEC_VERSION:
+        raise MalformedEventError(f"specversion is {document.get('specversion')!r}, not {SPEC_VERSION!r}.")
+    for name, text in (
+        ("id", event.id),
+        ("source", event.source),
+        ("type", event.type),
+        ("sourceepoch", event.epoch),
+    ):
+        if type(text) is not str or not 0 < len(text) <= ATTRIBUTE_LENGTH_MAX:
+            raise MalformedEventError(f"{name} must be text of 1 to {ATTRIBUTE_LENGTH_MAX} characters.")
+    if type(event.subject) is not str or not 0 < len(event.subject) <= NAME_LENGTH_MAX:
+        raise MalformedEventError(f"subject must be text of 1 to {NAME_LENGTH_MAX} characters.")
+    if type(event.number) is not int or not 0 < event.number <= BIGINT_MAX:
+        raise MalformedEventError("sourceseq must be a whole number from 1 on.")
+    if type(event.data) is not dict:
+        raise MalformedEventError("data must be a JSON object.")
+    if type(event.imported) is not bool:
+        raise MalformedEventError("imported must be true or false.")
+    for name, link in (("causationid", event.causation_id), ("correlationid", event.correlation_id)):
+        if link is not None and (type(link) is not str or not 0 < len(link) <= ATTRIBUTE_LENGTH_MAX):
+            raise MalformedEventError(f"{name} must be text of 1 to {ATTRIBUTE_LENGTH_MAX} characters.")
+
+
+def _time(text: object, name: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)  # type: ignore[arg-type] # a TypeError is caught below
+        if time.tzinfo is not UTC:
+            if time.tzinfo is None:
+                raise ValueError("it has no zone")
+            time = time.astimezone(UTC)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise MalformedEventError(f"{name} {text!r} is not an RFC 3339 time with a zone: {error}.") from error
+    if time < _EPOCH_START:
+        raise MalformedEventError(f"{name} {text!r} lies before the calendar's second day.")
+    return time
+
+
+def _optional_time(text: object) -> datetime | None:
+    return None if text is None else _time(text, "recordedtime")
+
+
+def _holds_nul(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_holds_nul(key) or _holds_nul(inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return any(_holds_nul(inner) for inner in value)
+    return False

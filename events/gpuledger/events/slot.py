@@ -1,0 +1,13 @@
+"""Slots: the places in nodes that devices sit in."""
+
+from gpuledger.events.payload import Count, Labels, Name, Payload
+from gpuledger.events.registry import registry
+
+
+@registry.event("slot", "declared", publisher="importers")
+class SlotDeclared(Payload):
+    """The slot exists, on this node; `index` counts a node's slots from 0."""
+
+    node: Name
+    index: Count = 0
+    labels: Labels = {}

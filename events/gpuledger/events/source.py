@@ -1,0 +1,55 @@
+"""Sources: who records events, what of theirs is missing, and what of theirs was turned down."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gpuledger.events.payload import Count, Name, Number, Payload, Text
+from gpuledger.events.registry import registry
+
+Epoch = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+@registry.event("source", "completed", publisher="importers")
+class SourceCompleted(Payload):
+    """The source's data ends here: at this event's `time`, as far as that epoch knows."""
+
+    events: Count
+    rejects: Count = 0
+
+
+@registry.event("source", "gap-detected", publisher="sources")
+class SourceGapDetected(Payload):
+    """Numbers `first` to `last` of a source's epoch have stayed missing."""
+
+    epoch: Epoch
+    first: Number
+    last: Number
+
+
+@registry.event("source", "gap-closed", publisher="sources")
+class SourceGapClosed(Payload):
+    """Every number of a gap that was detected has come after all."""
+
+    epoch: Epoch
+    first: Number
+    last: Number
+
+
+@registry.event("source", "rejected", publisher="sources")
+class SourceRejected(Payload):
+    """An event at the edge was turned down; it stays in the log, and no projection takes it."""
+
+    generation: Number
+    sequence: Number
+    nats_subject: Text
+    reason: Text
+
+
+@registry.event("source", "position-skipped", publisher="operators")
+class SourcePositionSkipped(Payload):
+    """An operator decided that one position of the log is to be passed over by every projection."""
+
+    generation: Number
+    sequence: Number
+    reason: Name

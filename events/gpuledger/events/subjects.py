@@ -1,0 +1,140 @@
+"""The grammar of subjects and sources, in one place.
+
+A subject has six tokens: `ledger.<origin>.<origin id>.<aggregate>.<id>.<event>`. Origin `node` plus a node's name
+is what that node's agent may write, so that the server's permissions confine it; origin `svc` plus a service's
+name is ours. Ids are percent-escaped, reversibly, because names hold dots.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from gpuledger.events.errors import SubjectError
+
+ROOT = "ledger"
+ALL = f"{ROOT}.>"
+TOKEN_BYTES_MAX = 1024
+
+NODE = "node"
+SERVICE = "svc"
+
+EDGE_SERVICES = frozenset({"import", "gateways"})
+"""Services that pass on what others said: what they record may be bad without a bug of ours."""
+
+_SOURCE_SHAPES = (
+    "`/nodes/<node>/agent`, `/services/<name>`, `/watchers/<name>`, `/gateways/<name>`, `/operators/<name>` "
+    "or `/import/<name>`"
+)
+
+
+class Origin(NamedTuple):
+    """Who may write: the kind (`node` or `svc`) and the name."""
+
+    kind: str
+    name: str
+
+    @property
+    def is_edge(self) -> bool:
+        """Whether a bad event from here is somebody else's mistake, and stops nobody (ARCHITECTURE, section 3)."""
+        return self.kind == NODE or self.name in EDGE_SERVICES
+
+
+class Subject(NamedTuple):
+    """A parsed subject; `str()` gives the wire form back."""
+
+    origin: Origin
+    aggregate: str
+    id: str
+    event: str
+
+    def __str__(self) -> str:
+        return ".".join(
+            (
+                ROOT,
+                self.origin.kind,
+                escape(self.origin.name),
+                self.aggregate,
+                escape(self.id),
+                self.event,
+            )
+        )
+
+
+@lru_cache(maxsize=65_536)
+def escape(name: str) -> str:
+    """One subject token for a name; `unescape` inverts it.
+
+    Raises:
+        SubjectError: the name is empty or too long for a token.
+    """
+    if not name:
+        raise SubjectError("An id in a subject must not be empty; give the aggregate a name.")
+    try:
+        token = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    except UnicodeEncodeError as error:
+        raise SubjectError(f"The id {name!r} holds a lone surrogate; ids are Unicode text.") from error
+    if len(token) > TOKEN_BYTES_MAX:
+        raise SubjectError(f"The id {name[:40]!r}… takes {len(token)} bytes; {TOKEN_BYTES_MAX} is the limit.")
+    return token
+
+
+@lru_cache(maxsize=65_536)
+def unescape(token: str) -> str:
+    """The name that `escape` was given.
+
+    Raises:
+        SubjectError: the token is not one that `escape` writes.
+    """
+    try:
+        name = unquote(token, errors="strict")
+    except UnicodeDecodeError as error:
+        raise SubjectError(f"The subject token {token!r} is not escaped UTF-8.") from error
+    if escape(name) != token:
+        raise SubjectError(f"The subject token {token!r} is not in its canonical form {escape(name)!r}.")
+    return name
+
+
+def parse_subject(subject: str) -> Subject:
+    """The parts of a subject.
+
+    Raises:
+        SubjectError: it does not have the six tokens of the grammar.
+    """
+    tokens = subject.split(".")
+    if len(tokens) != 6 or tokens[0] != ROOT or tokens[1] not in (NODE, SERVICE):
+        raise SubjectError(f"The subject {subject!r} is not `ledger.<node|svc>.<origin id>.<aggregate>.<id>.<event>`.")
+    _, kind, name, aggregate, aggregate_id, event = tokens
+    return Subject(Origin(kind, unescape(name)), aggregate, unescape(aggregate_id), event)
+
+
+@lru_cache(maxsize=65_536)
+def origin_of(source: str) -> Origin:
+    """The origin that events of this source must be written under.
+
+    Raises:
+        SubjectError: the source has none of the known shapes.
+    """
+    match source.split("/"):
+        case ["", "nodes", node, "agent"] if node:
+            return Origin(NODE, node)
+        case ["", "services", name] if name:
+            return Origin(SERVICE, name)
+        case ["", "watchers" | "gateways" | "operators" | "import" as service, name] if name:
+            return Origin(SERVICE, service)
+    raise SubjectError(f"The source {source!r} is none of {_SOURCE_SHAPES}.")
+
+
+def subject_of(source: str, aggregate: str, aggregate_id: str, event: str) -> str:
+    """The subject under which `source` records `event` of an aggregate.
+
+    Raises:
+        SubjectError: the source or the id cannot stand in a subject.
+    """
+    origin = origin_of(source)
+    return f"{ROOT}.{origin.kind}.{escape(origin.name)}.{aggregate}.{escape(aggregate_id)}.{event}"
+
+
+def aggregate_filter(aggregate: str, aggregate_id: str | None = None) -> str:
+    """The wildcard that matches an aggregate's events, whoever wrote them."""
+    token = "*" if aggregate_id is None else escape(aggregate_id)
+    return f"{ROOT}.*.*.{aggregate}.{token}.>"

@@ -1,0 +1,44 @@
+"""Workloads: what asks for GPUs, gets them and gives them back. Amounts are thousandths of a GPU."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gpuledger.events.payload import Count, Name, Payload
+from gpuledger.events.registry import registry
+
+DEVICES_PER_WORKLOAD_MAX = 4096
+
+
+class DeviceShare(Payload):
+    """How much of one device a workload holds."""
+
+    device: Name
+    gpu_milli: Count
+
+
+@registry.event("workload", "submitted", publisher="importers")
+class WorkloadSubmitted(Payload):
+    """Somebody asked for GPUs; `workload_class` is the cluster's class of service (such as a pod's QoS)."""
+
+    gpu_milli: Count
+    owner: Name | None = None
+    workload_class: Name | None = None
+    cpu_milli: Count | None = None
+    memory_mib: Count | None = None
+
+
+@registry.event("workload", "scheduled", publisher="importers")
+class WorkloadScheduled(Payload):
+    """The workload holds GPUs from now on; without `devices` the allocation is an amount without a place."""
+
+    gpu_milli: Count
+    node: Name | None = None
+    devices: Annotated[tuple[DeviceShare, ...], Field(max_length=DEVICES_PER_WORKLOAD_MAX)] = ()
+
+
+@registry.event("workload", "ended", publisher="importers")
+class WorkloadEnded(Payload):
+    """The workload is over and holds nothing any more; `outcome` is its last phase."""
+
+    outcome: Name | None = None

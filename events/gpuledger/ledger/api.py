@@ -1,0 +1,113 @@
+"""What a ledger can do, whoever keeps it.
+
+Two implementations pass one suite of contract tests: JetStream (`gpuledger.ledger.jetstream`) and the in-memory twin
+(`gpuledger.ledger.memory`). "Published" means acknowledged by the server, nothing less.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from gpuledger.events.subjects import ALL
+
+MESSAGES_PER_BATCH_MAX = 4096
+
+
+class Position(NamedTuple):
+    """Where an event stands: the stream's generation and its sequence there. `(g, 0)` is before the first."""
+
+    generation: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.generation}/{self.sequence}"
+
+
+class Message(NamedTuple):
+    """One stored message, undecoded. `recorded_ns` is the server's time-stamp in nanoseconds since 1970."""
+
+    subject: str
+    data: bytes
+    sequence: int
+    recorded_ns: int
+
+
+class Outgoing(NamedTuple):
+    """One message to publish; `id` is the event's, by which the server drops repeats within its window."""
+
+    subject: str
+    id: str
+    data: bytes
+
+
+class Receipt(NamedTuple):
+    """The acknowledgement: where the event stands, and whether it had been there already."""
+
+    sequence: int
+    duplicate: bool
+
+
+class Expected(NamedTuple):
+    """A precondition: `subject_filter` (an aggregate's subjects) has its last message at `sequence` (0: none)."""
+
+    subject_filter: str
+    sequence: int
+
+
+class Reader(Protocol):
+    """Reads messages in the order of the log, each exactly once, across reconnects and server restarts."""
+
+    async def next_batch(self, limit: int = MESSAGES_PER_BATCH_MAX, timeout_s: float | None = None) -> list[Message]:
+        """What has arrived, at least one message and at most `limit`; empty only when `timeout_s` has passed.
+
+        Raises:
+            LedgerUnavailableError: the reader has been closed, or could not be re-created within its bound.
+        """
+        ...
+
+
+class Ledger(Protocol):
+    """The append-only log of one generation."""
+
+    @property
+    def generation(self) -> int:
+        """The generation that is written to."""
+        ...
+
+    async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
+        """Append one message and wait for its acknowledgement; retried with the same id within a named bound.
+
+        Raises:
+            SequenceConflictError: `expected` no longer holds.
+            PublishError: no acknowledgement within the bound.
+        """
+        ...
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """Append messages in this order, many in flight (a bounded window), and wait for all acknowledgements.
+
+        When one fails, publishing goes back to it and everything after it, so that the order in the log is the
+        order given (repeats are dropped by id).
+
+        Raises:
+            PublishError: one stayed unacknowledged within the bound; those before it are recorded.
+        """
+        ...
+
+    def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[Reader]:
+        """Read from the message behind sequence `after` on."""
+        ...
+
+    def history(
+        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
+    ) -> AsyncIterator[list[Message]]:
+        """The messages behind `after` up to `until` (default: the head when called), in batches, and then stop."""
+        ...
+
+    async def head(self) -> int:
+        """The sequence of the last message, 0 for an empty log."""
+        ...
+
+    async def last_sequence(self, subject_filter: str) -> int:
+        """The sequence of the last message that the filter matches, 0 for none."""
+        ...

@@ -1,0 +1,186 @@
+"""One connection to NATS that outlives the server's restarts.
+
+It comes back for ever once it was there; only the first connect is bounded. It must never write, after a reconnect,
+what it could not write before: a publisher that goes back would find its later messages recorded before its earlier.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.errors import ConnectionClosedError, ConnectionDrainingError
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError, ServiceUnavailableError
+
+from gpuledger.ledger.errors import LedgerUnavailableError
+
+CONNECT_TIMEOUT_S = 5.0
+RECONNECT_WAIT_S = 0.2
+REQUEST_TIMEOUT_S = 30.0
+RETRY_DELAY_S = 0.1
+PING_INTERVAL_S = 10
+UNSENT_BYTES_MAX = 8 * 1024 * 1024
+FLUSH_TIMEOUT_S = 10.0
+
+_log = logging.getLogger("gpuledger.ledger")
+
+T = TypeVar("T")
+Listener = Callable[[], None]
+
+
+class _Client(Client):
+    def forget_unsent(self) -> None:
+        """Drop what was not written when the connection broke; subscriptions are replayed by the library."""
+        self._pending = []
+        self._pending_data_size = 0
+
+
+class Connection:
+    """The client, whether it is up, and who wants to know when it breaks."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.client = _Client()
+        self.last_error: Exception | None = None
+        self._restored = False
+        self._listeners: list[Listener] = []
+
+    @property
+    def is_up(self) -> bool:
+        """Whether what is published now goes out; the client alone says so too early in a reconnect."""
+        return self._restored and self.client.is_connected
+
+    @contextmanager
+    def on_break(self, listener: Listener) -> Iterator[None]:
+        """Call `listener` whenever the connection breaks or closes."""
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    async def wait_up(self, timeout_s: float) -> None:
+        """Return when the server is connected.
+
+        Raises:
+            LedgerUnavailableError: the connection was closed, or is not back within `timeout_s`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.is_up:
+                    self._refuse_closed()
+                    await asyncio.sleep(RECONNECT_WAIT_S / 4)
+        except TimeoutError as error:
+            raise LedgerUnavailableError(
+                f"NATS at {self.address} has been gone for {timeout_s:g} s ({self.last_error}). Start it again."
+            ) from error
+
+    async def ask(self, request: Callable[[], Awaitable[T]], timeout_s: float = REQUEST_TIMEOUT_S) -> T:
+        """What the request answers; repeated while the server is away or not ready.
+
+        Raises:
+            LedgerUnavailableError: no answer within `timeout_s`.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            try:
+                return await request()
+            except (ConnectionClosedError, ConnectionDrainingError) as error:
+                raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed.") from error
+            except ServiceUnavailableError as error:
+                failure: NatsError = error
+            except APIError:
+                raise
+            except NatsError as error:
+                failure = error
+            if asyncio.get_running_loop().time() >= deadline:
+                raise LedgerUnavailableError(
+                    f"JetStream at {self.address} does not answer ({failure}). Is it enabled (-js) and running?"
+                ) from failure
+            await asyncio.sleep(RETRY_DELAY_S)
+
+    async def open(self, servers: list[str], name: str, timeout_s: float) -> None:
+        """Connect for the first time.
+
+        Raises:
+            LedgerUnavailableError: not within `timeout_s`.
+        """
+        try:
+            await asyncio.wait_for(self._connect(servers, name), timeout_s)
+        except (TimeoutError, NatsError, OSError) as error:
+            await self.close()
+            reason = self.last_error or error or "no answer"
+            raise LedgerUnavailableError(
+                f"Cannot reach NATS at {self.address}: {reason}. Start it, or set NATS_URL."
+            ) from error
+        self._restored = True
+
+    async def close(self) -> None:
+        """Close for good; whoever waits is told."""
+        with suppress(NatsError, OSError, TimeoutError):
+            await self.client.close()
+        self._tell()
+
+    async def _connect(self, servers: list[str], name: str) -> None:
+        await self.client.connect(
+            servers,
+            name=name,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type] # declared as int, used as seconds
+            ping_interval=PING_INTERVAL_S,
+            pending_size=UNSENT_BYTES_MAX,
+            flush_timeout=FLUSH_TIMEOUT_S,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+        )
+
+    def _refuse_closed(self) -> None:
+        if self.client.is_closed:
+            raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed ({self.last_error}).")
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    async def _on_error(self, error: Exception) -> None:
+        self.last_error = error
+        _log.info("NATS at %s: %s", self.address, error)
+
+    async def _on_disconnected(self) -> None:
+        self._restored = False
+        self.client.forget_unsent()
+        self._tell()
+
+    async def _on_reconnected(self) -> None:
+        _log.info("NATS at %s is back", self.address)
+        self._restored = True
+
+    async def _on_closed(self) -> None:
+        self._tell()
+
+
+@asynccontextmanager
+async def connected(url: str, *, name: str, timeout_s: float = CONNECT_TIMEOUT_S) -> AsyncIterator[Connection]:
+    """A connection to the servers of `url` (several are separated by commas), closed at the end.
+
+    Raises:
+        LedgerUnavailableError: no server accepts us within `timeout_s`.
+    """
+    servers = url.split(",")
+    connection = Connection(", ".join(map(_without_password, servers)))
+    await connection.open(servers, name, timeout_s)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,246 @@
+"""Publishing: many messages in flight, acknowledged each, recorded in the order given.
+
+One inbox takes all acknowledgements; an answer's subject names the call and the message within it, so that a late
+acknowledgement of an earlier attempt counts. After a failure sending goes back to the first message that is not
+acknowledged. It must never report a message as recorded that the server did not acknowledge.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from nats.aio.msg import Msg
+from nats.errors import BadSubjectError, OutboundBufferLimitError
+from nats.errors import Error as NatsError
+
+from gpuledger.ledger.api import Expected, Outgoing, Receipt
+from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError, PublishError, SequenceConflictError
+
+PUBLISH_TIMEOUT_S = 30.0
+"""How long one message may stay unacknowledged; well within the stream's window for repeats."""
+
+ACK_TIMEOUT_S = 5.0
+RETRY_DELAY_S = 0.05
+RETRY_DELAY_MAX_S = 1.0
+WINDOW_MESSAGES = 1024
+WINDOW_BYTES = 1024 * 1024
+HEADER_BYTES_MAX = 8 * 1024
+
+MESSAGE_ID = "Nats-Msg-Id"
+EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
+
+_CONFLICT_CODES = frozenset({10071, 10164})
+_TRANSIENT_STATUS = 500
+_SERVICE_UNAVAILABLE = 503
+
+
+class Refusal(NamedTuple):
+    """Why the server did not record a message; `status` follows HTTP."""
+
+    status: int
+    code: int
+    reason: str
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether trying again may help."""
+        return self.status >= _TRANSIENT_STATUS
+
+
+class Run:
+    """The messages of one call: what is acknowledged, and how far sending went."""
+
+    def __init__(self, inbox: str, stream: str, messages: Sequence[Outgoing], expected: Expected | None) -> None:
+        self.inbox = inbox
+        self.messages = messages
+        self.receipts: list[Receipt | None] = [None] * len(messages)
+        self.first_open = 0
+        self.next_to_send = 0
+        self.refusal: Refusal | None = None
+        self.broken = False
+        self.foreign_stream: str | None = None
+        self.news = asyncio.Event()
+        self._stream = stream
+        self._headers = {} if expected is None else _expectation(expected)
+        self._bytes_before = [0, *itertools.accumulate(len(message.data) for message in messages)]
+
+    @property
+    def done(self) -> bool:
+        """Whether every message is acknowledged."""
+        return self.first_open == len(self.messages)
+
+    @property
+    def window_is_open(self) -> bool:
+        """Whether another message may be sent now."""
+        following, first = self.next_to_send, self.first_open
+        if following == len(self.messages):
+            return False
+        in_flight_bytes = self._bytes_before[following + 1] - self._bytes_before[first]
+        return following <= first or (following - first < WINDOW_MESSAGES and in_flight_bytes <= WINDOW_BYTES)
+
+    def go_back(self) -> None:
+        """Send again from the first message that is not acknowledged."""
+        self.next_to_send = self.first_open
+        self.refusal = None
+        self.broken = False
+
+    def headers_of(self, message: Outgoing) -> dict[str, str]:
+        """The message's headers."""
+        return {MESSAGE_ID: message.id, **self._headers}
+
+    def break_off(self) -> None:
+        """The connection broke: stop waiting."""
+        self.broken = True
+        self.news.set()
+
+    def answer(self, index: int, answer: Msg) -> None:
+        """Take the server's word on a message."""
+        refusal = _refusal_of(answer)
+        if refusal is not None:
+            self.refusal = refusal if index >= self.first_open else self.refusal
+            self.news.set()
+        elif self.receipts[index] is None:
+            self._acknowledge(index, orjson.loads(answer.data))
+
+    def _acknowledge(self, index: int, document: dict[str, Any]) -> None:
+        if document["stream"] != self._stream:
+            self.foreign_stream = document["stream"]
+        self.receipts[index] = Receipt(document["seq"], document.get("duplicate", False))
+        receipts = self.receipts
+        while self.first_open < len(receipts) and receipts[self.first_open] is not None:
+            self.first_open += 1
+        if self.done or self.next_to_send - self.first_open <= WINDOW_MESSAGES // 2:
+            self.news.set()
+
+
+class Publisher:
+    """Publishes to one stream; `timeout_s` bounds how long one message may stay unacknowledged."""
+
+    def __init__(self, connection: Connection, stream: str, *, timeout_s: float = PUBLISH_TIMEOUT_S) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._timeout_s = timeout_s
+        self._inbox = connection.client.new_inbox()
+        self._numbers = itertools.count()
+        self._runs: dict[str, Run] = {}
+
+    async def start(self) -> None:
+        """Listen for acknowledgements, until the connection closes."""
+        await self._connection.client.subscribe(
+            f"{self._inbox}.*.*", cb=self._on_answer, pending_msgs_limit=0, pending_bytes_limit=0
+        )
+
+    async def publish(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
+        """Record messages in their order.
+
+        Raises:
+            SequenceConflictError: `expected` does not hold.
+            PublishError: a message stayed unacknowledged, or was refused for good.
+            GenerationError: the log goes on in another stream.
+        """
+        for message in messages:
+            self._check_size(message)
+        number = str(next(self._numbers))
+        run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected)
+        try:
+            with self._connection.on_break(run.break_off):
+                await self._complete(run)
+        finally:
+            del self._runs[number]
+        return [receipt for receipt in run.receipts if receipt is not None]
+
+    async def _complete(self, run: Run) -> None:
+        clock = asyncio.get_running_loop().time
+        deadline, delay_s = clock() + self._timeout_s, RETRY_DELAY_S
+        while not run.done:
+            before = run.first_open
+            problem = await self._attempt(run, deadline - clock())
+            _raise_for_good(run)
+            if run.first_open > before:
+                deadline, delay_s = clock() + self._timeout_s, RETRY_DELAY_S
+            elif clock() + delay_s >= deadline:
+                raise PublishError(
+                    f"The event {run.messages[run.first_open].id} was not acknowledged within "
+                    f"{self._timeout_s:g} s: {problem}. Publishing it again is safe."
+                )
+            if not run.done:
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, RETRY_DELAY_MAX_S)
+
+    async def _attempt(self, run: Run, timeout_s: float) -> str:
+        """Send from the first open message on until all is acknowledged or something fails; says what."""
+        try:
+            await self._connection.wait_up(max(timeout_s, 0))
+            run.go_back()
+            while not run.done:
+                run.news.clear()
+                await self._fill_window(run)
+                await asyncio.wait_for(run.news.wait(), min(ACK_TIMEOUT_S, self._timeout_s))
+                if run.broken:
+                    return "the connection broke"
+                if run.refusal is not None:
+                    return run.refusal.reason
+        except TimeoutError:
+            return "no acknowledgement"
+        except (LedgerUnavailableError, OutboundBufferLimitError) as error:
+            return str(error)
+        except NatsError as error:
+            raise PublishError(f"The event cannot be published: {_words(error)}.") from error
+        return ""
+
+    async def _fill_window(self, run: Run) -> None:
+        publish: Callable[..., Awaitable[None]] = self._connection.client.publish
+        while run.window_is_open and not run.broken:
+            index = run.next_to_send
+            run.next_to_send = index + 1
+            if run.receipts[index] is None:
+                message = run.messages[index]
+                await publish(message.subject, message.data, f"{run.inbox}.{index}", run.headers_of(message))
+
+    async def _on_answer(self, answer: Msg) -> None:
+        _, number, index = answer.subject.rsplit(".", 2)
+        run = self._runs.get(number)
+        if run is not None:
+            run.answer(int(index), answer)
+
+    def _check_size(self, message: Outgoing) -> None:
+        # A message beyond the server's bound would cost the connection, not only the message.
+        limit = self._connection.client.max_payload - HEADER_BYTES_MAX
+        if len(message.data) > limit:
+            raise PublishError(
+                f"The event {message.id} has {len(message.data)} bytes; this server takes {limit}. "
+                "Make it smaller, or raise max_payload."
+            )
+
+
+def _expectation(expected: Expected) -> dict[str, str]:
+    return {EXPECTED_SEQUENCE: str(expected.sequence), EXPECTED_FILTER: expected.subject_filter}
+
+
+def _refusal_of(answer: Msg) -> Refusal | None:
+    if not answer.data:
+        return Refusal(_SERVICE_UNAVAILABLE, 0, "no stream takes the subject")
+    if b'"error"' not in answer.data:
+        return None
+    error = orjson.loads(answer.data)["error"]
+    return Refusal(error["code"], error.get("err_code", 0), f"the server said {error.get('description', error)!r}")
+
+
+def _raise_for_good(run: Run) -> None:
+    if run.foreign_stream is not None:
+        raise GenerationError(f"The ledger goes on in the stream {run.foreign_stream}. Start again to write there.")
+    refusal = run.refusal
+    if refusal is None or refusal.is_transient:
+        return
+    message = run.messages[run.first_open]
+    if refusal.code in _CONFLICT_CODES:
+        raise SequenceConflictError(f"The event {message.id} came too late: {refusal.reason}. Read and decide again.")
+    raise PublishError(f"The event {message.id} was refused: {refusal.reason}.")
+
+
+def _words(error: NatsError) -> str:
+    return "its subject is not one" if isinstance(error, BadSubjectError) else str(error) or type(error).__name__

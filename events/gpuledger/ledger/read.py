@@ -1,0 +1,204 @@
+"""The ordered reader: messages in the order of the log, each once, whatever happens to the server.
+
+An ephemeral push consumer keeps no state that we would have to keep in step: when its numbering has a hole, its
+heartbeats stay away or the connection breaks, another one is created behind the last message that arrived. The
+server's flow control is answered only when our buffer has room, so what is buffered never exceeds the bounds below by
+more than the server's own window (32 MiB). No message may be handed out twice or passed over.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import BadRequestError
+
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message
+from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.errors import LedgerUnavailableError
+
+IDLE_HEARTBEAT_S = 5.0
+HEARTBEATS_MISSED_MAX = 3
+INACTIVE_THRESHOLD_S = 60.0
+RESTORE_TIMEOUT_S = 600.0
+RESTORE_DELAY_S = 0.1
+RESTORE_DELAY_MAX_S = 5.0
+BUFFER_MESSAGES_MAX = 16_384
+BUFFER_BYTES_MAX = 16 * 1024 * 1024
+
+_ACK_PREFIX = "$JS.ACK."
+_ACK_TOKENS = 9
+_DOMAIN_TOKENS = 2
+_HEARTBEAT = "Idle Heartbeat"
+
+_log = logging.getLogger("gpuledger.ledger")
+
+
+class Buffer:
+    """What has arrived and was not taken yet; knows when the server may send more."""
+
+    def __init__(self, last_sequence: int) -> None:
+        self.messages: list[Message] = []
+        self.arrived = asyncio.Event()
+        self.last_sequence = last_sequence
+        self._bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether flow control may be answered."""
+        return len(self.messages) < BUFFER_MESSAGES_MAX and self._bytes < BUFFER_BYTES_MAX
+
+    def put(self, message: Message) -> None:
+        """Append the message that follows."""
+        self.messages.append(message)
+        self.last_sequence = message.sequence
+        self._bytes += len(message.data)
+        self.arrived.set()
+
+    def take(self, limit: int) -> list[Message]:
+        """Remove the first messages."""
+        taken = self.messages[:limit]
+        del self.messages[:limit]
+        self._bytes -= sum(len(message.data) for message in taken)
+        if not self.messages:
+            self.arrived.clear()
+        return taken
+
+
+class Delivery:
+    """One consumer's messages: checks that none is missing, and turns stale when one is."""
+
+    def __init__(self, connection: Connection, buffer: Buffer) -> None:
+        self.stale = asyncio.Event()
+        self.name = connection.client.new_inbox().rpartition(".")[2]
+        self.inbox = connection.client.new_inbox()
+        self.subscription: Subscription | None = None
+        self._client = connection.client
+        self._buffer = buffer
+        self._consumer_sequence = 0
+        self._activity = 0
+        self._flow_reply = ""
+
+    async def on_message(self, message: Msg) -> None:
+        """Take a message or a word of the server's."""
+        if self.stale.is_set():
+            return
+        self._activity += 1
+        reply = message.reply
+        if not reply.startswith(_ACK_PREFIX):
+            await self._on_control(message)
+            return
+        tokens = reply.split(".")
+        skip = 0 if len(tokens) == _ACK_TOKENS else _DOMAIN_TOKENS
+        self._consumer_sequence += 1
+        if int(tokens[6 + skip]) != self._consumer_sequence:
+            self._turn_stale("a message is missing")
+            return
+        self._buffer.put(Message(message.subject, message.data, int(tokens[5 + skip]), int(tokens[7 + skip])))
+
+    async def _on_control(self, message: Msg) -> None:
+        headers = message.headers or {}
+        if headers.get("Description") != _HEARTBEAT:
+            self._flow_reply = message.reply
+        elif headers.get("Nats-Last-Consumer") != str(self._consumer_sequence):
+            self._turn_stale("a message is missing before a heartbeat")
+        else:
+            self._flow_reply = headers.get("Nats-Consumer-Stalled", self._flow_reply)
+        await self.answer_flow_control()
+
+    async def answer_flow_control(self) -> None:
+        """Ask the server for more, where it waits for that and the buffer has room."""
+        if self._flow_reply and self._buffer.has_room:
+            reply, self._flow_reply = self._flow_reply, ""
+            with suppress(NatsError):
+                await self._client.publish(reply)
+
+    async def wait_stale(self, heartbeat_s: float) -> None:
+        """Return when messages are missing, the connection broke, or the server has gone silent."""
+        missed = 0
+        while missed < HEARTBEATS_MISSED_MAX:
+            before = self._activity
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stale.wait(), heartbeat_s)
+                return
+            missed = missed + 1 if self._activity == before else 0
+        self._turn_stale("no heartbeat")
+
+    def _turn_stale(self, reason: str) -> None:
+        _log.info("the consumer %s is given up: %s", self.name, reason)
+        self.stale.set()
+
+
+class OrderedReader:
+    """Reads one stream; see `gpuledger.ledger.api.Reader`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        after: int,
+        subject_filter: str,
+        *,
+        heartbeat_s: float = IDLE_HEARTBEAT_S,
+        restore_timeout_s: float = RESTORE_TIMEOUT_S,
+    ) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._filter = subject_filter
+        self._heartbeat_s = heartbeat_s
+        self._restore_timeout_s = restore_timeout_s
+        self._buffer = Buffer(after)
+        self._delivery: Delivery | None = None
+        self._failure: BaseException | None = None
+
+    async def next_batch(self, limit: int = MESSAGES_PER_BATCH_MAX, timeout_s: float | None = None) -> list[Message]:
+        """See `gpuledger.ledger.api.Reader.next_batch`."""
+        buffer = self._buffer
+        if not buffer.messages and self._failure is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(buffer.arrived.wait(), timeout_s)
+        if not buffer.messages and self._failure is not None:
+            raise LedgerUnavailableError(str(self._failure)) from self._failure
+        batch = buffer.take(limit)
+        if self._delivery is not None:
+            await self._delivery.answer_flow_control()
+        return batch
+
+    async def supervise(self) -> None:
+        """Keep a consumer delivering until cancelled; what ends it is raised by `next_batch`."""
+        try:
+            while True:
+                await self._deliver_once()
+        except BaseException as error:
+            self.fail(error)
+            raise
+
+    def fail(self, error: BaseException) -> None:
+        """Let everyone who waits know that nothing more will come."""
+        self._failure = self._failure or error
+        self._buffer.arrived.set()
+
+    async def _deliver_once(self) -> None:
+        delivery = Delivery(self._connection, self._buffer)
+        with self._connection.on_break(delivery.stale.set):
+            try:
+                await self._start(delivery)
+                self._delivery = delivery
+                await delivery.wait_stale(self._heartbeat_s)
+            finally:
+                delivery.stale.set()
+                await self._discard(delivery)
+
+    async def _start(self, delivery: Delivery) -> None:
+        await self._connection.wait_up(self._restore_timeout_s)
+        try:
+            delivery.subscription = await self._connection.client.subscribe(
+                delivery.inbox, cb=delivery.on_message, pending_msgs_limit=0, pending_bytes_limit=0
+            )
+            await self._create_consumer(delivery)
+        except BadRequestError as error:
+            raise LedgerUnavailableError(f"{self._stream} cannot be read: {error.description}.") from error

@@ -1,0 +1,249 @@
+"""Devices and the slots they sit in: passports, stints, failures and contradictions.
+
+A stint is one life of a device in a slot, from insertion to removal. Everything here is a function of the set of
+facts, not of the order in which they were recorded; contradictions are found and kept, never repaired.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from sys import intern
+from typing import Any, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.versions import put_version
+from gpuledger.events.device import DeviceFailed
+from gpuledger.events.slot import SlotDeclared
+
+IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unplaced"
+
+
+class Device(NamedTuple):
+    """A device's passport as it is now. Of several open stints the one that began last gives the slot."""
+
+    device: str
+    state: str
+    slot: str | None
+    in_service_since: datetime | None
+    serial: str | None
+    uuid: str | None
+    model: str | None
+    first_seen_at: datetime
+    lives: int
+    failures: int
+    last_failed_at: datetime | None
+
+
+class Stint(NamedTuple):
+    """One life of a device in a slot: in service from `valid_from` up to, not including, `valid_to`."""
+
+    device: str
+    slot: str
+    valid_from: datetime
+    valid_to: datetime | None
+    retired: bool
+    serial: str | None
+    uuid: str | None
+    model: str | None
+    source: str
+    epoch: str
+
+
+class Stray(NamedTuple):
+    """An insertion or removal that fits no life: inserted where it sat already, or removed from where it did not.
+
+    It is kept whole, because a late fact may still give it a life.
+    """
+
+    device: str
+    slot: str
+    at: datetime
+    inserted: bool
+    retired: bool
+    serial: str | None
+    uuid: str | None
+    model: str | None
+    source: str
+    epoch: str
+
+
+class Failure(NamedTuple):
+    """One failure of a device; `event_id` is that of the event that told of it."""
+
+    event_id: str
+    device: str
+    slot: str | None
+    kind: str
+    failed_at: datetime
+    message: str | None
+    position: int
+
+
+class Slot(NamedTuple):
+    """A slot as it is now; `occupants` is more than 1 where devices contradict each other."""
+
+    slot: str
+    node: str | None
+    slot_index: int | None
+    device: str | None
+    occupants: int
+    lives: int
+    first_seen_at: datetime
+
+
+class SlotVersion(NamedTuple):
+    """Where a slot was declared to be, from when to when."""
+
+    slot: str
+    valid_from: datetime
+    valid_to: datetime | None
+    position: int
+    node: str
+    slot_index: int
+
+
+class Contradiction(NamedTuple):
+    """Two things that cannot both be true.
+
+    `two-devices-in-slot`: subject is the slot, first and second are devices. `device-in-two-slots`: subject is the
+    device, first and second are slots. `inserted-twice` and `removed-not-inserted`: subject is the device, first
+    the slot, `first_at` the time of the fact that fits no life. The two lives are named by when they began.
+    """
+
+    kind: str
+    subject: str
+    first: str
+    first_at: datetime
+    second: str
+    second_at: datetime
+    valid_from: datetime
+    valid_to: datetime | None
+
+
+DEVICE = TableSpec("device", Device, ("device",))
+STINT = TableSpec("stint", Stint, ("device", "slot", "valid_from"))
+STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
+FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("event_id",), retired=lambda _row: True)
+SLOT = TableSpec("slot", Slot, ("slot",))
+SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
+CONTRADICTION = TableSpec(
+    "contradiction", Contradiction, ("kind", "subject", "first", "first_at", "second", "second_at")
+)
+SPECS = (DEVICE, STINT, STRAY, FAILURE, SLOT, SLOT_HISTORY, CONTRADICTION)
+
+
+class Devices:
+    """The state of the devices projection."""
+
+    def __init__(self) -> None:
+        self.device = Table(DEVICE)
+        self.stint = Table(STINT, "device", "slot")
+        self.stray = Table(STRAY, "device")
+        self.failure = Table(FAILURE)
+        self.slot = Table(SLOT)
+        self.slot_history = Table(SLOT_HISTORY, "slot")
+        self.contradiction = Table(CONTRADICTION, "subject")
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        tables: tuple[Table[Any], ...] = (
+            self.device,
+            self.stint,
+            self.stray,
+            self.failure,
+            self.slot,
+            self.slot_history,
+            self.contradiction,
+        )
+        return {table.spec.name: table for table in tables}
+
+
+def passport(known: Device, stints: list[Stint]) -> Device:
+    """The passport that follows from a device's stints; failures and first sight are kept as known."""
+    if not stints:
+        return known
+    latest = max(stints, key=_began)
+    held = [stint for stint in stints if stint.valid_to is None]
+    current = max(held, key=_began) if held else None
+    return Device(
+        known.device,
+        IN_SERVICE if current else _state_after(stints),
+        current.slot if current else None,
+        current.valid_from if current else None,
+        latest.serial or _latest_known(stints, "serial"),
+        latest.uuid or _latest_known(stints, "uuid"),
+        latest.model or _latest_known(stints, "model"),
+        known.first_seen_at,
+        len(stints),
+        known.failures,
+        known.last_failed_at,
+    )
+
+
+def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
+    """Bring a device's passport in line with its stints."""
+    known = state.device.get(device) or _unseen(device, seen_at)
+    if seen_at < known.first_seen_at:
+        known = known._replace(first_seen_at=seen_at)
+    state.device.put(passport(known, state.stint.where("device", device)))
+
+
+def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
+    """Bring a slot's row in line with the stints in it."""
+    known = state.slot.get(slot) or Slot(slot, None, None, None, 0, 0, seen_at)
+    stints = state.stint.where("slot", slot)
+    held = [stint for stint in stints if stint.valid_to is None]
+    device = max(held, key=_entered).device if held else None
+    first_seen_at = min(known.first_seen_at, seen_at)
+    state.slot.put(Slot(slot, known.node, known.slot_index, device, len(held), len(stints), first_seen_at))
+
+
+def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
+    """Keep the failure, and count it in the passport."""
+    event = fact.event
+    time = event.time
+    state.failure.put(Failure(event.id, event.subject, data.slot, data.kind, time, data.message, fact.sequence))
+    known = state.device.get(event.subject) or _unseen(event.subject, time)
+    last_failed_at = time if known.last_failed_at is None else max(known.last_failed_at, time)
+    state.device.put(
+        known._replace(
+            first_seen_at=min(known.first_seen_at, time), failures=known.failures + 1, last_failed_at=last_failed_at
+        )
+    )
+
+
+def declared(state: Devices, fact: Fact, data: SlotDeclared) -> None:
+    """Keep where the slot is, in the order of event time."""
+    slot, time = intern(fact.event.subject), fact.event.time
+    version = SlotVersion(slot, time, None, fact.sequence, data.node, data.index)
+    latest = put_version(state.slot_history, state.slot_history.where("slot", slot), version)
+    known = state.slot.get(slot) or Slot(slot, None, None, None, 0, 0, time)
+    first_seen_at = min(known.first_seen_at, time)
+    state.slot.put(known._replace(node=latest.node, slot_index=latest.slot_index, first_seen_at=first_seen_at))
+
+
+def _unseen(device: str, seen_at: datetime) -> Device:
+    return Device(intern(device), UNPLACED, None, None, None, None, None, seen_at, 0, 0, None)
+
+
+def _began(stint: Stint) -> tuple[datetime, str]:
+    return (stint.valid_from, stint.slot)
+
+
+def _entered(stint: Stint) -> tuple[datetime, str]:
+    return (stint.valid_from, stint.device)
+
+
+def _state_after(stints: list[Stint]) -> str:
+    last = max((stint.valid_to, stint.retired) for stint in stints if stint.valid_to is not None)
+    return RETIRED if last[1] else REMOVED
+
+
+def _latest_known(stints: list[Stint], fact: str) -> str | None:
+    known = [stint for stint in stints if getattr(stint, fact)]
+    value: str | None = getattr(max(known, key=_began), fact) if known else None
+    return value
+
+
+HANDLERS: Handlers = {DeviceFailed: failed, SlotDeclared: declared}
+"""Insertions and removals are in `gpuledger.domain.stints`."""

@@ -1,0 +1,39 @@
+"""What a fold is given: a decoded event and where it stands in the log."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+from gpuledger.domain.table import Key, Table
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.payload import Payload
+
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Fact(NamedTuple):
+    """An event that was accepted. An event that a decider folds before it is published has sequence 0."""
+
+    event: Decoded
+    sequence: int
+    recorded_ns: int
+
+
+class State(Protocol):
+    """What a projection folds into: its tables by name."""
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table of the state, by its spec's name."""
+        ...
+
+
+Touched = Iterable[tuple[str, Key]]
+"""Which paged rows an event may touch: table name and the value of its `page_by` column."""
+
+Handler = Callable[[Any, Fact, Any], None]
+Handlers = Mapping[type[Payload], Handler]
+
+
+def time_of_ns(recorded_ns: int) -> datetime:
+    """The server's time-stamp as a time, to the microsecond."""
+    return _UNIX + timedelta(microseconds=recorded_ns // 1000)

@@ -1,0 +1,178 @@
+"""Sources: what each recorded, what is missing of it, and what was turned down.
+
+Rows here depend on what happened only, never on how far behind a reader was: the live tables and a rebuild agree.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers, time_of_ns
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.envelope import Undecoded
+from gpuledger.events.source import SourceCompleted, SourceGapClosed, SourceGapDetected, SourceRejected
+
+
+class Source(NamedTuple):
+    """One epoch of a source. `missing` counts the numbers below `last_number` that have not come."""
+
+    source: str
+    epoch: str
+    events: int
+    duplicates: int
+    last_number: int
+    missing: int
+    first_time: datetime
+    last_time: datetime
+    first_recorded_at: datetime
+    last_recorded_at: datetime
+    completed_at: datetime | None
+
+
+class Missing(NamedTuple):
+    """A range of numbers that was skipped, and when the log showed it: a gap, if it stays so."""
+
+    source: str
+    epoch: str
+    first: int
+    last: int
+    noticed_at: datetime
+    left: int
+
+
+class Gap(NamedTuple):
+    """A range of numbers that stayed missing, and when its last one came after all."""
+
+    source: str
+    epoch: str
+    first: int
+    last: int
+    detected_at: datetime
+    closed_at: datetime | None
+
+
+class Rejection(NamedTuple):
+    """An event at the edge that was turned down: where it stands in the log, and why."""
+
+    position: int
+    generation: int
+    nats_subject: str
+    reason: str
+    recorded_at: datetime
+
+
+SOURCE = TableSpec("source", Source, ("source", "epoch"))
+MISSING = TableSpec("missing", Missing, ("source", "epoch", "first"))
+GAP = TableSpec("gap", Gap, ("source", "epoch", "first"))
+REJECTION: TableSpec[Rejection] = TableSpec(
+    "rejection", Rejection, ("generation", "position"), retired=lambda _row: True
+)
+SPECS = (SOURCE, MISSING, GAP, REJECTION)
+
+
+class Sources:
+    """The state of the sources projection."""
+
+    def __init__(self) -> None:
+        self.source = Table(SOURCE)
+        self.missing = Table(MISSING, "source")
+        self.gap = Table(GAP)
+        self.rejection = Table(REJECTION)
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        tables: tuple[Table[Any], ...] = (self.source, self.missing, self.gap, self.rejection)
+        return {table.spec.name: table for table in tables}
+
+
+def follow(state: Sources, event: Undecoded, recorded_ns: int) -> list[Missing]:
+    """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes."""
+    recorded_at = time_of_ns(recorded_ns)
+    row = state.source.get((event.source, event.epoch))
+    if row is None:
+        row = Source(event.source, event.epoch, 0, 0, 0, 0, event.time, event.time, recorded_at, recorded_at, None)
+    skipped = max(0, event.number - row.last_number - 1)
+    completed: list[Missing] = []
+    if skipped:
+        noted = Missing(row.source, row.epoch, row.last_number + 1, event.number - 1, recorded_at, skipped)
+        state.missing.put(noted)
+    elif event.number < row.last_number:
+        skipped, completed = -1, _fill(state, row, event.number)
+    state.source.put(_follow(row, event, recorded_at, skipped))
+    return completed
+
+
+def repeated(state: Sources, source: str, epoch: str) -> None:
+    """Count a repeat."""
+    row = state.source.get((source, epoch))
+    assert row is not None, "what repeats has been seen"
+    state.source.put(row._replace(duplicates=row.duplicates + 1))
+
+
+def overdue(state: Sources, now: datetime, grace_s: float) -> list[Missing]:
+    """The ranges that have been missing for longer than `grace_s` seconds and are not known as gaps."""
+    return [
+        row
+        for row in state.missing.rows.values()
+        if (now - row.noticed_at).total_seconds() > grace_s and (row.source, row.epoch, row.first) not in state.gap.rows
+    ]
+
+
+def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) -> Source:
+    return Source(
+        row.source,
+        row.epoch,
+        row.events + 1,
+        row.duplicates,
+        max(row.last_number, event.number),
+        row.missing + skipped,
+        min(row.first_time, event.time),
+        max(row.last_time, event.time),
+        row.first_recorded_at,
+        recorded_at,
+        row.completed_at,
+    )
+
+
+def _fill(state: Sources, source: Source, number: int) -> list[Missing]:
+    for row in state.missing.where("source", source.source):
+        if row.epoch == source.epoch and row.first <= number <= row.last:
+            if row.left > 1:
+                state.missing.put(row._replace(left=row.left - 1))
+                return []
+            state.missing.delete(state.missing.key_of(row))
+            return [row]
+    return []
+
+
+def _completed(state: Sources, fact: Fact, _data: SourceCompleted) -> None:
+    event = fact.event
+    row = state.source.get((event.source, event.epoch))
+    assert row is not None, "an event is followed before it is folded"
+    ended = event.time if row.completed_at is None else max(row.completed_at, event.time)
+    state.source.put(row._replace(completed_at=ended))
+
+
+def _gap_detected(state: Sources, fact: Fact, data: SourceGapDetected) -> None:
+    key = (fact.event.subject, data.epoch, data.first)
+    if state.gap.get(key) is None:
+        state.gap.put(Gap(*key, data.last, fact.event.time, None))
+
+
+def _gap_closed(state: Sources, fact: Fact, data: SourceGapClosed) -> None:
+    row = state.gap.get((fact.event.subject, data.epoch, data.first))
+    if row is not None:
+        state.gap.put(row._replace(closed_at=fact.event.time))
+
+
+def _rejected(state: Sources, fact: Fact, data: SourceRejected) -> None:
+    time = fact.event.time
+    state.rejection.put(Rejection(data.sequence, data.generation, data.nats_subject, data.reason, time))
+
+
+HANDLERS: Handlers = {
+    SourceCompleted: _completed,
+    SourceGapDetected: _gap_detected,
+    SourceGapClosed: _gap_closed,
+    SourceRejected: _rejected,
+}

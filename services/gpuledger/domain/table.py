@@ -1,0 +1,163 @@
+"""Tables in memory: what a fold works on.
+
+A table knows which of its rows changed since they were last taken for writing, and keeps the indexes it declares. It
+does not know who writes them, and reads nothing by itself: whoever drives the fold hands back rows that had retired.
+"""
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+R = TypeVar("R", bound=tuple[Any, ...])
+"""A row is a NamedTuple: immutable, compact, and in the order of its table's columns."""
+
+Key = Any
+"""The value of the key column, or the tuple of them where the key has several."""
+
+
+class TableSpec(NamedTuple, Generic[R]):
+    """What a table is.
+
+    `retired` says of a row that the fold is not expected to touch it again, so that it leaves memory once it is
+    written. Where `page_by` names a column, all rows that share its value are read back when an event touches
+    one of them after all; without it a retired row is history, appended and never changed.
+    """
+
+    name: str
+    row: type[R]
+    key: tuple[str, ...]
+    retired: Callable[[R], bool] | None = None
+    page_by: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns, in the order of the row's fields."""
+        columns: tuple[str, ...] = vars(self.row)["_fields"]
+        return columns
+
+
+class Changes(NamedTuple, Generic[R]):
+    """What has to be written: rows the store does not have, rows it has otherwise, and keys it must forget."""
+
+    new: list[R]
+    changed: list[R]
+    gone: list[Key]
+
+    def __len__(self) -> int:
+        return len(self.new) + len(self.changed) + len(self.gone)
+
+
+class Index(Generic[R]):
+    """Keys of a table's rows by the value of one column, in the order in which the rows came."""
+
+    def __init__(self, column: str) -> None:
+        self._value_of: Callable[[R], Any] = attrgetter(column)
+        self._keys: dict[Any, tuple[Key, ...]] = {}
+
+    def get(self, value: object) -> tuple[Key, ...]:
+        """The keys of the rows that have this value."""
+        return self._keys.get(value, ())
+
+    def add(self, key: Key, row: R) -> None:
+        """Take in a row that the table did not have."""
+        value = self._value_of(row)
+        self._keys[value] = (*self._keys.get(value, ()), key)
+
+    def remove(self, key: Key, row: R) -> None:
+        """Forget a row; does nothing where it is not indexed."""
+        value = self._value_of(row)
+        left = tuple(other for other in self._keys.get(value, ()) if other != key)
+        if left:
+            self._keys[value] = left
+        else:
+            self._keys.pop(value, None)
+
+
+class Table(Generic[R]):
+    """Rows by key, with the changes since they were last taken. Indexed columns must not change in a row's life."""
+
+    def __init__(self, spec: TableSpec[R], *indexed: str) -> None:
+        self.spec = spec
+        self.key_of: Callable[[R], Key] = attrgetter(*spec.key)
+        self.rows: dict[Key, R] = {}
+        self.by: dict[str, Index[R]] = {column: Index(column) for column in indexed}
+        self._indexes = tuple(self.by.values())
+        self._new: dict[Key, None] = {}
+        self._changed: dict[Key, None] = {}
+        self._gone: dict[Key, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def get(self, key: Key) -> R | None:
+        """The row with this key, if it is in memory."""
+        return self.rows.get(key)
+
+    def where(self, column: str, value: object) -> list[R]:
+        """The rows whose indexed column has this value."""
+        rows = self.rows
+        return [rows[key] for key in self.by[column].get(value)]
+
+    def put(self, row: R) -> None:
+        """Insert the row, or replace the one with its key."""
+        key = self.key_of(row)
+        if key in self.rows:
+            if key not in self._new:
+                self._changed[key] = None
+        else:
+            self._note_arrival(key)
+            for index in self._indexes:
+                index.add(key, row)
+        self.rows[key] = row
+
+    def delete(self, key: Key) -> None:
+        """Remove the row with this key; does nothing where there is none."""
+        row = self.rows.pop(key, None)
+        if row is None:
+            return
+        if key in self._new:
+            del self._new[key]
+        else:
+            self._changed.pop(key, None)
+            self._gone[key] = None
+        for index in self._indexes:
+            index.remove(key, row)
+
+    def load(self, rows: Iterable[R]) -> None:
+        """Take in rows as the store has them; they count as unchanged."""
+        for row in rows:
+            key = self.key_of(row)
+            if key not in self.rows:
+                self.rows[key] = row
+                for index in self._indexes:
+                    index.add(key, row)
+
+    def has_changes(self) -> bool:
+        """Whether anything has to be written."""
+        return bool(self._new or self._changed or self._gone)
+
+    def take_changes(self) -> Changes[R]:
+        """What changed since the last call; retired rows among it leave memory."""
+        rows = self.rows
+        changes = Changes([rows[key] for key in self._new], [rows[key] for key in self._changed], list(self._gone))
+        self._new, self._changed, self._gone = {}, {}, {}
+        if self.spec.retired is not None:
+            self._evict(changes)
+        return changes
+
+    def _note_arrival(self, key: Key) -> None:
+        if key in self._gone:
+            del self._gone[key]
+            self._changed[key] = None
+        else:
+            self._new[key] = None
+
+    def _evict(self, changes: Changes[R]) -> None:
+        retired = self.spec.retired
+        assert retired is not None
+        for row in (*changes.new, *changes.changed):
+            if retired(row):
+                key = self.key_of(row)
+                del self.rows[key]
+                for index in self._indexes:
+                    index.remove(key, row)

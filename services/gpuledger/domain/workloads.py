@@ -1,0 +1,160 @@
+"""Workloads: who asked for GPUs, what they got and for how long.
+
+A workload's facts may come in any order. Ended workloads leave memory and are read back when an event still comes.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers, Touched
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
+
+PENDING, RUNNING, ENDED, UNSCHEDULED = "Pending", "Running", "Ended", "Unscheduled"
+
+
+class Workload(NamedTuple):
+    """A workload. Of several facts of one kind the latest in (`time`, position) holds; each has its position."""
+
+    workload: str
+    phase: str
+    owner: str | None
+    workload_class: str | None
+    gpu_milli: int | None
+    cpu_milli: int | None
+    memory_mib: int | None
+    node: str | None
+    outcome: str | None
+    submitted_at: datetime | None
+    submitted_position: int
+    scheduled_at: datetime | None
+    scheduled_position: int
+    ended_at: datetime | None
+    ended_position: int
+    source: str
+    epoch: str
+
+
+class Allocation(NamedTuple):
+    """GPUs that a workload holds, in thousandths. `device` is empty where only the amount is known."""
+
+    workload: str
+    device: str
+    node: str | None
+    gpu_milli: int
+    valid_from: datetime
+    valid_to: datetime | None
+
+
+WORKLOAD: TableSpec[Workload] = TableSpec(
+    "workload",
+    Workload,
+    ("workload",),
+    retired=lambda row: row.ended_at is not None and row.submitted_at is not None,
+    page_by="workload",
+)
+ALLOCATION: TableSpec[Allocation] = TableSpec(
+    "allocation", Allocation, ("workload", "device"), retired=lambda row: row.valid_to is not None, page_by="workload"
+)
+SPECS = (WORKLOAD, ALLOCATION)
+
+
+class Workloads:
+    """The state of the workloads projection."""
+
+    def __init__(self) -> None:
+        self.workload = Table(WORKLOAD)
+        self.allocation = Table(ALLOCATION, "workload")
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        return {table.spec.name: table for table in (self.workload, self.allocation)}
+
+
+def touched(fact: Fact) -> Touched:
+    """Every event of a workload may touch its row and its allocations."""
+    return (("workload", fact.event.subject), ("allocation", fact.event.subject))
+
+
+def phase_at(row: Workload, at: datetime | None) -> str:
+    """The workload's phase at a time, or at last where that is None."""
+
+    def has(time: datetime | None) -> bool:
+        return time is not None and (at is None or time <= at)
+
+    if has(row.ended_at):
+        return ENDED if has(row.scheduled_at) else UNSCHEDULED
+    return RUNNING if has(row.scheduled_at) else PENDING
+
+
+def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
+    row = _row(state, fact)
+    if _is_newer(fact, row.submitted_at, row.submitted_position):
+        _put(
+            state,
+            row._replace(
+                owner=data.owner,
+                workload_class=data.workload_class,
+                gpu_milli=data.gpu_milli,
+                cpu_milli=data.cpu_milli,
+                memory_mib=data.memory_mib,
+                submitted_at=fact.event.time,
+                submitted_position=fact.sequence,
+            ),
+        )
+
+
+def _scheduled(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
+    row = _row(state, fact)
+    if not _is_newer(fact, row.scheduled_at, row.scheduled_position):
+        return
+    time = fact.event.time
+    _put(state, row._replace(node=data.node, scheduled_at=time, scheduled_position=fact.sequence))
+    for key in state.allocation.by["workload"].get(row.workload):
+        state.allocation.delete(key)
+    for device, gpu_milli in _shares(data).items():
+        ended_at = _end_of_allocation(time, row.ended_at)
+        state.allocation.put(Allocation(row.workload, device, data.node, gpu_milli, time, ended_at))
+
+
+def _ended(state: Workloads, fact: Fact, data: WorkloadEnded) -> None:
+    row, time = _row(state, fact), fact.event.time
+    if not _is_newer(fact, row.ended_at, row.ended_position):
+        return
+    _put(state, row._replace(outcome=data.outcome, ended_at=time, ended_position=fact.sequence))
+    for held in state.allocation.where("workload", row.workload):
+        state.allocation.put(held._replace(valid_to=_end_of_allocation(held.valid_from, time)))
+
+
+def _row(state: Workloads, fact: Fact) -> Workload:
+    event = fact.event
+    known = state.workload.get(event.subject)
+    if known is not None:
+        return known
+    nothing = (None,) * 7
+    return Workload(event.subject, PENDING, *nothing, None, 0, None, 0, None, 0, event.source, event.epoch)
+
+
+def _put(state: Workloads, row: Workload) -> None:
+    state.workload.put(row._replace(phase=phase_at(row, None)))
+
+
+def _is_newer(fact: Fact, time: datetime | None, position: int) -> bool:
+    return time is None or (time, position) < (fact.event.time, fact.sequence)
+
+
+def _end_of_allocation(start: datetime, end: datetime | None) -> datetime | None:
+    return None if end is None else max(start, end)
+
+
+def _shares(data: WorkloadScheduled) -> dict[str, int]:
+    if not data.devices:
+        return {"": data.gpu_milli} if data.gpu_milli else {}
+    shares: dict[str, int] = {}
+    for share in data.devices:
+        shares[share.device] = shares.get(share.device, 0) + share.gpu_milli
+    return shares
+
+
+HANDLERS: Handlers = {WorkloadSubmitted: _submitted, WorkloadScheduled: _scheduled, WorkloadEnded: _ended}

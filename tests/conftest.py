@@ -1,0 +1,57 @@
+"""What every test may ask for: real servers, and hypothesis settings that suit them."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from gpuledger.embedded.nats import NatsServer
+from gpuledger.embedded.postgres import PostgresServer
+from support import servers
+
+settings.register_profile("local", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, max_examples=50)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> Iterator[str]:
+    """A NATS server that all tests share; mind what others left in it, or ask for `clean_nats_url`."""
+    with servers.nats_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def clean_nats_url(nats_url: str) -> str:
+    """The shared NATS server without any stream."""
+    servers.delete_streams(nats_url)
+    return nats_url
+
+
+@pytest.fixture
+def fresh_nats() -> Iterator[NatsServer]:
+    """A NATS server for this test alone, to kill and to start again."""
+    with servers.nats_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    """A PostgreSQL server that all tests share; `database_url` is a database of one's own on it."""
+    with servers.postgres_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def fresh_postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for this test alone, to kill and to start again."""
+    with servers.postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres_server_url: str) -> Iterator[str]:
+    """A new, empty database on the shared server."""
+    with servers.fresh_database(postgres_server_url) as url:
+        yield url

@@ -1,0 +1,60 @@
+"""Real servers for tests: in short temporary folders, gone with the test, bound to no event loop."""
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from gpuledger.embedded import natswire
+from gpuledger.embedded.nats import NatsServer
+from gpuledger.embedded.postgres import PostgresServer
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def short_directory() -> Iterator[Path]:
+    """A temporary directory whose path is short; pytest's own ones grow long."""
+    with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@contextmanager
+def nats_server() -> Iterator[NatsServer]:
+    """A NATS server with JetStream and nothing in it."""
+    with short_directory() as directory, NatsServer(directory / "nats") as server:
+        yield server
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server with an empty database `gpuledger`."""
+    with short_directory() as directory, PostgresServer(directory / "postgres") as server:
+        yield server
+
+
+@contextmanager
+def fresh_database(server_url: str) -> Iterator[str]:
+    """The URL of a new, empty database on the server; dropped at the end whoever is connected."""
+    name = f"t_{next(_numbers)}"
+    _execute(server_url, f"CREATE DATABASE {name}")
+    try:
+        yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+    finally:
+        _execute(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def delete_streams(nats_url: str) -> None:
+    """Delete every stream, which even a stream that denies purging allows."""
+    while names := natswire.request(nats_url, "$JS.API.STREAM.NAMES").get("streams"):
+        for name in names:
+            natswire.request(nats_url, f"$JS.API.STREAM.DELETE.{name}")
+
+
+def _execute(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
