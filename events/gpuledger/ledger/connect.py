@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, ConnectionDrainingError
 from nats.errors import Error as NatsError
+from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, ServiceUnavailableError
 
 from gpuledger.ledger.errors import LedgerUnavailableError
@@ -21,7 +22,9 @@ from gpuledger.ledger.errors import LedgerUnavailableError
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_WAIT_S = 0.2
 REQUEST_TIMEOUT_S = 30.0
-RETRY_DELAY_S = 0.1
+REQUEST_ATTEMPT_S = 2.0
+RETRY_DELAY_S = 0.05
+RETRY_DELAY_MAX_S = 2.0
 PING_INTERVAL_S = 10
 UNSENT_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_TIMEOUT_S = 10.0
@@ -48,6 +51,11 @@ class Connection:
         self.last_error: Exception | None = None
         self._restored = False
         self._listeners: list[Listener] = []
+
+    @property
+    def jetstream(self) -> JetStreamContext:
+        """JetStream's own API; requests go through `ask`."""
+        return self.client.jetstream(timeout=REQUEST_ATTEMPT_S)
 
     @property
     def is_up(self) -> bool:
@@ -79,29 +87,36 @@ class Connection:
                 f"NATS at {self.address} has been gone for {timeout_s:g} s ({self.last_error}). Start it again."
             ) from error
 
-    async def ask(self, request: Callable[[], Awaitable[T]], timeout_s: float = REQUEST_TIMEOUT_S) -> T:
-        """What the request answers; repeated while the server is away or not ready.
+    async def ask(
+        self,
+        request: Callable[[], Awaitable[T]],
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        *,
+        transient: tuple[type[APIError], ...] = (ServiceUnavailableError,),
+    ) -> T:
+        """What the request answers; repeated while the server is away or answers with one of `transient`.
 
         Raises:
             LedgerUnavailableError: no answer within `timeout_s`.
+            APIError: the server says no.
         """
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        clock = asyncio.get_running_loop().time
+        deadline, delay_s = clock() + timeout_s, RETRY_DELAY_S
         while True:
             try:
                 return await request()
             except (ConnectionClosedError, ConnectionDrainingError) as error:
                 raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed.") from error
-            except ServiceUnavailableError as error:
-                failure: NatsError = error
-            except APIError:
-                raise
             except NatsError as error:
+                if isinstance(error, APIError) and not isinstance(error, transient):
+                    raise
                 failure = error
-            if asyncio.get_running_loop().time() >= deadline:
+            if clock() + delay_s >= deadline:
                 raise LedgerUnavailableError(
                     f"JetStream at {self.address} does not answer ({failure}). Is it enabled (-js) and running?"
                 ) from failure
-            await asyncio.sleep(RETRY_DELAY_S)
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, RETRY_DELAY_MAX_S)
 
     async def open(self, servers: list[str], name: str, timeout_s: float) -> None:
         """Connect for the first time.

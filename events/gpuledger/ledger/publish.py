@@ -179,15 +179,20 @@ class Publisher:
             while not run.done:
                 run.news.clear()
                 await self._fill_window(run)
-                await asyncio.wait_for(run.news.wait(), min(ACK_TIMEOUT_S, self._timeout_s))
+                async with asyncio.timeout(min(ACK_TIMEOUT_S, self._timeout_s)):
+                    await run.news.wait()
                 if run.broken:
                     return "the connection broke"
                 if run.refusal is not None:
                     return run.refusal.reason
         except TimeoutError:
             return "no acknowledgement"
-        except (LedgerUnavailableError, OutboundBufferLimitError) as error:
+        except LedgerUnavailableError as error:
+            if self._connection.client.is_closed:
+                raise
             return str(error)
+        except OutboundBufferLimitError:
+            return "the connection broke"
         except NatsError as error:
             raise PublishError(f"The event cannot be published: {_words(error)}.") from error
         return ""

@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
-from nats.js.errors import BadRequestError
+from nats.js.errors import BadRequestError, NotFoundError, ServerError, ServiceUnavailableError
 
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message
 from gpuledger.ledger.connect import Connection
@@ -25,8 +25,6 @@ IDLE_HEARTBEAT_S = 5.0
 HEARTBEATS_MISSED_MAX = 3
 INACTIVE_THRESHOLD_S = 60.0
 RESTORE_TIMEOUT_S = 600.0
-RESTORE_DELAY_S = 0.1
-RESTORE_DELAY_MAX_S = 5.0
 BUFFER_MESSAGES_MAX = 16_384
 BUFFER_BYTES_MAX = 16 * 1024 * 1024
 
@@ -123,8 +121,9 @@ class Delivery:
         while missed < HEARTBEATS_MISSED_MAX:
             before = self._activity
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.stale.wait(), heartbeat_s)
-                return
+                async with asyncio.timeout(heartbeat_s):
+                    await self.stale.wait()
+                    return
             missed = missed + 1 if self._activity == before else 0
         self._turn_stale("no heartbeat")
 
@@ -160,7 +159,8 @@ class OrderedReader:
         buffer = self._buffer
         if not buffer.messages and self._failure is None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(buffer.arrived.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await buffer.arrived.wait()
         if not buffer.messages and self._failure is not None:
             raise LedgerUnavailableError(str(self._failure)) from self._failure
         batch = buffer.take(limit)
@@ -171,7 +171,8 @@ class OrderedReader:
     async def supervise(self) -> None:
         """Keep a consumer delivering until cancelled; what ends it is raised by `next_batch`."""
         try:
-            while True:
+            # The client's requests may swallow a cancellation, so the end is looked for as well.
+            while self._failure is None:
                 await self._deliver_once()
         except BaseException as error:
             self.fail(error)
@@ -181,13 +182,14 @@ class OrderedReader:
         """Let everyone who waits know that nothing more will come."""
         self._failure = self._failure or error
         self._buffer.arrived.set()
+        if self._delivery is not None:
+            self._delivery.stale.set()
 
     async def _deliver_once(self) -> None:
-        delivery = Delivery(self._connection, self._buffer)
+        delivery = self._delivery = Delivery(self._connection, self._buffer)
         with self._connection.on_break(delivery.stale.set):
             try:
                 await self._start(delivery)
-                self._delivery = delivery
                 await delivery.wait_stale(self._heartbeat_s)
             finally:
                 delivery.stale.set()
@@ -202,3 +204,45 @@ class OrderedReader:
             await self._create_consumer(delivery)
         except BadRequestError as error:
             raise LedgerUnavailableError(f"{self._stream} cannot be read: {error.description}.") from error
+
+    async def _create_consumer(self, delivery: Delivery) -> None:
+        config = ConsumerConfig(
+            name=delivery.name,
+            deliver_subject=delivery.inbox,
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=self._buffer.last_sequence + 1,
+            filter_subject=self._filter,
+            ack_policy=AckPolicy.NONE,
+            flow_control=True,
+            idle_heartbeat=self._heartbeat_s,
+            inactive_threshold=INACTIVE_THRESHOLD_S,
+            mem_storage=True,
+            num_replicas=1,
+        )
+        await self._connection.ask(
+            lambda: self._connection.jetstream.add_consumer(self._stream, config),
+            self._restore_timeout_s,
+            transient=(ServiceUnavailableError, ServerError, NotFoundError),
+        )
+
+    async def _discard(self, delivery: Delivery) -> None:
+        self._delivery = None
+        if delivery.subscription is None:
+            return
+        with suppress(NatsError):
+            await delivery.subscription.unsubscribe()
+        if self._connection.is_up:
+            with suppress(NatsError):
+                await self._connection.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{delivery.name}")
+
+
+@asynccontextmanager
+async def reading(reader: OrderedReader) -> AsyncIterator[OrderedReader]:
+    """The reader, delivering while the block runs."""
+    task = asyncio.create_task(reader.supervise(), name="ledger reader")
+    try:
+        yield reader
+    finally:
+        reader.fail(LedgerUnavailableError("The reader was closed."))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -103,9 +103,9 @@ async def begin_generation(connection: Connection, replicas: int | None = None) 
         LedgerUnavailableError: the server does not answer.
     """
     current = await ensure_stream(connection, replicas)
-    info = await connection.ask(lambda: connection.client.jetstream().stream_info(current.stream))
+    info = await connection.ask(lambda: connection.jetstream.stream_info(current.stream))
     archived = info.config.evolve(subjects=[archive_subject(current.number)])
-    await connection.ask(lambda: connection.client.jetstream().update_stream(archived))
+    await connection.ask(lambda: connection.jetstream.update_stream(archived))
     return await _create(connection, current.number + 1, info.config.num_replicas or 1)
 
 
@@ -156,7 +156,7 @@ def _plain(value: object) -> object:
 async def _create(connection: Connection, generation: int, replicas: int) -> Generation:
     config = stream_config(generation, replicas)
     try:
-        await connection.ask(lambda: connection.client.jetstream().add_stream(config))
+        await connection.ask(lambda: connection.jetstream.add_stream(config))
     except APIError as error:
         raise StreamConfigError(
             f"The server does not create the stream {config.name}: {error.description}. "
@@ -177,4 +177,4 @@ async def _ledger_streams(connection: Connection) -> dict[int, StreamInfo]:
 
 
 async def _page(connection: Connection, offset: int) -> list[StreamInfo]:
-    return await connection.ask(lambda: connection.client.jetstream().streams_info(offset))
+    return await connection.ask(lambda: connection.jetstream.streams_info(offset))

@@ -19,16 +19,21 @@ IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unp
 
 
 class Device(NamedTuple):
-    """A device's passport as it is now. Of several open stints the one that began last gives the slot."""
+    """A device's passport as it is now. Of several open stints the one that began last gives the slot.
+
+    `places` counts the open stints (more than 1 is a contradiction), `removed_at` is when a stint last ended.
+    """
 
     device: str
     state: str
     slot: str | None
     in_service_since: datetime | None
+    places: int
     serial: str | None
     uuid: str | None
     model: str | None
     first_seen_at: datetime
+    removed_at: datetime | None
     lives: int
     failures: int
     last_failed_at: datetime | None
@@ -80,7 +85,10 @@ class Failure(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A slot as it is now; `occupants` is more than 1 where devices contradict each other."""
+    """A slot as it is now; `occupants` is more than 1 where devices contradict each other.
+
+    `vacated_at` is when a device last left it.
+    """
 
     slot: str
     node: str | None
@@ -89,6 +97,7 @@ class Slot(NamedTuple):
     occupants: int
     lives: int
     first_seen_at: datetime
+    vacated_at: datetime | None
 
 
 class SlotVersion(NamedTuple):
@@ -123,7 +132,7 @@ class Contradiction(NamedTuple):
 DEVICE = TableSpec("device", Device, ("device",))
 STINT = TableSpec("stint", Stint, ("device", "slot", "valid_from"))
 STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
-FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("event_id",), retired=lambda _row: True)
+FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("event_id",), retires=())
 SLOT = TableSpec("slot", Slot, ("slot",))
 SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
 CONTRADICTION = TableSpec(
@@ -164,16 +173,19 @@ def passport(known: Device, stints: list[Stint]) -> Device:
         return known
     latest = max(stints, key=_began)
     held = [stint for stint in stints if stint.valid_to is None]
-    current = max(held, key=_began) if held else None
+    current = max(held, key=_began, default=None)
+    ended = max((stint for stint in stints if stint.valid_to is not None), key=_ended, default=None)
     return Device(
         known.device,
-        IN_SERVICE if current else _state_after(stints),
+        IN_SERVICE if current else RETIRED if ended and ended.retired else REMOVED,
         current.slot if current else None,
         current.valid_from if current else None,
+        len(held),
         latest.serial or _latest_known(stints, "serial"),
         latest.uuid or _latest_known(stints, "uuid"),
         latest.model or _latest_known(stints, "model"),
         known.first_seen_at,
+        ended.valid_to if ended else None,
         len(stints),
         known.failures,
         known.last_failed_at,
@@ -182,20 +194,27 @@ def passport(known: Device, stints: list[Stint]) -> Device:
 
 def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
     """Bring a device's passport in line with its stints."""
-    known = state.device.get(device) or _unseen(device, seen_at)
+    known = state.device.get(device) or unseen_device(device, seen_at)
     if seen_at < known.first_seen_at:
         known = known._replace(first_seen_at=seen_at)
     state.device.put(passport(known, state.stint.where("device", device)))
 
 
 def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
-    """Bring a slot's row in line with the stints in it."""
-    known = state.slot.get(slot) or Slot(slot, None, None, None, 0, 0, seen_at)
+    """Bring a slot's row in line with the stints in it; of several occupants the last one that came is named."""
+    known = state.slot.get(slot) or unseen_slot(slot, seen_at)
     stints = state.stint.where("slot", slot)
     held = [stint for stint in stints if stint.valid_to is None]
-    device = max(held, key=_entered).device if held else None
-    first_seen_at = min(known.first_seen_at, seen_at)
-    state.slot.put(Slot(slot, known.node, known.slot_index, device, len(held), len(stints), first_seen_at))
+    current = max(held, key=_entered, default=None)
+    state.slot.put(
+        known._replace(
+            device=current.device if current else None,
+            occupants=len(held),
+            lives=len(stints),
+            first_seen_at=min(known.first_seen_at, seen_at),
+            vacated_at=max((stint.valid_to for stint in stints if stint.valid_to is not None), default=None),
+        )
+    )
 
 
 def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
@@ -203,7 +222,7 @@ def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
     event = fact.event
     time = event.time
     state.failure.put(Failure(event.id, event.subject, data.slot, data.kind, time, data.message, fact.sequence))
-    known = state.device.get(event.subject) or _unseen(event.subject, time)
+    known = state.device.get(event.subject) or unseen_device(event.subject, time)
     last_failed_at = time if known.last_failed_at is None else max(known.last_failed_at, time)
     state.device.put(
         known._replace(
@@ -217,29 +236,37 @@ def declared(state: Devices, fact: Fact, data: SlotDeclared) -> None:
     slot, time = intern(fact.event.subject), fact.event.time
     version = SlotVersion(slot, time, None, fact.sequence, data.node, data.index)
     latest = put_version(state.slot_history, state.slot_history.where("slot", slot), version)
-    known = state.slot.get(slot) or Slot(slot, None, None, None, 0, 0, time)
+    known = state.slot.get(slot) or unseen_slot(slot, time)
     first_seen_at = min(known.first_seen_at, time)
     state.slot.put(known._replace(node=latest.node, slot_index=latest.slot_index, first_seen_at=first_seen_at))
 
 
-def _unseen(device: str, seen_at: datetime) -> Device:
-    return Device(intern(device), UNPLACED, None, None, None, None, None, seen_at, 0, 0, None)
+def unseen_device(device: str, seen_at: datetime) -> Device:
+    """The passport of a device of which nothing is known but that somebody spoke of it."""
+    return Device(intern(device), UNPLACED, None, None, 0, None, None, None, seen_at, None, 0, 0, None)
 
 
-def _began(stint: Stint) -> tuple[datetime, str]:
-    return (stint.valid_from, stint.slot)
+def unseen_slot(slot: str, seen_at: datetime) -> Slot:
+    """A slot of which nothing is known but that somebody spoke of it."""
+    return Slot(slot, None, None, None, 0, 0, seen_at, None)
 
 
 def _entered(stint: Stint) -> tuple[datetime, str]:
     return (stint.valid_from, stint.device)
 
 
-def _state_after(stints: list[Stint]) -> str:
-    last = max((stint.valid_to, stint.retired) for stint in stints if stint.valid_to is not None)
-    return RETIRED if last[1] else REMOVED
+def _began(stint: Stint) -> tuple[datetime, str]:
+    return (stint.valid_from, stint.slot)
+
+
+def _ended(stint: Stint) -> tuple[datetime, bool]:
+    assert stint.valid_to is not None
+    return (stint.valid_to, stint.retired)
 
 
 def _latest_known(stints: list[Stint], fact: str) -> str | None:
+    if len(stints) == 1:
+        return None
     known = [stint for stint in stints if getattr(stint, fact)]
     value: str | None = getattr(max(known, key=_began), fact) if known else None
     return value

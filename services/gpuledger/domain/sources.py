@@ -64,9 +64,7 @@ class Rejection(NamedTuple):
 SOURCE = TableSpec("source", Source, ("source", "epoch"))
 MISSING = TableSpec("missing", Missing, ("source", "epoch", "first"))
 GAP = TableSpec("gap", Gap, ("source", "epoch", "first"))
-REJECTION: TableSpec[Rejection] = TableSpec(
-    "rejection", Rejection, ("generation", "position"), retired=lambda _row: True
-)
+REJECTION: TableSpec[Rejection] = TableSpec("rejection", Rejection, ("generation", "position"), retires=())
 SPECS = (SOURCE, MISSING, GAP, REJECTION)
 
 

@@ -11,7 +11,20 @@ from sys import intern
 from typing import NamedTuple
 
 from gpuledger.domain.contradictions import reconcile_overlaps, reconcile_strays
-from gpuledger.domain.devices import Devices, Stint, Stray, refresh_device, refresh_slot
+from gpuledger.domain.devices import (
+    IN_SERVICE,
+    REMOVED,
+    RETIRED,
+    Device,
+    Devices,
+    Slot,
+    Stint,
+    Stray,
+    refresh_device,
+    refresh_slot,
+    unseen_device,
+    unseen_slot,
+)
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.device import DeviceInserted, DeviceRemoved
 
@@ -34,15 +47,12 @@ def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
         False,
         data.serial,
         data.uuid,
-        _interned(data.model),
+        data.model and intern(data.model),
         intern(event.source),
         intern(event.epoch),
     )
-    before = _stints_of(state, mark)
-    if _begins_anew(state, mark, before):
-        _apply(state, mark, [], [_begin(mark)])
-    else:
-        _repair(state, mark, before)
+    if not _begin_in_order(state, mark):
+        _repair(state, mark)
 
 
 def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
@@ -60,11 +70,8 @@ def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
         intern(event.source),
         intern(event.epoch),
     )
-    before = _stints_of(state, mark)
-    if before and _ends_latest(state, mark, latest := max(before, key=_began)):
-        _apply(state, mark, [latest], [_end(latest, mark)])
-    else:
-        _repair(state, mark, before)
+    if not _end_in_order(state, mark):
+        _repair(state, mark)
 
 
 def pair(marks: Iterable[Stray]) -> Pairing:
@@ -93,15 +100,84 @@ def pair(marks: Iterable[Stray]) -> Pairing:
     return result
 
 
-def _repair(state: Devices, mark: Stray, before: list[Stint]) -> None:
-    strays = _strays_of(state, mark)
-    marks = [mark, *strays, *(part for stint in before for part in _marks_of(stint))]
-    after = pair(marks)
-    _apply(state, mark, [s for s in before if s not in after.stints], [s for s in after.stints if s not in before])
-    reconcile_strays(state, strays, after.strays)
+def _begin_in_order(state: Devices, mark: Stray) -> bool:
+    """Begin a life behind everything known of the device, in a slot empty since; False where that is not so."""
+    device, slot, at = mark.device, mark.slot, mark.at
+    passport = state.device.rows.get(device) or unseen_device(device, at)
+    place = state.slot.rows.get(slot) or unseen_slot(slot, at)
+    if passport.places or place.occupants or state.stray.by["device"].get(device):
+        return False
+    if not (_lies_before(passport.removed_at, at) and _lies_before(place.vacated_at, at)):
+        return False
+    state.stint.put(_begin(mark))
+    state.device.put(
+        Device(
+            passport.device,
+            IN_SERVICE,
+            slot,
+            at,
+            1,
+            mark.serial or passport.serial,
+            mark.uuid or passport.uuid,
+            mark.model or passport.model,
+            min(passport.first_seen_at, at),
+            passport.removed_at,
+            passport.lives + 1,
+            passport.failures,
+            passport.last_failed_at,
+        )
+    )
+    seen_at = min(place.first_seen_at, at)
+    state.slot.put(Slot(slot, place.node, place.slot_index, device, 1, place.lives + 1, seen_at, place.vacated_at))
+    return True
 
 
-def _apply(state: Devices, mark: Stray, old: list[Stint], new: list[Stint]) -> None:
+def _end_in_order(state: Devices, mark: Stray) -> bool:
+    """End the device's one life, which contradicts nothing, behind everything known; False where that is not so."""
+    device, slot, at = mark.device, mark.slot, mark.at
+    passport, place = state.device.rows.get(device), state.slot.rows.get(slot)
+    if passport is None or place is None or passport.slot != slot or passport.places != 1 or place.occupants != 1:
+        return False
+    if state.stray.by["device"].get(device):
+        return False
+    began = passport.in_service_since
+    if began is None or not (_lies_before(began, at) and _lies_before(passport.removed_at, at)):
+        return False
+    told_of = state.contradiction.by["subject"]
+    if told_of.get(slot) or told_of.get(device) or not _lies_before(place.vacated_at, at):
+        return False
+    state.stint.put(_end(state.stint.rows[device, slot, began], mark))
+    state.device.put(
+        Device(
+            passport.device,
+            RETIRED if mark.retired else REMOVED,
+            None,
+            None,
+            0,
+            passport.serial,
+            passport.uuid,
+            passport.model,
+            passport.first_seen_at,
+            at,
+            passport.lives,
+            passport.failures,
+            passport.last_failed_at,
+        )
+    )
+    state.slot.put(Slot(slot, place.node, place.slot_index, None, 0, place.lives, place.first_seen_at, at))
+    return True
+
+
+def _lies_before(time: datetime | None, at: datetime) -> bool:
+    return time is None or time < at
+
+
+def _repair(state: Devices, mark: Stray) -> None:
+    """Pair all facts about the device in this slot anew, and bring everything in line that follows from them."""
+    before, strays = _stints_of(state, mark), _strays_of(state, mark)
+    after = pair([mark, *strays, *(part for stint in before for part in _marks_of(stint))])
+    old = [stint for stint in before if stint not in after.stints]
+    new = [stint for stint in after.stints if stint not in before]
     kept = {stint.valid_from for stint in new}
     for stint in old:
         if stint.valid_from not in kept:
@@ -109,22 +185,9 @@ def _apply(state: Devices, mark: Stray, old: list[Stint], new: list[Stint]) -> N
     for stint in new:
         state.stint.put(stint)
     reconcile_overlaps(state, old, new)
+    reconcile_strays(state, strays, after.strays)
     refresh_device(state, mark.device, mark.at)
     refresh_slot(state, mark.slot, mark.at)
-
-
-def _begins_anew(state: Devices, mark: Stray, before: list[Stint]) -> bool:
-    """Whether the insertion lies behind everything known of the device in this slot."""
-    if _strays_of(state, mark):
-        return False
-    return all(
-        stint.valid_to is not None and stint.valid_to <= mark.at and stint.valid_from < mark.at for stint in before
-    )
-
-
-def _ends_latest(state: Devices, mark: Stray, latest: Stint) -> bool:
-    """Whether the removal ends the one open life and lies behind everything known of the device in this slot."""
-    return latest.valid_to is None and latest.valid_from < mark.at and not _strays_of(state, mark)
 
 
 def _stints_of(state: Devices, mark: Stray) -> list[Stint]:
@@ -132,6 +195,8 @@ def _stints_of(state: Devices, mark: Stray) -> list[Stint]:
 
 
 def _strays_of(state: Devices, mark: Stray) -> list[Stray]:
+    if not state.stray.rows:
+        return []
     return [stray for stray in state.stray.where("device", mark.device) if stray.slot == mark.slot]
 
 
@@ -166,14 +231,6 @@ def _begin(mark: Stray) -> Stint:
 
 def _end(stint: Stint, mark: Stray) -> Stint:
     return stint._replace(valid_to=mark.at, retired=mark.retired)
-
-
-def _began(stint: Stint) -> datetime:
-    return stint.valid_from
-
-
-def _interned(text: str | None) -> str | None:
-    return None if text is None else intern(text)
 
 
 HANDLERS: Handlers = {DeviceInserted: inserted, DeviceRemoved: removed}

@@ -18,15 +18,16 @@ Key = Any
 class TableSpec(NamedTuple, Generic[R]):
     """What a table is.
 
-    `retired` says of a row that the fold is not expected to touch it again, so that it leaves memory once it is
-    written. Where `page_by` names a column, all rows that share its value are read back when an event touches
-    one of them after all; without it a retired row is history, appended and never changed.
+    `retires` names the columns that are all set once the fold is not expected to touch a row again; it then leaves
+    memory when it is written (no columns: at once; None: never). Where `page_by` names a column, all rows that share
+    its value are read back when an event touches one of them after all; without it a retired row is history, appended
+    and never changed.
     """
 
     name: str
     row: type[R]
     key: tuple[str, ...]
-    retired: Callable[[R], bool] | None = None
+    retires: tuple[str, ...] | None = None
     page_by: str | None = None
 
     @property
@@ -141,8 +142,8 @@ class Table(Generic[R]):
         rows = self.rows
         changes = Changes([rows[key] for key in self._new], [rows[key] for key in self._changed], list(self._gone))
         self._new, self._changed, self._gone = {}, {}, {}
-        if self.spec.retired is not None:
-            self._evict(changes)
+        if self.spec.retires is not None:
+            self._evict(changes, self.spec.retires)
         return changes
 
     def _note_arrival(self, key: Key) -> None:
@@ -152,11 +153,9 @@ class Table(Generic[R]):
         else:
             self._new[key] = None
 
-    def _evict(self, changes: Changes[R]) -> None:
-        retired = self.spec.retired
-        assert retired is not None
+    def _evict(self, changes: Changes[R], columns: tuple[str, ...]) -> None:
         for row in (*changes.new, *changes.changed):
-            if retired(row):
+            if all(getattr(row, column) is not None for column in columns):
                 key = self.key_of(row)
                 del self.rows[key]
                 for index in self._indexes:

@@ -51,11 +51,11 @@ WORKLOAD: TableSpec[Workload] = TableSpec(
     "workload",
     Workload,
     ("workload",),
-    retired=lambda row: row.ended_at is not None and row.submitted_at is not None,
+    retires=("ended_at", "submitted_at"),
     page_by="workload",
 )
 ALLOCATION: TableSpec[Allocation] = TableSpec(
-    "allocation", Allocation, ("workload", "device"), retired=lambda row: row.valid_to is not None, page_by="workload"
+    "allocation", Allocation, ("workload", "device"), retires=("valid_to",), page_by="workload"
 )
 SPECS = (WORKLOAD, ALLOCATION)
 

@@ -1,0 +1,153 @@
+"""The ledger in JetStream: puts connection, stream, publisher and reader together."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from nats.js.errors import NotFoundError
+
+from gpuledger.events.subjects import ALL
+from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
+from gpuledger.ledger.batches import until_sequence
+from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
+from gpuledger.ledger.errors import GenerationError, SequenceConflictError
+from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher
+from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
+from gpuledger.ledger.stream import Generation, ensure_stream, open_generation
+
+REPEAT_SCAN_MAX = 1024
+"""How many of an aggregate's newer events are looked through for our own."""
+
+
+class JetStreamLedger:
+    """One generation of the ledger on a NATS server; `connect_ledger` makes it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        generation: Generation,
+        publisher: Publisher,
+        *,
+        heartbeat_s: float = IDLE_HEARTBEAT_S,
+        restore_timeout_s: float = RESTORE_TIMEOUT_S,
+    ) -> None:
+        self._connection = connection
+        self._generation = generation
+        self._publisher = publisher
+        self._heartbeat_s = heartbeat_s
+        self._restore_timeout_s = restore_timeout_s
+
+    @property
+    def generation(self) -> int:
+        """See `gpuledger.ledger.api.Ledger.generation`."""
+        return self._generation.number
+
+    async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
+        """See `gpuledger.ledger.api.Ledger.publish`; an event that is there already is no conflict."""
+        self._refuse_archived()
+        try:
+            return (await self._publisher.publish([message], expected))[0]
+        except SequenceConflictError:
+            # The server looks at the expectation before it looks for repeats.
+            recorded = expected and await self._recorded_behind(expected, message.id)
+            if not recorded:
+                raise
+            return Receipt(recorded, duplicate=True)
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """See `gpuledger.ledger.api.Ledger.publish_many`."""
+        self._refuse_archived()
+        return await self._publisher.publish(messages)
+
+    def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[OrderedReader]:
+        """See `gpuledger.ledger.api.Ledger.read`."""
+        return reading(
+            OrderedReader(
+                self._connection,
+                self._generation.stream,
+                after,
+                subject_filter,
+                heartbeat_s=self._heartbeat_s,
+                restore_timeout_s=self._restore_timeout_s,
+            )
+        )
+
+    async def history(
+        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
+    ) -> AsyncIterator[list[Message]]:
+        """See `gpuledger.ledger.api.Ledger.history`."""
+        last = await self.last_sequence(subject_filter)
+        end = last if until is None else min(until, last)
+        if end <= after:
+            return
+        async with self.read(after, subject_filter) as reader:
+            async for batch in until_sequence(reader, end):
+                yield batch
+
+    async def head(self) -> int:
+        """See `gpuledger.ledger.api.Ledger.head`."""
+        info = await self._connection.ask(lambda: self._connection.jetstream.stream_info(self._generation.stream))
+        return info.state.last_seq
+
+    async def last_sequence(self, subject_filter: str) -> int:
+        """See `gpuledger.ledger.api.Ledger.last_sequence`."""
+        try:
+            message = await self._connection.ask(
+                lambda: self._connection.jetstream.get_last_msg(self._generation.stream, subject_filter)
+            )
+        except NotFoundError:
+            return 0
+        return message.seq or 0
+
+    async def _recorded_behind(self, expected: Expected, message_id: str) -> int | None:
+        sequence = expected.sequence
+        for _ in range(REPEAT_SCAN_MAX):
+            following = sequence + 1
+            try:
+                found = await self._connection.ask(
+                    lambda at=following: self._connection.jetstream.get_msg(  # type: ignore[misc]
+                        self._generation.stream, at, expected.subject_filter, next=True
+                    )
+                )
+            except NotFoundError:
+                return None
+            if (found.headers or {}).get(MESSAGE_ID) == message_id:
+                return found.seq
+            sequence = found.seq or following
+        return None
+
+    def _refuse_archived(self) -> None:
+        if not self._generation.current:
+            raise GenerationError(f"Generation {self.generation} is archived. Write to the current one.")
+
+
+@asynccontextmanager
+async def connect_ledger(
+    url: str,
+    *,
+    name: str,
+    generation: int | None = None,
+    replicas: int | None = None,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    publish_timeout_s: float = PUBLISH_TIMEOUT_S,
+    heartbeat_s: float = IDLE_HEARTBEAT_S,
+    restore_timeout_s: float = RESTORE_TIMEOUT_S,
+) -> AsyncIterator[JetStreamLedger]:
+    """The ledger at `url`, created where there is none; `name` is shown by the server as the connection's.
+
+    `generation` opens an existing one, archived ones for reading only.
+
+    Raises:
+        LedgerUnavailableError: the server cannot be reached, or has no JetStream.
+        StreamConfigError: the stream is not as a ledger must be.
+        GenerationError: there is no such generation.
+    """
+    async with connected(url, name=name, timeout_s=connect_timeout_s) as connection:
+        if generation is None:
+            found = await ensure_stream(connection, replicas)
+        else:
+            found = await open_generation(connection, generation)
+        publisher = Publisher(connection, found.stream, timeout_s=publish_timeout_s)
+        await publisher.start()
+        yield JetStreamLedger(
+            connection, found, publisher, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
+        )

@@ -1,0 +1,133 @@
+"""A ledger in memory, for tests and what-if: it behaves as JetStream's and forgets everything with its life."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+from gpuledger.events.subjects import ALL
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Message, Outgoing, Receipt
+from gpuledger.ledger.batches import until_sequence
+from gpuledger.ledger.errors import LedgerUnavailableError, SequenceConflictError
+
+Matcher = Callable[[str], bool]
+
+
+class MemoryLedger:
+    """The log as a list; `clock` gives the time-stamps, in nanoseconds since 1970."""
+
+    def __init__(self, *, generation: int = 1, clock: Callable[[], int] = time.time_ns) -> None:
+        self._generation = generation
+        self._clock = clock
+        self._messages: list[Message] = []
+        self._sequences: dict[str, int] = {}
+        self._readers: list[MemoryReader] = []
+
+    @property
+    def generation(self) -> int:
+        """See `gpuledger.ledger.api.Ledger.generation`."""
+        return self._generation
+
+    async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
+        """See `gpuledger.ledger.api.Ledger.publish`; an event that is there already is no conflict."""
+        recorded = self._sequences.get(message.id)
+        if recorded is not None:
+            return Receipt(recorded, duplicate=True)
+        if expected is not None and (last := await self.last_sequence(expected.subject_filter)) != expected.sequence:
+            raise SequenceConflictError(
+                f"The event {message.id} came too late: the last sequence is {last}. Read and decide again."
+            )
+        return self._append(message)
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """See `gpuledger.ledger.api.Ledger.publish_many`."""
+        return [await self.publish(message) for message in messages]
+
+    @asynccontextmanager
+    async def read(self, after: int = 0, subject_filter: str = ALL) -> AsyncIterator["MemoryReader"]:
+        """See `gpuledger.ledger.api.Ledger.read`."""
+        reader = MemoryReader(self._messages, after, matcher(subject_filter))
+        with self._told(reader):
+            yield reader
+
+    async def history(
+        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
+    ) -> AsyncIterator[list[Message]]:
+        """See `gpuledger.ledger.api.Ledger.history`."""
+        last = await self.last_sequence(subject_filter)
+        end = last if until is None else min(until, last)
+        if end <= after:
+            return
+        async with self.read(after, subject_filter) as reader:
+            async for batch in until_sequence(reader, end):
+                yield batch
+
+    async def head(self) -> int:
+        """See `gpuledger.ledger.api.Ledger.head`."""
+        return len(self._messages)
+
+    async def last_sequence(self, subject_filter: str) -> int:
+        """See `gpuledger.ledger.api.Ledger.last_sequence`."""
+        matches = matcher(subject_filter)
+        return next((message.sequence for message in reversed(self._messages) if matches(message.subject)), 0)
+
+    def _append(self, message: Outgoing) -> Receipt:
+        sequence = len(self._messages) + 1
+        self._messages.append(Message(message.subject, message.data, sequence, self._clock()))
+        self._sequences[message.id] = sequence
+        for reader in self._readers:
+            reader.arrived.set()
+        return Receipt(sequence, duplicate=False)
+
+    @contextmanager
+    def _told(self, reader: "MemoryReader") -> Iterator[None]:
+        self._readers.append(reader)
+        try:
+            yield
+        finally:
+            self._readers.remove(reader)
+            reader.close()
+
+
+class MemoryReader:
+    """Reads the list from a position on; see `gpuledger.ledger.api.Reader`."""
+
+    def __init__(self, messages: Sequence[Message], after: int, matches: Matcher) -> None:
+        self.arrived = asyncio.Event()
+        self._messages = messages
+        self._next = after
+        self._matches = matches
+        self._closed = False
+
+    async def next_batch(self, limit: int = MESSAGES_PER_BATCH_MAX, timeout_s: float | None = None) -> list[Message]:
+        """See `gpuledger.ledger.api.Reader.next_batch`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not (batch := self._take(limit)) and not self._closed:
+                    self.arrived.clear()
+                    await self.arrived.wait()
+        if self._closed:
+            raise LedgerUnavailableError("The reader was closed.")
+        return batch
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._closed = True
+        self.arrived.set()
+
+    def _take(self, limit: int) -> list[Message]:
+        batch: list[Message] = []
+        while self._next < len(self._messages) and len(batch) < limit:
+            message = self._messages[self._next]
+            self._next += 1
+            if self._matches(message.subject):
+                batch.append(message)
+        return batch
+
+
+def matcher(subject_filter: str) -> Matcher:
+    """Whether a subject matches a filter with the server's wildcards `*` and `>`."""
+    tokens = {"*": r"[^.]+", ">": r".+"}
+    pattern = re.compile(r"\.".join(tokens.get(token, re.escape(token)) for token in subject_filter.split(".")))
+    return lambda subject: pattern.fullmatch(subject) is not None

@@ -1,0 +1,124 @@
+"""Connections to PostgreSQL, and the one place where psycopg's errors become ours.
+
+Nothing here knows a table. A password never gets into a message.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from gpuledger.db.errors import DatabaseUnavailableError, DatabaseUrlError
+
+CONNECT_TIMEOUT_S = 10
+KEEPALIVE_IDLE_S = 10
+KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_COUNT = 3
+"""A peer that is gone is noticed after `KEEPALIVE_IDLE_S` + `KEEPALIVE_COUNT` x `KEEPALIVE_INTERVAL_S`."""
+
+AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@asynccontextmanager
+async def connect(
+    url: str, *, application_name: str, autocommit: bool = True, options: str = ""
+) -> AsyncIterator[AsyncConnection]:
+    """A connection of one's own, closed at the end.
+
+    Args:
+        url: as PostgreSQL takes it: postgresql://user:password@host:port/database.
+        application_name: what `pg_stat_activity` shows.
+        autocommit: without it the block is one transaction, committed unless it raises.
+        options: command-line options for the server, such as `-c work_mem=64MB`.
+
+    Raises:
+        DatabaseUrlError: the URL cannot be understood.
+        DatabaseUnavailableError: no connection can be made, or it is lost within the block.
+    """
+    parameters = connection_parameters(url, application_name, options)
+    try:
+        connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=autocommit)
+    except psycopg.OperationalError as error:
+        raise unavailable(url, error) from error
+    try:
+        async with connection:
+            yield connection
+    except psycopg.OperationalError as error:
+        if connection.broken:
+            raise unavailable(url, error) from error
+        raise
+
+
+@contextmanager
+def connect_blocking(
+    url: str, *, application_name: str, autocommit: bool = True, options: str = ""
+) -> Iterator[Connection]:
+    """`connect` for code that runs before or beside any event loop."""
+    connection = open_blocking(url, application_name=application_name, autocommit=autocommit, options=options)
+    try:
+        with connection:
+            yield connection
+    except psycopg.OperationalError as error:
+        if connection.broken:
+            raise unavailable(url, error) from error
+        raise
+
+
+def open_blocking(url: str, *, application_name: str, autocommit: bool, options: str = "") -> Connection:
+    """A connection that the caller closes; raises as `connect` does."""
+    parameters = connection_parameters(url, application_name, options)
+    try:
+        return psycopg.connect(**parameters, autocommit=autocommit)
+    except psycopg.OperationalError as error:
+        raise unavailable(url, error) from error
+
+
+def connection_parameters(url: str, application_name: str, options: str = "") -> dict[str, Any]:
+    """What libpq is given: the URL's own parameters win, but for the name and the options."""
+    given = _parsed(url)
+    ours: dict[str, Any] = {
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "keepalives_idle": KEEPALIVE_IDLE_S,
+        "keepalives_interval": KEEPALIVE_INTERVAL_S,
+        "keepalives_count": KEEPALIVE_COUNT,
+        **given,
+        "application_name": application_name,
+    }
+    if options:
+        ours["options"] = f"{given.get('options', '')} {options}".strip()
+    return ours
+
+
+def place_of(url: str) -> str:
+    """Host, port and database of a URL, for messages."""
+    given = _parsed(url)
+    host = given.get("host") or given.get("hostaddr") or "the local socket"
+    port = given.get("port") or "5432"
+    return f"{host}:{port}/{given.get('dbname') or given.get('user') or ''}"
+
+
+def unavailable(url: str, error: psycopg.Error) -> DatabaseUnavailableError:
+    """The error that says that this database cannot be reached, and why."""
+    return DatabaseUnavailableError(
+        f"Cannot reach PostgreSQL at {place_of(url)}: {_reason(error)}. Start it, or set DATABASE_URL."
+    )
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # The cause would show the URL, and the password in it.
+        raise DatabaseUrlError(
+            "The database URL cannot be understood. Set DATABASE_URL to postgresql://user:password@host:port/database."
+        ) from None
+
+
+def _reason(error: psycopg.Error) -> str:
+    """The last part of libpq's first line: what the server or the system said."""
+    lines = str(error).strip().splitlines()
+    first = lines[0] if lines else type(error).__name__
+    return first.rsplit("failed: ", 1)[-1].strip().rstrip(".")

@@ -1,0 +1,48 @@
+"""What can go wrong with the database.
+
+DatabaseError
+├── DatabaseUrlError
+├── DatabaseUnavailableError
+├── LockedError
+├── MigrationError
+├── SchemaError
+│   ├── SchemaOutdatedError
+│   └── SchemaUnknownError
+└── QueryError
+"""
+
+
+class DatabaseError(Exception):
+    """The database cannot be used as asked; the message says what to do next and never holds a password."""
+
+
+class DatabaseUrlError(DatabaseError):
+    """The URL is none that PostgreSQL understands."""
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """No connection to PostgreSQL can be made, or the one there was is lost."""
+
+
+class LockedError(DatabaseError):
+    """Another session holds what this one needs."""
+
+
+class MigrationError(DatabaseError):
+    """The schema could not be brought up to date; nothing of it was changed."""
+
+
+class SchemaError(DatabaseError):
+    """The database's schema is not the one this build works with."""
+
+
+class SchemaOutdatedError(SchemaError):
+    """The schema is missing or that of an older build."""
+
+
+class SchemaUnknownError(SchemaError):
+    """The schema is that of another, newer build."""
+
+
+class QueryError(DatabaseError):
+    """PostgreSQL refused a query."""

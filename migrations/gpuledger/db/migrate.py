@@ -1,0 +1,108 @@
+"""Brings a database's schema up to what this build needs: all of it, in one transaction, or nothing.
+
+It never waits long for others' locks, and two of them never run at once in one database.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import psycopg
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.pool import NullPool
+
+from gpuledger.db.engine import Connection, open_blocking, unavailable
+from gpuledger.db.errors import DatabaseError, LockedError, MigrationError
+from gpuledger.db.locks import VIEWS_LOCK, lock_key
+from gpuledger.db.reader import ensure_reader
+from gpuledger.db.revision import HEAD_REVISION, check_known, revision_of
+from gpuledger.db.tables import BOOKKEEPING
+from gpuledger.db.views import recreate_views
+
+LOCK_TIMEOUT_S = 10
+"""How long one statement waits for a lock: longer, and everybody who queues behind it waits as well."""
+
+STATEMENT_TIMEOUT_S = 600
+"""How long one statement may run."""
+
+MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
+
+_LOCKS = ("migrate", VIEWS_LOCK)
+_OPTIONS = f"-c lock_timeout={LOCK_TIMEOUT_S}s -c statement_timeout={STATEMENT_TIMEOUT_S}s"
+
+
+class MigrationResult(NamedTuple):
+    """From which revision (None: an empty database) to which; `has_reader` tells of the read-only role."""
+
+    from_revision: str | None
+    to_revision: str
+    has_reader: bool
+
+
+def migrate(database_url: str) -> MigrationResult:
+    """Bring the schema up to date, make the views anew, and the read-only role where that is permitted.
+
+    Raises:
+        SchemaUnknownError: a newer build migrated this database.
+        LockedError: somebody else migrates, or uses a table that has to change, for too long.
+        DatabaseUnavailableError: no connection can be made.
+        MigrationError: PostgreSQL refuses, for want of a permission for example.
+    """
+    with _translated(database_url), _begun(database_url) as connection:
+        raw = cast("Connection", connection.connection.driver_connection)
+        for name in _LOCKS:
+            raw.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(name)])
+        before = revision_of(raw)
+        check_known(before)
+        raw.execute(f"CREATE SCHEMA IF NOT EXISTS {BOOKKEEPING}".encode())
+        command.upgrade(alembic_config(connection), "head")
+        has_reader = ensure_reader(raw)
+        recreate_views(raw)
+    return MigrationResult(before, HEAD_REVISION, has_reader)
+
+
+def alembic_config(connection: sqlalchemy.Connection | None = None) -> Config:
+    """Alembic's settings; they need no file."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+@contextmanager
+def _begun(database_url: str) -> Iterator[sqlalchemy.Connection]:
+    def open_one() -> psycopg.Connection[Any]:
+        return open_blocking(database_url, application_name="gpuledger migrate", autocommit=False, options=_OPTIONS)
+
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=open_one, poolclass=NullPool)
+    with engine.connect() as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def _translated(database_url: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlalchemy.exc.DBAPIError as error:
+        raise _ours(database_url, cast("psycopg.Error", error.orig)) from error
+    except psycopg.Error as error:
+        raise _ours(database_url, error) from error
+
+
+def _ours(database_url: str, error: psycopg.Error) -> DatabaseError:
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return LockedError(
+            f"Another session held what the migration needs for more than {LOCK_TIMEOUT_S} s; nothing was changed. "
+            "Stop the programs that use the database, or try again later."
+        )
+    if error.sqlstate is None or error.sqlstate.startswith(("08", "57P")):
+        return unavailable(database_url, error)
+    reason = error.diag.message_primary or str(error)
+    return MigrationError(
+        f"The database was not migrated, nothing was changed: {reason}. "
+        "The user in DATABASE_URL must own the database's gpuledger schemas and may need CREATE on the database."
+    )

@@ -1,0 +1,72 @@
+"""Which schema a database has, and whether this build works with it.
+
+Every command asks this first, so it needs neither Alembic nor SQLAlchemy. Nothing here changes a database.
+"""
+
+from gpuledger.db.engine import AsyncConnection, Connection, connect_blocking
+from gpuledger.db.errors import SchemaOutdatedError, SchemaUnknownError
+
+KNOWN_REVISIONS = ("0001",)
+"""Oldest first; the last one is what this build needs."""
+
+HEAD_REVISION = KNOWN_REVISIONS[-1]
+
+_TABLE = "gpuledger.alembic_version"
+_HAS_TABLE = f"SELECT to_regclass('{_TABLE}') IS NOT NULL"
+_REVISION = f"SELECT version_num FROM {_TABLE}"  # noqa: S608 - our own words
+
+
+def current_revision(database_url: str) -> str | None:
+    """The database's revision, or None where nothing was migrated yet.
+
+    Raises:
+        DatabaseUnavailableError: no connection can be made.
+    """
+    with connect_blocking(database_url, application_name="gpuledger revision") as connection:
+        return revision_of(connection)
+
+
+def check_current(database_url: str) -> None:
+    """Do nothing where the database has this build's schema.
+
+    Raises:
+        SchemaOutdatedError: it has to be migrated.
+        SchemaUnknownError: a newer build migrated it.
+        DatabaseUnavailableError: no connection can be made.
+    """
+    _check(current_revision(database_url))
+
+
+async def check_connection(connection: AsyncConnection) -> None:
+    """`check_current` over a connection that is there."""
+    has_table = await (await connection.execute(_HAS_TABLE)).fetchone()
+    row = await (await connection.execute(_REVISION)).fetchone() if has_table == (True,) else None
+    _check(row[0] if row else None)
+
+
+def revision_of(connection: Connection) -> str | None:
+    """`current_revision` over a connection that is there."""
+    if connection.execute(_HAS_TABLE).fetchone() != (True,):
+        return None
+    row = connection.execute(_REVISION).fetchone()
+    return row[0] if row else None
+
+
+def check_known(revision: str | None) -> None:
+    """Do nothing where this build can migrate from this revision.
+
+    Raises:
+        SchemaUnknownError: a newer build migrated the database.
+    """
+    if revision is not None and revision not in KNOWN_REVISIONS:
+        raise SchemaUnknownError(
+            f"The database is at revision {revision}, which this build does not know (it needs {HEAD_REVISION}); "
+            "use the newer gpuledger that migrated it, or another database."
+        )
+
+
+def _check(revision: str | None) -> None:
+    check_known(revision)
+    if revision != HEAD_REVISION:
+        at = f"at revision {revision}" if revision else "empty"
+        raise SchemaOutdatedError(f"The database is {at}, this build needs {HEAD_REVISION}; run `gpuledger migrate`.")

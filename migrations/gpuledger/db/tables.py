@@ -1,0 +1,146 @@
+"""Every table that this build works with, as SQLAlchemy metadata.
+
+The projections' tables follow from the rows that they are made of; migrations are frozen text, and a test holds the
+two together. Nothing reads or writes rows through this module.
+"""
+
+from datetime import datetime
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    func,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.types import TypeEngine
+
+from gpuledger.domain import devices, nodes, sources, workloads
+from gpuledger.domain.table import TableSpec
+
+BOOKKEEPING = "gpuledger"
+"""Checkpoints, numbers seen, deciders and the outbox."""
+
+LIVE = "gpuledger_live"
+"""The projections' tables that reports read."""
+
+NEXT, PREV = "gpuledger_next", "gpuledger_prev"
+"""Tables of a rebuild under way, and those it replaced; moved as they are, so their names are the same."""
+
+REPORT = "report"
+"""Views and functions only."""
+
+SCHEMAS = (BOOKKEEPING, LIVE, NEXT, PREV, REPORT)
+
+PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
+    "devices": devices.SPECS,
+    "nodes": nodes.SPECS,
+    "workloads": workloads.SPECS,
+    "sources": sources.SPECS,
+}
+"""Each projection's tables."""
+
+SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "stint": (("slot",),),
+    "failure": (("device", "failed_at"),),
+    "allocation": (("device",),),
+}
+"""Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
+
+TEXT = Text(collation="C")
+"""Text sorts by code point, as the folds compare it, whatever the server's locale."""
+
+TIME = DateTime(timezone=True)
+_TYPES: dict[type, TypeEngine[Any]] = {str: TEXT, datetime: TIME, int: BigInteger(), bool: Boolean()}
+
+metadata = MetaData()
+
+
+def _projected(spec: TableSpec[Any]) -> Table:
+    hints = get_type_hints(spec.row)
+    table = Table(
+        spec.name,
+        metadata,
+        *(_column(name, hints[name]) for name in spec.columns),
+        PrimaryKeyConstraint(*spec.key),
+        schema=LIVE,
+    )
+    for columns in SECONDARY_INDEXES.get(spec.name, ()):
+        Index(f"{spec.name}_{'_'.join(columns)}_idx", *(table.c[column] for column in columns))
+    return table
+
+
+def _column(name: str, hint: Any) -> Column[Any]:  # noqa: ANN401 - a type or a union of types
+    kinds = get_args(hint) or (hint,)
+    (kind,) = (kind for kind in kinds if kind is not NoneType)
+    return Column(name, _TYPES[kind], nullable=NoneType in kinds)
+
+
+for _specs in PROJECTIONS.values():
+    for _spec in _specs:
+        _projected(_spec)
+
+PROJECTION = Table(
+    "projection",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("edition", TEXT, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("incarnation", TEXT, nullable=False),
+    Column("updated_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name", "edition"),
+    CheckConstraint("edition IN ('live', 'next', 'prev')", name="projection_edition_check"),
+    schema=BOOKKEEPING,
+)
+
+SEEN = Table(
+    "seen",
+    metadata,
+    Column("projection", TEXT, nullable=False),
+    Column("edition", TEXT, nullable=False),
+    Column("source", TEXT, nullable=False),
+    Column("epoch", TEXT, nullable=False),
+    Column("prefix", BigInteger, nullable=False),
+    Column("beyond", ARRAY(BigInteger), nullable=False),
+    PrimaryKeyConstraint("projection", "edition", "source", "epoch"),
+    schema=BOOKKEEPING,
+)
+
+DECIDER = Table(
+    "decider",
+    metadata,
+    Column("projection", TEXT, nullable=False),
+    Column("epoch", TEXT, nullable=False),
+    Column("next_number", BigInteger, nullable=False),
+    Column("settle_until", BigInteger, nullable=False),
+    PrimaryKeyConstraint("projection"),
+    schema=BOOKKEEPING,
+)
+
+OUTBOX = Table(
+    "outbox",
+    metadata,
+    Column("projection", TEXT, nullable=False),
+    Column("id", TEXT, nullable=False),
+    Column("subject", TEXT, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("status", TEXT, nullable=False),
+    PrimaryKeyConstraint("projection", "id"),
+    CheckConstraint("status IN ('held', 'ready', 'sent')", name="outbox_status_check"),
+    Index("outbox_projection_number_idx", "projection", "number"),
+    schema=BOOKKEEPING,
+)

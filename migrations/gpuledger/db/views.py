@@ -1,0 +1,91 @@
+"""The `report` schema: documented views and functions over the projections' tables, and who may read them.
+
+A view follows a table and not its name, so everything here is made anew whenever tables changed places, in that very
+transaction. The schema belongs to gpuledger: what others put into it is dropped; put your own views elsewhere, and
+they are dropped too where they build on these.
+"""
+
+from importlib import resources
+
+from gpuledger.db.engine import AsyncConnection, Connection
+from gpuledger.db.locks import VIEWS_LOCK, lock_key
+
+REPORTS = (
+    "fleet",
+    "fleet-by-day",
+    "lifetimes",
+    "mtbf",
+    "offenders",
+    "gpu-hours",
+    "allocation",
+    "queue-waits",
+    "contradictions",
+)
+"""The reports by the names a person uses."""
+
+FUNCTIONS_AT = (
+    "devices_at",
+    "slots_at",
+    "nodes_at",
+    "workloads_at",
+    "failures_at",
+    "contradictions_at",
+    "stints_at",
+    "allocations_at",
+)
+"""Functions that take a time, and give the rows as they were then."""
+
+READER_ROLE = "gpuledger_reader"
+
+_FILES = ("grants",)
+_ALL_FILES = (
+    "location_of",
+    "lifetimes",
+    "fleet",
+    "fleet_by_day",
+    "mtbf",
+    "offenders",
+    "allocation",
+    "gpu_hours",
+    "queue_waits",
+    "contradictions",
+    "stints_at",
+    *(name for name in FUNCTIONS_AT if name != "stints_at"),
+    "grants",
+)
+"""In the order in which they build on each other."""
+
+_BEGIN = f"""
+SELECT pg_advisory_xact_lock({lock_key(VIEWS_LOCK)});
+DROP SCHEMA IF EXISTS report CASCADE;
+CREATE SCHEMA report;
+COMMENT ON SCHEMA report IS 'Documented views and functions; made anew by every migration and rebuild.';
+"""
+
+
+def view_of(report: str) -> str:
+    """The view behind a report's name, which may be written with hyphens or underscores."""
+    return f"report.{report.replace('-', '_')}"
+
+
+def view_statements() -> list[bytes]:
+    """What makes the schema anew, to be executed in this order, without parameters, in one transaction.
+
+    The transaction takes `VIEWS_LOCK` before it locks any table, or two of them may wait for each other.
+    """
+    folder = resources.files("gpuledger.db") / "sql"
+    return [_BEGIN.encode(), *((folder / f"{name}.sql").read_bytes() for name in _FILES)]
+
+
+def recreate_views(connection: Connection) -> None:
+    """Make the views anew in one transaction, or within the one under way."""
+    with connection.transaction():
+        for statement in view_statements():
+            connection.execute(statement)
+
+
+async def recreate_views_async(connection: AsyncConnection) -> None:
+    """`recreate_views` for asyncio."""
+    async with connection.transaction():
+        for statement in view_statements():
+            await connection.execute(statement)

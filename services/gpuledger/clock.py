@@ -1,0 +1,21 @@
+"""The one place that reads the clock and draws ids. Everything else takes them as arguments."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import uuid4
+
+Clock = Callable[[], datetime]
+"""Tells the time, in UTC."""
+
+NewId = Callable[[], str]
+"""Draws an id that was never drawn before."""
+
+
+def system_clock() -> datetime:
+    """The machine's time, in UTC."""
+    return datetime.now(UTC)
+
+
+def random_id() -> str:
+    """A random UUID."""
+    return str(uuid4())

@@ -1,0 +1,23 @@
+"""What can go wrong with an import as a whole; a bad row is no error but a `Reject`.
+
+ImporterError
+├── ImportFileError      a file cannot be read, changed while it was read, or the temporary folder cannot be written
+├── ImportFormatError    a file is not in the format that was asked for
+└── RowError             one row cannot be taken; never leaves this package
+"""
+
+
+class ImporterError(Exception):
+    """Something is wrong with an import."""
+
+
+class ImportFileError(ImporterError):
+    """A file cannot be read, changed while it was read, or the temporary folder cannot be written."""
+
+
+class ImportFormatError(ImporterError):
+    """The file is not in the format that was asked for; nothing of it is imported."""
+
+
+class RowError(ImporterError):
+    """The row cannot be taken; the message is the reason that the user reads."""

@@ -1,0 +1,96 @@
+"""What a projection is: a fold over tables, and the decisions that may follow from it. Pure; no I/O, no clock.
+
+A subclass names its tables and handlers. A decider also answers with decisions: they are folded at once, written to
+the outbox with the rows, published after the commit, and passed over when they come back.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers, State, Touched
+from gpuledger.domain.table import TableSpec
+from gpuledger.events.envelope import Undecoded
+from gpuledger.events.payload import Payload
+from gpuledger.ledger.api import Position
+
+
+class Decision(NamedTuple):
+    """An event that a decider wants recorded. `cause` is the id of what led to it, and makes its own id."""
+
+    cause: str
+    correlation_id: str | None
+    subject: str
+    time: datetime
+    data: Payload
+
+
+class RefusalKind(Enum):
+    """Why an event of the log is passed over."""
+
+    DUPLICATE = "duplicate"
+    REJECTED = "rejected"
+
+
+class Observed(NamedTuple):
+    """An event that is in order, as every projection sees it: decoded only where it is handled."""
+
+    event: Undecoded
+    position: Position
+    recorded_ns: int
+
+
+class Refusal(NamedTuple):
+    """An event that every projection passes over. `event` is None where not even the envelope could be read."""
+
+    kind: RefusalKind
+    position: Position
+    recorded_ns: int
+    nats_subject: str
+    reason: str
+    event: Undecoded | None
+
+
+Decisions = Iterable[Decision]
+
+
+class Projection:
+    """A fold with its tables; subclasses override what they need."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    specs: ClassVar[Sequence[TableSpec[Any]]]
+    handlers: ClassVar[Handlers]
+    decides: ClassVar[bool] = False
+    """Whether it may return decisions; its events then have the source `/services/<name>`."""
+
+    observes: ClassVar[bool] = False
+    """Whether `observed` is to be called; most projections need only their handlers."""
+
+    pages: ClassVar[bool] = False
+    """Whether `touched` is to be called, because retired rows may have to come back."""
+
+    def new_state(self) -> State:
+        """An empty state."""
+        raise NotImplementedError
+
+    def touched(self, fact: Fact) -> Touched:  # noqa: ARG002 - most projections keep all their rows
+        """The paged rows that an event may touch."""
+        return ()
+
+    def observed(self, state: Any, observed: Observed) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state
+        """Called for every event in order, handled or not, before it is folded."""
+        return ()
+
+    def refused(self, state: Any, refusal: Refusal) -> Decisions:  # noqa: ANN401, ARG002
+        """Called for every event that is passed over."""
+        return ()
+
+    def decide(self, state: Any, fact: Fact) -> Decisions:  # noqa: ANN401, ARG002
+        """Called after a handled event was folded, unless it was a decision of its own."""
+        return ()
+
+    def due(self, state: Any, now: datetime) -> Decisions:  # noqa: ANN401, ARG002
+        """What the passing of time alone leads to; the shell asks, and records the outcome as an event."""
+        return ()

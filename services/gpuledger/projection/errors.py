@@ -1,0 +1,81 @@
+"""What stops a projection, or keeps one from starting.
+
+ProjectionError
+├── BadEventError          one of our own services' events does not decode or fold: the projection stops
+├── VersionError           the rows were written by another version of the projection
+├── GenerationMismatchError  the rows belong to another generation of the ledger
+├── NotBuiltError          the projection has no rows yet
+├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
+├── RebuildBusyError       another rebuild of the same projection is running
+├── NothingToRollBackError there are no rows of an earlier rebuild to go back to
+└── OutboxFullError        more decisions are waiting to be published than the bound allows
+"""
+
+from gpuledger.ledger.api import Position
+
+
+class ProjectionError(Exception):
+    """A projection cannot go on."""
+
+
+class BadEventError(ProjectionError):
+    """One of our own services' events does not decode or fold.
+
+    Attributes:
+        position: where it stands.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, projection: str, position: Position, subject: str, reason: str) -> None:
+        super().__init__(
+            f"Projection {projection} stopped at {position} ({subject}): {reason} "
+            f"Upgrade this build, or pass over it for good with `gpuledger log skip {position} --reason ...`."
+        )
+        self.position = position
+        self.reason = reason
+
+
+class VersionError(ProjectionError):
+    """The rows were written by another version of the projection."""
+
+    def __init__(self, projection: str, found: int, wanted: int) -> None:
+        super().__init__(
+            f"The rows of projection {projection} are of version {found}, this build writes version {wanted}. "
+            f"Rebuild them with `gpuledger replay {projection}`."
+        )
+
+
+class GenerationMismatchError(ProjectionError):
+    """The rows belong to another generation of the ledger."""
+
+    def __init__(self, projection: str, found: int, wanted: int) -> None:
+        super().__init__(
+            f"The rows of projection {projection} follow generation {found} of the ledger, which is now at "
+            f"generation {wanted}. Rebuild them with `gpuledger replay {projection}`."
+        )
+
+
+class NotBuiltError(ProjectionError):
+    """The projection has no rows yet."""
+
+    def __init__(self, projection: str) -> None:
+        super().__init__(
+            f"Projection {projection} has no rows yet. Start `gpuledger up`, or build them with "
+            f"`gpuledger replay {projection}`."
+        )
+
+
+class WriterFencedError(ProjectionError):
+    """Somebody else wrote the rows, or swapped them, since they were loaded; load them again."""
+
+
+class RebuildBusyError(ProjectionError):
+    """Another rebuild of the same projection is running; wait for it or cancel it."""
+
+
+class NothingToRollBackError(ProjectionError):
+    """There are no rows of an earlier rebuild to go back to."""
+
+
+class OutboxFullError(ProjectionError):
+    """More decisions are waiting to be published than the bound allows; is the ledger reachable?"""

@@ -1,0 +1,237 @@
+"""The one way from log to rows, shared by live projections, rebuilds, time travel, verification and tests.
+
+It turns messages into facts, drops repeats by the sources' own numbers, passes over what the edge got wrong, stops at
+what one of our services got wrong, and folds the rest. It has no I/O, no clock and no randomness.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from gpuledger.domain.fact import Fact, Handler, State
+from gpuledger.domain.numbers import Seen
+from gpuledger.events.catalogue import registry
+from gpuledger.events.envelope import Decoded, Event, Undecoded, parse, with_payload
+from gpuledger.events.errors import EventError, SubjectError, UnknownEventTypeError
+from gpuledger.events.ids import derived_id
+from gpuledger.events.registry import Registry, parse_type
+from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
+from gpuledger.ledger.api import Message, Position
+from gpuledger.projection.definition import Decision, Observed, Projection, Refusal, RefusalKind
+from gpuledger.projection.errors import BadEventError
+
+
+class Numbering(NamedTuple):
+    """Where a decider's own numbering stands."""
+
+    epoch: str
+    next_number: int
+
+
+NOT_PUBLISHED = Numbering("", 1)
+"""The numbering of decisions that are folded and compared, but never published."""
+
+
+class Fold:
+    """A projection's state at a position, and the decisions that have not come back yet."""
+
+    def __init__(
+        self,
+        projection: Projection,
+        generation: int,
+        *,
+        state: State | None = None,
+        seen: Seen | None = None,
+        expected: Iterable[Decoded] = (),
+        skipped: Iterable[Position] = (),
+        numbering: Numbering = NOT_PUBLISHED,
+        sequence: int = 0,
+        catalogue: Registry = registry,
+    ) -> None:
+        self.projection = projection
+        self.generation = generation
+        self.state = projection.new_state() if state is None else state
+        self.seen = seen or Seen()
+        self.sequence = sequence
+        self.numbering = numbering
+        self.events = 0
+        self.decided: list[Decoded] = []
+        self.returned: list[str] = []
+        self._expected = {event.id: event for event in expected}
+        self._skipped = {position.sequence for position in skipped if position.generation == generation}
+        self._catalogue = catalogue
+        self._source = f"/services/{projection.name}"
+        self._routes: dict[str, _Route] = {}
+        self._prefixes: dict[str, str] = {}
+
+    def apply_all(self, messages: Sequence[Message]) -> None:
+        """Fold messages in the order of the log.
+
+        Raises:
+            BadEventError: one of our own services' events does not decode or fold.
+        """
+        for message in messages:
+            self.apply(message)
+
+    def apply(self, message: Message) -> None:
+        """Fold one message; raises as `apply_all` does."""
+        sequence = self.sequence = message.sequence
+        if sequence in self._skipped:
+            return
+        try:
+            event = parse(message.data)
+            prefix = self._prefixes.get(event.source) or self._prefix(event.source)
+            if not message.subject.startswith(prefix):
+                raise _mismatch(message.subject, event)
+        except EventError as error:
+            self._reject(message, None, error)
+            return
+        if not self.seen.add(event.source, event.epoch, event.number):
+            self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
+            return
+        try:
+            route = self._routes.get(event.type) or self._route(event.type)
+            if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
+                raise _mismatch(message.subject, event)
+            decoded = None if route.handler is None else with_payload(event, self._catalogue)
+        except EventError as error:
+            self._reject(message, event, error)
+            return
+        self.events += 1
+        if self.projection.observes:
+            self._observe(message, event)
+        if self._expected and event.id in self._expected:
+            del self._expected[event.id]
+            self.returned.append(event.id)
+        elif decoded is not None and route.handler is not None:
+            self._fold(Fact(decoded, sequence, message.recorded_ns), route.handler, message.subject)
+
+    def due(self, now: datetime) -> None:
+        """Fold what the passing of time alone leads to."""
+        self._take(self.projection.due(self.state, now))
+
+    def peek(self, message: Message) -> Fact | None:
+        """The fact that a message holds, where this projection handles it and it decodes; changes nothing."""
+        try:
+            event = parse(message.data)
+            if (self._routes.get(event.type) or self._route(event.type)).handler is None:
+                return None
+            return Fact(with_payload(event, self._catalogue), message.sequence, message.recorded_ns)
+        except EventError:
+            return None
+
+    def take_decided(self) -> list[Decoded]:
+        """The decisions since the last call, in order."""
+        decided, self.decided = self.decided, []
+        return decided
+
+    def take_returned(self) -> list[str]:
+        """The ids of own decisions that came back since the last call."""
+        returned, self.returned = self.returned, []
+        return returned
+
+    def outstanding(self) -> list[Decoded]:
+        """The decisions that have not come back, in the order in which they were made."""
+        return list(self._expected.values())
+
+    def adopt(self, decisions: Iterable[Decoded]) -> None:
+        """Fold decisions that were made elsewhere at this position and have not come back."""
+        for event in decisions:
+            if event.id not in self._expected:
+                self._expect(event)
+
+    def _fold(self, fact: Fact, handler: Handler, subject: str) -> None:
+        event = fact.event
+        try:
+            handler(self.state, fact, event.data)
+        except Exception as error:
+            position = Position(self.generation, fact.sequence)
+            raise BadEventError(self.projection.name, position, subject, f"It does not fold ({error!r}).") from error
+        if self.projection.decides and event.source != self._source:
+            self._take(self.projection.decide(self.state, fact))
+
+    def _take(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            event = self._event(decision)
+            if event.id in self._expected:
+                continue
+            self.numbering = self.numbering._replace(next_number=event.number + 1)
+            self.decided.append(event)
+            self._expect(event)
+
+    def _expect(self, event: Decoded) -> None:
+        self._expected[event.id] = event
+        handler = self.projection.handlers.get(type(event.data))
+        if handler is not None:
+            handler(self.state, Fact(event, 0, 0), event.data)
+
+    def _event(self, decision: Decision) -> Decoded:
+        epoch, number = self.numbering
+        data = decision.data
+        event_id = derived_id(decision.cause, data.TYPE, decision.subject)
+        return Event(
+            event_id,
+            self._source,
+            data.TYPE,
+            decision.subject,
+            decision.time,
+            data,
+            epoch,
+            number,
+            decision.cause,
+            decision.correlation_id or decision.cause,
+        )
+
+    def _observe(self, message: Message, event: Undecoded) -> None:
+        position = Position(self.generation, message.sequence)
+        self._take(self.projection.observed(self.state, Observed(event, position, message.recorded_ns)))
+
+    def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
+        if not _origin(message).is_edge:
+            position = Position(self.generation, message.sequence)
+            raise BadEventError(self.projection.name, position, message.subject, str(error)) from error
+        self._refuse(message, event, RefusalKind.REJECTED, str(error))
+
+    def _refuse(self, message: Message, event: Undecoded | None, kind: RefusalKind, reason: str) -> None:
+        position = Position(self.generation, message.sequence)
+        refusal = Refusal(kind, position, message.recorded_ns, message.subject, reason, event)
+        self._take(self.projection.refused(self.state, refusal))
+
+    def _prefix(self, source: str) -> str:
+        origin = origin_of(source)
+        prefix = self._prefixes[source] = f"{ROOT}.{origin.kind}.{escape(origin.name)}."
+        return prefix
+
+    def _route(self, event_type: str) -> "_Route":
+        name = parse_type(event_type)
+        if not self._catalogue.knows(event_type):
+            raise UnknownEventTypeError(f"This build does not know the event type {event_type}.")
+        handlers: dict[str, Handler] = {
+            f"{model.AGGREGATE}.{model.EVENT}": handler for model, handler in self.projection.handlers.items()
+        }
+        handler = handlers.get(f"{name.aggregate}.{name.event}")
+        route = self._routes[event_type] = _Route(name.aggregate, name.event, handler)
+        return route
+
+
+class _Route(NamedTuple):
+    """Where a type's events belong: the subject's words, and the handler if the projection has one."""
+
+    aggregate: str
+    event: str
+    handler: Handler | None
+
+
+def _origin(message: Message) -> Origin:
+    try:
+        return parse_subject(message.subject).origin
+    except EventError:
+        tokens = [*message.subject.split("."), "", ""]
+        return Origin(tokens[1], tokens[2])
+
+
+def _mismatch(subject: str, event: Undecoded) -> EventError:
+    return SubjectError(
+        f"The event says source {event.source!r}, type {event.type!r} and subject {event.subject!r}, which do not "
+        f"belong under {subject!r}."
+    )

@@ -1,0 +1,224 @@
+"""Blue/green rebuild: new rows grow in shadow tables while the old ones serve, then both change places.
+
+The swap is one transaction that also makes the views anew, because views follow a table and not its name. The old
+rows stay as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.sql import SQL, Identifier
+
+from gpuledger.clock import NewId, random_id
+from gpuledger.db.engine import connect
+from gpuledger.db.locks import try_lock
+from gpuledger.db.views import view_statements
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError
+from gpuledger.projection.fold import Fold
+from gpuledger.projection.paging import page_in
+from gpuledger.projection.skips import skipped_positions
+from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, Store, schema_of
+
+OnProgress = Callable[[int, int], None]
+
+CATCH_UP_ROUNDS_MAX = 20
+"""How often a rebuild runs after a live projection that moves on, before it makes it wait."""
+
+
+class RebuildResult(NamedTuple):
+    """What a rebuild did: up to where, and how many events it folded."""
+
+    checkpoint: Checkpoint
+    events: int
+
+
+async def rebuild(
+    projection: Projection,
+    ledger: Ledger,
+    database_url: str,
+    *,
+    new_id: NewId = random_id,
+    on_progress: OnProgress | None = None,
+) -> RebuildResult:
+    """Fold the log from its start into new tables, and swap them in.
+
+    Raises:
+        RebuildBusyError: another rebuild of this projection is running.
+        ProjectionError: an event stops the fold; the rows that serve are untouched.
+    """
+    async with _rebuilding(projection, database_url) as connection:
+        work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
+        await work.begin()
+        await work.run_after_live()
+        return await work.swap()
+
+
+async def rollback(projection: Projection, database_url: str) -> Checkpoint:
+    """Put the rows of before the last rebuild back; those of the rebuild become `prev`.
+
+    Raises:
+        NothingToRollBackError: no earlier rows are kept.
+        RebuildBusyError: a rebuild is running.
+    """
+    async with _rebuilding(projection, database_url) as connection:
+        kept = await Store(connection, projection, PREV).checkpoint()
+        if kept is None:
+            raise NothingToRollBackError(
+                f"Projection {projection.name} keeps no rows from before a rebuild; there is nothing to go back to."
+            )
+        async with connection.transaction():
+            await Store(connection, projection).checkpoint(lock=True)
+            await _move(connection, projection, LIVE, NEXT)
+            await _move(connection, projection, PREV, LIVE)
+            await _move(connection, projection, NEXT, PREV)
+            await _recreate_views(connection)
+        return kept
+
+
+@asynccontextmanager
+async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterator[AsyncConnection[Any]]:
+    name = f"gpuledger rebuild {projection.name}"
+    async with connect(database_url, application_name=name) as connection:
+        if not await try_lock(connection, f"rebuild:{projection.name}"):
+            raise RebuildBusyError(
+                f"Another rebuild of projection {projection.name} is running; wait for it or cancel it."
+            )
+        await _drop(connection, projection, NEXT)
+        try:
+            yield connection
+        finally:
+            await _leave_nothing(connection, projection, database_url)
+
+
+async def _leave_nothing(connection: AsyncConnection[Any], projection: Projection, database_url: str) -> None:
+    if not connection.closed and not connection.broken:
+        with suppress(psycopg.Error):
+            await connection.rollback()
+            await _drop(connection, projection, NEXT)
+            return
+    with suppress(psycopg.Error, OSError):
+        async with connect(database_url, application_name="gpuledger clean-up") as another:
+            await _drop(another, projection, NEXT)
+
+
+class _Rebuild:
+    """One rebuild under way."""
+
+    def __init__(
+        self,
+        projection: Projection,
+        ledger: Ledger,
+        connection: AsyncConnection[Any],
+        new_id: NewId,
+        on_progress: OnProgress,
+    ) -> None:
+        self._projection = projection
+        self._ledger = ledger
+        self._connection = connection
+        self._new_id = new_id
+        self._on_progress = on_progress
+        self._live = Store(connection, projection)
+        self._next = Store(connection, projection, NEXT)
+        self._checkpoint: Checkpoint
+        self._fold: Fold
+
+    async def begin(self) -> None:
+        """Make the shadow tables."""
+        for spec in self._projection.specs:
+            shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
+            await self._connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(shadow, served))
+        generation = self._ledger.generation
+        self._checkpoint = await self._next.create(generation, self._new_id())
+        self._fold = Fold(self._projection, generation, skipped=await skipped_positions(self._ledger))
+
+    async def run_after_live(self) -> None:
+        """Fold until the live rows are at most a batch ahead."""
+        for _ in range(CATCH_UP_ROUNDS_MAX):
+            target = await self._target()
+            if target - self._fold.sequence <= (0 if self._fold.sequence == 0 else MESSAGES_PER_BATCH_MAX):
+                return
+            await self._fold_to(target)
+
+    async def swap(self) -> RebuildResult:
+        """Fold the rest while the live writer waits, and change places."""
+        async with self._connection.transaction():
+            served = await self._live.checkpoint(lock=True)
+            await self._fold_to(await self._target())
+            if self._projection.decides:
+                await self._hand_over_decisions(served)
+            await _drop(self._connection, self._projection, PREV)
+            if served is None:
+                await _drop_tables(self._connection, self._projection, LIVE)
+            else:
+                await _move(self._connection, self._projection, LIVE, PREV)
+            await _move(self._connection, self._projection, NEXT, LIVE)
+            await _recreate_views(self._connection)
+        return RebuildResult(self._checkpoint, self._checkpoint.events)
+
+    async def _target(self) -> int:
+        """The live rows' position, so that a decider's rebuild never runs ahead of its decisions."""
+        served = await self._live.checkpoint()
+        if served is None or served.generation != self._ledger.generation:
+            return await self._ledger.head()
+        return served.position
+
+    async def _fold_to(self, target: int) -> None:
+        async for messages in self._ledger.history(after=self._fold.sequence, until=target):
+            await page_in(self._next, self._fold, messages)
+            self._fold.apply_all(messages)
+            self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
+            self._on_progress(self._fold.sequence, target)
+
+    async def _hand_over_decisions(self, served: Checkpoint | None) -> None:
+        if served is not None and served.generation == self._ledger.generation:
+            self._fold.adopt(await self._live.outbox())
+            self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
+            return
+        head = self._checkpoint.position
+        epoch = self._new_id()
+        renumbered = [
+            event._replace(epoch=epoch, number=number) for number, event in enumerate(self._fold.outstanding(), start=1)
+        ]
+        await self._live.create_decider(Decider(epoch, len(renumbered) + 1, head))
+        await self._live.put_outbox(renumbered, "ready")
+
+
+async def _move(connection: AsyncConnection[Any], projection: Projection, before: str, after: str) -> None:
+    for spec in projection.specs:
+        table = Identifier(schema_of(before), spec.name)
+        await connection.execute(SQL("ALTER TABLE {} SET SCHEMA {}").format(table, Identifier(schema_of(after))))
+    await connection.execute(
+        "UPDATE gpuledger.projection SET edition = %s WHERE name = %s AND edition = %s",
+        (after, projection.name, before),
+    )
+    await connection.execute(
+        "UPDATE gpuledger.seen SET edition = %s WHERE projection = %s AND edition = %s",
+        (after, projection.name, before),
+    )
+
+
+async def _drop(connection: AsyncConnection[Any], projection: Projection, edition: str) -> None:
+    async with connection.transaction():
+        await _drop_tables(connection, projection, edition)
+        await connection.execute(
+            "DELETE FROM gpuledger.projection WHERE name = %s AND edition = %s", (projection.name, edition)
+        )
+        await connection.execute(
+            "DELETE FROM gpuledger.seen WHERE projection = %s AND edition = %s", (projection.name, edition)
+        )
+
+
+async def _drop_tables(connection: AsyncConnection[Any], projection: Projection, edition: str) -> None:
+    for spec in projection.specs:
+        table = Identifier(schema_of(edition), spec.name)
+        await connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
+
+
+async def _recreate_views(connection: AsyncConnection[Any]) -> None:
+    for statement in view_statements():
+        await connection.execute(statement)

@@ -1,0 +1,117 @@
+"""How a table's rows get into PostgreSQL and back: the statements that follow from its spec.
+
+New rows are copied in, changed ones upserted by unnested arrays, keys that are gone deleted: a handful of statements
+a batch, however many events led to it.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from types import UnionType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+from psycopg import AsyncConnection
+from psycopg.sql import SQL, Composed, Identifier
+
+from gpuledger.domain.table import Changes, Key, TableSpec
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+ROWS_PER_FETCH = 10_000
+
+_SQL_TYPES: dict[type, str] = {str: "text", int: "bigint", bool: "boolean", datetime: "timestamptz"}
+
+
+class RowStore(Generic[R]):
+    """One table in one schema."""
+
+    def __init__(self, spec: TableSpec[R], schema: str) -> None:
+        self.spec = spec
+        self.table = Identifier(schema, spec.name)
+        columns = _identifiers(spec.columns)
+        keys = _identifiers(spec.key)
+        types = dict(zip(spec.columns, column_types(spec.row), strict=True))
+        values = [name for name in spec.columns if name not in spec.key]
+        updates = SQL(", ").join(SQL("{0} = excluded.{0}").format(Identifier(name)) for name in values)
+        self._select = SQL("SELECT {} FROM {}").format(columns, self.table)
+        self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
+        self._upsert = SQL("INSERT INTO {} ({}) SELECT * FROM unnest({}) ON CONFLICT ({}) DO UPDATE SET {}").format(
+            self.table, columns, _arrays([types[name] for name in spec.columns]), keys, updates
+        )
+        self._delete = SQL("DELETE FROM {} AS kept USING unnest({}) AS gone ({}) WHERE {}").format(
+            self.table,
+            _arrays([types[name] for name in spec.key]),
+            keys,
+            SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key),
+        )
+
+    async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
+        """Write changes inside the caller's transaction."""
+        if changes.gone:
+            await connection.execute(self._delete, _transposed([_as_tuple(key, self.spec) for key in changes.gone]))
+        if changes.changed:
+            await connection.execute(self._upsert, _transposed(changes.changed))
+        if changes.new:
+            async with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+                for row in changes.new:
+                    await copy.write_row(row)
+
+    async def live(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
+        """The rows that have not retired, in batches."""
+        columns = self.spec.retires
+        if columns == ():
+            return
+        live: Composed | SQL = SQL("")
+        if columns is not None:
+            set_ = SQL(" AND ").join(SQL("{} IS NOT NULL").format(Identifier(name)) for name in columns)
+            live = SQL(" WHERE NOT ({})").format(set_)
+        async for rows in self._fetch(connection, SQL("{}{}").format(self._select, live), ()):
+            yield rows
+
+    async def all(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
+        """Every row, in batches."""
+        async for rows in self._fetch(connection, self._select, ()):
+            yield rows
+
+    async def page(self, connection: AsyncConnection[Any], keys: Sequence[Key]) -> list[R]:
+        """The rows whose `page_by` column has one of the values."""
+        assert self.spec.page_by is not None
+        query = SQL("{} WHERE {} = ANY(%s)").format(self._select, Identifier(self.spec.page_by))
+        cursor = await connection.execute(query, (list(keys),))
+        return [self.spec.row(*row) for row in await cursor.fetchall()]
+
+    async def _fetch(
+        self, connection: AsyncConnection[Any], query: Composed, arguments: Sequence[object]
+    ) -> AsyncIterator[list[R]]:
+        async with connection.transaction(), connection.cursor(name=f"read_{self.spec.name}") as cursor:
+            cursor.itersize = ROWS_PER_FETCH
+            await cursor.execute(query, arguments)
+            while rows := await cursor.fetchmany(ROWS_PER_FETCH):
+                yield [self.spec.row(*row) for row in rows]
+
+
+def column_types(row: type[tuple[Any, ...]]) -> list[str]:
+    """The SQL types of a row's columns, in their order."""
+    return [_SQL_TYPES[_bare(hint)] for hint in get_type_hints(row).values()]
+
+
+def _bare(hint: Any) -> type:  # noqa: ANN401 - a type hint may be anything
+    if isinstance(hint, UnionType):
+        hint = next(part for part in get_args(hint) if part is not type(None))
+    assert isinstance(hint, type)
+    return hint
+
+
+def _identifiers(names: Sequence[str]) -> Composed:
+    return SQL(", ").join(Identifier(name) for name in names)
+
+
+def _arrays(types: Sequence[str]) -> Composed:
+    return SQL(", ").join(SQL("%s::{}[]").format(SQL(name)) for name in types)
+
+
+def _transposed(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _as_tuple(key: Key, spec: TableSpec[Any]) -> tuple[Any, ...]:
+    return (key,) if len(spec.key) == 1 else key

@@ -1,0 +1,133 @@
+"""Runs one projection: reads the log, folds, and writes rows and checkpoint in one transaction.
+
+One writer per projection: an advisory lock on the very connection that writes. Standbys wait for it, and that is the
+whole of high availability. Batches are natural: what has arrived is folded and flushed together, so an idle ledger
+means the latency of one commit and a backlog means large batches.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import psycopg
+import structlog
+
+from gpuledger.clock import Clock, NewId, random_id, system_clock
+from gpuledger.db.engine import connect
+from gpuledger.db.errors import DatabaseUnavailableError
+from gpuledger.db.locks import lock, try_lock
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
+from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import WriterFencedError
+from gpuledger.projection.store import Checkpoint, Store
+from gpuledger.projection.writer import Surroundings, Writer
+from gpuledger.telemetry import ProjectionMetrics
+
+log = structlog.get_logger("gpuledger.projection")
+
+NEVER = 2**62
+"""A position that no log reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """Bounds of a runner. `tick_s` is how often an idle decider is asked what is due."""
+
+    messages_per_batch: int = MESSAGES_PER_BATCH_MAX
+    tick_s: float = 1.0
+    retry_first_s: float = 0.2
+    retry_most_s: float = 10.0
+
+
+TRANSIENT = (
+    DatabaseUnavailableError,
+    LedgerUnavailableError,
+    PublishError,
+    WriterFencedError,
+    psycopg.OperationalError,
+)
+"""What a runner recovers from by loading its rows again and going on from their checkpoint."""
+
+
+def writer_lock(projection: str) -> str:
+    """The name of the lock that the writer of a projection holds."""
+    return f"projection:{projection}"
+
+
+class Runner:
+    """Keeps one projection's live rows true."""
+
+    def __init__(
+        self,
+        projection: Projection,
+        ledger: Ledger,
+        database_url: str,
+        *,
+        settings: RunnerSettings | None = None,
+        clock: Clock = system_clock,
+        new_id: NewId = random_id,
+        on_flush: Callable[[Checkpoint], None] | None = None,
+    ) -> None:
+        self.projection = projection
+        self.settings = settings or RunnerSettings()
+        self.metrics = ProjectionMetrics(projection.name)
+        self._ledger = ledger
+        self._database_url = database_url
+        self._surroundings = Surroundings(projection, ledger, clock, new_id, self.metrics, on_flush)
+
+    async def run(self) -> None:
+        """Run until cancelled, recovering from servers that go away.
+
+        Raises:
+            ProjectionError: the projection has to stop; the message says what to do.
+        """
+        delay_s = self.settings.retry_first_s
+        while True:
+            try:
+                async with AsyncExitStack() as stack:
+                    writer = await self._writer(stack, wait=True)
+                    assert writer is not None, "who waits gets the lock"
+                    delay_s = self.settings.retry_first_s
+                    await self._follow(writer, NEVER)
+            except TRANSIENT as error:
+                self.metrics.failed(error)
+                log.warning(
+                    "projection.interrupted", projection=self.projection.name, reason=str(error), retry_s=delay_s
+                )
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, self.settings.retry_most_s)
+
+    async def catch_up(self, until: int) -> bool:
+        """Bring the rows up to a position and stop; False where another writer holds them.
+
+        Raises:
+            ProjectionError: as `run`.
+        """
+        async with AsyncExitStack() as stack:
+            writer = await self._writer(stack, wait=False)
+            if writer is None:
+                return False
+            await self._follow(writer, until)
+            return True
+
+    async def _writer(self, stack: AsyncExitStack, *, wait: bool) -> Writer | None:
+        name = f"gpuledger {self.projection.name}"
+        connection = await stack.enter_async_context(connect(self._database_url, application_name=name))
+        self.metrics.standing_by()
+        if wait:
+            await lock(connection, writer_lock(self.projection.name))
+        elif not await try_lock(connection, writer_lock(self.projection.name)):
+            return None
+        return await Writer.load(self._surroundings, Store(connection, self.projection))
+
+    async def _follow(self, writer: Writer, until: int) -> None:
+        self.metrics.writing()
+        if writer.checkpoint.position >= until:
+            return
+        tick_s = self.settings.tick_s if self.projection.decides else None
+        async with self._ledger.read(after=writer.checkpoint.position) as reader:
+            while writer.checkpoint.position < until:
+                messages = await reader.next_batch(self.settings.messages_per_batch, tick_s)
+                await writer.take(messages)

@@ -1,0 +1,230 @@
+"""One edition of a projection's rows in PostgreSQL, with its checkpoint.
+
+An edition is `live`, `next` (being rebuilt) or `prev` (kept for a rollback); its tables lie in the schema of that name.
+Rows, checkpoint, numbers seen and outbox change in one transaction or not at all.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
+
+from gpuledger.domain.numbers import Numbers, Seen
+from gpuledger.domain.table import Table
+from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
+from gpuledger.ledger.api import Outgoing, Position
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import WriterFencedError
+from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.rows import RowStore
+
+LIVE, NEXT, PREV = "live", "next", "prev"
+
+
+def schema_of(edition: str) -> str:
+    """The schema in which an edition's tables lie."""
+    return f"gpuledger_{edition}"
+
+
+class Checkpoint(NamedTuple):
+    """Up to where an edition's rows are true, and who wrote them. `incarnation` changes with every (re)build."""
+
+    version: int
+    generation: int
+    position: int
+    events: int
+    incarnation: str
+
+
+class Decider(NamedTuple):
+    """A decider's own numbering; what it decides up to `settle_until` is held back until it has seen its own past."""
+
+    epoch: str
+    next_number: int
+    settle_until: int
+
+
+class Store:
+    """Reads and writes one edition of one projection over the caller's connection."""
+
+    def __init__(self, connection: AsyncConnection[Any], projection: Projection, edition: str = LIVE) -> None:
+        self.connection = connection
+        self.projection = projection
+        self.edition = edition
+        self._rows: dict[str, RowStore[Any]] = {
+            spec.name: RowStore(spec, schema_of(edition)) for spec in projection.specs
+        }
+
+    async def checkpoint(self, *, lock: bool = False) -> Checkpoint | None:
+        """The edition's checkpoint, or None where it was never built; `lock` keeps its writer waiting."""
+        query = (
+            "SELECT version, generation, position, events, incarnation FROM gpuledger.projection "
+            "WHERE name = %s AND edition = %s"
+        )
+        query = f"{query} FOR UPDATE" if lock else query
+        row = await (await self.connection.execute(query, self._key)).fetchone()
+        return None if row is None else Checkpoint(*row)
+
+    async def create(self, generation: int, incarnation: str) -> Checkpoint:
+        """Begin an edition at the start of the log; its tables must be there and empty."""
+        checkpoint = Checkpoint(self.projection.version, generation, 0, 0, incarnation)
+        await self.connection.execute(
+            "INSERT INTO gpuledger.projection (name, edition, version, generation, position, events, incarnation) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            (*self._key, *checkpoint),
+        )
+        return checkpoint
+
+    async def load(self, checkpoint: Checkpoint, skipped: Iterable[Position], expected: Iterable[Decoded]) -> Fold:
+        """The fold as it stood at the checkpoint."""
+        decider = await self.decider()
+        fold = Fold(
+            self.projection,
+            checkpoint.generation,
+            seen=await self._seen(),
+            expected=expected,
+            skipped=skipped,
+            numbering=Numbering(decider.epoch, decider.next_number) if decider else Numbering("", 1),
+            sequence=checkpoint.position,
+        )
+        for name, table in fold.state.tables().items():
+            async for rows in self._rows[name].live(self.connection):
+                table.load(rows)
+        return fold
+
+    async def page_in(self, fold: Fold, touched: dict[str, set[Any]]) -> None:
+        """Read back the retired rows that coming events may touch."""
+        for name, keys in touched.items():
+            table: Table[Any] = fold.state.tables()[name]
+            wanted = [key for key in keys if key not in table.rows]
+            if wanted:
+                table.load(await self._rows[name].page(self.connection, wanted))
+
+    async def flush(self, fold: Fold, before: Checkpoint, *, status: str = "ready") -> Checkpoint:
+        """Write what changed since the last flush, and the checkpoint, in one transaction.
+
+        Raises:
+            WriterFencedError: the rows are not as this writer left them.
+        """
+        after = before._replace(position=fold.sequence, events=fold.events + before.events)
+        async with self.connection.transaction():
+            await self._advance(before, after)
+            for name, table in fold.state.tables().items():
+                if table.has_changes():
+                    await self._rows[name].write(self.connection, table.take_changes())
+            await self._write_seen(fold.seen)
+            if self.projection.decides and self.edition == LIVE:
+                await self._write_decisions(fold, status)
+        fold.events = 0
+        return after
+
+    async def decider(self) -> Decider | None:
+        """The decider's numbering, or None where it never decided."""
+        cursor = await self.connection.execute(
+            "SELECT epoch, next_number, settle_until FROM gpuledger.decider WHERE projection = %s",
+            (self.projection.name,),
+        )
+        row = await cursor.fetchone()
+        return None if row is None else Decider(*row)
+
+    async def create_decider(self, decider: Decider) -> None:
+        """Begin a decider's numbering anew, with an empty outbox."""
+        name = self.projection.name
+        await self.connection.execute("DELETE FROM gpuledger.outbox WHERE projection = %s", (name,))
+        await self.connection.execute(
+            "INSERT INTO gpuledger.decider (projection, epoch, next_number, settle_until) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT (projection) DO UPDATE SET epoch = excluded.epoch, next_number = excluded.next_number, "
+            "settle_until = excluded.settle_until",
+            (name, *decider),
+        )
+
+    async def outbox(self) -> list[Decoded]:
+        """The decisions that have not come back from the ledger, in order."""
+        return [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held", "ready", "sent"))]
+
+    async def ready(self) -> list[Outgoing]:
+        """What has to be published, in order."""
+        rows = await self._outbox_rows("subject, id, data", ("ready",))
+        return [Outgoing(subject, event_id, bytes(data)) for subject, event_id, data in rows]
+
+    async def release_held(self) -> None:
+        """Let go what was held back while the decider had not seen all of its own past."""
+        await self._set_status("ready", "held")
+
+    async def mark_sent(self, ids: Sequence[str]) -> None:
+        """Note that these decisions are in the ledger."""
+        await self.connection.execute(
+            "UPDATE gpuledger.outbox SET status = 'sent' WHERE projection = %s AND id = ANY(%s)",
+            (self.projection.name, list(ids)),
+        )
+
+    async def put_outbox(self, decisions: Iterable[Decoded], status: str) -> None:
+        """Put decisions into the outbox."""
+        async with self.connection.cursor() as cursor:
+            await cursor.executemany(
+                "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status) "
+                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (projection, id) DO NOTHING",
+                [
+                    (self.projection.name, event.id, nats_subject_of(event), encode(event), event.number, status)
+                    for event in decisions
+                ],
+            )
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return (self.projection.name, self.edition)
+
+    async def _advance(self, before: Checkpoint, after: Checkpoint) -> None:
+        cursor = await self.connection.execute(
+            "UPDATE gpuledger.projection SET position = %s, events = %s, updated_at = now() "
+            "WHERE name = %s AND edition = %s AND incarnation = %s AND position = %s",
+            (after.position, after.events, *self._key, before.incarnation, before.position),
+        )
+        if cursor.rowcount != 1:
+            raise WriterFencedError(f"The rows of projection {self.projection.name} were written by somebody else.")
+
+    async def _seen(self) -> Seen:
+        cursor = await self.connection.execute(
+            "SELECT source, epoch, prefix, beyond FROM gpuledger.seen WHERE projection = %s AND edition = %s",
+            self._key,
+        )
+        return Seen(
+            {(source, epoch): Numbers(prefix, beyond) for source, epoch, prefix, beyond in await cursor.fetchall()}
+        )
+
+    async def _write_seen(self, seen: Seen) -> None:
+        async with self.connection.cursor() as cursor:
+            await cursor.executemany(
+                "INSERT INTO gpuledger.seen (projection, edition, source, epoch, prefix, beyond) "
+                "VALUES (%s, %s, %s, %s, %s, %s::bigint[]) ON CONFLICT (projection, edition, source, epoch) "
+                "DO UPDATE SET prefix = excluded.prefix, beyond = excluded.beyond",
+                [(*self._key, *change) for change in seen.take_changes()],
+            )
+
+    async def _write_decisions(self, fold: Fold, status: str) -> None:
+        decided, returned = fold.take_decided(), fold.take_returned()
+        name = self.projection.name
+        if decided:
+            await self.put_outbox(decided, status)
+            await self.connection.execute(
+                "UPDATE gpuledger.decider SET next_number = %s WHERE projection = %s",
+                (fold.numbering.next_number, name),
+            )
+        if returned:
+            await self.connection.execute(
+                "DELETE FROM gpuledger.outbox WHERE projection = %s AND id = ANY(%s)", (name, returned)
+            )
+
+    async def _outbox_rows(self, columns: str, statuses: Sequence[str]) -> list[tuple[Any, ...]]:
+        cursor = await self.connection.execute(
+            f"SELECT {columns} FROM gpuledger.outbox "  # noqa: S608 - our own words
+            "WHERE projection = %s AND status = ANY(%s) ORDER BY number",
+            (self.projection.name, list(statuses)),
+        )
+        return await cursor.fetchall()
+
+    async def _set_status(self, status: str, before: str) -> None:
+        await self.connection.execute(
+            "UPDATE gpuledger.outbox SET status = %s WHERE projection = %s AND status = %s",
+            (status, self.projection.name, before),
+        )

@@ -1,0 +1,92 @@
+"""Proof that the tables are what the log says: a fold from the start, compared with PostgreSQL row by row."""
+
+from typing import Any, NamedTuple
+
+from gpuledger.db.engine import connect
+from gpuledger.domain.table import Key, Table
+from gpuledger.ledger.api import Ledger, Position
+from gpuledger.projection.asof import OnProgress, fold_until
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, VersionError
+from gpuledger.projection.fold import Fold
+from gpuledger.projection.rows import RowStore
+from gpuledger.projection.store import LIVE, Checkpoint, Store, schema_of
+
+
+class Difference(NamedTuple):
+    """One row that differs. `expected` is what the log says, `found` what PostgreSQL holds; None: no such row."""
+
+    table: str
+    key: tuple[Any, ...]
+    expected: tuple[Any, ...] | None
+    found: tuple[Any, ...] | None
+
+
+class Verification(NamedTuple):
+    """The outcome: up to where, how many rows were compared, how many differ and the first that does."""
+
+    projection: str
+    position: Position
+    rows: int
+    differences: int
+    first: Difference | None
+
+
+async def verify(
+    projection: Projection, ledger: Ledger, database_url: str, on_progress: OnProgress | None = None
+) -> Verification:
+    """Compare a projection's rows with a fold of the log up to their checkpoint.
+
+    Rows, checkpoint and outbox are read in one snapshot, so a projection that runs meanwhile does not disturb.
+
+    Raises:
+        ProjectionError: there are no rows, or they are of another version or generation.
+    """
+    async with connect(database_url, application_name=f"gpuledger verify {projection.name}") as connection:
+        await connection.execute("SET default_transaction_isolation = 'repeatable read'")
+        async with connection.transaction():
+            store = Store(connection, projection)
+            checkpoint = _checked(projection, ledger, await store.checkpoint())
+            outbox = await store.outbox() if projection.decides else []
+            fold = await fold_until(projection, ledger, checkpoint.position, on_progress)
+            fold.adopt(outbox)
+            return await _compare(store, fold, Position(checkpoint.generation, checkpoint.position))
+
+
+def _checked(projection: Projection, ledger: Ledger, checkpoint: Checkpoint | None) -> Checkpoint:
+    if checkpoint is None:
+        raise NotBuiltError(projection.name)
+    if checkpoint.version != projection.version:
+        raise VersionError(projection.name, checkpoint.version, projection.version)
+    if checkpoint.generation != ledger.generation:
+        raise GenerationMismatchError(projection.name, checkpoint.generation, ledger.generation)
+    return checkpoint
+
+
+async def _compare(store: Store, fold: Fold, position: Position) -> Verification:
+    rows, differences = 0, 0
+    first: Difference | None = None
+    for name, table in fold.state.tables().items():
+        found_here = await _compare_table(store, name, table)
+        rows += len(table.rows)
+        differences += len(found_here)
+        if first is None and found_here:
+            first = min(found_here, key=lambda difference: tuple(map(str, difference.key)))
+    return Verification(fold.projection.name, position, rows, differences, first)
+
+
+async def _compare_table(store: Store, name: str, table: Table[Any]) -> list[Difference]:
+    differences: list[Difference] = []
+    left: dict[Key, Any] = dict(table.rows)
+    async for rows in RowStore(table.spec, schema_of(LIVE)).all(store.connection):
+        for row in rows:
+            key = table.key_of(row)
+            expected = left.pop(key, None)
+            if expected != row:
+                differences.append(Difference(name, _as_tuple(key), expected, row))
+    differences.extend(Difference(name, _as_tuple(key), expected, None) for key, expected in left.items())
+    return differences
+
+
+def _as_tuple(key: Key) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)

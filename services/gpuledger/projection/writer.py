@@ -1,0 +1,110 @@
+"""The rows of one projection, in memory and in the database, while this process holds the writer's lock."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+from gpuledger.clock import Clock, NewId
+from gpuledger.ledger.api import Ledger, Message
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import GenerationMismatchError, VersionError
+from gpuledger.projection.fold import Fold
+from gpuledger.projection.paging import page_in
+from gpuledger.projection.skips import skipped_positions
+from gpuledger.projection.store import Checkpoint, Decider, Store
+from gpuledger.telemetry import ProjectionMetrics
+
+
+class Surroundings(NamedTuple):
+    """What a writer works with."""
+
+    projection: Projection
+    ledger: Ledger
+    clock: Clock
+    new_id: NewId
+    metrics: ProjectionMetrics
+    on_flush: Callable[[Checkpoint], None] | None
+
+
+class Writer:
+    """Takes messages, keeps the rows true, and publishes what was decided.
+
+    Nothing that depends on the present happens before the fold has reached the head that the log had at the start.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        store: Store,
+        fold: Fold,
+        checkpoint: Checkpoint,
+        head_at_start: int,
+        settle_until: int,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self._with = surroundings
+        self._store = store
+        self._fold = fold
+        self._head_at_start = head_at_start
+        self._settle_until = settle_until
+
+    @classmethod
+    async def load(cls, surroundings: Surroundings, store: Store) -> Self:
+        """Read the rows back, or begin at the start of the log.
+
+        Raises:
+            VersionError: another version of the projection wrote the rows.
+            GenerationMismatchError: they follow another generation of the ledger.
+        """
+        projection, ledger = surroundings.projection, surroundings.ledger
+        head = await ledger.head()
+        checkpoint = await store.checkpoint() or await _begin(surroundings, store, head)
+        if checkpoint.version != projection.version:
+            raise VersionError(projection.name, checkpoint.version, projection.version)
+        if checkpoint.generation != ledger.generation:
+            raise GenerationMismatchError(projection.name, checkpoint.generation, ledger.generation)
+        decider = await store.decider()
+        outbox = await store.outbox() if projection.decides else []
+        fold = await store.load(checkpoint, await skipped_positions(ledger), outbox)
+        writer = cls(surroundings, store, fold, checkpoint, head, decider.settle_until if decider else 0)
+        await writer.publish_decisions()
+        return writer
+
+    async def take(self, messages: list[Message]) -> None:
+        """Fold what has arrived (nothing: only ask what is due), write what changed, publish what was decided."""
+        metrics, now = self._with.metrics, self._with.clock()
+        if messages:
+            await page_in(self._store, self._fold, messages)
+            with metrics.folding(len(messages)):
+                self._fold.apply_all(messages)
+        if self._with.projection.decides and self._fold.sequence >= self._head_at_start:
+            self._fold.due(now)
+        if not messages and not self._fold.decided:
+            return
+        with metrics.flushing():
+            await self._flush()
+        metrics.at(self.checkpoint.position, messages[-1] if messages else None, self._with.clock())
+        if self._with.on_flush:
+            self._with.on_flush(self.checkpoint)
+        await self.publish_decisions()
+
+    async def publish_decisions(self) -> None:
+        """Publish what the outbox holds ready; repeating it after a crash repeats the same ids."""
+        if not self._with.projection.decides:
+            return
+        if self.checkpoint.position >= self._settle_until:
+            await self._store.release_held()
+        ready = await self._store.ready()
+        if ready:
+            await self._with.ledger.publish_many(ready)
+            await self._store.mark_sent([message.id for message in ready])
+
+    async def _flush(self) -> None:
+        status = "ready" if self.checkpoint.position >= self._settle_until else "held"
+        self.checkpoint = await self._store.flush(self._fold, self.checkpoint, status=status)
+
+
+async def _begin(surroundings: Surroundings, store: Store, head: int) -> Checkpoint:
+    async with store.connection.transaction():
+        if surroundings.projection.decides:
+            await store.create_decider(Decider(surroundings.new_id(), 1, head))
+        return await store.create(surroundings.ledger.generation, surroundings.new_id())

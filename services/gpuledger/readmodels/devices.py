@@ -1,0 +1,17 @@
+"""The devices projection: passports, stints, failures, slots and contradictions."""
+
+from gpuledger.domain import devices, stints
+from gpuledger.projection.definition import Projection
+
+
+class DevicesProjection(Projection):
+    """Folds `device.*` and `slot.*` events."""
+
+    name = "devices"
+    version = 1
+    specs = devices.SPECS
+    handlers = {**devices.HANDLERS, **stints.HANDLERS}
+
+    def new_state(self) -> devices.Devices:
+        """An empty state."""
+        return devices.Devices()

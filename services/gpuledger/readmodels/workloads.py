@@ -1,0 +1,23 @@
+"""The workloads projection: workloads and their GPU allocations over time."""
+
+from gpuledger.domain import workloads
+from gpuledger.domain.fact import Fact, Touched
+from gpuledger.projection.definition import Projection
+
+
+class WorkloadsProjection(Projection):
+    """Folds `workload.*` events; ended workloads are read back when one still comes."""
+
+    name = "workloads"
+    version = 1
+    specs = workloads.SPECS
+    handlers = workloads.HANDLERS
+    pages = True
+
+    def new_state(self) -> workloads.Workloads:
+        """An empty state."""
+        return workloads.Workloads()
+
+    def touched(self, fact: Fact) -> Touched:
+        """A workload's row and its allocations."""
+        return workloads.touched(fact)

@@ -1,0 +1,109 @@
+"""What the services say about themselves: metrics for Prometheus, logs in structured lines, health.
+
+Metrics are labelled by projection. Nothing here decides anything.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+BATCHES = (1, 2, 5, 10, 50, 100, 500, 1000, 5000)
+
+_SEQUENCE = Gauge("gpuledger_projection_sequence", "Position up to which the rows are true.", ["projection"])
+_LAG_EVENTS = Gauge("gpuledger_projection_lag_events", "Events recorded but not yet projected.", ["projection"])
+_LAG_SECONDS = Gauge(
+    "gpuledger_projection_lag_seconds", "Age of the last event when its rows were committed.", ["projection"]
+)
+_EVENTS = Counter("gpuledger_projection_events_total", "Events taken from the log.", ["projection"])
+_BATCH = Histogram("gpuledger_projection_batch_events", "Events a batch.", ["projection"], buckets=BATCHES)
+_FOLD = Histogram("gpuledger_projection_fold_seconds", "Time to fold a batch.", ["projection"], buckets=SECONDS)
+_FLUSH = Histogram("gpuledger_projection_flush_seconds", "Time to commit a batch.", ["projection"], buckets=SECONDS)
+_ERRORS = Counter("gpuledger_projection_errors_total", "Interruptions and stops.", ["projection", "error"])
+_WRITER = Gauge("gpuledger_projection_writer", "1 while this process writes the rows, 0 on standby.", ["projection"])
+PUBLISHED = Counter("gpuledger_published_total", "Events handed to the ledger, by outcome.", ["outcome"])
+
+
+class Stored(Protocol):
+    """A message of the log, as far as its age goes."""
+
+    @property
+    def recorded_ns(self) -> int:
+        """When it was recorded, in nanoseconds since 1970."""
+        ...
+
+
+class ProjectionMetrics:
+    """The metrics of one projection."""
+
+    def __init__(self, projection: str) -> None:
+        self._projection = projection
+        self._sequence = _SEQUENCE.labels(projection)
+        self._lag_events = _LAG_EVENTS.labels(projection)
+        self._lag_seconds = _LAG_SECONDS.labels(projection)
+        self._events = _EVENTS.labels(projection)
+        self._batch = _BATCH.labels(projection)
+        self._fold = _FOLD.labels(projection)
+        self._flush = _FLUSH.labels(projection)
+        self._writer = _WRITER.labels(projection)
+
+    def standing_by(self) -> None:
+        """This process waits for the writer's lock."""
+        self._writer.set(0)
+
+    def writing(self) -> None:
+        """This process holds the writer's lock."""
+        self._writer.set(1)
+
+    def failed(self, error: BaseException) -> None:
+        """The projection was interrupted, or stopped."""
+        self._writer.set(0)
+        _ERRORS.labels(self._projection, type(error).__name__).inc()
+
+    @contextmanager
+    def folding(self, events: int) -> Iterator[None]:
+        """Time the folding of a batch."""
+        self._events.inc(events)
+        self._batch.observe(events)
+        with self._fold.time():
+            yield
+
+    @contextmanager
+    def flushing(self) -> Iterator[None]:
+        """Time the commit of a batch."""
+        with self._flush.time():
+            yield
+
+    def at(self, sequence: int, last: Stored | None, now: datetime) -> None:
+        """The rows are true up to `sequence`, whose message is `last`."""
+        self._sequence.set(sequence)
+        if last is not None:
+            self._lag_seconds.set(max(0.0, now.timestamp() - last.recorded_ns / 1e9))
+
+    def behind(self, events: int) -> None:
+        """How many events of the log have no rows yet."""
+        self._lag_events.set(events)
+
+
+def configure_logging(*, json: bool | None = None) -> None:
+    """Structured lines on stderr: JSON where stderr is no terminal, readable text where it is one."""
+    as_json = not sys.stderr.isatty() if json is None else json
+    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+__all__ = ["PUBLISHED", "REGISTRY", "ProjectionMetrics", "configure_logging"]
