@@ -190,11 +190,15 @@ def _optional_time(text: object) -> datetime | None:
     return None if text is None else _time(text, "recordedtime")
 
 
-def _holds_nul(value: object) -> bool:
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, dict):
-        return any(_holds_nul(key) or _holds_nul(inner) for key, inner in value.items())
-    if isinstance(value, list):
-        return any(_holds_nul(inner) for inner in value)
+def _holds_nul(document: object) -> bool:
+    # With a stack of its own, because a hostile document nests deeper than Python calls.
+    rest = [document]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, str) and "\0" in value:
+            return True
+        if isinstance(value, dict):
+            rest += (*value.keys(), *value.values())
+        elif isinstance(value, list):
+            rest += value
     return False

@@ -7,7 +7,7 @@ what it could not write before: a publisher that goes back would find its later 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -28,6 +28,7 @@ RETRY_DELAY_MAX_S = 2.0
 PING_INTERVAL_S = 10
 UNSENT_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_TIMEOUT_S = 10.0
+SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 
 _log = logging.getLogger("gpuledger.ledger")
 
@@ -49,6 +50,7 @@ class Connection:
         self.address = address
         self.client = _Client()
         self.last_error: Exception | None = None
+        self._begun = False
         self._restored = False
         self._listeners: list[Listener] = []
 
@@ -125,9 +127,10 @@ class Connection:
             LedgerUnavailableError: not within `timeout_s`.
         """
         try:
+            _refuse_malformed(servers)
+            self._begun = True
             await asyncio.wait_for(self._connect(servers, name), timeout_s)
-        except (TimeoutError, NatsError, OSError) as error:
-            await self.close()
+        except (TimeoutError, NatsError, OSError, ValueError) as error:
             reason = self.last_error or error or "no answer"
             raise LedgerUnavailableError(
                 f"Cannot reach NATS at {self.address}: {reason}. Start it, or set NATS_URL."
@@ -136,9 +139,19 @@ class Connection:
 
     async def close(self) -> None:
         """Close for good; whoever waits is told."""
-        with suppress(NatsError, OSError, TimeoutError):
+        if not self._begun:
+            return
+        try:
             await self.client.close()
-        self._tell()
+        except asyncio.CancelledError:
+            # The client waits on what its own cancelled reconnect waited on; that was not meant for us.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        except (NatsError, OSError, TimeoutError) as error:
+            _log.info("closing the connection to %s: %s", self.address, error)
+        finally:
+            self._tell()
 
     async def _connect(self, servers: list[str], name: str) -> None:
         await self.client.connect(
@@ -189,11 +202,18 @@ async def connected(url: str, *, name: str, timeout_s: float = CONNECT_TIMEOUT_S
     """
     servers = url.split(",")
     connection = Connection(", ".join(map(_without_password, servers)))
-    await connection.open(servers, name, timeout_s)
     try:
+        await connection.open(servers, name, timeout_s)
         yield connection
     finally:
         await connection.close()
+
+
+def _refuse_malformed(servers: list[str]) -> None:
+    for server in servers:
+        parts = urlsplit(server)
+        if parts.scheme not in SCHEMES or not parts.hostname or parts.port == 0:
+            raise ValueError(f"{_without_password(server)!r} is not a URL such as nats://127.0.0.1:4222")
 
 
 def _without_password(url: str) -> str:

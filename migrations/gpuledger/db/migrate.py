@@ -57,7 +57,8 @@ def migrate(database_url: str) -> MigrationResult:
             raw.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(name)])
         before = revision_of(raw)
         check_known(before)
-        raw.execute(f"CREATE SCHEMA IF NOT EXISTS {BOOKKEEPING}".encode())
+        if before is None:
+            raw.execute(f"CREATE SCHEMA IF NOT EXISTS {BOOKKEEPING}".encode())
         command.upgrade(alembic_config(connection), "head")
         has_reader = ensure_reader(raw)
         recreate_views(raw)

@@ -1,8 +1,8 @@
 """The `report` schema: documented views and functions over the projections' tables, and who may read them.
 
 A view follows a table and not its name, so everything here is made anew whenever tables changed places, in that very
-transaction. The schema belongs to gpuledger: what others put into it is dropped; put your own views elsewhere, and
-they are dropped too where they build on these.
+transaction. The schema belongs to gpuledger: views and functions in it are dropped, and so is what elsewhere builds
+on them.
 """
 
 from importlib import resources
@@ -37,15 +37,15 @@ FUNCTIONS_AT = (
 
 READER_ROLE = "gpuledger_reader"
 
-_FILES = ("grants",)
-_ALL_FILES = (
+_FILES = (
+    "drop_all",
     "location_of",
     "lifetimes",
+    "allocation",
     "fleet",
     "fleet_by_day",
     "mtbf",
     "offenders",
-    "allocation",
     "gpu_hours",
     "queue_waits",
     "contradictions",
@@ -55,12 +55,7 @@ _ALL_FILES = (
 )
 """In the order in which they build on each other."""
 
-_BEGIN = f"""
-SELECT pg_advisory_xact_lock({lock_key(VIEWS_LOCK)});
-DROP SCHEMA IF EXISTS report CASCADE;
-CREATE SCHEMA report;
-COMMENT ON SCHEMA report IS 'Documented views and functions; made anew by every migration and rebuild.';
-"""
+_BEGIN = f"SELECT pg_advisory_xact_lock({lock_key(VIEWS_LOCK)})"
 
 
 def view_of(report: str) -> str:

@@ -57,7 +57,8 @@ class Stint(NamedTuple):
 class Stray(NamedTuple):
     """An insertion or removal that fits no life: inserted where it sat already, or removed from where it did not.
 
-    It is kept whole, because a late fact may still give it a life.
+    It is kept whole, because a late fact may still give it a life. A life's source and epoch are its insertion's, so a
+    removal's are not kept (empty): it would lose them in a life and be another stray than before.
     """
 
     device: str

@@ -67,8 +67,8 @@ def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
         None,
         None,
         None,
-        intern(event.source),
-        intern(event.epoch),
+        "",
+        "",
     )
     if not _end_in_order(state, mark):
         _repair(state, mark)
@@ -219,7 +219,7 @@ def _marks_of(stint: Stint) -> list[Stray]:
     said = (stint.serial, stint.uuid, stint.model, stint.source, stint.epoch)
     marks = [Stray(device, slot, began, True, False, *said)]
     if ended is not None:
-        marks.append(Stray(device, slot, ended, False, stint.retired, None, None, None, stint.source, stint.epoch))
+        marks.append(Stray(device, slot, ended, False, stint.retired, None, None, None, "", ""))
     return marks
 
 

@@ -86,6 +86,7 @@ class Table(Generic[R]):
         self._new: dict[Key, None] = {}
         self._changed: dict[Key, None] = {}
         self._gone: dict[Key, None] = {}
+        self._paged_in: dict[Key, None] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -130,20 +131,22 @@ class Table(Generic[R]):
             key = self.key_of(row)
             if key not in self.rows:
                 self.rows[key] = row
+                if self.spec.retires is not None and self._has_retired(row):
+                    self._paged_in[key] = None
                 for index in self._indexes:
                     index.add(key, row)
 
     def has_changes(self) -> bool:
-        """Whether anything has to be written."""
-        return bool(self._new or self._changed or self._gone)
+        """Whether changes have to be taken: for writing, or only for rows that were paged in to leave again."""
+        return bool(self._new or self._changed or self._gone or self._paged_in)
 
     def take_changes(self) -> Changes[R]:
-        """What changed since the last call; retired rows among it leave memory."""
+        """What changed since the last call; retired rows, among it or paged in meanwhile, leave memory."""
         rows = self.rows
         changes = Changes([rows[key] for key in self._new], [rows[key] for key in self._changed], list(self._gone))
-        self._new, self._changed, self._gone = {}, {}, {}
         if self.spec.retires is not None:
-            self._evict(changes, self.spec.retires)
+            self._evict({**self._new, **self._changed, **self._paged_in})
+        self._new, self._changed, self._gone, self._paged_in = {}, {}, {}, {}
         return changes
 
     def _note_arrival(self, key: Key) -> None:
@@ -153,10 +156,13 @@ class Table(Generic[R]):
         else:
             self._new[key] = None
 
-    def _evict(self, changes: Changes[R], columns: tuple[str, ...]) -> None:
-        for row in (*changes.new, *changes.changed):
-            if all(getattr(row, column) is not None for column in columns):
-                key = self.key_of(row)
+    def _evict(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            row = self.rows.get(key)
+            if row is not None and self._has_retired(row):
                 del self.rows[key]
                 for index in self._indexes:
                     index.remove(key, row)
+
+    def _has_retired(self, row: R) -> bool:
+        return all(getattr(row, column) is not None for column in self.spec.retires or ())

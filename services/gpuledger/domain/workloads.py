@@ -9,13 +9,17 @@ from typing import Any, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, Touched
 from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 
 PENDING, RUNNING, ENDED, UNSCHEDULED = "Pending", "Running", "Ended", "Unscheduled"
 
 
 class Workload(NamedTuple):
-    """A workload. Of several facts of one kind the latest in (`time`, position) holds; each has its position."""
+    """A workload. Of several facts of one kind the latest in (`time`, position) holds; each has its position.
+
+    `source` and `epoch` are those of the submission; while that is not known, of the scheduling, else of the end.
+    """
 
     workload: str
     phase: str
@@ -101,6 +105,8 @@ def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
                 memory_mib=data.memory_mib,
                 submitted_at=fact.event.time,
                 submitted_position=fact.sequence,
+                source=fact.event.source,
+                epoch=fact.event.epoch,
             ),
         )
 
@@ -110,6 +116,8 @@ def _scheduled(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
     if not _is_newer(fact, row.scheduled_at, row.scheduled_position):
         return
     time = fact.event.time
+    if row.submitted_at is None:
+        row = _told_by(row, fact)
     _put(state, row._replace(node=data.node, scheduled_at=time, scheduled_position=fact.sequence))
     for key in state.allocation.by["workload"].get(row.workload):
         state.allocation.delete(key)
@@ -122,6 +130,8 @@ def _ended(state: Workloads, fact: Fact, data: WorkloadEnded) -> None:
     row, time = _row(state, fact), fact.event.time
     if not _is_newer(fact, row.ended_at, row.ended_position):
         return
+    if row.submitted_at is None and row.scheduled_at is None:
+        row = _told_by(row, fact)
     _put(state, row._replace(outcome=data.outcome, ended_at=time, ended_position=fact.sequence))
     for held in state.allocation.where("workload", row.workload):
         state.allocation.put(held._replace(valid_to=_end_of_allocation(held.valid_from, time)))
@@ -134,6 +144,10 @@ def _row(state: Workloads, fact: Fact) -> Workload:
         return known
     nothing = (None,) * 7
     return Workload(event.subject, PENDING, *nothing, None, 0, None, 0, None, 0, event.source, event.epoch)
+
+
+def _told_by(row: Workload, fact: Fact) -> Workload:
+    return row._replace(source=fact.event.source, epoch=fact.event.epoch)
 
 
 def _put(state: Workloads, row: Workload) -> None:
@@ -153,7 +167,7 @@ def _shares(data: WorkloadScheduled) -> dict[str, int]:
         return {"": data.gpu_milli} if data.gpu_milli else {}
     shares: dict[str, int] = {}
     for share in data.devices:
-        shares[share.device] = shares.get(share.device, 0) + share.gpu_milli
+        shares[share.device] = min(shares.get(share.device, 0) + share.gpu_milli, BIGINT_MAX)
     return shares
 
 

@@ -55,6 +55,8 @@ def draft_of(line: int, text: str) -> Draft:
 def _checked(attributes: dict[str, object]) -> Decoded:
     try:
         return with_payload(parse(orjson.dumps(_ENVELOPE | attributes)), registry)
+    except orjson.JSONEncodeError as error:
+        raise RowError(f"the line cannot be kept as JSON: {error}") from error
     except EventError as error:
         raise RowError(str(error).removesuffix(".")) from error
 

@@ -14,8 +14,8 @@ from psycopg.sql import SQL, Identifier
 
 from gpuledger.clock import NewId, random_id
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import try_lock
-from gpuledger.db.views import view_statements
+from gpuledger.db.locks import VIEWS_LOCK, lock_key, try_lock
+from gpuledger.db.views import recreate_views_async
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError
@@ -72,11 +72,12 @@ async def rollback(projection: Projection, database_url: str) -> Checkpoint:
                 f"Projection {projection.name} keeps no rows from before a rebuild; there is nothing to go back to."
             )
         async with connection.transaction():
+            await _hold_views(connection)
             await Store(connection, projection).checkpoint(lock=True)
             await _move(connection, projection, LIVE, NEXT)
             await _move(connection, projection, PREV, LIVE)
             await _move(connection, projection, NEXT, PREV)
-            await _recreate_views(connection)
+            await recreate_views_async(connection)
         return kept
 
 
@@ -147,6 +148,7 @@ class _Rebuild:
     async def swap(self) -> RebuildResult:
         """Fold the rest while the live writer waits, and change places."""
         async with self._connection.transaction():
+            await _hold_views(self._connection)
             served = await self._live.checkpoint(lock=True)
             await self._fold_to(await self._target())
             if self._projection.decides:
@@ -157,7 +159,7 @@ class _Rebuild:
             else:
                 await _move(self._connection, self._projection, LIVE, PREV)
             await _move(self._connection, self._projection, NEXT, LIVE)
-            await _recreate_views(self._connection)
+            await recreate_views_async(self._connection)
         return RebuildResult(self._checkpoint, self._checkpoint.events)
 
     async def _target(self) -> int:
@@ -219,6 +221,6 @@ async def _drop_tables(connection: AsyncConnection[Any], projection: Projection,
         await connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
 
 
-async def _recreate_views(connection: AsyncConnection[Any]) -> None:
-    for statement in view_statements():
-        await connection.execute(statement)
+async def _hold_views(connection: AsyncConnection[Any]) -> None:
+    """The views are locked before any table, or two transactions may wait for each other."""
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(VIEWS_LOCK)])

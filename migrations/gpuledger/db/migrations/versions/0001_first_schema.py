@@ -15,7 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    for schema in ("gpuledger_live", "gpuledger_next", "gpuledger_prev"):
+    for schema in ("gpuledger_live", "gpuledger_next", "gpuledger_prev", "report"):
         op.execute(f"CREATE SCHEMA {schema}")
     _create_devices()
     _create_nodes()
@@ -35,10 +35,12 @@ def _create_devices() -> None:
         sa.Column("state", sa.Text(collation="C"), nullable=False),
         sa.Column("slot", sa.Text(collation="C"), nullable=True),
         sa.Column("in_service_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("places", sa.BigInteger(), nullable=False),
         sa.Column("serial", sa.Text(collation="C"), nullable=True),
         sa.Column("uuid", sa.Text(collation="C"), nullable=True),
         sa.Column("model", sa.Text(collation="C"), nullable=True),
         sa.Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("lives", sa.BigInteger(), nullable=False),
         sa.Column("failures", sa.BigInteger(), nullable=False),
         sa.Column("last_failed_at", sa.DateTime(timezone=True), nullable=True),
@@ -98,6 +100,7 @@ def _create_devices() -> None:
         sa.Column("occupants", sa.BigInteger(), nullable=False),
         sa.Column("lives", sa.BigInteger(), nullable=False),
         sa.Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("vacated_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("slot", name="slot_pkey"),
         schema="gpuledger_live",
     )

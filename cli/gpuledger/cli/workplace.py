@@ -1,0 +1,134 @@
+"""Where a command works: which servers it uses, and that the tables it reads are up to date.
+
+Real servers when the environment names them; else those of the `gpuledger up` that runs on the data directory; else
+servers that the command starts for its own duration.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.render import message, progress
+from gpuledger.clock import system_clock
+from gpuledger.db.engine import connect
+from gpuledger.db.migrate import migrate
+from gpuledger.db.revision import check_current
+from gpuledger.embedded.datadir import UP, embedded_servers, read_running
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.runner import Runner
+from gpuledger.projection.store import Store
+from gpuledger.readmodels.main import read_models
+from gpuledger.settings import Settings, read_settings
+from gpuledger.sources.main import SourcesProjection
+
+OTHER_COMMAND_WAIT_S = 60.0
+"""How long a command waits for another one that has started the servers of the same data directory."""
+
+CURRENT_WAIT_S = 15.0
+"""How long a command waits for a running projector to reach the head of the log."""
+
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The servers that a command works with. `embedded` names the data directory, where one is used."""
+
+    ledger: JetStreamLedger
+    database_url: str
+    nats_url: str
+    data_dir: Path | None
+
+
+def all_projections() -> list[Projection]:
+    """A new instance of every projection of the product."""
+    return [*read_models(), SourcesProjection()]
+
+
+def named_projections(names: Sequence[str]) -> list[Projection]:
+    """The projections of these names; all of them for none.
+
+    Raises:
+        CliError: there is no projection of that name.
+    """
+    known = {projection.name: projection for projection in all_projections()}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise CliError(f"There is no projection {unknown[0]!r}", f"Choose from {', '.join(known)}", code=ExitCode.USAGE)
+    return [known[name] for name in names] or list(known.values())
+
+
+@asynccontextmanager
+async def workplace(data_dir: Path | None, command: str) -> AsyncIterator[Workplace]:
+    """Find or start the servers, and connect.
+
+    Args:
+        data_dir: as given on the command line.
+        command: what this process is, for those who find the data directory in use.
+    """
+    settings = read_settings(os.environ, data_dir)
+    async with AsyncExitStack() as stack:
+        nats_url, database_url = await _servers(stack, settings, command)
+        ledger = await stack.enter_async_context(connect_ledger(nats_url, name=f"gpuledger {command}"))
+        yield Workplace(ledger, database_url, nats_url, None if settings.servers else settings.data_dir)
+
+
+async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> tuple[str, str]:
+    if settings.servers is not None:
+        if command == UP:
+            await asyncio.to_thread(migrate, settings.servers.database_url)
+        else:
+            await asyncio.to_thread(check_current, settings.servers.database_url)
+        return settings.servers.nats_url, settings.servers.database_url
+    running = read_running(settings.data_dir)
+    if running is not None and running.command == UP and command != UP:
+        return running.endpoints.nats_url, running.endpoints.database_url
+    starting = embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
+    servers = await stack.enter_async_context(starting)
+    await asyncio.to_thread(migrate, servers.endpoints.database_url)
+    return servers.endpoints.nats_url, servers.endpoints.database_url
+
+
+async def bring_current(place: Workplace, projections: Sequence[Projection] | None = None) -> None:
+    """Wait until the tables hold everything that is in the log now; where nobody projects, do it here.
+
+    A projector that does not get there in time is said on stderr: what is shown is then of its checkpoint.
+    """
+    head = await place.ledger.head()
+    for projection in projections or all_projections():
+        if await _position(place, projection) >= head:
+            continue
+        if not await _project(place, projection, head):
+            await _wait(place, projection, head)
+
+
+async def _project(place: Workplace, projection: Projection, head: int) -> bool:
+    with progress(f"Projecting {projection.name}", total=head) as advance:
+        runner = Runner(
+            projection, place.ledger, place.database_url, on_flush=lambda checkpoint: advance.to(checkpoint.position)
+        )
+        return await runner.catch_up(head)
+
+
+async def _wait(place: Workplace, projection: Projection, head: int) -> None:
+    deadline = asyncio.get_running_loop().time() + CURRENT_WAIT_S
+    while (position := await _position(place, projection)) < head:
+        if asyncio.get_running_loop().time() > deadline:
+            message(
+                f"Projection {projection.name} is {head - position} events behind the log; "
+                "what follows is as of its checkpoint."
+            )
+            return
+        await asyncio.sleep(POLL_S)
+
+
+async def _position(place: Workplace, projection: Projection) -> int:
+    async with connect(place.database_url, application_name="gpuledger position") as connection:
+        checkpoint = await Store(connection, projection).checkpoint()
+    usable = checkpoint is not None and checkpoint.generation == place.ledger.generation
+    return checkpoint.position if checkpoint is not None and usable else 0

@@ -1,0 +1,97 @@
+"""Questions to the database that cannot change it: for people, who may ask anything.
+
+Three things stand in the way of a write, each enough: the reader's role has no right to any, the transaction is read
+only and has begun to read, and a statement comes alone. It is no wall against whoever holds the database's password.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+
+from gpuledger.db.engine import AsyncConnection, connect
+from gpuledger.db.errors import QueryError
+from gpuledger.db.views import READER_ROLE
+
+STATEMENT_TIMEOUT_S = 60
+"""How long one question may take."""
+
+LOCK_TIMEOUT_S = 10
+"""How long it waits while a rebuild swaps tables."""
+
+SEARCH_PATH = "report,gpuledger_live,gpuledger"
+"""Where names are looked up, so that `SELECT * FROM fleet` is enough."""
+
+_MAY_BE_READER = (
+    "SELECT coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = %s), false)"
+)
+
+
+@asynccontextmanager
+async def read_only(
+    url: str, *, application_name: str = "gpuledger sql", statement_timeout_s: int = STATEMENT_TIMEOUT_S
+) -> AsyncIterator[AsyncConnection]:
+    """A connection that only reads, in one transaction that shows one moment; rolled back at the end.
+
+    Where the server has no reader's role, or does not let us be it, the read-only transaction has to do.
+
+    Raises:
+        DatabaseUnavailableError: no connection can be made, or it is lost.
+    """
+    options = (
+        f"-c default_transaction_read_only=on -c statement_timeout={statement_timeout_s}s "
+        f"-c lock_timeout={LOCK_TIMEOUT_S}s -c search_path={SEARCH_PATH}"
+    )
+    async with connect(url, application_name=application_name, options=options) as connection:
+        await _become_reader(connection)
+        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        await connection.execute("SELECT 1")
+        try:
+            yield connection
+        finally:
+            if not connection.broken:
+                await connection.rollback()
+
+
+async def query(connection: AsyncConnection, statement: str) -> psycopg.AsyncCursor[tuple[Any, ...]]:
+    """Ask one question; the cursor has the answer's columns and rows.
+
+    Raises:
+        QueryError: PostgreSQL refuses it, it takes too long, or it is none that rows answer.
+    """
+    cursor = connection.cursor()
+    with _refused():
+        await cursor.execute(statement.encode(), prepare=True)
+    if cursor.description is None:
+        raise QueryError("The statement gives no rows. Ask a question, such as SELECT * FROM fleet.")
+    return cursor
+
+
+async def _become_reader(connection: AsyncConnection) -> None:
+    allowed = await (await connection.execute(_MAY_BE_READER, [READER_ROLE])).fetchone()
+    if allowed == (True,):
+        try:
+            await connection.execute(f"SET ROLE {READER_ROLE}".encode())
+        except psycopg.errors.InsufficientPrivilege:
+            return
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.QueryCanceled as error:
+        raise QueryError("The query took too long and was stopped. Narrow it, or ask a report instead.") from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise QueryError("The query would change the database, which only the ledger's events do.") from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise QueryError("Tables are just being replaced by a rebuild. Ask again in a moment.") from error
+    except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError, psycopg.InternalError) as error:
+        raise QueryError(_explained(error)) from error
+
+
+def _explained(error: psycopg.Error) -> str:
+    reason = error.diag.message_primary or str(error)
+    hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
+    return f"PostgreSQL refuses the query: {reason}.{hint}"

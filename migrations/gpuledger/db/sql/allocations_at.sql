@@ -1,0 +1,16 @@
+CREATE FUNCTION report.allocations_at(at timestamptz) RETURNS SETOF gpuledger_live.allocation
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        allocation.workload,
+        allocation.device,
+        allocation.node,
+        allocation.gpu_milli,
+        allocation.valid_from,
+        CASE WHEN allocation.valid_to <= at THEN allocation.valid_to END
+    FROM gpuledger_live.allocation AS allocation
+    WHERE allocation.valid_from <= at;
+END;
+
+COMMENT ON FUNCTION report.allocations_at(timestamptz) IS
+    'Allocations that had begun by then; those that ended later are open, as they were.';

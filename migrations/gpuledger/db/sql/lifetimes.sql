@@ -1,0 +1,42 @@
+CREATE VIEW report.lifetimes AS
+SELECT
+    stint.device,
+    stint.slot,
+    stint.valid_from AS started,
+    stint.valid_to AS ended,
+    stint.valid_to IS NULL AS in_service,
+    counted.until AS counted_to,
+    round(extract(epoch FROM counted.until - stint.valid_from) / 86400, 3) AS days,
+    CASE WHEN stint.valid_to IS NOT NULL THEN coalesce(
+        (
+            SELECT string_agg(DISTINCT failure.kind, ',' ORDER BY failure.kind)
+            FROM gpuledger_live.failure AS failure
+            WHERE failure.device = stint.device AND failure.failed_at = stint.valid_to
+        ),
+        CASE WHEN stint.retired THEN 'retired' ELSE 'removed' END
+    ) END AS end_reason,
+    stint.retired,
+    stint.model,
+    stint.source,
+    stint.epoch
+FROM gpuledger_live.stint AS stint
+LEFT JOIN gpuledger_live.source AS source ON source.source = stint.source AND source.epoch = stint.epoch
+CROSS JOIN LATERAL (
+    SELECT coalesce(stint.valid_to, greatest(stint.valid_from, coalesce(source.completed_at, now()))) AS until
+) AS counted;
+
+COMMENT ON VIEW report.lifetimes IS 'One row per life: a device in a slot, from insertion to removal.';
+COMMENT ON COLUMN report.lifetimes.device IS 'The device.';
+COMMENT ON COLUMN report.lifetimes.slot IS 'The slot that it sat in.';
+COMMENT ON COLUMN report.lifetimes.started IS 'When it was inserted.';
+COMMENT ON COLUMN report.lifetimes.ended IS 'When it was removed; null while it is in service.';
+COMMENT ON COLUMN report.lifetimes.in_service IS 'Whether it is still there.';
+COMMENT ON COLUMN report.lifetimes.counted_to IS
+    'Up to when the life counts: its end, or the end of its source''s data where it has none, or now where that source goes on.';
+COMMENT ON COLUMN report.lifetimes.days IS 'From started to counted_to, in days of 24 hours.';
+COMMENT ON COLUMN report.lifetimes.end_reason IS
+    'Null in service; otherwise the kind of the failure at the very end (several: by comma), or else retired or removed.';
+COMMENT ON COLUMN report.lifetimes.retired IS 'Whether the removal said that the device left service for good.';
+COMMENT ON COLUMN report.lifetimes.model IS 'The device''s model as the insertion gave it.';
+COMMENT ON COLUMN report.lifetimes.source IS 'The source that recorded the life.';
+COMMENT ON COLUMN report.lifetimes.epoch IS 'The epoch of that source.';

@@ -1,0 +1,45 @@
+CREATE VIEW report.offenders AS
+WITH failed AS (
+    SELECT device, kind, count(*) AS times, min(failed_at) AS first_at, max(failed_at) AS last_at
+    FROM gpuledger_live.failure
+    GROUP BY device, kind
+),
+offender AS (
+    SELECT
+        device,
+        sum(times)::bigint AS failures,
+        min(first_at) AS first_failed_at,
+        max(last_at) AS last_failed_at,
+        jsonb_object_agg(kind, times) AS kinds
+    FROM failed
+    GROUP BY device
+)
+SELECT
+    offender.device,
+    offender.failures,
+    coalesce(stint.lives, 0) AS lives,
+    coalesce(stint.slots, 0) AS slots,
+    offender.first_failed_at,
+    offender.last_failed_at,
+    offender.kinds,
+    device.state,
+    device.slot
+FROM offender
+JOIN gpuledger_live.device AS device ON device.device = offender.device
+LEFT JOIN (
+    SELECT device, count(*) AS lives, count(DISTINCT slot) AS slots
+    FROM gpuledger_live.stint
+    GROUP BY device
+) AS stint ON stint.device = offender.device
+ORDER BY offender.failures DESC, offender.device;
+
+COMMENT ON VIEW report.offenders IS 'Devices that failed, those that failed most often first.';
+COMMENT ON COLUMN report.offenders.device IS 'The device.';
+COMMENT ON COLUMN report.offenders.failures IS 'How often it failed.';
+COMMENT ON COLUMN report.offenders.lives IS 'How many lives it had.';
+COMMENT ON COLUMN report.offenders.slots IS 'In how many different slots.';
+COMMENT ON COLUMN report.offenders.first_failed_at IS 'When it failed first.';
+COMMENT ON COLUMN report.offenders.last_failed_at IS 'When it failed last.';
+COMMENT ON COLUMN report.offenders.kinds IS 'Its failures by kind.';
+COMMENT ON COLUMN report.offenders.state IS 'Its state now: InService, Removed, Retired or Unplaced.';
+COMMENT ON COLUMN report.offenders.slot IS 'The slot it is in now; null where it is in none.';

@@ -1,0 +1,33 @@
+CREATE VIEW report.queue_waits AS
+SELECT
+    owner,
+    workload_class AS class,
+    count(*) AS workloads,
+    count(*) FILTER (WHERE phase = 'Unscheduled') AS never_scheduled,
+    count(*) FILTER (WHERE phase = 'Pending') AS pending,
+    round((percentile_cont(0.5) WITHIN GROUP (ORDER BY wait_s))::numeric, 3) AS p50_s,
+    round((percentile_cont(0.9) WITHIN GROUP (ORDER BY wait_s))::numeric, 3) AS p90_s,
+    round((percentile_cont(0.99) WITHIN GROUP (ORDER BY wait_s))::numeric, 3) AS p99_s,
+    round(max(wait_s)::numeric, 3) AS max_s
+FROM (
+    SELECT
+        owner,
+        workload_class,
+        phase,
+        CASE WHEN scheduled_at < submitted_at THEN 0 ELSE extract(epoch FROM scheduled_at - submitted_at) END
+            ::double precision AS wait_s
+    FROM gpuledger_live.workload
+) AS workload
+GROUP BY owner, workload_class
+ORDER BY owner, class;
+
+COMMENT ON VIEW report.queue_waits IS 'How long workloads waited from submission to scheduling, by owner and class of service.';
+COMMENT ON COLUMN report.queue_waits.owner IS 'Who submitted the workloads; null where nobody said.';
+COMMENT ON COLUMN report.queue_waits.class IS 'Their class of service; null where nobody said.';
+COMMENT ON COLUMN report.queue_waits.workloads IS 'How many workloads.';
+COMMENT ON COLUMN report.queue_waits.never_scheduled IS 'How many of them ended without having been scheduled.';
+COMMENT ON COLUMN report.queue_waits.pending IS 'How many of them still wait.';
+COMMENT ON COLUMN report.queue_waits.p50_s IS 'The median wait of those that were scheduled, in seconds.';
+COMMENT ON COLUMN report.queue_waits.p90_s IS 'The wait that nine in ten did not exceed, in seconds.';
+COMMENT ON COLUMN report.queue_waits.p99_s IS 'The wait that 99 in 100 did not exceed, in seconds.';
+COMMENT ON COLUMN report.queue_waits.max_s IS 'The longest wait, in seconds.';

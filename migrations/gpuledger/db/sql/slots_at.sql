@@ -1,0 +1,33 @@
+CREATE FUNCTION report.slots_at(at timestamptz) RETURNS SETOF gpuledger_live.slot
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        slot.slot,
+        declared.node,
+        declared.slot_index,
+        life.device,
+        coalesce(life.occupants, 0),
+        coalesce(life.lives, 0),
+        slot.first_seen_at,
+        life.vacated_at
+    FROM gpuledger_live.slot AS slot
+    LEFT JOIN gpuledger_live.slot_history AS declared
+        ON declared.slot = slot.slot
+        AND declared.valid_from <= at
+        AND (declared.valid_to IS NULL OR declared.valid_to > at)
+    LEFT JOIN (
+        SELECT
+            stint.slot,
+            count(*) AS lives,
+            max(stint.valid_to) AS vacated_at,
+            count(*) FILTER (WHERE stint.valid_to IS NULL) AS occupants,
+            (array_agg(stint.device ORDER BY stint.valid_from DESC, stint.device DESC)
+                FILTER (WHERE stint.valid_to IS NULL))[1] AS device
+        FROM report.stints_at(slots_at.at) AS stint
+        GROUP BY stint.slot
+    ) AS life ON life.slot = slot.slot
+    WHERE slot.first_seen_at <= at;
+END;
+
+COMMENT ON FUNCTION report.slots_at(timestamptz) IS
+    'Slots known by then, as they were then: the columns of gpuledger_live.slot.';

@@ -1,0 +1,78 @@
+"""All figures of one run, in order."""
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+
+import structlog
+from rich.console import Console
+
+from bench import fleet
+from bench.latency import latency
+from bench.memory import memory
+from bench.report import Figure, show, write
+from bench.throughput import projecting, publishing
+from gpuledger.db.migrate import migrate
+from support import servers
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many events each figure takes; `rounds` is odd, because medians are taken."""
+
+    rounds: int = 3
+    synced: int = 6_000
+    unsynced: int = 40_000
+    projected: int = 100_000
+    library: int = 5_000
+    paced_s: float = 10.0
+    bare_samples: int = 1_000
+    memory: int = 1_000_000
+
+
+FULL = Sizes()
+QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 20, 5_000)
+NAMES = ("publishing", "projecting", "latency", "memory")
+
+_progress = Console(stderr=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print the table, write the file."""
+    parser = argparse.ArgumentParser(description="Measure gpuledger beside its ceilings.")
+    parser.add_argument("--quick", action="store_true", help="small numbers: shows that it runs, measures nothing")
+    parser.add_argument("--only", action="append", choices=NAMES, help="only these figures")
+    given = parser.parse_args(arguments)
+    logging.getLogger("gpuledger").setLevel(logging.WARNING)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    sizes, began = QUICK if given.quick else FULL, perf_counter()
+    figures = run(sizes, given.only or NAMES)
+    show(figures)
+    about = {"quick": given.quick, "seed": fleet.SEED, "sizes": asdict(sizes), "seconds": perf_counter() - began}
+    write(figures, about)
+
+
+def run(sizes: Sizes, names: Iterable[str]) -> list[Figure]:
+    """The figures of these names."""
+    figures: list[Figure] = []
+    with servers.postgres_server() as server:
+        for name in names:
+            began = perf_counter()
+            with servers.fresh_database(server.url) as database_url:
+                migrate(database_url)
+                figures += asyncio.run(_measure(name, sizes, database_url))
+            _progress.print(f"{name}: {perf_counter() - began:.0f} s")
+    return figures
+
+
+def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None, list[Figure]]:
+    measures: dict[str, Callable[[], Coroutine[None, None, list[Figure]]]] = {
+        "publishing": lambda: publishing(sizes.synced, sizes.unsynced, sizes.rounds),
+        "projecting": lambda: projecting(database_url, sizes.projected, sizes.library, sizes.rounds),
+        "latency": lambda: latency(database_url, sizes.paced_s, sizes.bare_samples),
+        "memory": lambda: memory(database_url, sizes.memory),
+    }
+    return measures[name]()

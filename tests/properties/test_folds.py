@@ -1,0 +1,267 @@
+"""What holds for every stream of facts: the rows follow from the facts, not from how they came.
+
+Each model here is computed from the set of facts alone, by brute force, and shares nothing with the folds.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.domain.numbers import Numbers, Seen
+from gpuledger.domain.table import Table
+from gpuledger.events.device import DeviceInserted, DeviceRemoved
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
+from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.fold import Fold
+from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.nodes import NodesProjection
+from gpuledger.readmodels.workloads import WorkloadsProjection
+from gpuledger.sources.main import SourcesProjection
+from support.events import GENERATION, Said, crowded, device_said, facts, folded, hour, log_of, numbered, rows_of, workload_said
+
+read_models = pytest.mark.parametrize(
+    "projection", [DevicesProjection(), NodesProjection(), WorkloadsProjection()], ids=lambda model: model.name
+)
+projections = pytest.mark.parametrize(
+    "projection",
+    [DevicesProjection(), NodesProjection(), WorkloadsProjection(), SourcesProjection()],
+    ids=lambda model: model.name,
+)
+
+
+@projections
+@given(said=facts)
+def test_folding_is_deterministic(projection: Projection, said: list[Said]) -> None:
+    log = log_of(numbered(said))
+    assert rows_of(folded(projection, log)) == rows_of(folded(projection, log))
+
+
+@read_models
+@given(said=facts, data=st.data())
+def test_repeats_change_nothing(projection: Projection, said: list[Said], data: st.DataObject) -> None:
+    events = numbered(said)
+    with_repeats: list[Decoded] = []
+    for event in events:
+        with_repeats.append(event)
+        with_repeats += data.draw(st.lists(st.sampled_from(with_repeats), max_size=2))
+    once, often = folded(projection, log_of(events)), folded(projection, log_of(with_repeats))
+    assert rows_of(often, positions=False) == rows_of(once, positions=False)
+    assert often.events == once.events == len(events)
+
+
+@projections
+@given(said=facts, again=st.integers(0, 24))
+def test_redelivery_of_what_was_folded_changes_nothing(projection: Projection, said: list[Said], again: int) -> None:
+    log = log_of(numbered(said))
+    fold = folded(projection, log)
+    before, missing = rows_of(fold), fold.seen.numbers
+    fold.apply_all(log[-again:])
+    after = rows_of(fold)
+    if projection.name == "sources":
+        before, after = _without_repeats(before), _without_repeats(after)
+    assert (after, fold.seen.numbers) == (before, missing)
+
+
+@read_models
+@given(said=facts, data=st.data())
+def test_the_order_of_recording_does_not_matter(projection: Projection, said: list[Said], data: st.DataObject) -> None:
+    events = numbered(said)
+    shuffled = data.draw(st.permutations(events))
+    one, other = folded(projection, log_of(events)), folded(projection, log_of(shuffled))
+    assert rows_of(one, positions=False) == rows_of(other, positions=False)
+
+
+@read_models
+@given(said=facts, until=st.integers(0, 9), data=st.data())
+def test_as_of_a_time_is_what_was_true_by_then_in_whatever_order(
+    projection: Projection, said: list[Said], until: int, data: st.DataObject
+) -> None:
+    known = [event for event in numbered(said) if event.time <= hour(until)]
+    in_time = sorted(known, key=lambda event: event.time)
+    shuffled = data.draw(st.permutations(known))
+    assert rows_of(folded(projection, log_of(in_time)), positions=False) == rows_of(
+        folded(projection, log_of(shuffled)), positions=False
+    )
+
+
+class Life(NamedTuple):
+    """A stint by brute force."""
+
+    device: str
+    slot: str
+    start: datetime
+    end: datetime | None
+
+    def overlaps(self, other: "Life") -> bool:
+        if self.start == self.end or other.start == other.end:
+            return False
+        latest_start = max(self.start, other.start)
+        return all(life.end is None or latest_start < life.end for life in (self, other))
+
+
+def lives_and_strays(events: Sequence[Decoded]) -> tuple[set[Life], set[tuple[str, str, datetime, bool]]]:
+    """Walk each device's facts in each slot: who is in cannot come in, who is out cannot go."""
+    told: dict[tuple[str, str], set[tuple[datetime, bool]]] = defaultdict(set)
+    for event in events:
+        if isinstance(event.data, DeviceInserted | DeviceRemoved):
+            told[event.subject, event.data.slot].add((event.time, isinstance(event.data, DeviceInserted)))
+    lives: set[Life] = set()
+    strays: set[tuple[str, str, datetime, bool]] = set()
+    for (device, slot), said in told.items():
+        since: datetime | None = None
+        for time in sorted({time for time, _ in said}):
+            words = [comes for comes in (True, False) if (time, comes) in said]
+            for comes in words if since is None else reversed(words):
+                if comes == (since is None):
+                    if since is not None:
+                        lives.add(Life(device, slot, since, time))
+                    since = time if comes else None
+                else:
+                    strays.add((device, slot, time, comes))
+        if since is not None:
+            lives.add(Life(device, slot, since, None))
+    return lives, strays
+
+
+@given(said=crowded | st.lists(device_said, max_size=24))
+def test_stints_and_strays_are_those_of_brute_force(said: list[Said]) -> None:
+    events = numbered(said)
+    state = folded(DevicesProjection(), log_of(events)).state.tables()
+    lives, strays = lives_and_strays(events)
+    assert {Life(*row[:4]) for row in state["stint"].rows.values()} == lives
+    assert {tuple(row[:4]) for row in state["stray"].rows.values()} == strays
+
+
+@given(said=crowded | st.lists(device_said, max_size=24))
+def test_contradictions_are_the_overlaps_of_brute_force(said: list[Said]) -> None:
+    events = numbered(said)
+    contradictions = folded(DevicesProjection(), log_of(events)).state.tables()["contradiction"].rows.values()
+    found = {
+        (row.kind, row.subject, frozenset({(row.first, row.first_at), (row.second, row.second_at)}))
+        for row in contradictions
+        if row.second
+    }
+    lives, strays = lives_and_strays(events)
+    expected = set()
+    for one in lives:
+        for other in lives:
+            if one.overlaps(other):
+                if one.slot == other.slot and one.device != other.device:
+                    pair = frozenset({(one.device, one.start), (other.device, other.start)})
+                    expected.add(("two-devices-in-slot", one.slot, pair))
+                if one.device == other.device and one.slot != other.slot:
+                    pair = frozenset({(one.slot, one.start), (other.slot, other.start)})
+                    expected.add(("device-in-two-slots", one.device, pair))
+    assert found == expected
+    assert sum(not row.second for row in contradictions) == len(strays)
+
+
+@given(said=crowded | st.lists(device_said, max_size=24))
+def test_passports_and_slots_agree_with_the_lives(said: list[Said]) -> None:
+    events = numbered(said)
+    state = folded(DevicesProjection(), log_of(events)).state.tables()
+    lives, _ = lives_and_strays(events)
+    for device, row in state["device"].rows.items():
+        own = [life for life in lives if life.device == device]
+        held = [life for life in own if life.end is None]
+        assert (row.lives, row.places) == (len(own), len(held))
+        assert row.slot in ({life.slot for life in held} or {None})
+        assert row.in_service_since == max((life.start for life in held), default=None)
+        assert row.first_seen_at == min(event.time for event in events if event.subject == device)
+        assert row.removed_at == max((life.end for life in own if life.end), default=None)
+    for slot, row in state["slot"].rows.items():
+        inside = [life for life in lives if life.slot == slot]
+        assert (row.lives, row.occupants) == (len(inside), sum(life.end is None for life in inside))
+        assert row.vacated_at == max((life.end for life in inside if life.end), default=None)
+
+
+@given(said=st.lists(workload_said, max_size=24, unique_by=lambda said: (said.data.TYPE, said.subject, said.at)))
+def test_what_is_allocated_is_what_the_facts_add_up_to(said: list[Said]) -> None:
+    state = folded(WorkloadsProjection(), log_of(numbered(said))).state.tables()
+    held = sum(row.gpu_milli for row in state["allocation"].rows.values() if row.valid_to is None)
+    expected = 0
+    for workload in {one.subject for one in said}:
+        mine = [one for one in said if one.subject == workload]
+        granted = [one for one in mine if isinstance(one.data, WorkloadScheduled)]
+        if granted and not any(isinstance(one.data, WorkloadEnded) for one in mine):
+            latest: Any = max(granted, key=lambda one: one.at).data
+            shares = [share.gpu_milli for share in latest.devices]
+            expected += sum(shares) if latest.devices else latest.gpu_milli
+    assert held == expected
+
+
+class DictStore:
+    """What PostgreSQL does with a fold's changes, in dictionaries; it minds what it is told."""
+
+    def __init__(self, projection: Projection) -> None:
+        self.projection = projection
+        self.rows: dict[str, dict[Any, Any]] = {spec.name: {} for spec in projection.specs}
+        self.seen: dict[tuple[str, str], tuple[int, list[int]]] = {}
+        self.fold = Fold(projection, GENERATION)
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """One batch: read back what it touches, fold it, write what changed."""
+        for message in messages:
+            fact = self.fold.peek(message) if self.projection.pages else None
+            for name, key in self.projection.touched(fact) if fact else ():
+                table = self.fold.state.tables()[name]
+                table.load([row for row in self.rows[name].values() if getattr(row, table.spec.page_by or "") == key])
+        self.fold.apply_all(messages)
+        for table in self.fold.state.tables().values():
+            self._write(table)
+        for source, epoch, prefix, beyond in self.fold.seen.take_changes():
+            self.seen[source, epoch] = (prefix, beyond)
+
+    def restart(self) -> None:
+        """Begin again with what is stored."""
+        seen = Seen({key: Numbers(*numbers) for key, numbers in self.seen.items()})
+        expected = self.fold.outstanding()
+        self.fold = Fold(self.projection, GENERATION, seen=seen, expected=expected, sequence=self.fold.sequence)
+        for name, table in self.fold.state.tables().items():
+            table.load(row for row in self.rows[name].values() if not _retired(table, row))
+
+    def _write(self, table: Table[Any]) -> None:
+        stored, changes = self.rows[table.spec.name], table.take_changes()
+        for key in changes.gone:
+            del stored[key]
+        for row in changes.changed:
+            assert table.key_of(row) in stored
+            stored[table.key_of(row)] = row
+        for row in changes.new:
+            assert table.key_of(row) not in stored
+            stored[table.key_of(row)] = row
+        assert not table.has_changes()
+        assert not [row for row in table.rows.values() if _retired(table, row)]
+
+
+def _retired(table: Table[Any], row: Any) -> bool:
+    columns = table.spec.retires
+    return columns is not None and all(getattr(row, column) is not None for column in columns)
+
+
+@projections
+@given(said=facts, data=st.data())
+def test_any_batches_with_any_restarts_store_what_one_batch_does(
+    projection: Projection, said: list[Said], data: st.DataObject
+) -> None:
+    log = log_of(data.draw(st.permutations(numbered(said))))
+    store = DictStore(projection)
+    rest = log
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        store.take(rest[:size])
+        rest = rest[size:]
+        if data.draw(st.booleans()):
+            store.restart()
+    assert store.rows == rows_of(folded(projection, log))
+
+
+def _without_repeats(rows: dict[str, dict[Any, Any]]) -> dict[str, dict[Any, Any]]:
+    return {**rows, "source": {key: row._replace(duplicates=0) for key, row in rows["source"].items()}}

@@ -1,0 +1,166 @@
+"""Events for tests: builders for messages of the log, logs of them, and streams of facts for properties."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
+from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
+from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.payload import Payload
+from gpuledger.events.slot import SlotDeclared
+from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
+from gpuledger.ledger.api import Message, Outgoing
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.fold import Fold
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+IMPORT, AGENT, SERVICE = "/import/titan", "/nodes/n1/agent", "/services/pools"
+EPOCH = "e1"
+GENERATION = 1
+
+
+def hour(number: float) -> datetime:
+    """A time some hours after the start of all tests."""
+    return START + timedelta(hours=number)
+
+
+def event(
+    data: Payload,
+    subject: str,
+    *,
+    number: int = 1,
+    at: float = 0,
+    source: str = IMPORT,
+    epoch: str = EPOCH,
+    event_id: str | None = None,
+) -> Decoded:
+    """An event; `at` is in hours after the start."""
+    return Event(
+        event_id or f"{source}#{epoch}#{number}", source, data.TYPE, subject, hour(at), data, epoch, number
+    )
+
+
+def outgoing(event: Decoded) -> Outgoing:
+    """The event, ready to be published."""
+    return Outgoing(nats_subject_of(event), event.id, encode(event))
+
+
+def message(event: Decoded, sequence: int, *, subject: str | None = None, data: bytes | None = None) -> Message:
+    """The event as the log has it at a sequence, recorded that many seconds after the start."""
+    recorded = START + timedelta(seconds=sequence)
+    return Message(
+        nats_subject_of(event) if subject is None else subject,
+        encode(event) if data is None else data,
+        sequence,
+        int(recorded.timestamp()) * 1_000_000_000,
+    )
+
+
+def log_of(events: Iterable[Decoded], first: int = 1) -> list[Message]:
+    """A log that holds the events in this order."""
+    return [message(event, sequence) for sequence, event in enumerate(events, first)]
+
+
+def folded(projection: Projection, messages: Sequence[Message]) -> Fold:
+    """The projection's fold of a log."""
+    fold = Fold(projection, GENERATION)
+    fold.apply_all(messages)
+    return fold
+
+
+Rows = dict[str, dict[Any, tuple[Any, ...]]]
+
+
+def rows_of(fold: Fold, *, positions: bool = True) -> Rows:
+    """The rows by table and key; without positions, what depends on the order of recording is left out."""
+    return {
+        name: {key: row if positions else _without_positions(row) for key, row in table.rows.items()}
+        for name, table in fold.state.tables().items()
+    }
+
+
+def _without_positions(row: Any) -> tuple[Any, ...]:
+    names = [name for name in row._fields if name.endswith("position")]
+    stripped: tuple[Any, ...] = row._replace(**dict.fromkeys(names, 0))
+    return stripped
+
+
+class Said(NamedTuple):
+    """A fact before it has a number: who said what about whom, in hours after the start."""
+
+    source: str
+    subject: str
+    at: int
+    data: Payload
+
+
+def numbered(facts: Iterable[Said]) -> list[Decoded]:
+    """The facts as events, numbered by their sources in this order."""
+    numbers: dict[str, int] = {}
+    events = []
+    for said in facts:
+        number = numbers[said.source] = numbers.get(said.source, 0) + 1
+        events.append(event(said.data, said.subject, number=number, at=said.at, source=said.source))
+    return events
+
+
+sources = st.sampled_from([IMPORT, AGENT])
+devices = st.sampled_from(["d1", "d2", "d3"])
+slots = st.sampled_from(["s1", "s2", "s3"])
+nodes = st.sampled_from(["n1", "n2"])
+workloads = st.sampled_from(["w1", "w2", "w3"])
+hours = st.integers(0, 9)
+_names = st.sampled_from([None, "a", "b"])
+_amounts = st.integers(0, 2000)
+
+insertions = st.builds(DeviceInserted, slot=slots, serial=_names, uuid=_names, model=_names)
+removals = st.builds(DeviceRemoved, slot=slots, retired=st.booleans())
+failures = st.builds(DeviceFailed, kind=st.sampled_from(["DBE", "OTB"]), slot=st.none() | slots)
+device_said = st.builds(Said, sources, devices, hours, st.one_of(insertions, removals, removals, insertions, failures))
+declared_said = st.builds(Said, sources, slots, hours, st.builds(SlotDeclared, node=nodes, index=st.integers(0, 3)))
+node_said = st.builds(
+    Said,
+    sources,
+    nodes,
+    hours,
+    st.builds(NodeRegistered, gpu_count=st.integers(0, 8), gpu_model=_names) | st.builds(NodeDecommissioned),
+)
+_shares = st.lists(st.builds(DeviceShare, device=devices, gpu_milli=_amounts), max_size=3).map(tuple)
+workload_said = st.builds(
+    Said,
+    sources,
+    workloads,
+    hours,
+    st.one_of(
+        st.builds(WorkloadSubmitted, gpu_milli=_amounts, owner=_names),
+        st.builds(WorkloadScheduled, gpu_milli=_amounts, node=st.none() | nodes, devices=_shares),
+        st.builds(WorkloadEnded, outcome=_names),
+    ),
+)
+
+
+def _told_apart(said: Said) -> tuple[object, ...]:
+    # Insertions, removals and failures need no such care: those of one time amount to the same in any order.
+    if isinstance(said.data, DeviceInserted | DeviceRemoved | DeviceFailed):
+        return (id(said),)
+    kind = "node" if isinstance(said.data, NodeRegistered | NodeDecommissioned) else said.data.TYPE
+    return (kind, said.subject, said.at)
+
+
+_crowded_said = st.builds(
+    Said,
+    sources,
+    st.sampled_from(["d1", "d2"]),
+    hours,
+    st.builds(DeviceInserted, slot=st.sampled_from(["s1", "s2"]), serial=_names)
+    | st.builds(DeviceRemoved, slot=st.sampled_from(["s1", "s2"]), retired=st.booleans()),
+)
+crowded = st.lists(_crowded_said, max_size=16)
+"""Insertions and removals of two devices in two slots, which mostly contradict each other."""
+
+_mixed_said = st.one_of(device_said, device_said, declared_said, node_said, workload_said, workload_said)
+facts = crowded | st.lists(_mixed_said, max_size=24, unique_by=_told_apart)
+"""Facts about few things in a short time; of two of one kind about one thing the time tells which is the later."""
