@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from gpuledger.cli import get, imports, migrate, replay, sql, verify
+from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
 
 app = typer.Typer(
@@ -15,6 +17,15 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+
+app.add_typer(imports.app, name="import")
+app.command()(get.get)
+app.command()(reports.report)
+app.command()(sql.sql)
+app.command()(verify.verify)
+app.command()(replay.replay)
+app.command()(migrate.migrate)
+app.command()(migrate.version)
 
 
 def main() -> None:

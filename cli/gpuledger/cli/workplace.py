@@ -15,7 +15,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import message, progress
 from gpuledger.clock import system_clock
 from gpuledger.db.engine import connect
-from gpuledger.db.migrate import migrate
+from gpuledger.db.migrate import MigrationResult, migrate
 from gpuledger.db.revision import check_current
 from gpuledger.embedded.datadir import UP, embedded_servers, read_running
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
@@ -76,6 +76,19 @@ async def workplace(data_dir: Path | None, command: str) -> AsyncIterator[Workpl
         nats_url, database_url = await _servers(stack, settings, command)
         ledger = await stack.enter_async_context(connect_ledger(nats_url, name=f"gpuledger {command}"))
         yield Workplace(ledger, database_url, nats_url, None if settings.servers else settings.data_dir)
+
+
+async def migrated(data_dir: Path | None) -> MigrationResult:
+    """Migrate the database, and nothing else."""
+    settings = read_settings(os.environ, data_dir)
+    if settings.servers is not None:
+        return await asyncio.to_thread(migrate, settings.servers.database_url)
+    running = read_running(settings.data_dir)
+    if running is not None and running.command == UP:
+        return await asyncio.to_thread(migrate, running.endpoints.database_url)
+    starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
+    async with starting as servers:
+        return await asyncio.to_thread(migrate, servers.endpoints.database_url)
 
 
 async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.skips import skipped_positions
@@ -24,23 +24,23 @@ async def fold_until(
     return fold
 
 
-async def sequence_at(ledger: Ledger, recorded_ns: int) -> int:
+async def sequence_at(ledger: Ledger, recorded_ns: int, recorded_ns_of: Callable[[Message], int]) -> int:
     """The last sequence that was recorded at or before a time (nanoseconds since 1970), 0 for none.
 
-    Found by bisection over the stream: the server's time-stamps do not decrease.
+    Found by bisection: times of recording do not decrease along the log, but for those of an import that runs beside
+    live sources, where the answer may lie anywhere within that import.
     """
     low, high = 0, await ledger.head()
     while low < high:
         middle = (low + high + 1) // 2
-        message = await _message(ledger, middle)
-        if message <= recorded_ns:
+        if recorded_ns_of(await _message(ledger, middle)) <= recorded_ns:
             low = middle
         else:
             high = middle - 1
     return low
 
 
-async def _message(ledger: Ledger, sequence: int) -> int:
+async def _message(ledger: Ledger, sequence: int) -> Message:
     async for messages in ledger.history(after=sequence - 1, until=sequence):
-        return messages[0].recorded_ns
+        return messages[0]
     raise AssertionError(f"the log has no message {sequence}, which lies before its head")

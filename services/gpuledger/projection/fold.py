@@ -11,14 +11,18 @@ from typing import NamedTuple
 from gpuledger.domain.fact import Fact, Handler, State
 from gpuledger.domain.numbers import Seen
 from gpuledger.events.catalogue import registry
-from gpuledger.events.envelope import Decoded, Event, Undecoded, parse, with_payload
-from gpuledger.events.errors import EventError, SubjectError, UnknownEventTypeError
+from gpuledger.events.envelope import Decoded, Event, Undecoded, nats_subject_of, parse, with_payload
+from gpuledger.events.errors import EventError, MalformedEventError, SubjectError, UnknownEventTypeError
 from gpuledger.events.ids import derived_id
+from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.registry import Registry, parse_type
 from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message, Position
 from gpuledger.projection.definition import Decision, Observed, Projection, Refusal, RefusalKind
 from gpuledger.projection.errors import BadEventError
+
+EPOCH_LENGTH_MAX = 128
+"""What an event about an epoch can name; a source's own name is bounded as any subject is."""
 
 
 class Numbering(NamedTuple):
@@ -74,20 +78,28 @@ class Fold:
             self.apply(message)
 
     def apply(self, message: Message) -> None:
-        """Fold one message; raises as `apply_all` does."""
+        """Fold one message; raises as `apply_all` does.
+
+        A position that is skipped uses up its number all the same, so that a projection that had gone past it before
+        and one that skips it agree on what is missing.
+        """
         sequence = self.sequence = message.sequence
-        if sequence in self._skipped:
-            return
         try:
             event = parse(message.data)
             prefix = self._prefixes.get(event.source) or self._prefix(event.source)
             if not message.subject.startswith(prefix):
                 raise _mismatch(message.subject, event)
+            if len(event.epoch) > EPOCH_LENGTH_MAX:
+                raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
         except EventError as error:
             self._reject(message, None, error)
             return
         if not self.seen.add(event.source, event.epoch, event.number):
             self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
+            return
+        if sequence in self._skipped:
+            if self.projection.observes:
+                self._observe(message, event)
             return
         try:
             route = self._routes.get(event.type) or self._route(event.type)
@@ -162,8 +174,14 @@ class Fold:
     def _expect(self, event: Decoded) -> None:
         self._expected[event.id] = event
         handler = self.projection.handlers.get(type(event.data))
-        if handler is not None:
+        if handler is None:
+            return
+        try:
             handler(self.state, Fact(event, 0, 0), event.data)
+        except Exception as error:
+            reason = f"The decision {event.type} on {event.subject!r} does not fold ({error!r})."
+            position = Position(self.generation, self.sequence)
+            raise BadEventError(self.projection.name, position, nats_subject_of(event), reason) from error
 
     def _event(self, decision: Decision) -> Decoded:
         epoch, number = self.numbering
@@ -187,6 +205,8 @@ class Fold:
         self._take(self.projection.observed(self.state, Observed(event, position, message.recorded_ns)))
 
     def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
+        if message.sequence in self._skipped:
+            return
         if not _origin(message).is_edge:
             position = Position(self.generation, message.sequence)
             raise BadEventError(self.projection.name, position, message.subject, str(error)) from error
@@ -199,6 +219,9 @@ class Fold:
 
     def _prefix(self, source: str) -> str:
         origin = origin_of(source)
+        if len(source) > NAME_LENGTH_MAX:
+            raise SubjectError(f"source must be text of 1 to {NAME_LENGTH_MAX} characters.")
+        escape(source)  # events about the source have it for their subject
         prefix = self._prefixes[source] = f"{ROOT}.{origin.kind}.{escape(origin.name)}."
         return prefix
 

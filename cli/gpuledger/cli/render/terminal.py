@@ -47,8 +47,8 @@ class Advance(Protocol):
     def __call__(self, steps: int = 1) -> None:
         """So many more are done."""
 
-    def to(self, done: int) -> None:
-        """So many are done in all."""
+    def to(self, done: int, total: int | None = None) -> None:
+        """So many are done in all, of a total that may become known only now."""
 
 
 def message(text: str, console: Console | None = None) -> None:
@@ -109,7 +109,7 @@ class _Unseen:
     def __call__(self, steps: int = 1) -> None:
         """Nobody watches."""
 
-    def to(self, done: int) -> None:
+    def to(self, done: int, total: int | None = None) -> None:
         """Nobody watches."""
 
 
@@ -121,8 +121,8 @@ class _Seen:
     def __call__(self, steps: int = 1) -> None:
         self.bars.advance(self.task, steps)
 
-    def to(self, done: int) -> None:
-        self.bars.update(self.task, completed=done)
+    def to(self, done: int, total: int | None = None) -> None:
+        self.bars.update(self.task, completed=done, total=total)
 
 
 class _Count(ProgressColumn):

@@ -1,0 +1,99 @@
+"""A message of the log as a row to show, whatever somebody put into it.
+
+Nothing here fails: what is no event of ours is shown as that, with its bytes spelt out.
+"""
+
+from collections.abc import Iterable
+
+import orjson
+
+from gpuledger.cli.render import Column, View
+from gpuledger.cli.render.values import json_text
+from gpuledger.domain.fact import time_of_ns
+from gpuledger.events.envelope import Undecoded, parse
+from gpuledger.events.errors import EventError
+from gpuledger.events.registry import parse_type
+from gpuledger.ledger.api import Message, Position
+
+UNDECODABLE = "undecodable"
+DATA_CHARS_MAX = 160
+"""How much of an event's data fits a table."""
+
+DEPTH_MAX = 100
+"""Data that nests deeper is shown as text."""
+
+Row = dict[str, object]
+
+
+def _compact(data: object) -> str:
+    text = json_text(data)
+    return text if len(text) <= DATA_CHARS_MAX else f"{text[:DATA_CHARS_MAX]}…"
+
+
+COLUMNS = (
+    Column("position"),
+    Column("time"),
+    Column("recorded"),
+    Column("source"),
+    Column("event"),
+    Column("subject"),
+    Column("data", wide=True, format=_compact),
+    Column("problem", wide=True),
+)
+VIEW = View("event", COLUMNS, name_key="position")
+
+
+def row_of(message: Message, generation: int) -> Row:
+    """Everything that a message says, under the names of its attributes."""
+    row: Row = {"position": str(Position(generation, message.sequence)), "time": None}
+    row |= {"recorded": time_of_ns(message.recorded_ns), "source": None, "event": UNDECODABLE}
+    row |= {"subject": None, "data": None, "problem": None, "nats_subject": message.subject}
+    try:
+        return row | _attributes(parse(message.data))
+    except EventError as error:
+        raw = message.data.decode("utf-8", "backslashreplace")
+        return row | {"subject": message.subject, "problem": str(error), "raw": raw}
+
+
+def event_name(event: Undecoded) -> str:
+    """`device.installed`, or the whole type where it is none of our form."""
+    try:
+        name = parse_type(event.type)
+    except EventError:
+        return event.type
+    return f"{name.aggregate}.{name.event}"
+
+
+def _attributes(event: Undecoded) -> Row:
+    attributes: Row = {
+        "time": event.time,
+        "source": event.source,
+        "event": event_name(event),
+        "subject": event.subject,
+        "data": _shallow(event.data),
+        "id": event.id,
+        "type": event.type,
+        "epoch": event.epoch,
+        "number": event.number,
+        "causation_id": event.causation_id,
+        "correlation_id": event.correlation_id,
+        "recorded_at": event.recorded_at,
+        "imported": event.imported,
+    }
+    return attributes
+
+
+def _shallow(data: object) -> object:
+    """The data, or its text where it nests deeper than anything that shows it can follow."""
+    level: list[object] = [data]
+    for _ in range(DEPTH_MAX):
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return data
+    return orjson.dumps(data).decode()
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,57 @@
+"""`gpuledger log skip`: pass over one position for good, because a projection cannot take the event there."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.log.operator import consent, skip_positions
+from gpuledger.cli.log.show import message_at
+from gpuledger.cli.options import DataDir
+from gpuledger.cli.render import message
+from gpuledger.cli.run import run
+from gpuledger.cli.times import parse_position
+from gpuledger.cli.workplace import Workplace, all_projections, workplace
+from gpuledger.db.engine import connect
+from gpuledger.events.payload import NAME_LENGTH_MAX
+from gpuledger.ledger.api import Position
+from gpuledger.projection.skips import skipped_positions
+from gpuledger.projection.store import Store
+
+Where = Annotated[str, typer.Argument(metavar="POSITION", help="A position, 1500 or 1/1500.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded with your name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
+    """Have every projection pass over one event, for good. It stays in the log."""
+    generation, sequence = parse_position(where)
+    if not 0 < len(reason.strip()) <= NAME_LENGTH_MAX:
+        raise CliError(f"A reason has 1 to {NAME_LENGTH_MAX} characters", "Give another --reason", ExitCode.USAGE)
+    run(_skip(data_dir, generation, sequence, reason.strip(), yes=yes))
+
+
+async def _skip(data_dir: Path | None, generation: int | None, sequence: int, reason: str, *, yes: bool) -> None:
+    async with workplace(data_dir, "log skip") as place:
+        ledger = place.ledger
+        position = Position(generation or ledger.generation, sequence)
+        if position.generation != ledger.generation:
+            hint = f"Name a position of generation {ledger.generation}"
+            raise CliError(f"Generation {position.generation} is not the one that is projected", hint)
+        found = await message_at(ledger, sequence)
+        if position in await skipped_positions(ledger):
+            message(f"Position {position} is passed over already.")
+            return
+        consent(f"Pass over {position} ({found.subject}) for good?", given=yes)
+        (recorded,) = await skip_positions(ledger, [(position, reason)])
+        message(f"Position {position} is passed over from now on; recorded at {recorded}.")
+        if beyond := await _beyond(place, sequence):
+            message(f"Rows that it made stay until they are rebuilt: run `gpuledger replay` for {', '.join(beyond)}.")
+
+
+async def _beyond(place: Workplace, sequence: int) -> list[str]:
+    """The projections that had folded the position already."""
+    async with connect(place.database_url, application_name="gpuledger log skip") as connection:
+        checkpoints = {one.name: await Store(connection, one).checkpoint() for one in all_projections()}
+    return [name for name, checkpoint in checkpoints.items() if checkpoint and checkpoint.position >= sequence]

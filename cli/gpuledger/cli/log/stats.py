@@ -1,0 +1,130 @@
+"""`gpuledger log stats`: how much the log holds, of what, from whom and since when."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from gpuledger.cli.log.rows import UNDECODABLE, Row, event_name
+from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.render import Column, Output, View, progress, render
+from gpuledger.cli.run import run
+from gpuledger.cli.workplace import Workplace, workplace
+from gpuledger.domain.fact import time_of_ns
+from gpuledger.events.envelope import Undecoded, parse
+from gpuledger.events.errors import EventError
+from gpuledger.ledger.api import Message
+from gpuledger.ledger.jetstream import connect_ledger
+
+GROUPS_MAX = 1_000
+"""How many different events, and sources, are counted by name; a hostile log may hold any number."""
+
+OTHERS = "(others)"
+
+VIEW = View(
+    "statistic",
+    (
+        Column("of"),
+        Column("name"),
+        Column("events", right=True),
+        Column("bytes", right=True),
+        Column("first time"),
+        Column("last time"),
+        Column("first recorded", wide=True),
+        Column("last recorded", wide=True),
+    ),
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is counted of a group. Times are None while no event of the group could be read."""
+
+    events: int = 0
+    bytes: int = 0
+    first_time: datetime | None = None
+    last_time: datetime | None = None
+    first_recorded_ns: int = 0
+    last_recorded_ns: int = 0
+
+    def add(self, message: Message, event: Undecoded | None) -> None:
+        """Count a message; messages come in the order of the log."""
+        self.first_recorded_ns = self.first_recorded_ns if self.events else message.recorded_ns
+        self.last_recorded_ns = message.recorded_ns
+        self.events += 1
+        self.bytes += len(message.data)
+        if event is not None:
+            self.first_time = event.time if self.first_time is None else min(self.first_time, event.time)
+            self.last_time = event.time if self.last_time is None else max(self.last_time, event.time)
+
+    def row(self, of: str, name: str) -> Row:
+        """The group's row."""
+        recorded = (self.first_recorded_ns, self.last_recorded_ns)
+        first, last = (time_of_ns(ns) if self.events else None for ns in recorded)
+        times: Row = {"first_time": self.first_time, "last_time": self.last_time}
+        return {
+            "of": of,
+            "name": name,
+            "events": self.events,
+            "bytes": self.bytes,
+            **times,
+            "first_recorded": first,
+            "last_recorded": last,
+        }
+
+
+@dataclass(slots=True)
+class Statistics:
+    """The whole log, by event and by source."""
+
+    log: Tally = field(default_factory=Tally)
+    by_event: dict[str, Tally] = field(default_factory=dict)
+    by_source: dict[str, Tally] = field(default_factory=dict)
+
+    def add(self, message: Message) -> None:
+        """Count a message."""
+        event: Undecoded | None
+        try:
+            event = parse(message.data)
+            name, source = event_name(event), event.source
+        except EventError:
+            event, name, source = None, UNDECODABLE, UNDECODABLE
+        for tally in (self.log, _group(self.by_event, name), _group(self.by_source, source)):
+            tally.add(message, event)
+
+    def rows(self, generation: int) -> list[Row]:
+        """The log first, then events and sources, the most frequent first."""
+        rows = [self.log.row("log", f"generation {generation}")]
+        for of, groups in (("event", self.by_event), ("source", self.by_source)):
+            ordered = sorted(groups.items(), key=lambda group: (-group[1].events, group[0]))
+            rows += [tally.row(of, name) for name, tally in ordered]
+        return rows
+
+
+def stats(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """Count what the log holds; reads all of it."""
+    render(run(_stats(data_dir)), VIEW, output, headers=not no_headers)
+
+
+async def _stats(data_dir: Path | None) -> list[Row]:
+    statistics = Statistics()
+    async with workplace(data_dir, "log stats") as place:
+        with progress("Counting", total=await place.ledger.head(), unit="events") as advance:
+            async for batch in place.ledger.history():
+                for message in batch:
+                    statistics.add(message)
+                advance(len(batch))
+        generation = place.ledger.generation
+        archived = [await _archived(place, number) for number in range(1, generation)]
+    return [*statistics.rows(generation), *archived]
+
+
+async def _archived(place: Workplace, generation: int) -> Row:
+    """An earlier generation; as nothing is ever deleted, its last position is the number of its events."""
+    async with connect_ledger(place.nats_url, name="gpuledger log stats", generation=generation) as ledger:
+        row = Tally().row("archived", f"generation {generation}")
+        return row | {"events": await ledger.head(), "bytes": None}
+
+
+def _group(groups: dict[str, Tally], name: str) -> Tally:
+    known = name if name in groups or len(groups) < GROUPS_MAX else OTHERS
+    return groups.setdefault(known, Tally())

@@ -1,0 +1,74 @@
+"""`gpuledger replay`: build the tables anew from the log while the old ones serve, or go back to them."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.options import DataDir
+from gpuledger.cli.render import message, progress
+from gpuledger.cli.run import run
+from gpuledger.cli.verify import Projections, describe
+from gpuledger.cli.workplace import Workplace, named_projections, workplace
+from gpuledger.projection.asof import fold_until
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import NotBuiltError, VersionError
+from gpuledger.projection.rebuild import rebuild, rollback
+from gpuledger.projection.verify import verify
+
+Work = Callable[[Workplace, Projection], Awaitable[None]]
+
+
+def replay(
+    projections: Projections = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Fold in memory, say what would change, and write nothing.")
+    ] = False,
+    back: Annotated[bool, typer.Option("--rollback", help="Put the rows of before the last replay back.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Rebuild one or all projections from the log. Ctrl-C leaves the old rows as they are."""
+    if dry_run and back:
+        raise CliError("--dry-run and --rollback exclude each other", "Choose one", ExitCode.USAGE)
+    work = _rehearse if dry_run else _roll_back if back else _rebuild
+    run(_each(projections or [], data_dir, work))
+
+
+async def rebuild_all(place: Workplace, projections: Sequence[Projection]) -> None:
+    """Rebuild these projections one after the other, with progress."""
+    for projection in projections:
+        await _rebuild(place, projection)
+
+
+async def _each(names: list[str], data_dir: DataDir, work: Work) -> None:
+    async with workplace(data_dir, "replay") as place:
+        for projection in named_projections(names):
+            await work(place, projection)
+
+
+async def _rebuild(place: Workplace, projection: Projection) -> None:
+    with progress(f"Rebuilding {projection.name}", total=await place.ledger.head()) as advance:
+        result = await rebuild(
+            projection, place.ledger, place.database_url, on_progress=lambda done, _total: advance.to(done)
+        )
+    message(f"{projection.name}: rebuilt from {result.events} events, up to position {result.checkpoint.position}.")
+
+
+async def _roll_back(place: Workplace, projection: Projection) -> None:
+    checkpoint = await rollback(projection, place.database_url)
+    message(
+        f"{projection.name}: rolled back to the rows of version {checkpoint.version}, position {checkpoint.position}."
+    )
+
+
+async def _rehearse(place: Workplace, projection: Projection) -> None:
+    try:
+        result = await verify(projection, place.ledger, place.database_url)
+    except (NotBuiltError, VersionError):
+        fold = await fold_until(projection, place.ledger)
+        rows = sum(len(table) for table in fold.state.tables().values())
+        message(f"{projection.name}: would write {rows} rows, up to position {fold.sequence}.")
+        return
+    said = f"{projection.name}: {result.rows} rows up to position {result.position}, {result.differences} would change."
+    message(f"{said} First: {describe(result.first)}" if result.first else said)

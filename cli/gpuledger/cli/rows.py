@@ -1,0 +1,87 @@
+"""Where the rows of a noun come from: the tables, the history functions, or a fold of the log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.sql import SQL, Composable, Identifier, Literal
+
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.nouns import Noun
+from gpuledger.cli.render import progress
+from gpuledger.cli.workplace import Workplace, named_projections
+from gpuledger.events.envelope import parse
+from gpuledger.events.errors import EventError
+from gpuledger.ledger.api import Message
+from gpuledger.projection.asof import fold_until
+
+RowDict = Mapping[str, object]
+
+ROWS_PER_FETCH = 5_000
+
+
+async def current_rows(connection: AsyncConnection[Any], noun: Noun, names: Sequence[str] = ()) -> list[RowDict]:
+    """The rows of now, of these names only where some are given."""
+    return await _select(connection, noun, Identifier("gpuledger_live", noun.spec.name), names)
+
+
+async def rows_at(
+    connection: AsyncConnection[Any], noun: Noun, at: datetime, names: Sequence[str] = ()
+) -> list[RowDict]:
+    """The rows as they were at a time.
+
+    Raises:
+        CliError: this kind has no past of its own.
+    """
+    if noun.at is None:
+        raise CliError(
+            f"{noun.view.kinds.capitalize()} are about recording and have no history in event time",
+            "Use --as-recorded",
+            ExitCode.USAGE,
+        )
+    source = SQL("{}({})").format(Identifier("report", noun.at), Literal(at))
+    return await _select(connection, noun, source, names)
+
+
+async def rows_as_recorded(place: Workplace, noun: Noun, sequence: int, names: Sequence[str] = ()) -> list[RowDict]:
+    """The rows that the log up to a sequence amounts to, folded in memory."""
+    (projection,) = named_projections([noun.projection])
+    with progress("Folding the log", total=sequence) as advance:
+        fold = await fold_until(projection, place.ledger, sequence, lambda done, _total: advance.to(done))
+    table = fold.state.tables()[noun.spec.name]
+    rows = [dict(zip(noun.spec.columns, row, strict=True)) for row in table.rows.values()]
+    wanted = [row for row in rows if not names or row[noun.view.name_key] in names]
+    wanted.sort(key=lambda row: tuple(row[column] for column in noun.order))
+    return [{name: row[name] for name in noun.columns} for row in wanted]
+
+
+def recorded_ns_of(message: Message) -> int:
+    """When we first learnt of a message: its own word where it was restored or imported, else the log's."""
+    try:
+        recorded_at = parse(message.data).recorded_at
+    except EventError:
+        recorded_at = None
+    return message.recorded_ns if recorded_at is None else int(recorded_at.timestamp() * 1_000_000_000)
+
+
+def missing_names(rows: Sequence[RowDict], noun: Noun, names: Sequence[str]) -> Iterator[str]:
+    """The names that no row has."""
+    found = {row[noun.view.name_key] for row in rows}
+    return (name for name in names if name not in found)
+
+
+async def _select(
+    connection: AsyncConnection[Any], noun: Noun, source: Composable, names: Sequence[str]
+) -> list[RowDict]:
+    columns, order = _identifiers(noun.columns), _identifiers(noun.order)
+    query = SQL("SELECT {} FROM {}").format(columns, source)
+    if names:
+        query = SQL("{} WHERE {} = ANY({})").format(query, Identifier(noun.view.name_key), Literal(list(names)))
+    cursor = await connection.execute(SQL("{} ORDER BY {}").format(query, order))
+    rows = await cursor.fetchall()
+    return [dict(zip(noun.columns, row, strict=True)) for row in rows]
+
+
+def _identifiers(names: Sequence[str]) -> Composable:
+    return SQL(", ").join(Identifier(name) for name in names)

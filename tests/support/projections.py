@@ -1,0 +1,108 @@
+"""Projections on real servers: databases with their tables, runners beside the test, and looks at what they wrote."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from gpuledger.db.migrate import migrate
+from gpuledger.domain.table import TableSpec
+from gpuledger.events.envelope import Decoded
+from gpuledger.ledger.api import Ledger
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.rows import column_types
+from gpuledger.projection.runner import Runner, RunnerSettings
+from gpuledger.projection.store import Checkpoint, Store
+from gpuledger.projection.verify import verify
+from gpuledger.readmodels.main import read_models
+from gpuledger.sources.main import SourcesProjection
+from support.deciders import SPECS as TOY_SPECS
+from support.events import outgoing
+from support.ledgers import eventually
+
+QUICK = RunnerSettings(tick_s=0.05, retry_first_s=0.02, retry_most_s=0.2)
+
+
+def all_projections() -> list[Projection]:
+    """A new instance of every projection of the product."""
+    return [*read_models(), SourcesProjection()]
+
+
+def prepare(database_url: str) -> str:
+    """Migrate the database, and give the toy decider its table."""
+    migrate(database_url)
+    for spec in TOY_SPECS:
+        execute(database_url, _create(spec))
+    return database_url
+
+
+def _create(spec: TableSpec[Any]) -> str:
+    columns = [f"{name} {kind}" for name, kind in zip(spec.columns, column_types(spec.row), strict=True)]
+    return f"CREATE TABLE gpuledger_live.{spec.name} ({', '.join(columns)}, PRIMARY KEY ({', '.join(spec.key)}))"
+
+
+def execute(database_url: str, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
+    """What a statement returns, if anything."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode(), arguments)
+        return cursor.fetchall() if cursor.description else []
+
+
+async def publish(ledger: Ledger, events: Iterable[Decoded]) -> int:
+    """Record events; returns the sequence of the last one."""
+    receipts = await ledger.publish_many([outgoing(event) for event in events])
+    return receipts[-1].sequence
+
+
+async def checkpoint(database_url: str, projection: str, edition: str = "live") -> Checkpoint | None:
+    """The projection's checkpoint."""
+    rows = execute(
+        database_url,
+        "SELECT version, generation, position, events, incarnation FROM gpuledger.projection "
+        "WHERE name = %s AND edition = %s",
+        projection,
+        edition,
+    )
+    return Checkpoint(*rows[0]) if rows else None
+
+
+async def reaches(database_url: str, projection: str, position: int) -> None:
+    """Return when the projection's rows are true up to a position."""
+
+    async def reached() -> bool:
+        found = await checkpoint(database_url, projection)
+        return found is not None and found.position >= position
+
+    await eventually(reached)
+
+
+@asynccontextmanager
+async def running(*runners: Runner) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """The runners, running; one that stops by itself makes its task end."""
+    tasks = [asyncio.create_task(runner.run()) for runner in runners]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            await stop(task)
+
+
+async def stop(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; what it raised stays its own."""
+    task.cancel()
+    with suppress(BaseException):
+        await task
+
+
+async def assert_true(ledger: Ledger, database_url: str, projections: Sequence[Projection]) -> None:
+    """Every row is what the log says."""
+    for projection in projections:
+        verification = await verify(projection, ledger, database_url)
+        assert verification.differences == 0, verification
+
+
+def table(database_url: str, name: str, columns: str = "*") -> list[tuple[Any, ...]]:
+    """A live table's rows, ordered."""
+    return sorted(execute(database_url, f"SELECT {columns} FROM gpuledger_live.{name}"), key=str)
