@@ -15,7 +15,7 @@ from gpuledger.events.slot import SlotDeclared
 from gpuledger.projection.definition import Decision, Projection
 
 AWAY_MAX = 2
-AWAY_AT_MOST = timedelta(hours=100)
+AWAY_AT_MOST = timedelta(hours=100_000)
 
 
 class Away(NamedTuple):

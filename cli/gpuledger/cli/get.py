@@ -42,7 +42,8 @@ def get(
     time = None if at is None else parse_time(at, now)
     when = None if as_recorded is None else parse_as_recorded(as_recorded, now)
     rows = run(_rows(noun, names or [], time, when, data_dir))
-    render(rows, noun.view, output, headers=not no_headers)
+    if rows or not names:
+        render(rows, noun.view, output, headers=not no_headers)
     for name in missing_names(rows, noun, names or []):
         raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {kind}`")
 

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from gpuledger.cli import get, imports, migrate, replay, sql, verify
+from gpuledger.cli import diff, get, imports, migrate, replay, sql, timeline, verify
 from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
 
@@ -21,6 +21,8 @@ INTERRUPTED = 130
 app.add_typer(imports.app, name="import")
 app.command()(get.get)
 app.command()(reports.report)
+app.command()(timeline.timeline)
+app.command(context_settings={"ignore_unknown_options": True})(diff.diff)
 app.command()(sql.sql)
 app.command()(verify.verify)
 app.command()(replay.replay)

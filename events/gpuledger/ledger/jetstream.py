@@ -7,6 +7,7 @@ from nats.js.errors import NotFoundError
 
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
+from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.batches import until_sequence
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
 from gpuledger.ledger.errors import GenerationError, SequenceConflictError
@@ -26,6 +27,7 @@ class JetStreamLedger:
         connection: Connection,
         generation: Generation,
         publisher: Publisher,
+        atomic: AtomicPublisher,
         *,
         heartbeat_s: float = IDLE_HEARTBEAT_S,
         restore_timeout_s: float = RESTORE_TIMEOUT_S,
@@ -33,6 +35,7 @@ class JetStreamLedger:
         self._connection = connection
         self._generation = generation
         self._publisher = publisher
+        self._atomic = atomic
         self._heartbeat_s = heartbeat_s
         self._restore_timeout_s = restore_timeout_s
 
@@ -56,7 +59,7 @@ class JetStreamLedger:
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`."""
         self._refuse_archived()
-        return await self._publisher.publish(messages)
+        return await self._atomic.publish(messages)
 
     def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[OrderedReader]:
         """See `gpuledger.ledger.api.Ledger.read`."""
@@ -148,6 +151,8 @@ async def connect_ledger(
             found = await open_generation(connection, generation)
         publisher = Publisher(connection, found.stream, timeout_s=publish_timeout_s)
         await publisher.start()
+        atomic = AtomicPublisher(connection, found.stream, publisher)
+        await atomic.start()
         yield JetStreamLedger(
-            connection, found, publisher, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
+            connection, found, publisher, atomic, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
         )

@@ -99,7 +99,7 @@ class Run:
 
     def answer(self, index: int, answer: Msg) -> None:
         """Take the server's word on a message."""
-        refusal = _refusal_of(answer)
+        refusal = refusal_of(answer)
         if refusal is not None:
             self.refusal = refusal if index >= self.first_open else self.refusal
             self.news.set()
@@ -143,7 +143,7 @@ class Publisher:
             GenerationError: the log goes on in another stream.
         """
         for message in messages:
-            self._check_size(message)
+            self.check_size(message)
         number = str(next(self._numbers))
         run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected)
         try:
@@ -152,6 +152,20 @@ class Publisher:
         finally:
             del self._runs[number]
         return [receipt for receipt in run.receipts if receipt is not None]
+
+    def check_size(self, message: Outgoing) -> None:
+        """Refuse what the server could not take.
+
+        Raises:
+            PublishError: the message is too large.
+        """
+        # A message beyond the server's bound would cost the connection, not only the message.
+        limit = self._connection.client.max_payload - HEADER_BYTES_MAX
+        if len(message.data) > limit:
+            raise PublishError(
+                f"The event {message.id} has {len(message.data)} bytes; this server takes {limit}. "
+                "Make it smaller, or raise max_payload."
+            )
 
     async def _complete(self, run: Run) -> None:
         clock = asyncio.get_running_loop().time
@@ -212,21 +226,13 @@ class Publisher:
         if run is not None:
             run.answer(int(index), answer)
 
-    def _check_size(self, message: Outgoing) -> None:
-        # A message beyond the server's bound would cost the connection, not only the message.
-        limit = self._connection.client.max_payload - HEADER_BYTES_MAX
-        if len(message.data) > limit:
-            raise PublishError(
-                f"The event {message.id} has {len(message.data)} bytes; this server takes {limit}. "
-                "Make it smaller, or raise max_payload."
-            )
-
 
 def _expectation(expected: Expected) -> dict[str, str]:
     return {EXPECTED_SEQUENCE: str(expected.sequence), EXPECTED_FILTER: expected.subject_filter}
 
 
-def _refusal_of(answer: Msg) -> Refusal | None:
+def refusal_of(answer: Msg) -> Refusal | None:
+    """Why the server refused; None for an acknowledgement."""
     if not answer.data:
         return Refusal(_SERVICE_UNAVAILABLE, 0, "no stream takes the subject")
     if b'"error"' not in answer.data:

@@ -1,12 +1,14 @@
 """The stream that keeps a ledger, as data, and its generations.
 
-A stream that is already there is checked and never altered, with one exception: `begin_generation` takes its subjects
-away. Nothing here may delete or purge.
+A stream that is already there is checked and never altered, with two exceptions: it is allowed to take batches, and
+`begin_generation` takes its subjects away. Nothing here may delete or purge.
 """
 
+import logging
 import re
 from typing import NamedTuple
 
+from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError
 
@@ -18,6 +20,8 @@ DUPLICATE_WINDOW_S = 120.0
 """How long the server remembers ids; publishing gives up well before."""
 
 UNLIMITED = -1
+
+_log = logging.getLogger("gpuledger.ledger")
 _NAME = re.compile(r"LEDGER_([1-9][0-9]*)")
 
 
@@ -53,6 +57,7 @@ def stream_config(generation: int, replicas: int = 1) -> StreamConfig:
         deny_delete=True,
         deny_purge=True,
         allow_direct=True,
+        allow_atomic=True,
         duplicate_window=DUPLICATE_WINDOW_S,
         num_replicas=replicas,
     )
@@ -75,6 +80,7 @@ async def ensure_stream(connection: Connection, replicas: int | None = None) -> 
     if subjects == [archive_subject(newest)]:
         return await _create(connection, newest + 1, replicas or 1)
     check_config(streams[newest].config, newest, replicas)
+    await _allow_batches(connection, streams[newest].config)
     return Generation(newest, current=True)
 
 
@@ -151,6 +157,16 @@ _CHECKED = (
 
 def _plain(value: object) -> object:
     return getattr(value, "value", value)
+
+
+async def _allow_batches(connection: Connection, found: StreamConfig) -> None:
+    """Try it once, because a ledger without batches is only slower."""
+    if found.allow_atomic:
+        return
+    try:
+        await connection.jetstream.update_stream(found.evolve(allow_atomic=True))
+    except NatsError as error:
+        _log.info("the stream %s stays without batches: %s", found.name, error)
 
 
 async def _create(connection: Connection, generation: int, replicas: int) -> Generation:

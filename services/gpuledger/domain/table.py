@@ -83,9 +83,7 @@ class Table(Generic[R]):
         self.rows: dict[Key, R] = {}
         self.by: dict[str, Index[R]] = {column: Index(column) for column in indexed}
         self._indexes = tuple(self.by.values())
-        self._new: dict[Key, None] = {}
-        self._changed: dict[Key, None] = {}
-        self._gone: dict[Key, None] = {}
+        self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
 
     def __len__(self) -> int:
@@ -100,28 +98,28 @@ class Table(Generic[R]):
         rows = self.rows
         return [rows[key] for key in self.by[column].get(value)]
 
+    @property
+    def changed(self) -> int:
+        """How many rows changed since the last call of `take_changes`, at most."""
+        return len(self._was_stored)
+
     def put(self, row: R) -> None:
         """Insert the row, or replace the one with its key."""
-        key = self.key_of(row)
-        if key in self.rows:
-            if key not in self._new:
-                self._changed[key] = None
-        else:
-            self._note_arrival(key)
+        key, rows = self.key_of(row), self.rows
+        if key not in rows:
+            self._was_stored.setdefault(key, False)
             for index in self._indexes:
                 index.add(key, row)
-        self.rows[key] = row
+        elif key not in self._was_stored:
+            self._was_stored[key] = True
+        rows[key] = row
 
     def delete(self, key: Key) -> None:
         """Remove the row with this key; does nothing where there is none."""
         row = self.rows.pop(key, None)
         if row is None:
             return
-        if key in self._new:
-            del self._new[key]
-        else:
-            self._changed.pop(key, None)
-            self._gone[key] = None
+        self._was_stored.setdefault(key, True)
         for index in self._indexes:
             index.remove(key, row)
 
@@ -138,23 +136,21 @@ class Table(Generic[R]):
 
     def has_changes(self) -> bool:
         """Whether changes have to be taken: for writing, or only for rows that were paged in to leave again."""
-        return bool(self._new or self._changed or self._gone or self._paged_in)
+        return bool(self._was_stored or self._paged_in)
 
     def take_changes(self) -> Changes[R]:
         """What changed since the last call; retired rows, among it or paged in meanwhile, leave memory."""
-        rows = self.rows
-        changes = Changes([rows[key] for key in self._new], [rows[key] for key in self._changed], list(self._gone))
+        changes, rows = Changes[R]([], [], []), self.rows
+        for key, was_stored in self._was_stored.items():
+            row = rows.get(key)
+            if row is not None:
+                (changes.changed if was_stored else changes.new).append(row)
+            elif was_stored:
+                changes.gone.append(key)
         if self.spec.retires is not None:
-            self._evict({**self._new, **self._changed, **self._paged_in})
-        self._new, self._changed, self._gone, self._paged_in = {}, {}, {}, {}
+            self._evict({**self._was_stored, **self._paged_in})
+        self._was_stored, self._paged_in = {}, {}
         return changes
-
-    def _note_arrival(self, key: Key) -> None:
-        if key in self._gone:
-            del self._gone[key]
-            self._changed[key] = None
-        else:
-            self._new[key] = None
 
     def _evict(self, keys: Iterable[Key]) -> None:
         for key in keys:

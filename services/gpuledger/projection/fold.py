@@ -132,6 +132,10 @@ class Fold:
         except EventError:
             return None
 
+    def changed_rows(self) -> int:
+        """How many rows have to be written."""
+        return sum(table.changed for table in self.state.tables().values())
+
     def take_decided(self) -> list[Decoded]:
         """The decisions since the last call, in order."""
         decided, self.decided = self.decided, []

@@ -26,6 +26,9 @@ from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, St
 
 OnProgress = Callable[[int, int], None]
 
+CHANGED_ROWS_MAX = 100_000
+"""How many rows may have changed before they are written: the fewer writes, the fewer rows are written twice."""
+
 CATCH_UP_ROUNDS_MAX = 20
 """How often a rebuild runs after a live projection that moves on, before it makes it wait."""
 
@@ -173,13 +176,18 @@ class _Rebuild:
         async for messages in self._ledger.history(after=self._fold.sequence, until=target):
             await page_in(self._next, self._fold, messages)
             self._fold.apply_all(messages)
-            self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
+            if self._fold.changed_rows() >= CHANGED_ROWS_MAX:
+                await self._flush()
             self._on_progress(self._fold.sequence, target)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
 
     async def _hand_over_decisions(self, served: Checkpoint | None) -> None:
         if served is not None and served.generation == self._ledger.generation:
             self._fold.adopt(await self._live.outbox())
-            self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
+            await self._flush()
             return
         head = self._checkpoint.position
         epoch = self._new_id()

@@ -1,7 +1,7 @@
 """How a table's rows get into PostgreSQL and back: the statements that follow from its spec.
 
-New rows are copied in, changed ones upserted by unnested arrays, keys that are gone deleted: a handful of statements
-a batch, however many events led to it.
+New rows are inserted, changed ones upserted, keys that are gone deleted: a handful of statements a batch, however many
+events led to it. Few rows travel as arrays, which fits into one round trip with everything else; many are copied.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -18,6 +18,9 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 ROWS_PER_FETCH = 10_000
 
+COPIED_ROWS_MIN = 1_000
+"""From this many rows on COPY takes less time; below, it takes more round trips than an array."""
+
 _SQL_TYPES: dict[type, str] = {str: "text", int: "bigint", bool: "boolean", datetime: "timestamptz"}
 
 
@@ -33,10 +36,18 @@ class RowStore(Generic[R]):
         values = [name for name in spec.columns if name not in spec.key]
         updates = SQL(", ").join(SQL("{0} = excluded.{0}").format(Identifier(name)) for name in values)
         self._select = SQL("SELECT {} FROM {}").format(columns, self.table)
+        staged = Identifier("pg_temp", f"changed_{spec.name}")
+        arrays = _arrays([types[name] for name in spec.columns])
+        on_conflict = SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(keys, updates)
         self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
-        self._upsert = SQL("INSERT INTO {} ({}) SELECT * FROM unnest({}) ON CONFLICT ({}) DO UPDATE SET {}").format(
-            self.table, columns, _arrays([types[name] for name in spec.columns]), keys, updates
+        self._insert = SQL("INSERT INTO {} ({}) SELECT * FROM unnest({})").format(self.table, columns, arrays)
+        self._upsert = SQL("{} {}").format(self._insert, on_conflict)
+        self._stage = SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
+            Identifier(f"changed_{spec.name}"), columns, self.table
         )
+        self._copy_staged = SQL("COPY {} ({}) FROM STDIN").format(staged, columns)
+        self._merge = SQL("INSERT INTO {} ({}) SELECT * FROM {} {}").format(self.table, columns, staged, on_conflict)
+        self._unstage = SQL("DROP TABLE {}").format(staged)
         self._delete = SQL("DELETE FROM {} AS kept USING unnest({}) AS gone ({}) WHERE {}").format(
             self.table,
             _arrays([types[name] for name in spec.key]),
@@ -45,15 +56,20 @@ class RowStore(Generic[R]):
         )
 
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
-        """Write changes inside the caller's transaction."""
+        """Write changes inside the caller's transaction; in a pipeline only where `is_copied` says no."""
         if changes.gone:
             await connection.execute(self._delete, _transposed([_as_tuple(key, self.spec) for key in changes.gone]))
-        if changes.changed:
+        if len(changes.changed) >= COPIED_ROWS_MIN:
+            await connection.execute(self._stage)
+            await _copy(connection, self._copy_staged, changes.changed)
+            await connection.execute(self._merge)
+            await connection.execute(self._unstage)
+        elif changes.changed:
             await connection.execute(self._upsert, _transposed(changes.changed))
-        if changes.new:
-            async with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
-                for row in changes.new:
-                    await copy.write_row(row)
+        if len(changes.new) >= COPIED_ROWS_MIN:
+            await _copy(connection, self._copy, changes.new)
+        elif changes.new:
+            await connection.execute(self._insert, _transposed(changes.new))
 
     async def live(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """The rows that have not retired, in batches."""
@@ -87,6 +103,17 @@ class RowStore(Generic[R]):
             await cursor.execute(query, arguments)
             while rows := await cursor.fetchmany(ROWS_PER_FETCH):
                 yield [self.spec.row(*row) for row in rows]
+
+
+def is_copied(changes: Changes[Any]) -> bool:
+    """Whether these changes are many enough for COPY, which no pipeline takes."""
+    return max(len(changes.new), len(changes.changed)) >= COPIED_ROWS_MIN
+
+
+async def _copy(connection: AsyncConnection[Any], statement: Composed, rows: Sequence[tuple[Any, ...]]) -> None:
+    async with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for row in rows:
+            await copy.write_row(row)
 
 
 def column_types(row: type[tuple[Any, ...]]) -> list[str]:

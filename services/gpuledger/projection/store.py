@@ -4,7 +4,8 @@ An edition is `live`, `next` (being rebuilt) or `prev` (kept for a rollback); it
 Rows, checkpoint, numbers seen and outbox change in one transaction or not at all.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
@@ -15,8 +16,8 @@ from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.ledger.api import Outgoing, Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
-from gpuledger.projection.fold import Fold, Numbering
-from gpuledger.projection.rows import RowStore
+from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
+from gpuledger.projection.rows import RowStore, is_copied
 
 LIVE, NEXT, PREV = "live", "next", "prev"
 
@@ -75,16 +76,15 @@ class Store:
         )
         return checkpoint
 
-    async def load(self, checkpoint: Checkpoint, skipped: Iterable[Position], expected: Iterable[Decoded]) -> Fold:
+    async def load(self, checkpoint: Checkpoint, skipped: Iterable[Position], expected: Sequence[Decoded]) -> Fold:
         """The fold as it stood at the checkpoint."""
-        decider = await self.decider()
         fold = Fold(
             self.projection,
             checkpoint.generation,
             seen=await self._seen(),
             expected=expected,
             skipped=skipped,
-            numbering=Numbering(decider.epoch, decider.next_number) if decider else Numbering("", 1),
+            numbering=await self._numbering(expected),
             sequence=checkpoint.position,
         )
         for name, table in fold.state.tables().items():
@@ -107,11 +107,11 @@ class Store:
             WriterFencedError: the rows are not as this writer left them.
         """
         after = before._replace(position=fold.sequence, events=fold.events + before.events)
-        async with self.connection.transaction():
+        changes = {name: table.take_changes() for name, table in fold.state.tables().items() if table.has_changes()}
+        async with self._transaction(in_pipeline=not any(map(is_copied, changes.values()))):
             await self._advance(before, after)
-            for name, table in fold.state.tables().items():
-                if table.has_changes():
-                    await self._rows[name].write(self.connection, table.take_changes())
+            for name, changed in changes.items():
+                await self._rows[name].write(self.connection, changed)
             await self._write_seen(fold.seen)
             if self.projection.decides and self.edition == LIVE:
                 await self._write_decisions(fold, status)
@@ -147,9 +147,25 @@ class Store:
         rows = await self._outbox_rows("subject, id, data", ("ready",))
         return [Outgoing(subject, event_id, bytes(data)) for subject, event_id, data in rows]
 
-    async def release_held(self) -> None:
-        """Let go what was held back while the decider had not seen all of its own past."""
-        await self._set_status("ready", "held")
+    async def release_held(self) -> Numbering:
+        """Let go what was held back while the decider had not seen all of its own past.
+
+        It is numbered only now, because most of it came back meanwhile and needs no number any more.
+        """
+        async with self.connection.transaction():
+            decider = await self.decider()
+            assert decider is not None, "a decider has a numbering from its beginning"
+            held = [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held",))]
+            numbered = [
+                event._replace(epoch=decider.epoch, number=number)
+                for number, event in enumerate(held, decider.next_number)
+            ]
+            following = Numbering(decider.epoch, decider.next_number + len(numbered))
+            if numbered:
+                await self._delete_decisions([event.id for event in numbered])
+                await self.put_outbox(numbered, "ready")
+                await self._write_next_number(following)
+        return following
 
     async def mark_sent(self, ids: Sequence[str]) -> None:
         """Note that these decisions are in the ledger."""
@@ -174,14 +190,30 @@ class Store:
     def _key(self) -> tuple[str, str]:
         return (self.projection.name, self.edition)
 
+    @asynccontextmanager
+    async def _transaction(self, *, in_pipeline: bool) -> AsyncIterator[None]:
+        """A transaction; in a pipeline its statements do not wait for each other's answers."""
+        async with AsyncExitStack() as stack:
+            if in_pipeline:
+                await stack.enter_async_context(self.connection.pipeline())
+            await stack.enter_async_context(self.connection.transaction())
+            yield
+
     async def _advance(self, before: Checkpoint, after: Checkpoint) -> None:
         cursor = await self.connection.execute(
             "UPDATE gpuledger.projection SET position = %s, events = %s, updated_at = now() "
-            "WHERE name = %s AND edition = %s AND incarnation = %s AND position = %s",
+            "WHERE name = %s AND edition = %s AND incarnation = %s AND position = %s RETURNING position",
             (after.position, after.events, *self._key, before.incarnation, before.position),
         )
-        if cursor.rowcount != 1:
+        if await cursor.fetchone() is None:
             raise WriterFencedError(f"The rows of projection {self.projection.name} were written by somebody else.")
+
+    async def _numbering(self, expected: Sequence[Decoded]) -> Numbering:
+        decider = await self.decider()
+        if decider is None:
+            return NOT_PUBLISHED
+        behind_held = max((event.number for event in expected), default=0) + 1
+        return Numbering(decider.epoch, max(decider.next_number, behind_held))
 
     async def _seen(self) -> Seen:
         cursor = await self.connection.execute(
@@ -203,17 +235,23 @@ class Store:
 
     async def _write_decisions(self, fold: Fold, status: str) -> None:
         decided, returned = fold.take_decided(), fold.take_returned()
-        name = self.projection.name
         if decided:
             await self.put_outbox(decided, status)
-            await self.connection.execute(
-                "UPDATE gpuledger.decider SET next_number = %s WHERE projection = %s",
-                (fold.numbering.next_number, name),
-            )
+            if status != "held":
+                await self._write_next_number(fold.numbering)
         if returned:
-            await self.connection.execute(
-                "DELETE FROM gpuledger.outbox WHERE projection = %s AND id = ANY(%s)", (name, returned)
-            )
+            await self._delete_decisions(returned)
+
+    async def _write_next_number(self, numbering: Numbering) -> None:
+        await self.connection.execute(
+            "UPDATE gpuledger.decider SET next_number = %s WHERE projection = %s",
+            (numbering.next_number, self.projection.name),
+        )
+
+    async def _delete_decisions(self, ids: Sequence[str]) -> None:
+        await self.connection.execute(
+            "DELETE FROM gpuledger.outbox WHERE projection = %s AND id = ANY(%s)", (self.projection.name, list(ids))
+        )
 
     async def _outbox_rows(self, columns: str, statuses: Sequence[str]) -> list[tuple[Any, ...]]:
         cursor = await self.connection.execute(
@@ -222,9 +260,3 @@ class Store:
             (self.projection.name, list(statuses)),
         )
         return await cursor.fetchall()
-
-    async def _set_status(self, status: str, before: str) -> None:
-        await self.connection.execute(
-            "UPDATE gpuledger.outbox SET status = %s WHERE projection = %s AND status = %s",
-            (status, self.projection.name, before),
-        )

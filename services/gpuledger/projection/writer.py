@@ -46,6 +46,7 @@ class Writer:
         self._fold = fold
         self._head_at_start = head_at_start
         self._settle_until = settle_until
+        self._settled = False
 
     @classmethod
     async def load(cls, surroundings: Surroundings, store: Store) -> Self:
@@ -91,8 +92,9 @@ class Writer:
         """Publish what the outbox holds ready; repeating it after a crash repeats the same ids."""
         if not self._with.projection.decides:
             return
-        if self.checkpoint.position >= self._settle_until:
-            await self._store.release_held()
+        if not self._settled and self.checkpoint.position >= self._settle_until:
+            self._fold.numbering = await self._store.release_held()
+            self._settled = True
         ready = await self._store.ready()
         if ready:
             await self._with.ledger.publish_many(ready)

@@ -6,6 +6,7 @@ before the whole file is known to be sound, nor while somebody projects the log 
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -19,6 +20,7 @@ from gpuledger.cli.log.operator import consent, skip_positions
 from gpuledger.cli.log.skip import Yes
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress
+from gpuledger.cli.replay import rebuild_all
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
 from gpuledger.cli.workplace import Workplace, all_projections, bring_current, workplace
@@ -32,9 +34,8 @@ from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Position
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation
-from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, Store
 
@@ -139,15 +140,13 @@ def _with_recorded_time(one: Message) -> bytes:
     return orjson.dumps(orjson.loads(one.data) | {"recordedtime": format_time(time_of_ns(one.recorded_ns))})
 
 
-async def _project(place: Workplace, ledger: Ledger) -> None:
+async def _project(place: Workplace, ledger: JetStreamLedger) -> None:
     """Bring the tables to the restored log."""
     if ledger.generation == place.ledger.generation:
         await _settle_deciders(place, ledger)
         await bring_current(place)
         return
-    for projection in all_projections():
-        with progress(f"Rebuilding {projection.name}", total=await ledger.head(), unit="events") as advance:
-            await rebuild(projection, ledger, place.database_url, on_progress=lambda done, _total: advance.to(done))
+    await rebuild_all(replace(place, ledger=ledger), all_projections())
 
 
 async def _settle_deciders(place: Workplace, ledger: Ledger) -> None:
