@@ -15,6 +15,7 @@ from gpuledger.projection.definition import Decision, Decisions, Observed, Proje
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.nodes import NodesProjection
 from gpuledger.sources.main import SourcesProjection
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection, AwayState
 from support.events import AGENT, EPOCH, GENERATION, IMPORT, SERVICE, event, folded, hour, message, rows_of
@@ -136,11 +137,16 @@ def test_a_source_that_no_event_about_it_could_name_is_turned_down(attributes: d
     assert not fold.state.tables()["source"]
 
 
-def test_what_no_projection_handles_is_not_decoded_but_followed() -> None:
-    projection = Listening()
-    projection.handlers = {}  # type: ignore[misc]
-    folded(projection, [bad_payload(1, SERVICE)])
-    assert [observed.event.number for observed in projection.heard] == [1]
+def test_what_a_projection_does_not_handle_it_does_not_decode() -> None:
+    assert folded(NodesProjection(), [bad_payload(1, SERVICE)]).events == 1
+
+
+def test_the_sources_service_finds_what_others_do_not_decode() -> None:
+    fold = folded(SourcesProjection(), [bad_payload(1, AGENT), message(failure(2), 2)])
+    (decision,) = fold.take_decided()
+    assert decision.type == "io.gpuledger.source.rejected.v1"
+    assert [row.position for row in fold.state.tables()["rejection"].rows.values()] == [1]
+    assert [(row.events, row.missing) for row in fold.state.tables()["source"].rows.values()] == [(2, 0)]
 
 
 def test_a_skipped_position_is_neither_decoded_nor_folded() -> None:
@@ -157,7 +163,7 @@ def test_the_skipped_position_of_another_generation_is_another() -> None:
 
 
 def test_skipping_changes_nothing_for_who_went_past_it() -> None:
-    messages = [message(failure(1, SERVICE), 1), bad_payload(2, SERVICE), message(failure(3, SERVICE), 3)]
+    messages = [message(failure(number, SERVICE), number) for number in (1, 2, 3)]
     past = folded(SourcesProjection(), messages)
     later = Fold(SourcesProjection(), GENERATION, skipped=[Position(GENERATION, 2)])
     later.apply_all(messages)

@@ -31,7 +31,7 @@ SEED = 2014
 DEVICES = 1_000
 SAMPLE, BAD, REJECTS = "titan.csv", "bad.csv", "rejects.jsonl"
 COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
-LINES_SHOWN_MAX = 12
+LINES_SHOWN_MAX = 16
 STEP_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 READY = "health"
@@ -89,6 +89,10 @@ class Stage:
         if len(lines) > len(shown):
             self.say(f"... and {len(lines) - len(shown):,} more lines")
         return output
+
+    def show(self, name: str) -> None:
+        """Show a file."""
+        self.say("", f"$ cat {name}", (self.folder / name).read_text(encoding="utf-8").rstrip())
 
     def ask(self, *arguments: str, expect: ExitCode = ExitCode.OK, stderr: int = subprocess.DEVNULL) -> str:
         """What a command writes.
@@ -153,7 +157,7 @@ class Stage:
 def perform(stage: Stage) -> None:
     """The demonstration, step by step."""
     lives = write_files(stage.folder)
-    stage.run(f"Record the history of a fleet: {lives:,} rows in Titan's format", "import", "titan", SAMPLE)
+    stage.run(f"Record a fleet's history: {lives:,} rows in Titan's format", "import", "titan", SAMPLE)
     stage.run("The fleet in one row", "report", "fleet", "-o", "yaml")
     stage.run("The same file again: nothing is new, so nothing is recorded", "import", "titan", SAMPLE)
     stage.run(
@@ -161,6 +165,7 @@ def perform(stage: Stage) -> None:
         *("import", "titan", BAD, "--rejects", REJECTS),
         expect=ExitCode.REJECTS,
     )
+    stage.show(REJECTS)
     stage.run("Which devices were there at some moment of the past", "get", "devices", "--at", EARLIER)
     offender = str(stage.table("report", "offenders")[0]["device"])
     stage.run("The device that failed most: its whole life, across slots", "timeline", "device", offender)
@@ -179,7 +184,7 @@ def summarise(stage: Stage) -> None:
         "",
         f"Seen: {log['events']:,} events in the log; from them alone, {fleet['devices']:,} devices in "
         f"{fleet['slots']:,} slots with {fleet['lives']:,} lives,",
-        f"their state at {EARLIER}, the worst offender's story, contradictions, a comparison of two dates, and a proof.",
+        f"their state at {EARLIER}, the worst offender's life, contradictions, a comparison of dates, and a proof.",
     )
 
 

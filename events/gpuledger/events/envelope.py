@@ -5,6 +5,7 @@ but only at some payloads. Nothing here knows where events are kept.
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
@@ -105,7 +106,7 @@ def decode(raw: bytes, catalogue: Registry = registry) -> Decoded:
 
 def with_payload(event: Undecoded, catalogue: Registry = registry) -> Decoded:
     """The same event, its data decoded; raises as `decode` does."""
-    return event._replace(data=catalogue.decode(event.type, event.data))  # type: ignore[arg-type,return-value]
+    return Event(*event[:5], catalogue.decode(event.type, event.data), *event[6:])
 
 
 def parse(raw: bytes) -> Undecoded:
@@ -149,27 +150,34 @@ def _load(raw: bytes) -> dict[str, Any]:
 
 
 def _check(document: dict[str, Any], event: Undecoded) -> None:
+    # Every reader checks every event, so this is spelled out, without loops and calls.
+    event_id, source, event_type, subject, _, data, epoch, number, cause, first_cause, _, imported = event
     if document.get("specversion") != SPEC_VERSION:
         raise MalformedEventError(f"specversion is {document.get('specversion')!r}, not {SPEC_VERSION!r}.")
-    for name, text in (
-        ("id", event.id),
-        ("source", event.source),
-        ("type", event.type),
-        ("sourceepoch", event.epoch),
-    ):
-        if type(text) is not str or not 0 < len(text) <= ATTRIBUTE_LENGTH_MAX:
-            raise MalformedEventError(f"{name} must be text of 1 to {ATTRIBUTE_LENGTH_MAX} characters.")
-    if type(event.subject) is not str or not 0 < len(event.subject) <= NAME_LENGTH_MAX:
-        raise MalformedEventError(f"subject must be text of 1 to {NAME_LENGTH_MAX} characters.")
-    if type(event.number) is not int or not 0 < event.number <= BIGINT_MAX:
+    if type(event_id) is not str or not 0 < len(event_id) <= ATTRIBUTE_LENGTH_MAX:
+        raise _not_text("id")
+    if type(source) is not str or not 0 < len(source) <= ATTRIBUTE_LENGTH_MAX:
+        raise _not_text("source")
+    if type(event_type) is not str or not 0 < len(event_type) <= ATTRIBUTE_LENGTH_MAX:
+        raise _not_text("type")
+    if type(epoch) is not str or not 0 < len(epoch) <= ATTRIBUTE_LENGTH_MAX:
+        raise _not_text("sourceepoch")
+    if type(subject) is not str or not 0 < len(subject) <= NAME_LENGTH_MAX:
+        raise _not_text("subject", NAME_LENGTH_MAX)
+    if type(number) is not int or not 0 < number <= BIGINT_MAX:
         raise MalformedEventError("sourceseq must be a whole number from 1 on.")
-    if type(event.data) is not dict:
+    if type(data) is not dict:
         raise MalformedEventError("data must be a JSON object.")
-    if type(event.imported) is not bool:
+    if type(imported) is not bool:
         raise MalformedEventError("imported must be true or false.")
-    for name, link in (("causationid", event.causation_id), ("correlationid", event.correlation_id)):
-        if link is not None and (type(link) is not str or not 0 < len(link) <= ATTRIBUTE_LENGTH_MAX):
-            raise MalformedEventError(f"{name} must be text of 1 to {ATTRIBUTE_LENGTH_MAX} characters.")
+    if cause is not None and (type(cause) is not str or not 0 < len(cause) <= ATTRIBUTE_LENGTH_MAX):
+        raise _not_text("causationid")
+    if first_cause is not None and (type(first_cause) is not str or not 0 < len(first_cause) <= ATTRIBUTE_LENGTH_MAX):
+        raise _not_text("correlationid")
+
+
+def _not_text(name: str, length_max: int = ATTRIBUTE_LENGTH_MAX) -> MalformedEventError:
+    return MalformedEventError(f"{name} must be text of 1 to {length_max} characters.")
 
 
 def _time(text: object, name: str) -> datetime:
@@ -187,7 +195,15 @@ def _time(text: object, name: str) -> datetime:
 
 
 def _optional_time(text: object) -> datetime | None:
-    return None if text is None else _time(text, "recordedtime")
+    if text is None:
+        return None
+    return _shared_time(text) if type(text) is str else _time(text, "recordedtime")
+
+
+@lru_cache(maxsize=256)
+def _shared_time(text: str) -> datetime:
+    """All events of an import were recorded at the same moment."""
+    return _time(text, "recordedtime")
 
 
 def _holds_nul(document: object) -> bool:

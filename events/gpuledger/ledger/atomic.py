@@ -8,6 +8,7 @@ ids. A commit must never be sent before everything in front of it is recorded.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from weakref import WeakValueDictionary
 
 import orjson
 from nats.aio.msg import Msg
@@ -15,7 +16,7 @@ from nats.errors import Error as NatsError
 
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
-from gpuledger.ledger.publish import ACK_TIMEOUT_S, MESSAGE_ID, Publisher, refusal_of
+from gpuledger.ledger.publish import ACK_TIMEOUT_S, MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, refusal_of
 
 BATCH_MESSAGES_MAX = 500
 """Messages of a batch; the server takes 1,000 unless it is set otherwise."""
@@ -52,15 +53,21 @@ class Batch:
 
 
 class AtomicPublisher:
-    """Publishes many messages to one stream, in batches as long as it takes them; `publisher` does the rest."""
+    """Publishes many messages to one stream, in batches as long as it takes them; `publisher` does the rest.
 
-    def __init__(self, connection: Connection, stream: str, publisher: Publisher) -> None:
+    A batch may stay unacknowledged for `ACK_TIMEOUT_S`, or `timeout_s` if that is less, before `publisher` has its own.
+    """
+
+    def __init__(
+        self, connection: Connection, stream: str, publisher: Publisher, *, timeout_s: float = PUBLISH_TIMEOUT_S
+    ) -> None:
         self._connection = connection
         self._stream = stream
         self._publisher = publisher
+        self._ack_timeout_s = min(ACK_TIMEOUT_S, timeout_s)
         self._inbox = connection.client.new_inbox()
         self._count = 0
-        self._open: dict[str, Batch] = {}
+        self._open: WeakValueDictionary[str, Batch] = WeakValueDictionary()
         self._takes_batches = True
 
     async def start(self) -> None:
@@ -118,12 +125,10 @@ class AtomicPublisher:
     async def _finish(self, batch: Batch) -> list[Receipt]:
         """Wait for the commit, or publish one by one."""
         try:
-            async with asyncio.timeout(ACK_TIMEOUT_S):
+            async with asyncio.timeout(self._ack_timeout_s):
                 answer = await batch.answer
         except TimeoutError:
             answer = None
-        finally:
-            self._open.pop(batch.id, None)
         last = answer and self._committed_at(batch, answer)
         if not last:
             return await self._publisher.publish(batch.messages)
@@ -150,7 +155,7 @@ class AtomicPublisher:
         self._takes_batches = False
 
     def _break_off(self) -> None:
-        for batch in self._open.values():
+        for batch in tuple(self._open.values()):
             batch.resolve(None)
 
     async def _on_answer(self, answer: Msg) -> None:

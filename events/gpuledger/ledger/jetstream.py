@@ -151,7 +151,7 @@ async def connect_ledger(
             found = await open_generation(connection, generation)
         publisher = Publisher(connection, found.stream, timeout_s=publish_timeout_s)
         await publisher.start()
-        atomic = AtomicPublisher(connection, found.stream, publisher)
+        atomic = AtomicPublisher(connection, found.stream, publisher, timeout_s=publish_timeout_s)
         await atomic.start()
         yield JetStreamLedger(
             connection, found, publisher, atomic, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s

@@ -34,7 +34,7 @@ class RefusalKind(Enum):
 
 
 class Observed(NamedTuple):
-    """An event that is in order, as every projection sees it: decoded only where it is handled."""
+    """An event that is in order, its data as it came."""
 
     event: Undecoded
     position: Position
@@ -66,7 +66,10 @@ class Projection:
     """Whether it may return decisions; its events then have the source `/services/<name>`."""
 
     observes: ClassVar[bool] = False
-    """Whether `observed` is to be called; most projections need only their handlers."""
+    """Whether `observed` is to be called; most projections need only their handlers.
+
+    Who observes also finds what does not decode, handled or not; the others decode what they handle.
+    """
 
     pages: ClassVar[bool] = False
     """Whether `touched` is to be called, because retired rows may have to come back."""

@@ -105,7 +105,8 @@ class Fold:
             route = self._routes.get(event.type) or self._route(event.type)
             if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
                 raise _mismatch(message.subject, event)
-            decoded = None if route.handler is None else with_payload(event, self._catalogue)
+            is_needed = route.handler is not None or self.projection.observes
+            decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
             self._reject(message, event, error)
             return

@@ -1,0 +1,123 @@
+"""`gpuledger up`: what it says, how it ends, and what it survives."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+
+from gpuledger.events.device import DeviceFailed
+from gpuledger.events.envelope import Event, encode, nats_subject_of
+from gpuledger.ledger.api import Outgoing, Receipt
+from gpuledger.ledger.jetstream import connect_ledger
+from support.servers import short_directory
+from support.up import DEADLINE_S, Up, eventually, gpuledger, running_up, servers_in, start
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Up]:
+    with short_directory() as directory, running_up(directory / "d") as running:
+        yield running
+
+
+def publish(up: Up, message: Outgoing) -> Receipt:
+    async def publish_it() -> Receipt:
+        async with connect_ledger(up.running.endpoints.nats_url, name="test") as ledger:
+            return await ledger.publish(message)
+
+    return asyncio.run(publish_it())
+
+
+def failed(device: str, number: int) -> Outgoing:
+    data = DeviceFailed(kind="DBE")
+    event = Event(f"{device}-{number}", "/nodes/w1/agent", data.TYPE, device, NOON, data, "e", number)
+    return Outgoing(nats_subject_of(event), event.id, encode(event))
+
+
+def position(up: Up, projection: str) -> int:
+    found = up.health().document["projections"]
+    assert isinstance(found, dict)
+    return int(found[projection]["position"] or 0)
+
+
+def test_it_says_how_to_reach_everything(up: Up) -> None:
+    endpoints = up.running.endpoints
+    assert f"export NATS_URL={endpoints.nats_url}\n" in up.said
+    assert f"export DATABASE_URL={endpoints.database_url}\n" in up.said
+    health = up.becomes(200)
+    assert health.document["status"] == "ok"
+    status, metrics = up.get("/metrics")
+    assert status == 200
+    assert b'gpuledger_projection_lag_events{projection="devices"} 0.0' in metrics
+    assert up.get("/passwords")[0] == 404
+
+
+def test_what_is_published_is_projected(up: Up) -> None:
+    receipt = publish(up, failed("gpu-1", 1))
+    eventually(lambda: position(up, "devices") >= receipt.sequence)
+
+
+def test_a_second_one_on_the_same_folder_is_refused(up: Up) -> None:
+    refused = gpuledger(up.data_dir, "up")
+    assert refused.returncode == 5
+    assert f"in use by `gpuledger up` (pid {up.process.pid}" in refused.stderr.decode()
+    assert refused.stdout == b""
+
+
+def test_no_address_is_refused_at_once(up: Up) -> None:
+    assert gpuledger(up.data_dir, "up", "--listen", "9100").returncode == 2
+
+
+def test_a_projection_that_stops_is_reported_while_others_go_on_and_resumes_after_a_skip(up: Up) -> None:
+    good = Event("bad", "/services/inventory", DeviceFailed.TYPE, "d", NOON, DeviceFailed(kind="DBE"), "e", 1)
+    document = orjson.loads(encode(good)) | {"data": {"kind": 5}}
+    bad = publish(up, Outgoing(nats_subject_of(good), "bad", orjson.dumps(document))).sequence
+    health = up.becomes(503)
+    assert f"stopped at 1/{bad}" in str(health.document["reason"])
+    later = publish(up, failed("gpu-2", 2)).sequence
+    eventually(lambda: position(up, "sources") >= later)
+    assert position(up, "devices") < bad
+    assert gpuledger(up.data_dir, "log", "skip", str(bad), "--reason", "made by a test", "--yes").returncode == 0
+    up.becomes(200)
+    eventually(lambda: position(up, "devices") >= later)
+
+
+def test_servers_that_are_killed_come_back(up: Up) -> None:
+    before = up.server_pids()
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: len(_pids(up) - before) == 2)
+    receipt = publish(up, failed("gpu-3", 3))
+    eventually(lambda: position(up, "devices") >= receipt.sequence)
+    up.becomes(200)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
+    with short_directory() as directory, running_up(directory / "d") as up:
+        up.process.send_signal(number)
+        assert up.process.wait(DEADLINE_S) == 0
+        assert not servers_in(up.data_dir)
+        assert not (up.data_dir / "run.json").exists()
+
+
+def test_a_signal_while_it_starts_ends_it_in_order() -> None:
+    with short_directory() as directory, start(directory / "d", "up") as process:
+        eventually(lambda: (directory / "d" / "nats").exists())
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0, said
+        assert not servers_in(directory / "d")
+
+
+def _pids(up: Up) -> set[int]:
+    try:
+        return up.server_pids()
+    except (FileNotFoundError, ValueError):
+        return set()

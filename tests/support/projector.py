@@ -1,0 +1,34 @@
+"""All projections in a process of their own, to be killed: `python -m support.projector NATS_URL DATABASE_URL`.
+
+Every flush is one line on stdout. It ends by itself only where a projection stops, which is an error.
+"""
+
+import asyncio
+import sys
+
+from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.projection.runner import Runner, RunnerSettings
+from support.ledgers import jetstream_ledger
+from support.projections import all_projections
+
+SETTINGS = RunnerSettings(messages_per_batch=200, tick_s=0.1, retry_first_s=0.02, retry_most_s=0.2)
+
+
+async def project(nats_url: str, database_url: str) -> None:
+    """Run every projection until killed."""
+    while True:
+        try:
+            async with jetstream_ledger(nats_url) as ledger, asyncio.TaskGroup() as group:
+                for projection in all_projections():
+                    runner = Runner(projection, ledger, database_url, settings=SETTINGS, on_flush=_tell)
+                    group.create_task(runner.run())
+        except LedgerUnavailableError as error:
+            print(error, file=sys.stderr, flush=True)
+
+
+def _tell(checkpoint: object) -> None:
+    print(checkpoint, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(project(*sys.argv[1:]))
