@@ -6,18 +6,21 @@ commit.
 """
 
 import asyncio
+import json
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
 from typing import Any
 
 import psycopg
 
-from bench import fleet, raw
+from bench import raw
 from bench.report import Figure
-from gpuledger.ledger.api import Ledger, Outgoing
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import Checkpoint
@@ -27,6 +30,7 @@ from support import servers
 RATE_PER_S = 1_000
 P99_MS = 25.0
 SETTLE_S = 60.0
+CHILD = Path(__file__).with_name("pacing.py")
 BARE_SUBJECT = "bare.commit"
 
 
@@ -58,12 +62,10 @@ class Commits:
 
 async def latency(database_url: str, seconds: float, bare_samples: int) -> list[Figure]:
     """p50 and p99 of published -> committed, beside those of an acknowledgement and a commit."""
-    happenings = fleet.history(int(RATE_PER_S * seconds))
-    messages = list(fleet.published(happenings, fleet.epoch("paced")))
     with servers.nats_server() as server:
         async with connect_ledger(server.url, name="bench") as ledger:
             bare = await _bare(server.url, database_url, bare_samples // 2)
-            ours = await _paced(ledger, database_url, messages)
+            ours = await _paced(server.url, ledger, database_url, int(RATE_PER_S * seconds))
             bare += await _bare(server.url, database_url, bare_samples // 2)
     peer, name = "an acknowledgement and a commit", f"published -> committed at {RATE_PER_S:,}/s"
     return [
@@ -72,35 +74,34 @@ async def latency(database_url: str, seconds: float, bare_samples: int) -> list[
     ]
 
 
-async def _paced(ledger: Ledger, database_url: str, messages: Sequence[Outgoing]) -> list[float]:
+async def _paced(nats_url: str, ledger: Ledger, database_url: str, events: int) -> list[float]:
     commits = Commits()
     running = asyncio.create_task(Runner(DevicesProjection(), ledger, database_url, on_flush=commits.note).run())
     try:
-        warm = await ledger.publish(messages[0])
-        await commits.reach(warm.sequence)
-        began = perf_counter()
-        due = [began + number / RATE_PER_S for number in range(len(messages) - 1)]
-        async with asyncio.TaskGroup() as publishing:
-            tasks = []
-            for moment, message in zip(due, messages[1:], strict=True):
-                await asyncio.sleep(moment - perf_counter())
-                tasks.append(publishing.create_task(ledger.publish(message)))
-        sequences = [task.result().sequence for task in tasks]
-        await commits.reach(max(sequences))
+        published = await _published(nats_url, events)
+        await commits.reach(max(sequence for sequence, _ in published))
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-    return [commits.time_of(sequence) - moment for sequence, moment in zip(sequences, due, strict=True)]
+    return [commits.time_of(sequence) - due for sequence, due in published]
+
+
+async def _published(nats_url: str, events: int) -> list[tuple[int, float]]:
+    """Publish from another process; sequence and moment of each event, by the clock that processes share."""
+    command = (sys.executable, str(CHILD), nats_url, str(events), str(RATE_PER_S))
+    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    told, _ = await child.communicate()
+    if child.returncode:
+        raise RuntimeError(f"{CHILD.name} ended with {child.returncode}")
+    return [(sequence, due) for sequence, due in json.loads(told)]
 
 
 async def _bare(nats_url: str, database_url: str, samples: int) -> list[float]:
     times = []
     async with raw.client(nats_url) as client, await _connection(database_url) as connection:
         jetstream = client.jetstream()
-        if not times:
-            with suppress(Exception):
-                await jetstream.add_stream(name="BARE", subjects=[BARE_SUBJECT])
+        await jetstream.add_stream(name="BARE", subjects=[BARE_SUBJECT])
         await connection.execute("CREATE TABLE IF NOT EXISTS public.bare (id int PRIMARY KEY, value int)")
         await connection.execute("INSERT INTO public.bare VALUES (1, 0) ON CONFLICT DO NOTHING")
         for _ in range(samples):

@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import orjson
 import pytest
@@ -81,7 +80,7 @@ def test_a_projection_that_stops_is_reported_while_others_go_on_and_resumes_afte
     health = up.becomes(503)
     assert f"stopped at 1/{bad}" in str(health.document["reason"])
     later = publish(up, failed("gpu-2", 2)).sequence
-    eventually(lambda: position(up, "sources") >= later)
+    eventually(lambda: position(up, "nodes") >= later)
     assert position(up, "devices") < bad
     assert gpuledger(up.data_dir, "log", "skip", str(bad), "--reason", "made by a test", "--yes").returncode == 0
     up.becomes(200)
@@ -109,7 +108,7 @@ def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
 
 def test_a_signal_while_it_starts_ends_it_in_order() -> None:
     with short_directory() as directory, start(directory / "d", "up") as process:
-        eventually(lambda: (directory / "d" / "nats").exists())
+        eventually((directory / "d" / "nats").exists)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0, said

@@ -33,6 +33,9 @@ from support.projections import all_projections, assert_true, checkpoint, prepar
 
 LONG_ROUNDS = 30
 CHUNK = 25
+AHEAD_MAX = 200
+"""How many events the publisher goes on behind the moment of a kill."""
+
 BAD_EVERY = 40
 PROJECTOR, NATS, POSTGRES = "projector", "nats-server", "PostgreSQL"
 UNFIT = DeviceFailed(kind="?")
@@ -116,16 +119,20 @@ class Projector:
 
 
 class Publisher:
-    """Publishes the story, going on with the same events whatever happens, until told to stop."""
+    """Publishes the story as far as allowed, going on with the same events whatever happens, until told to stop."""
 
     def __init__(self, ledger: JetStreamLedger, story: Iterator[Outgoing]) -> None:
         self.published: list[Outgoing] = []
-        self.enough = False
+        self.allowed = 0
+        self.enough = asyncio.Event()
         self._ledger = ledger
         self._story = story
 
     async def run(self) -> None:
-        while not self.enough:
+        while not self.enough.is_set():
+            if len(self.published) >= self.allowed:
+                await asyncio.sleep(0.001)
+                continue
             chunk = list(islice(self._story, CHUNK))
             while not await self._publish(chunk):
                 pass
@@ -160,6 +167,7 @@ class Scene:
     async def _wait_for(self, moment: Moment) -> None:
         events = len(self._publisher.published) + moment.events
         flushes = self._projector.flushes + moment.flushes
+        self._publisher.allowed = events + AHEAD_MAX
 
         before = self._projector.flushes
 
@@ -182,7 +190,7 @@ async def run(nats: NatsServer, postgres: PostgresServer, *, rounds: int) -> Non
             scene = Scene(nats, postgres, projector, publisher)
             for moment in moments(chance, rounds):
                 await scene.play(moment)
-            publisher.enough = True
+            publisher.enough.set()
             await _settled(ledger, url, publisher)
         await assert_nothing_lost_or_twice(ledger, url, publisher.published)
 

@@ -38,7 +38,10 @@ class TableSpec(NamedTuple, Generic[R]):
 
 
 class Changes(NamedTuple, Generic[R]):
-    """What has to be written: rows the store does not have, rows it has otherwise, and keys it must forget."""
+    """What has to be written: rows the store does not have, rows it may have otherwise, and keys it must forget.
+
+    A table whose rows leave memory at once cannot tell a key that comes again, so its rows all count as changed.
+    """
 
     new: list[R]
     changed: list[R]
@@ -83,6 +86,7 @@ class Table(Generic[R]):
         self.rows: dict[Key, R] = {}
         self.by: dict[str, Index[R]] = {column: Index(column) for column in indexed}
         self._indexes = tuple(self.by.values())
+        self._forgets = spec.retires == ()
         self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
 
@@ -107,7 +111,7 @@ class Table(Generic[R]):
         """Insert the row, or replace the one with its key."""
         key, rows = self.key_of(row), self.rows
         if key not in rows:
-            self._was_stored.setdefault(key, False)
+            self._was_stored.setdefault(key, self._forgets)
             for index in self._indexes:
                 index.add(key, row)
         elif key not in self._was_stored:
@@ -124,10 +128,10 @@ class Table(Generic[R]):
             index.remove(key, row)
 
     def load(self, rows: Iterable[R]) -> None:
-        """Take in rows as the store has them; they count as unchanged."""
+        """Take in rows as the store has them; they count as unchanged. What changed or went meanwhile stays so."""
         for row in rows:
             key = self.key_of(row)
-            if key not in self.rows:
+            if key not in self.rows and key not in self._was_stored:
                 self.rows[key] = row
                 if self.spec.retires is not None and self._has_retired(row):
                     self._paged_in[key] = None

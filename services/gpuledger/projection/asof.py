@@ -5,6 +5,7 @@ from collections.abc import Callable
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.skips import skipped_positions
 
 OnProgress = Callable[[int, int], None]
@@ -17,10 +18,11 @@ async def fold_until(
     """The projection's state after the log's messages up to `until` (default: all there are now)."""
     target = await ledger.head() if until is None else until
     fold = Fold(projection, ledger.generation, skipped=await skipped_positions(ledger))
-    async for messages in ledger.history(until=target):
-        fold.apply_all(messages)
-        if on_progress:
-            on_progress(fold.sequence, target)
+    with seldom_collected():
+        async for messages in ledger.history(until=target):
+            fold.apply_all(messages)
+            if on_progress:
+                on_progress(fold.sequence, target)
     return fold
 
 

@@ -20,6 +20,7 @@ from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.paging import page_in
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, Store, schema_of
@@ -56,9 +57,10 @@ async def rebuild(
     """
     async with _rebuilding(projection, database_url) as connection:
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
-        await work.begin()
-        await work.run_after_live()
-        return await work.swap()
+        with seldom_collected():
+            await work.begin()
+            await work.run_after_live()
+            return await work.swap()
 
 
 async def rollback(projection: Projection, database_url: str) -> Checkpoint:

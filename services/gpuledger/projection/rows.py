@@ -38,22 +38,25 @@ class RowStore(Generic[R]):
         self._select = SQL("SELECT {} FROM {}").format(columns, self.table)
         staged = Identifier("pg_temp", f"changed_{spec.name}")
         arrays = _arrays([types[name] for name in spec.columns])
+        insert = SQL("INSERT INTO {} ({}) SELECT * FROM unnest({})").format(self.table, columns, arrays)
         on_conflict = SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(keys, updates)
+        delete = SQL("DELETE FROM {} AS kept USING unnest({}) AS gone ({}) WHERE {}").format(
+            self.table,
+            _arrays([types[name] for name in spec.key]),
+            keys,
+            SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key),
+        )
+        # Composed once: a live projection executes them many times a second.
+        self._insert = insert.as_bytes()
+        self._upsert = SQL("{} {}").format(insert, on_conflict).as_bytes()
+        self._delete = delete.as_bytes()
         self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
-        self._insert = SQL("INSERT INTO {} ({}) SELECT * FROM unnest({})").format(self.table, columns, arrays)
-        self._upsert = SQL("{} {}").format(self._insert, on_conflict)
         self._stage = SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
             Identifier(f"changed_{spec.name}"), columns, self.table
         )
         self._copy_staged = SQL("COPY {} ({}) FROM STDIN").format(staged, columns)
         self._merge = SQL("INSERT INTO {} ({}) SELECT * FROM {} {}").format(self.table, columns, staged, on_conflict)
         self._unstage = SQL("DROP TABLE {}").format(staged)
-        self._delete = SQL("DELETE FROM {} AS kept USING unnest({}) AS gone ({}) WHERE {}").format(
-            self.table,
-            _arrays([types[name] for name in spec.key]),
-            keys,
-            SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key),
-        )
 
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
         """Write changes inside the caller's transaction; in a pipeline only where `is_copied` says no."""

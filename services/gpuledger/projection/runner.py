@@ -21,6 +21,7 @@ from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
+from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.store import Checkpoint, Store
 from gpuledger.projection.writer import Surroundings, Writer
 from gpuledger.telemetry import ProjectionMetrics
@@ -127,6 +128,10 @@ class Runner:
         if writer.checkpoint.position >= until:
             return
         tick_s = self.settings.tick_s if self.projection.decides else None
+        with seldom_collected():
+            await self._take_all(writer, until, tick_s)
+
+    async def _take_all(self, writer: Writer, until: int, tick_s: float | None) -> None:
         async with self._ledger.read(after=writer.checkpoint.position) as reader:
             while writer.checkpoint.position < until:
                 messages = await reader.next_batch(self.settings.messages_per_batch, tick_s)

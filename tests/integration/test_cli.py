@@ -1,0 +1,269 @@
+"""The commands as a person uses them, on real servers, compared with what the file itself says."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+
+from gpuledger.cli.times import format_time
+from gpuledger.importers.sample import write_titan_sample
+from support import servers
+from support.cli import Cli, Result
+from support.titan import TitanFile
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+TIMES_TRIED = 6
+
+
+@pytest.fixture(scope="module")
+def sample() -> Iterator[Path]:
+    """A file in Titan's format."""
+    with servers.short_directory() as folder:
+        path = folder / "sample.csv"
+        with path.open("w", newline="") as file:
+            write_titan_sample(file, seed=7, devices=300)
+        yield path
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[dict[str, str]]:
+    """Two real servers, and the environment that names them."""
+    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+
+
+@pytest.fixture
+def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line on those servers."""
+    for name, url in urls.items():
+        monkeypatch.setenv(name, url)
+    monkeypatch.setenv("NO_COLOR", "1")
+    return Cli(capsys)
+
+
+@pytest.fixture
+def fleet(cli: Cli, sample: Path) -> TitanFile:
+    """The sample, imported."""
+    assert cli("migrate").code == 0
+    result = cli("import", "titan", str(sample))
+    assert result.code == 0, result.err
+    return TitanFile(sample)
+
+
+def test_import_then_report(cli: Cli, fleet: TitanFile) -> None:
+    (row,) = cli("report", "fleet", "-o", "json").json()
+    assert row["devices"] == len(fleet.devices())
+    assert row["slots"] == len(fleet.slots())
+    assert row["lives"] == len(fleet.lives)
+    assert row["gpu_years"] == pytest.approx(fleet.gpu_years(), abs=0.005)
+    assert row["failures"] == fleet.failures()
+    assert row["in_service"] == len({serial for serial, _ in fleet.installed(fleet.data_end)})
+    assert row["overlaps"] == len(fleet.overlaps())
+    assert row["overlap_slots"] == len(set(fleet.overlaps()))
+    assert row["devices_in_two_places"] == len(fleet.devices_in_two_places())
+
+
+def test_importing_again_adds_nothing(cli: Cli, fleet: TitanFile, sample: Path) -> None:
+    before = cli("log", "stats", "-o", "json").out
+    again = cli("import", "titan", str(sample))
+    assert (again.code, again.err.split(" events")[0]) == (0, "titan: 0")
+    assert cli("log", "stats", "-o", "json").out == before
+
+
+def test_get_at_equals_the_file(cli: Cli, fleet: TitanFile) -> None:
+    moments = random.Random(3).sample(fleet.moments(), TIMES_TRIED)
+    for moment in [
+        *moments,
+        moments[0] - timedelta(microseconds=1),
+        fleet.data_end,
+        fleet.data_end + timedelta(days=9),
+    ]:
+        rows = cli("get", "devices", "--at", format_time(moment), "-o", "json").json()
+        installed = {(row["device"], row["slot"]) for row in rows if row["state"] == "InService"}
+        expected = fleet.installed(moment)
+        assert installed <= expected
+        assert {device for device, _ in installed} == {device for device, _ in expected}
+
+
+def test_get_at_equals_sql_on_the_history(cli: Cli, fleet: TitanFile) -> None:
+    moment = format_time(fleet.moments()[len(fleet.moments()) // 2])
+    rows = cli("get", "slots", "--at", moment, "-o", "json").json()
+    occupied = sum(row["occupants"] for row in rows)
+    condition = f"valid_from <= '{moment}' AND (valid_to IS NULL OR valid_to > '{moment}')"
+    counted = cli("sql", f"SELECT count(*) AS n FROM stint WHERE {condition}", "-o", "json").json()
+    assert counted == [{"n": occupied}]
+
+
+def test_as_recorded_is_what_was_known(cli: Cli, fleet: TitanFile) -> None:
+    assert cli("get", "devices", "--as-recorded", "1/0", "-o", "json").json() == []
+    now = cli("get", "devices", "-o", "json").json()
+    assert cli("get", "devices", "--as-recorded", "now", "-o", "json").json() == now
+    beyond = cli("get", "devices", "--as-recorded", "1/999999999")
+    assert (beyond.code, beyond.out) == (2, "")
+
+
+def test_timeline_tells_a_life(cli: Cli, fleet: TitanFile) -> None:
+    device = min(fleet.devices_in_two_places())
+    rows = cli("timeline", "device", device, "-o", "json").json()
+    events = [row["event"] for row in rows]
+    lives = [life for life in fleet.lives if life.serial == device]
+    assert events.count("inserted") == len(lives)
+    assert events.count("removed") == sum(life.end is not None for life in lives)
+    assert "device-in-two-slots" in events
+    assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+
+
+def test_diff_is_what_changed(cli: Cli, fleet: TitanFile) -> None:
+    moments = fleet.moments()
+    earlier, later = moments[len(moments) // 3], moments[len(moments) // 2]
+    rows = cli("diff", format_time(earlier), format_time(later), "-k", "devices", "-o", "json").json()
+    moved = {row["name"] for row in rows if "slot" in row["changes"]}
+    before, after = dict(fleet.installed(earlier)), dict(fleet.installed(later))
+    certain = fleet.devices() - fleet.devices_in_two_places()
+    assert moved & certain == {name for name in certain if before.get(name) != after.get(name)}
+    assert cli("diff", format_time(later), format_time(later), "-o", "json").json() == []
+
+
+def test_verify_proves_and_names_what_differs(cli: Cli, fleet: TitanFile, urls: dict[str, str]) -> None:
+    assert cli("verify").code == 0
+    servers._execute(urls["DATABASE_URL"], "UPDATE gpuledger_live.slot SET lives = lives + 1 WHERE lives = 1")
+    wrong = cli("verify", "devices")
+    assert wrong.code == 1
+    assert "the ledger says" in wrong.err
+    assert "gpuledger replay devices" in wrong.err
+    assert cli("replay", "devices").code == 0
+    assert cli("verify").code == 0
+
+
+def test_replay_dry_run_writes_nothing(cli: Cli, fleet: TitanFile) -> None:
+    before = cli("sql", "SELECT name, edition, incarnation FROM gpuledger.projection ORDER BY 1, 2", "-o", "csv").out
+    said = cli("replay", "--dry-run")
+    assert said.code == 0
+    assert "0 would change" in said.err
+    assert (
+        cli("sql", "SELECT name, edition, incarnation FROM gpuledger.projection ORDER BY 1, 2", "-o", "csv").out
+        == before
+    )
+
+
+def test_bad_rows_are_told_and_the_rest_is_imported(cli: Cli, fleet: TitanFile, tmp_path: Path) -> None:
+    file, rejects = tmp_path / "bad.csv", tmp_path / "rejects.jsonl"
+    file.write_text(
+        "SN,location,insert,remove,duration,out,event\n"
+        "bad-1,c0-0c0s0n0,2015-01-01 00:00:00,2014-01-01 00:00:00,1,TRUE,\n"
+        "bad-2,c0-0c0s0n0,yesterday,2014-01-01 00:00:00,1,TRUE,\n"
+        "bad-3,c0-0c0s0n0,2013-01-01 00:00:00\n"
+        "bad-4,c0-0c0s0n0,2013-01-01 00:00:00,2014-01-01 00:00:00,1,TRUE,XYZ\n"
+        "good-1,c99-9c9s9n9,2013-01-01 00:00:00,2014-01-01 00:00:00,1,TRUE,DBE\n"
+    )
+    result = cli("import", "titan", str(file), "--rejects", str(rejects))
+    assert result.code == 3
+    assert "4 rows rejected" in result.err
+    told = [orjson.loads(line) for line in rejects.read_bytes().splitlines()]
+    assert [(reject["line"], bool(reject["reason"])) for reject in told] == [(2, True), (3, True), (4, True), (5, True)]
+    (row,) = cli("get", "devices", "good-1", "-o", "json").json()
+    assert (row["state"], row["failures"]) == ("Retired", 1)
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "json", "jsonl", "yaml", "name", "csv"])
+def test_every_output_has_data_on_stdout_and_nothing_else(cli: Cli, fleet: TitanFile, output: str) -> None:
+    result = cli("get", "contradictions", "-o", output)
+    assert result.code == 0
+    assert result.out
+    assert result.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("get", "nonsense"), 2, "Choose from devices"),
+        (("get", "devices", "--at", "soon"), 2, "is not a time"),
+        (("get", "devices", "nobody"), 1, "was not found"),
+        (("get", "sources", "--at", "2015-01-01"), 2, "--as-recorded"),
+        (("get", "devices", "--at", "now", "--as-recorded", "1"), 2, "exclude each other"),
+        (("report", "nonsense"), 2, "Choose from fleet"),
+        (("timeline", "device", "nobody"), 1, "was not found"),
+        (("timeline", "node", "n"), 2, "Ask for a device"),
+        (("sql", "DELETE FROM gpuledger_live.device"), 1, "would change the database"),
+        (("replay", "nonsense"), 2, "Choose from devices"),
+        (("import", "titan", "/does/not/exist"), 1, "/does/not/exist"),
+    ],
+)
+def test_errors_are_one_sentence_and_a_next_step(
+    cli: Cli, fleet: TitanFile, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    result = cli(*arguments)
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err
+    assert len(result.err.splitlines()) == 1
+    assert "Traceback" not in result.err
+
+
+def test_one_server_without_the_other_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    result = Cli(capsys)("report", "fleet")
+    assert (result.code, "DATABASE_URL is not" in result.err) == (2, True)
+
+
+def test_unreachable_servers_are_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://gpuledger@127.0.0.1:1/gpuledger")
+    result = Cli(capsys)("report", "fleet")
+    assert (result.code, "Start it, or set DATABASE_URL." in result.err) == (4, True)
+
+
+@pytest.fixture(scope="module")
+def own_urls() -> Iterator[dict[str, str]]:
+    """Servers for the real data alone."""
+    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the fleet traces are not at {SHARED}")
+def test_real_histories(
+    own_urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Titan and openb in one ledger: the figures of the papers, and any moment equal to the file."""
+    for name, url in own_urls.items():
+        monkeypatch.setenv(name, url)
+    cli = Cli(capsys)
+    titan = TitanFile(SHARED / "titan_gc_full.csv")
+    assert cli("migrate").code == 0
+    assert cli("import", "titan", str(SHARED / "titan_gc_full.csv")).code == 0
+    (row,) = cli("report", "fleet", "-o", "json").json()
+    expected = {
+        "devices": 30207,
+        "slots": 18687,
+        "lives": 36185,
+        "gpu_years": 100822.06,
+        "in_service": 18637,
+        "failures": {"DBE": 4826, "OTB": 1541},
+        "overlaps": 18,
+        "overlap_slots": 13,
+        "devices_in_two_places": 2,
+    }
+    assert {name: row[name] for name in expected} == expected
+    for moment in (datetime(2015, 7, 1, tzinfo=UTC), titan.moments()[-1], titan.data_end):
+        rows = _devices_at(cli, moment)
+        assert {device for device, _ in rows} == {device for device, _ in titan.installed(moment)}
+    pods = cli(
+        "import", "openb", *(str(SHARED / f"openb_{name}.csv") for name in ("node_list_gpu_node", "pod_list_default"))
+    )
+    assert pods.code == 0
+    (row,) = cli("report", "fleet", "-o", "json").json()
+    assert (row["workloads"], row["never_scheduled"], row["gpu_hours"]) == (8152, 897, 51470.67)
+    assert row["devices"] == 30207 + 6212
+    assert row["nodes"] == 18687 + 1213
+    assert cli("verify").code == 0
+
+
+def _devices_at(cli: Cli, moment: datetime) -> set[tuple[str, str]]:
+    result: Result = cli("get", "devices", "--at", format_time(moment), "-o", "json")
+    return {(row["device"], row["slot"]) for row in result.json() if row["state"] == "InService"}
