@@ -73,6 +73,16 @@ def test_no_address_is_refused_at_once(up: Up) -> None:
     assert gpuledger(up.data_dir, "up", "--listen", "9100").returncode == 2
 
 
+def test_doctor_looks_at_everything_and_starts_nothing(up: Up) -> None:
+    found = gpuledger(up.data_dir, "doctor", "-o", "jsonl")
+    assert found.returncode == 0, found.stdout
+    statuses = {row["check"]: row["status"] for row in map(orjson.loads, found.stdout.splitlines())}
+    assert {statuses[check] for check in ("nats", "stream", "durability", "schema", "projection devices")} == {"ok"}
+    nowhere = up.data_dir.parent / "nowhere"
+    assert b"is not there yet" in gpuledger(nowhere, "doctor").stdout
+    assert not nowhere.exists()
+
+
 def test_a_projection_that_stops_is_reported_while_others_go_on_and_resumes_after_a_skip(up: Up) -> None:
     good = Event("bad", "/services/inventory", DeviceFailed.TYPE, "d", NOON, DeviceFailed(kind="DBE"), "e", 1)
     document = orjson.loads(encode(good)) | {"data": {"kind": 5}}

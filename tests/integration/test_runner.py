@@ -189,7 +189,7 @@ async def test_a_second_runner_stands_by_and_takes_over(ledger: JetStreamLedger,
             assert set(flushed) == {"first"}
             await stop(task)
             await reaches(url, "devices", await publish(ledger, failures(range(21, 31))))
-            assert flushed[-1] == "second"
+    assert flushed[-1] == "second"
     await assert_true(ledger, url, [DevicesProjection()])
 
 

@@ -145,7 +145,8 @@ async def _side_by_side(work: list[Work]) -> None:
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
-            task.cancel()
+            if not task.cancelling():  # a second cancellation would interrupt an orderly end
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import message, progress
 from gpuledger.clock import system_clock
 from gpuledger.db.engine import connect
-from gpuledger.db.migrate import MigrationResult, migrate
-from gpuledger.db.revision import check_current
+from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.embedded.datadir import UP, embedded_servers, read_running
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.projection.definition import Projection
@@ -25,6 +25,9 @@ from gpuledger.projection.store import Store
 from gpuledger.readmodels.main import read_models
 from gpuledger.settings import Settings, read_settings
 from gpuledger.sources.main import SourcesProjection
+
+if TYPE_CHECKING:
+    from gpuledger.db.migrate import MigrationResult
 
 OTHER_COMMAND_WAIT_S = 60.0
 """How long a command waits for another one that has started the servers of the same data directory."""
@@ -78,23 +81,35 @@ async def workplace(data_dir: Path | None, command: str) -> AsyncIterator[Workpl
         yield Workplace(ledger, database_url, nats_url, None if settings.servers else settings.data_dir)
 
 
-async def migrated(data_dir: Path | None) -> MigrationResult:
+def _migrate_if_needed(database_url: str) -> None:
+    """Most commands find a current schema, and need not wait for Alembic to be imported."""
+    if needs_migration(database_url):
+        _migrate(database_url)
+
+
+def _migrate(database_url: str) -> "MigrationResult":
+    from gpuledger.db.migrate import migrate  # noqa: PLC0415 - takes a second to import
+
+    return migrate(database_url)
+
+
+async def migrated(data_dir: Path | None) -> "MigrationResult":
     """Migrate the database, and nothing else."""
     settings = read_settings(os.environ, data_dir)
     if settings.servers is not None:
-        return await asyncio.to_thread(migrate, settings.servers.database_url)
+        return await asyncio.to_thread(_migrate, settings.servers.database_url)
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP:
-        return await asyncio.to_thread(migrate, running.endpoints.database_url)
+        return await asyncio.to_thread(_migrate, running.endpoints.database_url)
     starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     async with starting as servers:
-        return await asyncio.to_thread(migrate, servers.endpoints.database_url)
+        return await asyncio.to_thread(_migrate, servers.endpoints.database_url)
 
 
 async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> tuple[str, str]:
     if settings.servers is not None:
         if command == UP:
-            await asyncio.to_thread(migrate, settings.servers.database_url)
+            await asyncio.to_thread(_migrate_if_needed, settings.servers.database_url)
         else:
             await asyncio.to_thread(check_current, settings.servers.database_url)
         return settings.servers.nats_url, settings.servers.database_url
@@ -103,7 +118,7 @@ async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> t
         return running.endpoints.nats_url, running.endpoints.database_url
     starting = embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     servers = await stack.enter_async_context(starting)
-    await asyncio.to_thread(migrate, servers.endpoints.database_url)
+    await asyncio.to_thread(_migrate_if_needed, servers.endpoints.database_url)
     return servers.endpoints.nats_url, servers.endpoints.database_url
 
 

@@ -5,6 +5,7 @@ Every command asks this first, so it needs neither Alembic nor SQLAlchemy. Nothi
 
 from gpuledger.db.engine import AsyncConnection, Connection, connect_blocking
 from gpuledger.db.errors import SchemaOutdatedError, SchemaUnknownError
+from gpuledger.db.views import are_current
 
 KNOWN_REVISIONS = ("0001",)
 """Oldest first; the last one is what this build needs."""
@@ -35,6 +36,19 @@ def check_current(database_url: str) -> None:
         DatabaseUnavailableError: no connection can be made.
     """
     _check(current_revision(database_url))
+
+
+def needs_migration(database_url: str) -> bool:
+    """Whether `migrate` would change anything: the schema, or views that another build made.
+
+    Raises:
+        SchemaUnknownError: a newer build migrated the database.
+        DatabaseUnavailableError: no connection can be made.
+    """
+    with connect_blocking(database_url, application_name="gpuledger revision") as connection:
+        revision = revision_of(connection)
+        check_known(revision)
+        return revision != HEAD_REVISION or not are_current(connection)
 
 
 async def check_connection(connection: AsyncConnection) -> None:

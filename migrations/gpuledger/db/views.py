@@ -5,6 +5,7 @@ transaction. The schema belongs to gpuledger: views and functions in it are drop
 on them.
 """
 
+from hashlib import sha256
 from importlib import resources
 
 from gpuledger.db.engine import AsyncConnection, Connection
@@ -55,6 +56,8 @@ _FILES = (
 )
 """In the order in which they build on each other."""
 
+_SCHEMA_COMMENT = "Documented views and functions; made anew by every migration and rebuild. Statements:"
+
 _BEGIN = f"SELECT pg_advisory_xact_lock({lock_key(VIEWS_LOCK)})"
 
 
@@ -68,8 +71,15 @@ def view_statements() -> list[bytes]:
 
     The transaction takes `VIEWS_LOCK` before it locks any table, or two of them may wait for each other.
     """
-    folder = resources.files("gpuledger.db") / "sql"
-    return [_BEGIN.encode(), *((folder / f"{name}.sql").read_bytes() for name in _FILES)]
+    texts = _texts()
+    sealed = f"COMMENT ON SCHEMA report IS '{_SCHEMA_COMMENT} {_digest(texts)}'"
+    return [_BEGIN.encode(), *texts, sealed.encode()]
+
+
+def are_current(connection: Connection) -> bool:
+    """Whether the schema was made by this build's statements."""
+    row = connection.execute("SELECT obj_description(to_regnamespace('report'), 'pg_namespace')").fetchone()
+    return row is not None and row[0] == f"{_SCHEMA_COMMENT} {_digest(_texts())}"
 
 
 def recreate_views(connection: Connection) -> None:
@@ -84,3 +94,12 @@ async def recreate_views_async(connection: AsyncConnection) -> None:
     async with connection.transaction():
         for statement in view_statements():
             await connection.execute(statement)
+
+
+def _texts() -> list[bytes]:
+    folder = resources.files("gpuledger.db") / "sql"
+    return [(folder / f"{name}.sql").read_bytes() for name in _FILES]
+
+
+def _digest(texts: list[bytes]) -> str:
+    return sha256(b"\0".join(texts)).hexdigest()[:16]

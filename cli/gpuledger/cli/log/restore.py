@@ -4,7 +4,6 @@ What was recorded stays as it was: subjects, ids, numbers and order, and when it
 before the whole file is known to be sound, nor while somebody projects the log that is to be replaced.
 """
 
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import islice
@@ -40,6 +39,7 @@ from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, Store
 
 MESSAGES_PER_PUBLISH = 2_000
+SKIP_SUBJECTS_END = f".{SourcePositionSkipped.EVENT}"
 
 Archive = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `gpuledger log export` wrote.")]
 
@@ -88,30 +88,27 @@ async def _refuse_writers(place: Workplace) -> None:
 
 async def _publish(ledger: Ledger, archive: Path, header: Header) -> int:
     """Record every message of the archive; returns how many skipped positions were carried over."""
-    prefix, skipped = random_id(), dict[int, str]()
-    places: dict[int, int] = {}
-    wanted = _skipped_in(archive, header)
+    prefix, reasons = random_id(), _skipped_in(archive, header)
+    skips: list[tuple[Position, str]] = []
     incoming = messages(archive)
     with progress("Restoring", total=header.events, unit="events") as advance:
         while chunk := list(islice(incoming, MESSAGES_PER_PUBLISH)):
             receipts = await ledger.publish_many([_outgoing(one, prefix) for one in chunk])
             for one, receipt in zip(chunk, receipts, strict=True):
-                if one.sequence in wanted:
-                    places[one.sequence] = receipt.sequence
+                if reason := reasons.get(one.sequence):
+                    skips.append((Position(ledger.generation, receipt.sequence), reason))
             advance(len(chunk))
-    skipped = {places[sequence]: reason for sequence, reason in wanted.items() if sequence in places}
-    skips = [(Position(ledger.generation, sequence), reason) for sequence, reason in skipped.items()]
-    if skips and ledger.generation != header.generation:
-        await skip_positions(ledger, skips)
-        return len(skips)
-    return 0
+    if ledger.generation == header.generation:
+        return 0
+    return len(await skip_positions(ledger, skips)) if skips else 0
 
 
 def _skipped_in(archive: Path, header: Header) -> dict[int, str]:
     """The positions that operators skipped, with their reasons: they name a generation, which is another now."""
-    skips: Iterator[Message] = (one for one in messages(archive) if one.subject.endswith(".position-skipped"))
     wanted: dict[int, str] = {}
-    for one in skips:
+    for one in messages(archive):
+        if not one.subject.endswith(SKIP_SUBJECTS_END):
+            continue
         try:
             data = decode(one.data).data
         except EventError:

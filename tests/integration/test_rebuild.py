@@ -1,0 +1,294 @@
+"""Rebuilding beside live rows: the new rows are those of the log, the swap is seen by nobody, cancelling leaves nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+
+import pytest
+
+from gpuledger.clock import system_clock
+from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
+from gpuledger.events.envelope import Decoded, encode
+from gpuledger.events.slot import SlotDeclared
+from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import BadEventError, NothingToRollBackError, RebuildBusyError
+from gpuledger.projection.rebuild import rebuild, rollback
+from gpuledger.projection.runner import Runner
+from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.sources.decide import GAP_GRACE_S
+from gpuledger.sources.main import SourcesProjection
+from support.events import AGENT, SERVICE, event, outgoing
+from support.ledgers import everything, eventually, jetstream_ledger
+from support.projections import (
+    QUICK,
+    all_projections,
+    assert_true,
+    checkpoint,
+    execute,
+    prepare,
+    publish,
+    reaches,
+    running,
+    table,
+)
+
+projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
+
+
+@pytest.fixture
+async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def url(database_url: str) -> str:
+    return prepare(database_url)
+
+
+def history(first: int, last: int) -> list[Decoded]:
+    """Some of everything, numbered from `first` to `last`, with a number missing in every hundred."""
+    return [_said(number) for number in range(first, last + 1) if number % 100 != 50]
+
+
+def _said(number: int) -> Decoded:
+    device, slot, workload = f"d{number % 11}", f"s{number % 13}", f"w{number % 17}"
+    data, subject = [
+        (DeviceInserted(slot=slot), device),
+        (DeviceRemoved(slot=slot), device),
+        (DeviceFailed(kind="DBE"), device),
+        (SlotDeclared(node=f"n{number % 3}"), slot),
+        (WorkloadSubmitted(gpu_milli=number), workload),
+        (WorkloadScheduled(gpu_milli=number), workload),
+        (WorkloadEnded(), workload),
+    ][number % 7]
+    return event(data, subject, number=number, at=number, source=AGENT)
+
+
+async def spoil(ledger: JetStreamLedger, number: int) -> int:
+    """Record an event that is turned down."""
+    said = event(DeviceFailed(kind="?"), "d1", number=number, source=AGENT)
+    return (await ledger.publish(outgoing(said)._replace(data=encode(said).replace(b'"?"', b'""')))).sequence
+
+
+def leftovers(url: str) -> list[tuple[object, ...]]:
+    """What a rebuild under way has in the database."""
+    tables = execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'gpuledger_next'")
+    rows = execute(url, "SELECT name FROM gpuledger.projection WHERE edition = 'next'")
+    return tables + rows + execute(url, "SELECT source FROM gpuledger.seen WHERE edition = 'next'")
+
+
+@projections
+async def test_a_rebuild_equals_the_live_rows(ledger: JetStreamLedger, url: str, projection: Projection) -> None:
+    await publish(ledger, history(1, 300))
+    head = await spoil(ledger, 301)
+    await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
+    before = {spec.name: table(url, spec.name) for spec in projection.specs}
+    progress: list[tuple[int, int]] = []
+    result = await rebuild(projection, ledger, url, on_progress=lambda done, total: progress.append((done, total)))
+    assert {spec.name: table(url, spec.name) for spec in projection.specs} == before
+    assert result.checkpoint == await checkpoint(url, projection.name)
+    assert progress[-1] == (head, head)
+    assert not leftovers(url)
+    await assert_true(ledger, url, [projection])
+
+
+@projections
+async def test_what_was_never_built_is_built(ledger: JetStreamLedger, url: str, projection: Projection) -> None:
+    await publish(ledger, history(1, 300))
+    bad = await spoil(ledger, 301)
+    result = await rebuild(projection, ledger, url)
+    assert result.checkpoint.position == bad
+    await assert_true(ledger, url, [projection])
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        head = await publish(ledger, history(302, 310))
+        await reaches(url, projection.name, head + projection.decides)
+    await assert_true(ledger, url, [projection])
+    if projection.decides:
+        messages = [one for one in await everything(ledger) if one.subject.startswith("ledger.svc.sources.")]
+        assert len(messages) == 1
+
+
+@projections
+async def test_a_live_runner_goes_on_through_a_rebuild(
+    ledger: JetStreamLedger, url: str, projection: Projection
+) -> None:
+    async with running(Runner(projection, ledger, url, settings=QUICK)) as (task,):
+        await reaches(url, projection.name, await publish(ledger, history(1, 200)))
+        publishing = asyncio.create_task(_publish_slowly(ledger))
+        for _ in range(3):
+            await rebuild(projection, ledger, url)
+        await publishing
+        await reaches(url, projection.name, await publish(ledger, history(1201, 1300)))
+        assert not task.done()
+    assert not leftovers(url)
+    await assert_true(ledger, url, [projection])
+
+
+async def _publish_slowly(ledger: JetStreamLedger) -> None:
+    for number in range(201, 1201, 10):
+        await publish(ledger, history(number, number + 9))
+
+
+async def test_the_sources_service_decides_once_through_rebuilds(ledger: JetStreamLedger, url: str) -> None:
+    projection, ahead = SourcesProjection(), timedelta(seconds=GAP_GRACE_S + 60)
+    runner = Runner(projection, ledger, url, settings=QUICK, clock=lambda: system_clock() + ahead)
+    async with running(runner):
+        for number in range(1, 1001, 100):
+            await publish(ledger, history(number, number + 98))
+            await spoil(ledger, number + 99)
+            await rebuild(projection, ledger, url)
+        await reaches(url, "sources", 10 * 98 + 10 + 10 + 10)
+        for number in range(50, 1001, 100):
+            await publish(ledger, [_said(number)])
+            await rebuild(projection, ledger, url)
+        head = 10 * 98 + 10 + 10 + 10 + 10 + 10
+        await reaches(url, "sources", head)
+        assert await ledger.head() == head
+    assert table(url, "source", "source, events, duplicates, missing") == [
+        (AGENT, 1000, 0, 0),
+        ("/services/sources", 30, 0, 0),
+    ]
+    assert not execute(url, "SELECT * FROM gpuledger.outbox WHERE projection = 'sources'")
+    await assert_true(ledger, url, [projection])
+
+
+async def test_a_rebuild_beside_another_is_refused(ledger: JetStreamLedger, url: str) -> None:
+    await publish(ledger, history(1, 100))
+    inside: list[BaseException] = []
+    projection = DevicesProjection()
+
+    async def another() -> None:
+        with pytest.raises(RebuildBusyError, match="wait for it or cancel it"):
+            await rebuild(projection, ledger, url)
+        inside.append(RebuildBusyError())
+
+    await _interrupted(projection, ledger, url, another)
+    assert inside
+    await assert_true(ledger, url, [])
+
+
+async def _interrupted(
+    projection: Projection, ledger: JetStreamLedger, url: str, meanwhile: Callable[[], object] | None = None
+) -> None:
+    """Begin a rebuild, do something while it is on its way, and cancel it."""
+    on_its_way, tasks = asyncio.Event(), []
+
+    class Slow(type(projection)):  # type: ignore[misc]
+        def touched(self, fact: object) -> object:
+            return ()
+
+    def on_progress(_done: int, _total: int) -> None:
+        on_its_way.set()
+        tasks[0].cancel() if meanwhile is None else None
+
+    if meanwhile is None:
+        tasks.append(asyncio.create_task(rebuild(projection, ledger, url, on_progress=on_progress)))
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        return
+    import psycopg
+
+    connection = await psycopg.AsyncConnection.connect(url)
+    async with connection:
+        await connection.execute("SELECT * FROM gpuledger.projection FOR UPDATE")
+        task = asyncio.create_task(rebuild(projection, ledger, url, on_progress=on_progress))
+        await on_its_way.wait()
+        await meanwhile()  # type: ignore[misc]
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@projections
+async def test_a_cancelled_rebuild_leaves_nothing(ledger: JetStreamLedger, url: str, projection: Projection) -> None:
+    head = await publish(ledger, history(1, 300))
+    await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
+    before = await checkpoint(url, projection.name)
+    await _interrupted(projection, ledger, url)
+    assert not leftovers(url)
+    assert await checkpoint(url, projection.name) == before
+    await assert_true(ledger, url, [projection])
+    await rebuild(projection, ledger, url)
+    await assert_true(ledger, url, [projection])
+
+
+async def test_a_rebuild_whose_session_dies_leaves_nothing(ledger: JetStreamLedger, url: str) -> None:
+    projection = DevicesProjection()
+    await Runner(projection, ledger, url).catch_up(await publish(ledger, history(1, 300)))
+
+    def cut(_done: int, _total: int) -> None:
+        execute(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%%rebuild%%'")
+
+    with pytest.raises(Exception, match="PostgreSQL"):
+        await rebuild(projection, ledger, url, on_progress=cut)
+    assert not leftovers(url)
+    await assert_true(ledger, url, [projection])
+
+
+async def test_a_rebuild_that_meets_a_bad_event_leaves_the_rows_that_serve(ledger: JetStreamLedger, url: str) -> None:
+    projection = DevicesProjection()
+    head = await publish(ledger, history(1, 100))
+    await Runner(projection, ledger, url).catch_up(head)
+    said = event(DeviceFailed(kind="?"), "d1", source=SERVICE)
+    await ledger.publish(outgoing(said)._replace(data=encode(said).replace(b'"?"', b'""')))
+    execute(url, "UPDATE gpuledger.projection SET position = position + 1")
+    with pytest.raises(BadEventError):
+        await rebuild(projection, ledger, url)
+    execute(url, "UPDATE gpuledger.projection SET position = position - 1")
+    assert not leftovers(url)
+    await assert_true(ledger, url, [projection])
+
+
+async def test_the_views_follow_the_swap(ledger: JetStreamLedger, url: str) -> None:
+    projection = DevicesProjection()
+    await Runner(projection, ledger, url).catch_up(await publish(ledger, history(1, 100)))
+    before = execute(url, "SELECT devices, slots, lives FROM report.fleet")
+    await rebuild(projection, ledger, url)
+    assert execute(url, "SELECT devices, slots, lives FROM report.fleet") == before
+    execute(url, "DELETE FROM gpuledger_live.device")
+    assert execute(url, "SELECT devices FROM report.fleet") == [(0,)]
+
+
+@projections
+async def test_a_rollback_brings_the_rows_of_before_back(
+    ledger: JetStreamLedger, url: str, projection: Projection
+) -> None:
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        await publish(ledger, history(1, 100))
+        bad = await spoil(ledger, 101)
+        await reaches(url, projection.name, bad + projection.decides)
+        before = await checkpoint(url, projection.name)
+        await rebuild(projection, ledger, url)
+        head = await publish(ledger, history(102, 200))
+        await reaches(url, projection.name, head)
+        head = await spoil(ledger, 201) + 1
+        if projection.decides:
+            await eventually(lambda: _at_head(ledger, head))
+        await reaches(url, projection.name, head - 1 + projection.decides)
+    assert await rollback(projection, url) == before
+    assert await checkpoint(url, projection.name) == before
+    await assert_true(ledger, url, [projection])
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        head = await publish(ledger, history(202, 260))
+        await reaches(url, projection.name, head)
+    assert await ledger.head() == head
+    await assert_true(ledger, url, [projection])
+    if projection.decides:
+        assert table(url, "source", "missing") == [(0,), (3,)]
+    await rollback(projection, url)
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        await reaches(url, projection.name, head)
+    await assert_true(ledger, url, [projection])
+
+
+async def _at_head(ledger: JetStreamLedger, head: int) -> bool:
+    return await ledger.head() >= head
+
+
+async def test_without_earlier_rows_there_is_nothing_to_roll_back(ledger: JetStreamLedger, url: str) -> None:
+    await Runner(DevicesProjection(), ledger, url).catch_up(await publish(ledger, history(1, 10)))
+    with pytest.raises(NothingToRollBackError, match="keeps no rows from before a rebuild"):
+        await rollback(DevicesProjection(), url)
