@@ -1,36 +1,70 @@
-"""A process that publishes at a steady rate, started by `bench.latency`; prints each event's sequence and moment.
+"""A process that publishes at a steady rate, started by `bench.latency`; prints what became of each event as JSON.
 
 Open loop: what is due is published whatever became of the events before. What is due at one moment goes out together.
+Given a subject it publishes there with nats-py alone and prints how long each acknowledgement took; otherwise it
+publishes events to the ledger and prints their sequences and the moments when they were due.
 """
 
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import perf_counter
 
-CONNECTED_S = 0.2
-"""How long after the connection is made the first event is due."""
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from bench import fleet, raw
+from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.jetstream import connect_ledger
+
+FIRST_AFTER_S = 0.2
+
+Publish = Callable[[list[Outgoing]], Awaitable[list[tuple[int, float]]]]
+"""Publishes, and answers with sequence and moment of acknowledgement of each."""
 
 
-async def main(nats_url: str, events: int, rate_per_s: int) -> None:
-    """Publish, and print what became of it as JSON."""
-    from bench import fleet
-    from gpuledger.ledger.jetstream import connect_ledger
-
+async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -> None:
+    """Publish, and print."""
     messages = list(fleet.published(fleet.history(events), fleet.epoch("paced")))
-    async with connect_ledger(nats_url, name="bench pacing") as ledger, asyncio.TaskGroup() as publishing:
-        began, sent, tasks = perf_counter() + CONNECTED_S, 0, []
+    if subject:
+        async with raw.client(nats_url) as client:
+            jetstream = client.jetstream()
+
+            async def publish_raw(due: list[Outgoing]) -> list[tuple[int, float]]:
+                futures = [
+                    await jetstream.publish_async(subject, message.data, headers={"Nats-Msg-Id": message.id})
+                    for message in due
+                ]
+                return [((await future).seq, perf_counter()) for future in futures]
+
+            began, told = await paced(publish_raw, messages, rate_per_s)
+            print(json.dumps([(seq, at - began - n / rate_per_s) for n, (seq, at) in enumerate(told)]))
+        return
+    async with connect_ledger(nats_url, name="bench pacing") as ledger:
+
+        async def publish(due: list[Outgoing]) -> list[tuple[int, float]]:
+            return [(receipt.sequence, 0.0) for receipt in await ledger.publish_many(due)]
+
+        began, told = await paced(publish, messages, rate_per_s)
+        print(json.dumps([(seq, began + n / rate_per_s) for n, (seq, _) in enumerate(told)]))
+
+
+async def paced(
+    publish: Publish, messages: list[Outgoing], rate_per_s: int
+) -> tuple[float, list[tuple[int, float]]]:
+    """Publish every message when it is due; when the first was due, and the answers in order."""
+    began, sent, tasks = perf_counter() + FIRST_AFTER_S, 0, []
+    async with asyncio.TaskGroup() as publishing:
         while sent < len(messages):
             due = min(int((perf_counter() - began) * rate_per_s) + 1, len(messages))
             if due > sent:
-                tasks.append(publishing.create_task(ledger.publish_many(messages[sent:due])))
+                tasks.append(publishing.create_task(publish(messages[sent:due])))
                 sent = due
             await asyncio.sleep(max(began + sent / rate_per_s - perf_counter(), 0))
-    receipts = [receipt for task in tasks for receipt in task.result()]
-    print(json.dumps([(receipt.sequence, began + at / rate_per_s) for at, receipt in enumerate(receipts)]))
+    return began, [answer for task in tasks for answer in task.result()]
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parents[1])
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]))

@@ -29,12 +29,11 @@ class Sizes:
     projected: int = 100_000
     library: int = 5_000
     paced_s: float = 10.0
-    bare_samples: int = 1_000
     memory: int = 1_000_000
 
 
 FULL = Sizes()
-QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 20, 5_000)
+QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000)
 NAMES = ("publishing", "projecting", "latency", "memory")
 
 _progress = Console(stderr=True)
@@ -72,7 +71,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
     measures: dict[str, Callable[[], Coroutine[None, None, list[Figure]]]] = {
         "publishing": lambda: publishing(sizes.synced, sizes.unsynced, sizes.rounds),
         "projecting": lambda: projecting(database_url, sizes.projected, sizes.library, sizes.rounds),
-        "latency": lambda: latency(database_url, sizes.paced_s, sizes.bare_samples),
+        "latency": lambda: latency(database_url, sizes.paced_s),
         "memory": lambda: memory(database_url, sizes.memory),
     }
     return measures[name]()

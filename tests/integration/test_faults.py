@@ -28,7 +28,7 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support.events import AGENT, IMPORT, event, outgoing
-from support.ledgers import DEADLINE_S, everything, eventually, jetstream_ledger
+from support.ledgers import DEADLINE_S, eventually, everything, jetstream_ledger
 from support.projections import all_projections, assert_true, checkpoint, prepare, table
 
 LONG_ROUNDS = 30

@@ -20,7 +20,7 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
 from support.events import AGENT, SERVICE, event, outgoing
-from support.ledgers import everything, eventually, jetstream_ledger
+from support.ledgers import everything, jetstream_ledger
 from support.projections import (
     QUICK,
     all_projections,
@@ -256,36 +256,49 @@ async def test_the_views_follow_the_swap(ledger: JetStreamLedger, url: str) -> N
 async def test_a_rollback_brings_the_rows_of_before_back(
     ledger: JetStreamLedger, url: str, projection: Projection
 ) -> None:
+    decided = int(projection.decides)
     async with running(Runner(projection, ledger, url, settings=QUICK)):
         await publish(ledger, history(1, 100))
-        bad = await spoil(ledger, 101)
-        await reaches(url, projection.name, bad + projection.decides)
+        await reaches(url, projection.name, await spoil(ledger, 101) + decided)
         before = await checkpoint(url, projection.name)
         await rebuild(projection, ledger, url)
-        head = await publish(ledger, history(102, 200))
-        await reaches(url, projection.name, head)
-        head = await spoil(ledger, 201) + 1
-        if projection.decides:
-            await eventually(lambda: _at_head(ledger, head))
-        await reaches(url, projection.name, head - 1 + projection.decides)
+        await publish(ledger, history(102, 200))
+        await reaches(url, projection.name, await spoil(ledger, 201) + decided)
     assert await rollback(projection, url) == before
     assert await checkpoint(url, projection.name) == before
     await assert_true(ledger, url, [projection])
     async with running(Runner(projection, ledger, url, settings=QUICK)):
-        head = await publish(ledger, history(202, 260))
+        await publish(ledger, history(202, 260))
+        await reaches(url, projection.name, await spoil(ledger, 261) + decided)
+    await assert_true(ledger, url, [projection])
+    await rollback(projection, url)
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        head = await spoil(ledger, 262) + decided
         await reaches(url, projection.name, head)
     assert await ledger.head() == head
     await assert_true(ledger, url, [projection])
     if projection.decides:
-        assert table(url, "source", "missing") == [(0,), (3,)]
-    await rollback(projection, url)
+        assert table(url, "source", "source, missing, duplicates") == [
+            ("/nodes/n1/agent", 3, 0), *[("/services/sources", 0, 0)] * 3
+        ]
+
+
+async def test_a_rollback_takes_what_was_on_its_way_back_with_it(ledger: JetStreamLedger, url: str) -> None:
+    projection = SourcesProjection()
+    bad = await spoil(ledger, 1)
+    await Runner(projection, ledger, url, settings=QUICK).catch_up(bad)
+    assert execute(url, "SELECT status FROM gpuledger.outbox") == [("sent",)]
+    await rebuild(projection, ledger, url)
     async with running(Runner(projection, ledger, url, settings=QUICK)):
-        await reaches(url, projection.name, head)
+        await reaches(url, "sources", bad + 1)
+        await reaches(url, "sources", await spoil(ledger, 2) + 1)
+    await rollback(projection, url)
     await assert_true(ledger, url, [projection])
-
-
-async def _at_head(ledger: JetStreamLedger, head: int) -> bool:
-    return await ledger.head() >= head
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        await reaches(url, "sources", await spoil(ledger, 3) + 1)
+    assert await ledger.head() == 6
+    assert len(table(url, "rejection")) == 3
+    await assert_true(ledger, url, [projection])
 
 
 async def test_without_earlier_rows_there_is_nothing_to_roll_back(ledger: JetStreamLedger, url: str) -> None:

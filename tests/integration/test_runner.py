@@ -26,7 +26,7 @@ from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
 from support.events import AGENT, SERVICE, event, outgoing
-from support.ledgers import everything, eventually, jetstream_ledger
+from support.ledgers import eventually, everything, jetstream_ledger
 from support.projections import (
     QUICK,
     all_projections,
@@ -384,7 +384,7 @@ async def test_a_gap_is_told_of_after_its_grace_and_closed_when_the_event_comes(
     async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK, clock=clock)):
         head = await publish(ledger, [*failures(range(1, 3)), *failures(range(5, 7))])
         await reaches(url, "sources", head)
-        assert table(url, "missing", "first, last, \"left\"") == [(3, 4, 2)]
+        assert table(url, "missing", 'first, last, "left"') == [(3, 4, 2)]
         assert not table(url, "gap")
         clock.ahead = timedelta(seconds=GAP_GRACE_S + 60)
         await reaches(url, "sources", head + next(numbers))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.numbers import Numbers, Seen
+from gpuledger.domain.numbers import Numbers, Range, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
@@ -24,7 +24,19 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.nodes import NodesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
 from gpuledger.sources.main import SourcesProjection
-from support.events import GENERATION, Said, crowded, device_said, facts, folded, hour, log_of, numbered, rows_of, workload_said
+from support.events import (
+    GENERATION,
+    Said,
+    crowded,
+    device_said,
+    facts,
+    folded,
+    hour,
+    log_of,
+    numbered,
+    rows_of,
+    workload_said,
+)
 
 read_models = pytest.mark.parametrize(
     "projection", [DevicesProjection(), NodesProjection(), WorkloadsProjection()], ids=lambda model: model.name
@@ -203,7 +215,7 @@ class DictStore:
     def __init__(self, projection: Projection) -> None:
         self.projection = projection
         self.rows: dict[str, dict[Any, Any]] = {spec.name: {} for spec in projection.specs}
-        self.seen: dict[tuple[str, str], tuple[int, list[int]]] = {}
+        self.seen: dict[tuple[str, str], tuple[int, list[Range]]] = {}
         self.fold = Fold(projection, GENERATION)
 
     def take(self, messages: Sequence[Message]) -> None:
@@ -219,8 +231,8 @@ class DictStore:
         """Store what changed, which may be many batches' changes."""
         for table in self.fold.state.tables().values():
             self._write(table)
-        for source, epoch, prefix, beyond in self.fold.seen.take_changes():
-            self.seen[source, epoch] = (prefix, beyond)
+        for source, epoch, last, holes in self.fold.seen.take_changes():
+            self.seen[source, epoch] = (last, holes)
 
     def restart(self) -> None:
         """Begin again with what is stored."""

@@ -14,7 +14,7 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
-from gpuledger.projection.store import Checkpoint, Store
+from gpuledger.projection.store import Checkpoint
 from gpuledger.projection.verify import verify
 from gpuledger.readmodels.main import read_models
 from gpuledger.sources.main import SourcesProjection

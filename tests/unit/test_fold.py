@@ -11,7 +11,7 @@ from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.ledger.api import Message, Position
-from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, Refusal, RefusalKind
+from gpuledger.projection.definition import Decision, Decisions, Observed, Refusal, RefusalKind
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.readmodels.devices import DevicesProjection
@@ -123,7 +123,7 @@ def test_an_agent_cannot_use_up_the_numbers_of_another_source() -> None:
 def test_a_rejected_event_uses_up_its_number_where_its_source_is_sure() -> None:
     projection = Listening()
     fold = folded(projection, [bad_payload(1, AGENT), message(failure(2), 2), bad_payload(1, AGENT)])
-    assert fold.seen.numbers[AGENT, EPOCH].prefix == 2
+    assert fold.seen.numbers[AGENT, EPOCH].last == 2
     assert [refusal.kind for refusal in projection.turned_down] == [RefusalKind.REJECTED, RefusalKind.DUPLICATE]
 
 

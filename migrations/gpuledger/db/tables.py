@@ -113,8 +113,8 @@ SEEN = Table(
     Column("edition", TEXT, nullable=False),
     Column("source", TEXT, nullable=False),
     Column("epoch", TEXT, nullable=False),
-    Column("prefix", BigInteger, nullable=False),
-    Column("beyond", ARRAY(BigInteger), nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("holes", ARRAY(BigInteger), nullable=False),
     PrimaryKeyConstraint("projection", "edition", "source", "epoch"),
     schema=BOOKKEEPING,
 )

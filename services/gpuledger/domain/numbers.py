@@ -1,54 +1,55 @@
 """Which of a source's numbers have been seen: how an event is told from its repeat, whatever the broker forgets.
 
-A source numbers its events from 1 within an epoch. What was seen is a contiguous prefix plus the few numbers that came
-out of order, so memory follows the disorder and not the length of the history.
+A source numbers its events from 1 within an epoch. What was seen is everything up to the last number but for the holes,
+so memory follows the losses and the disorder, and not the length of the history after them.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+
+Range = tuple[int, int]
+"""First and last number, both within."""
 
 
 class Numbers:
-    """The numbers seen of one source's epoch."""
+    """The numbers seen of one source's epoch: 1 to `last` without `holes`, which are ordered and apart."""
 
-    __slots__ = ("beyond", "prefix")
+    __slots__ = ("holes", "last")
 
-    def __init__(self, prefix: int = 0, beyond: Iterable[int] = ()) -> None:
-        self.prefix = prefix
-        self.beyond = set(beyond)
+    def __init__(self, last: int = 0, holes: Iterable[Range] = ()) -> None:
+        self.last = last
+        self.holes = list(holes)
 
     def add(self, number: int) -> bool:
         """Note a number; False says that it had been seen before."""
-        if number == self.prefix + 1:
-            self.prefix = number
-            if self.beyond:
-                self._extend()
-            return True
-        if number <= self.prefix or number in self.beyond:
-            return False
-        self.beyond.add(number)
+        expected = self.last + 1
+        if number < expected:
+            return self._fill(number)
+        if number > expected:
+            self.holes.append((expected, number - 1))
+        self.last = number
         return True
 
     def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and (0 < number <= self.prefix or number in self.beyond)
+        return isinstance(number, int) and 0 < number <= self.last and self._hole(number) is None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Numbers) and (self.prefix, self.beyond) == (other.prefix, other.beyond)
+        return isinstance(other, Numbers) and (self.last, self.holes) == (other.last, other.holes)
 
     __hash__ = None  # type: ignore[assignment] # mutable
 
-    def missing(self) -> list[tuple[int, int]]:
-        """The ranges, first to last, that lie between numbers seen."""
-        ranges, expected = [], self.prefix + 1
-        for number in sorted(self.beyond):
-            if number > expected:
-                ranges.append((expected, number - 1))
-            expected = number + 1
-        return ranges
+    def _hole(self, number: int) -> int | None:
+        """Where the hole that a number falls into stands, if it falls into one."""
+        at = bisect_right(self.holes, (number, self.last)) - 1
+        return at if at >= 0 and self.holes[at][0] <= number <= self.holes[at][1] else None
 
-    def _extend(self) -> None:
-        while self.prefix + 1 in self.beyond:
-            self.prefix += 1
-            self.beyond.remove(self.prefix)
+    def _fill(self, number: int) -> bool:
+        at = self._hole(number) if self.holes else None
+        if at is None:
+            return False
+        first, last = self.holes[at]
+        self.holes[at : at + 1] = [(a, b) for a, b in ((first, number - 1), (number + 1, last)) if a <= b]
+        return True
 
 
 class Seen:
@@ -69,8 +70,8 @@ class Seen:
         self._changed[key] = None
         return True
 
-    def take_changes(self) -> list[tuple[str, str, int, list[int]]]:
-        """Source, epoch, prefix and the numbers beyond it, of all that changed since the last call."""
-        changes = [(*key, self.numbers[key].prefix, sorted(self.numbers[key].beyond)) for key in self._changed]
+    def take_changes(self) -> list[tuple[str, str, int, list[Range]]]:
+        """Source, epoch, last number and the holes before it, of all that changed since the last call."""
+        changes = [(*key, self.numbers[key].last, list(self.numbers[key].holes)) for key in self._changed]
         self._changed = {}
         return changes

@@ -25,12 +25,13 @@ from gpuledger.importers.openb import START, OpenbReading
 from gpuledger.importers.sorting import Sorter
 from gpuledger.importers.titan import TitanReading
 from gpuledger.ledger.api import Ledger, Outgoing
+from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
 
 IMPORTS = f"{ROOT}.{SERVICE}.import.>"
 """The subjects that every importer records under."""
 
 ROWS_PER_TURN = 1_000
-EVENTS_PER_PUBLISH = 2_000
+EVENTS_PER_PUBLISH = 4 * BATCH_MESSAGES_MAX
 REJECTS_SHOWN_MAX = 10
 
 RejectSink = Callable[[Reject], None]

@@ -63,8 +63,11 @@ async def rebuild(
             return await work.swap()
 
 
-async def rollback(projection: Projection, database_url: str) -> Checkpoint:
+async def rollback(projection: Projection, database_url: str, *, new_id: NewId = random_id) -> Checkpoint:
     """Put the rows of before the last rebuild back; those of the rebuild become `prev`.
+
+    A decider's outbox goes back as well. It then decides again what it had decided since, which is held back until it
+    has read whether that is in the log.
 
     Raises:
         NothingToRollBackError: no earlier rows are kept.
@@ -79,6 +82,8 @@ async def rollback(projection: Projection, database_url: str) -> Checkpoint:
         async with connection.transaction():
             await _hold_views(connection)
             await Store(connection, projection).checkpoint(lock=True)
+            if projection.decides:
+                await Store(connection, projection).exchange_outbox(new_id())
             await _move(connection, projection, LIVE, NEXT)
             await _move(connection, projection, PREV, LIVE)
             await _move(connection, projection, NEXT, PREV)
@@ -157,6 +162,7 @@ class _Rebuild:
             served = await self._live.checkpoint(lock=True)
             await self._fold_to(await self._target())
             if self._projection.decides:
+                await self._live.keep_outbox()
                 await self._hand_over_decisions(served)
             await _drop(self._connection, self._projection, PREV)
             if served is None:

@@ -6,6 +6,7 @@ Rows, checkpoint, numbers seen and outbox change in one transaction or not at al
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
@@ -20,6 +21,9 @@ from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
 from gpuledger.projection.rows import RowStore, is_copied
 
 LIVE, NEXT, PREV = "live", "next", "prev"
+
+UNSETTLED = 2**62
+"""The `settle_until` of a decider that holds back until the head that the log has when it starts."""
 
 
 def schema_of(edition: str) -> str:
@@ -138,6 +142,35 @@ class Store:
             (name, *decider),
         )
 
+    async def keep_outbox(self) -> None:
+        """Keep a copy of the outbox with the rows that become `prev`."""
+        await self.connection.execute("DELETE FROM gpuledger.outbox WHERE projection = %s", (self._kept,))
+        await self.connection.execute(
+            "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status) "
+            "SELECT %s, id, subject, data, number, 'held' FROM gpuledger.outbox WHERE projection = %s",
+            (self._kept, self.projection.name),
+        )
+
+    async def exchange_outbox(self, epoch: str) -> None:
+        """Change the outbox for the copy that was kept; what is in it is held back until the head was read."""
+        names = (self.projection.name, self._kept)
+        moves = [(names[0], f"{names[0]}@moving"), (names[1], names[0]), (f"{names[0]}@moving", names[1])]
+        for before, after in moves:
+            await self.connection.execute(
+                "UPDATE gpuledger.outbox SET projection = %s, status = 'held' WHERE projection = %s", (after, before)
+            )
+        await self.connection.execute(
+            "UPDATE gpuledger.decider SET epoch = %s, next_number = 1, settle_until = %s WHERE projection = %s",
+            (epoch, UNSETTLED, self.projection.name),
+        )
+
+    async def settle_at(self, head: int) -> None:
+        """Hold decisions back until the rows are true up to `head`, where that was left open."""
+        await self.connection.execute(
+            "UPDATE gpuledger.decider SET settle_until = %s WHERE projection = %s AND settle_until = %s",
+            (head, self.projection.name, UNSETTLED),
+        )
+
     async def outbox(self) -> list[Decoded]:
         """The decisions that have not come back from the ledger, in order."""
         return [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held", "ready", "sent"))]
@@ -187,6 +220,10 @@ class Store:
             )
 
     @property
+    def _kept(self) -> str:
+        return f"{self.projection.name}@{PREV}"
+
+    @property
     def _key(self) -> tuple[str, str]:
         return (self.projection.name, self.edition)
 
@@ -217,20 +254,26 @@ class Store:
 
     async def _seen(self) -> Seen:
         cursor = await self.connection.execute(
-            "SELECT source, epoch, prefix, beyond FROM gpuledger.seen WHERE projection = %s AND edition = %s",
+            "SELECT source, epoch, last, holes FROM gpuledger.seen WHERE projection = %s AND edition = %s",
             self._key,
         )
         return Seen(
-            {(source, epoch): Numbers(prefix, beyond) for source, epoch, prefix, beyond in await cursor.fetchall()}
+            {
+                (source, epoch): Numbers(last, zip(holes[::2], holes[1::2], strict=True))
+                for source, epoch, last, holes in await cursor.fetchall()
+            }
         )
 
     async def _write_seen(self, seen: Seen) -> None:
         async with self.connection.cursor() as cursor:
             await cursor.executemany(
-                "INSERT INTO gpuledger.seen (projection, edition, source, epoch, prefix, beyond) "
+                "INSERT INTO gpuledger.seen (projection, edition, source, epoch, last, holes) "
                 "VALUES (%s, %s, %s, %s, %s, %s::bigint[]) ON CONFLICT (projection, edition, source, epoch) "
-                "DO UPDATE SET prefix = excluded.prefix, beyond = excluded.beyond",
-                [(*self._key, *change) for change in seen.take_changes()],
+                "DO UPDATE SET last = excluded.last, holes = excluded.holes",
+                [
+                    (*self._key, source, epoch, last, list(chain.from_iterable(holes)))
+                    for source, epoch, last, holes in seen.take_changes()
+                ],
             )
 
     async def _write_decisions(self, fold: Fold, status: str) -> None:

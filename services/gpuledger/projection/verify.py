@@ -7,10 +7,13 @@ from gpuledger.domain.table import Key, Table
 from gpuledger.ledger.api import Ledger, Position
 from gpuledger.projection.asof import OnProgress, fold_until
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, VersionError
+from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, VersionError, WriterFencedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.store import LIVE, Checkpoint, Store, schema_of
+
+SWAPS_MAX = 3
+"""How often verifying begins again because the rows were swapped under it."""
 
 
 class Difference(NamedTuple):
@@ -37,20 +40,34 @@ async def verify(
 ) -> Verification:
     """Compare a projection's rows with a fold of the log up to their checkpoint.
 
-    Rows, checkpoint and outbox are read in one snapshot, so a projection that runs meanwhile does not disturb.
+    Rows, checkpoint and outbox are read in one snapshot, so a projection that runs meanwhile does not disturb. A
+    rebuild's new tables are empty to an older snapshot, so differences count only where nothing was swapped meanwhile.
 
     Raises:
         ProjectionError: there are no rows, or they are of another version or generation.
     """
     async with connect(database_url, application_name=f"gpuledger verify {projection.name}") as connection:
         await connection.execute("SET default_transaction_isolation = 'repeatable read'")
-        async with connection.transaction():
-            store = Store(connection, projection)
-            checkpoint = _checked(projection, ledger, await store.checkpoint())
-            outbox = await store.outbox() if projection.decides else []
-            fold = await fold_until(projection, ledger, checkpoint.position, on_progress)
-            fold.adopt(outbox)
-            return await _compare(store, fold, Position(checkpoint.generation, checkpoint.position))
+        store = Store(connection, projection)
+        for _ in range(SWAPS_MAX):
+            outcome, incarnation = await _verify(store, ledger, on_progress)
+            now = await store.checkpoint()
+            if not outcome.differences or now is None or now.incarnation == incarnation:
+                return outcome
+        raise WriterFencedError(
+            f"The rows of projection {projection.name} were rebuilt again and again meanwhile. Verify again."
+        )
+
+
+async def _verify(store: Store, ledger: Ledger, on_progress: OnProgress | None) -> tuple[Verification, str]:
+    projection = store.projection
+    async with store.connection.transaction():
+        checkpoint = _checked(projection, ledger, await store.checkpoint())
+        outbox = await store.outbox() if projection.decides else []
+        fold = await fold_until(projection, ledger, checkpoint.position, on_progress)
+        fold.adopt(outbox)
+        outcome = await _compare(store, fold, Position(checkpoint.generation, checkpoint.position))
+    return outcome, checkpoint.incarnation
 
 
 def _checked(projection: Projection, ledger: Ledger, checkpoint: Checkpoint | None) -> Checkpoint:

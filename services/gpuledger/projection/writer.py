@@ -63,6 +63,7 @@ class Writer:
             raise VersionError(projection.name, checkpoint.version, projection.version)
         if checkpoint.generation != ledger.generation:
             raise GenerationMismatchError(projection.name, checkpoint.generation, ledger.generation)
+        await store.settle_at(head)
         decider = await store.decider()
         outbox = await store.outbox() if projection.decides else []
         fold = await store.load(checkpoint, await skipped_positions(ledger), outbox)

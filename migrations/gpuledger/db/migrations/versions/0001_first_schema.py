@@ -279,8 +279,8 @@ def _create_bookkeeping() -> None:
         sa.Column("edition", sa.Text(collation="C"), nullable=False),
         sa.Column("source", sa.Text(collation="C"), nullable=False),
         sa.Column("epoch", sa.Text(collation="C"), nullable=False),
-        sa.Column("prefix", sa.BigInteger(), nullable=False),
-        sa.Column("beyond", postgresql.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("last", sa.BigInteger(), nullable=False),
+        sa.Column("holes", postgresql.ARRAY(sa.BigInteger()), nullable=False),
         sa.PrimaryKeyConstraint("projection", "edition", "source", "epoch", name="seen_pkey"),
         schema="gpuledger",
     )

@@ -1,0 +1,26 @@
+"""The benchmarks run, and say all that they promise; what they measure is for `make bench`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIGURES = {"publishing", "fold in memory", "rebuild into PostgreSQL", "published -> committed", "peak memory"}
+
+
+@pytest.mark.bench
+def test_a_quick_run_prints_a_table_and_writes_every_figure(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("main.py")), "--quick"]
+    done = subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True)
+    results = json.loads((tmp_path / "bench-results.json").read_text())
+    names = [figure["figure"] for figure in results["figures"]]
+    for name in FIGURES:
+        assert any(found.startswith(name) for found in names)
+    for figure in results["figures"]:
+        assert figure["value"] > 0
+        assert figure["peer_value"] > 0
+        assert figure["verdict"] in ("ok", "missed", "-")
+    assert "ceiling or peer" in done.stdout
+    assert results["quick"]
