@@ -51,9 +51,7 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
         print(json.dumps([(seq, began + n / rate_per_s) for n, (seq, _) in enumerate(told)]))
 
 
-async def paced(
-    publish: Publish, messages: list[Outgoing], rate_per_s: int
-) -> tuple[float, list[tuple[int, float]]]:
+async def paced(publish: Publish, messages: list[Outgoing], rate_per_s: int) -> tuple[float, list[tuple[int, float]]]:
     """Publish every message when it is due; when the first was due, and the answers in order."""
     began, sent, tasks = perf_counter() + FIRST_AFTER_S, 0, []
     async with asyncio.TaskGroup() as publishing:

@@ -31,7 +31,12 @@ async def main(nats_url: str, database_url: str) -> None:
     took_s = perf_counter() - began
     print(
         json.dumps(
-            {"imports_kib": imports_kib, "peak_kib": peak_kib(), "events": result.events, "events_per_s": result.events / took_s}
+            {
+                "imports_kib": imports_kib,
+                "peak_kib": peak_kib(),
+                "events": result.events,
+                "events_per_s": result.events / took_s,
+            }
         )
     )
 

@@ -18,7 +18,7 @@ import psutil
 from gpuledger.embedded.datadir import Running, read_running
 
 DEADLINE_S = 60.0
-COMMAND = (sys.executable, "/tmp/app.py")
+COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
 
 
 class Health(NamedTuple):

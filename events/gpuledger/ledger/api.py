@@ -84,10 +84,11 @@ class Ledger(Protocol):
         ...
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """Append messages in this order, many in flight (a bounded window), and wait for all acknowledgements.
+        """Append messages in this order, and wait for all acknowledgements.
 
-        When one fails, publishing goes back to it and everything after it, so that the order in the log is the
-        order given (repeats are dropped by id).
+        They go in atomic batches, or many in flight (a bounded window) where the server takes no batches. When one
+        fails, publishing goes back to it and everything after it, so that the order in the log is the order given
+        (repeats are dropped by id). The call as a whole is not atomic.
 
         Raises:
             PublishError: one stayed unacknowledged within the bound; those before it are recorded.

@@ -134,6 +134,10 @@ def check_config(found: StreamConfig, generation: int, replicas: int | None = No
         for field in _CHECKED
         if _plain(getattr(found, field)) != _plain(getattr(wanted, field))
     ]
+    if _plain(found.persist_mode) == "async":
+        differences.append("persist_mode is async, which acknowledges events before they are on disk")
+    if found.allow_msg_ttl:
+        differences.append("allow_msg_ttl is on, which lets publishers have their events deleted")
     if differences:
         raise StreamConfigError(
             f"The stream {wanted.name} cannot keep a ledger: {'; '.join(differences)}. "
