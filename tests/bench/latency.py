@@ -1,7 +1,7 @@
 """From publishing to the commit that shows it, at a steady rate.
 
 The schedule is open loop: an event is due at its moment however long earlier ones take, and its latency counts from
-that moment. The ceiling is the least that the two servers need one after the other: the acknowledgement of nats-py's own
+that moment. The ceiling is the least that the two servers need: the acknowledgement of nats-py's own
 publishing at the same rate, and a commit of one row beside it.
 """
 

@@ -28,17 +28,17 @@ SCHEMA = "peer"
 EVENTS_PER_SAVE = 100
 WAIT_S = 300.0
 
-_TABLES = (
-    "device (device text PRIMARY KEY, state text, slot text, in_service_since timestamptz, serial text, "
-    "first_seen_at timestamptz, removed_at timestamptz, lives bigint, failures bigint, last_failed_at timestamptz)",
-    "stint (device text, slot text, valid_from timestamptz, valid_to timestamptz, retired boolean, serial text, "
-    "PRIMARY KEY (device, slot, valid_from))",
-    "failure (event_id uuid, number bigint, device text, slot text, kind text, failed_at timestamptz, "
-    "PRIMARY KEY (event_id, number))",
-    "slot (slot text PRIMARY KEY, node text, slot_index bigint, device text, lives bigint, "
-    "first_seen_at timestamptz, vacated_at timestamptz)",
-    "slot_history (slot text, valid_from timestamptz, node text, slot_index bigint, PRIMARY KEY (slot, valid_from))",
-)
+_TABLES = {
+    "device": "device text PRIMARY KEY, state text, slot text, in_service_since timestamptz, serial text, "
+    "first_seen_at timestamptz, removed_at timestamptz, lives bigint, failures bigint, last_failed_at timestamptz",
+    "stint": "device text, slot text, valid_from timestamptz, valid_to timestamptz, retired boolean, serial text, "
+    "PRIMARY KEY (device, slot, valid_from)",
+    "failure": "event_id uuid, number bigint, device text, slot text, kind text, failed_at timestamptz, "
+    "PRIMARY KEY (event_id, number)",
+    "slot": "slot text PRIMARY KEY, node text, slot_index bigint, device text, lives bigint, "
+    "first_seen_at timestamptz, vacated_at timestamptz",
+    "slot_history": "slot text, valid_from timestamptz, node text, slot_index bigint, PRIMARY KEY (slot, valid_from)",
+}
 
 _BEGIN_STINT = SQL(
     "INSERT INTO peer.stint VALUES (%(device)s, %(slot)s, %(at)s, NULL, false, %(serial)s) ON CONFLICT DO NOTHING"
@@ -133,8 +133,9 @@ class FleetView(PostgresTrackingRecorder):
 
     def __init__(self, datastore: PostgresDatastore, **arguments: Any) -> None:
         super().__init__(datastore, **arguments)
-        for table in _TABLES:
-            self.sql_create_statements.append(SQL("CREATE TABLE IF NOT EXISTS {}").format(SQL(f"{SCHEMA}.{table}")))
+        for table, columns in _TABLES.items():
+            definition = SQL(f"{SCHEMA}.{table} ({columns})")
+            self.sql_create_statements.append(SQL("CREATE TABLE IF NOT EXISTS {}").format(definition))
 
     def write(self, statements: Sequence[SQL], values: dict[str, Any], tracking: Tracking) -> None:
         with self.datastore.transaction(commit=True) as cursor:
@@ -151,6 +152,7 @@ class FleetProjection(Projection[FleetView]):
 
     def process_event(self, domain_event: Any, tracking: Tracking) -> None:
         values = {**vars(domain_event), "id": domain_event.originator_id, "number": domain_event.originator_version}
+        statements: tuple[SQL, ...]
         match domain_event:
             case Thing.Inserted():
                 statements = (_BEGIN_STINT, _DEVICE_INSERTED, _SLOT_TAKEN)
@@ -189,7 +191,7 @@ class LibraryPeer:
 
     def project(self) -> float:
         """Events per second, from the start of the runner to the last event's row."""
-        tables = [table.split()[0] for table in _TABLES] + ["fleet_tracking"]
+        tables = [*_TABLES, "fleet_tracking"]
         self._execute(*(f"DROP TABLE IF EXISTS {SCHEMA}.{table}" for table in tables))
         began = perf_counter()
         with ProjectionRunner(

@@ -1,6 +1,6 @@
 """A process that publishes at a steady rate, started by `bench.latency`; prints what became of each event as JSON.
 
-Open loop: what is due is published whatever became of the events before. What is due at one moment goes out together.
+Open loop: what is due is published whatever became of the events before, each event by itself, as live sources do.
 Given a subject it publishes there with nats-py alone and prints how long each acknowledgement took; otherwise it
 publishes events to the ledger and prints their sequences and the moments when they were due.
 """
@@ -8,9 +8,10 @@ publishes events to the ledger and prints their sequences and the moments when t
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
@@ -21,7 +22,7 @@ from gpuledger.ledger.jetstream import connect_ledger
 
 FIRST_AFTER_S = 0.2
 
-Publish = Callable[[list[Outgoing]], Awaitable[list[tuple[int, float]]]]
+Publish = Callable[[list[Outgoing]], Coroutine[Any, Any, list[tuple[int, float]]]]
 """Publishes, and answers with sequence and moment of acknowledgement of each."""
 
 
@@ -45,7 +46,8 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
     async with connect_ledger(nats_url, name="bench pacing") as ledger:
 
         async def publish(due: list[Outgoing]) -> list[tuple[int, float]]:
-            return [(receipt.sequence, 0.0) for receipt in await ledger.publish_many(due)]
+            receipts = await asyncio.gather(*(ledger.publish(message) for message in due))
+            return [(receipt.sequence, 0.0) for receipt in receipts]
 
         began, told = await paced(publish, messages, rate_per_s)
         print(json.dumps([(seq, began + n / rate_per_s) for n, (seq, _) in enumerate(told)]))
@@ -53,7 +55,8 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
 
 async def paced(publish: Publish, messages: list[Outgoing], rate_per_s: int) -> tuple[float, list[tuple[int, float]]]:
     """Publish every message when it is due; when the first was due, and the answers in order."""
-    began, sent, tasks = perf_counter() + FIRST_AFTER_S, 0, []
+    began, sent = perf_counter() + FIRST_AFTER_S, 0
+    tasks: list[asyncio.Task[list[tuple[int, float]]]] = []
     async with asyncio.TaskGroup() as publishing:
         while sent < len(messages):
             due = min(int((perf_counter() - began) * rate_per_s) + 1, len(messages))

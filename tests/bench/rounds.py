@@ -12,7 +12,7 @@ async def medians(measures: Mapping[str, Measure], rounds: int) -> dict[str, flo
     """The median of each, over rounds in which they go one after the other; odd rounds go backwards."""
     found: dict[str, list[float]] = {name: [] for name in measures}
     for number in range(rounds):
-        names = list(measures) if number % 2 == 0 else list(reversed(measures))
+        names = list(measures)[:: 1 if number % 2 == 0 else -1]
         for name in names:
             gc.collect()
             found[name].append(await measures[name](number))

@@ -1,9 +1,10 @@
-"""Rebuilding beside live rows: the new rows are those of the log, the swap is seen by nobody, cancelling leaves nothing."""
+"""Rebuilding beside live rows: the new rows are those of the log, nobody sees the swap, cancelling leaves nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from gpuledger.clock import system_clock
@@ -156,50 +157,31 @@ async def test_the_sources_service_decides_once_through_rebuilds(ledger: JetStre
 
 
 async def test_a_rebuild_beside_another_is_refused(ledger: JetStreamLedger, url: str) -> None:
-    await publish(ledger, history(1, 100))
-    inside: list[BaseException] = []
-    projection = DevicesProjection()
-
-    async def another() -> None:
+    projection, on_its_way = DevicesProjection(), asyncio.Event()
+    await Runner(projection, ledger, url).catch_up(await publish(ledger, history(1, 100)))
+    async with await psycopg.AsyncConnection.connect(url) as holding:
+        await holding.execute("SELECT * FROM gpuledger.projection WHERE edition = 'live' FOR UPDATE")
+        task = asyncio.create_task(rebuild(projection, ledger, url, on_progress=lambda *_: on_its_way.set()))
+        await on_its_way.wait()
         with pytest.raises(RebuildBusyError, match="wait for it or cancel it"):
             await rebuild(projection, ledger, url)
-        inside.append(RebuildBusyError())
+        with pytest.raises(RebuildBusyError):
+            await rollback(projection, url)
+        await holding.rollback()
+        await task
+    await assert_true(ledger, url, [projection])
 
-    await _interrupted(projection, ledger, url, another)
-    assert inside
-    await assert_true(ledger, url, [])
 
+async def cancelled_on_its_way(projection: Projection, ledger: JetStreamLedger, url: str) -> None:
+    """Begin a rebuild, and cancel it when it has begun to fold."""
+    tasks: list[asyncio.Task[object]] = []
 
-async def _interrupted(
-    projection: Projection, ledger: JetStreamLedger, url: str, meanwhile: Callable[[], object] | None = None
-) -> None:
-    """Begin a rebuild, do something while it is on its way, and cancel it."""
-    on_its_way, tasks = asyncio.Event(), []
+    def cancel(_done: int, _total: int) -> None:
+        tasks[0].cancel()
 
-    class Slow(type(projection)):  # type: ignore[misc]
-        def touched(self, fact: object) -> object:
-            return ()
-
-    def on_progress(_done: int, _total: int) -> None:
-        on_its_way.set()
-        tasks[0].cancel() if meanwhile is None else None
-
-    if meanwhile is None:
-        tasks.append(asyncio.create_task(rebuild(projection, ledger, url, on_progress=on_progress)))
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[0]
-        return
-    import psycopg
-
-    connection = await psycopg.AsyncConnection.connect(url)
-    async with connection:
-        await connection.execute("SELECT * FROM gpuledger.projection FOR UPDATE")
-        task = asyncio.create_task(rebuild(projection, ledger, url, on_progress=on_progress))
-        await on_its_way.wait()
-        await meanwhile()  # type: ignore[misc]
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    tasks.append(asyncio.create_task(rebuild(projection, ledger, url, on_progress=cancel)))
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
 
 
 @projections
@@ -207,7 +189,7 @@ async def test_a_cancelled_rebuild_leaves_nothing(ledger: JetStreamLedger, url: 
     head = await publish(ledger, history(1, 300))
     await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
     before = await checkpoint(url, projection.name)
-    await _interrupted(projection, ledger, url)
+    await cancelled_on_its_way(projection, ledger, url)
     assert not leftovers(url)
     assert await checkpoint(url, projection.name) == before
     await assert_true(ledger, url, [projection])
@@ -279,7 +261,8 @@ async def test_a_rollback_brings_the_rows_of_before_back(
     await assert_true(ledger, url, [projection])
     if projection.decides:
         assert table(url, "source", "source, missing, duplicates") == [
-            ("/nodes/n1/agent", 3, 0), *[("/services/sources", 0, 0)] * 3
+            ("/nodes/n1/agent", 3, 0),
+            *[("/services/sources", 0, 0)] * 3,
         ]
 
 

@@ -17,6 +17,7 @@ from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadSchedu
 from gpuledger.ledger.api import Ledger, Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError, GenerationMismatchError, VersionError, WriterFencedError
 from gpuledger.projection.published import CountedLedger
 from gpuledger.projection.runner import Runner, RunnerSettings
@@ -244,7 +245,9 @@ async def test_rows_of_another_version_are_refused(ledger: JetStreamLedger, url:
         version = 2
 
     await Runner(DevicesProjection(), ledger, url).catch_up(await publish(ledger, failures(range(1, 3))))
-    with pytest.raises(VersionError, match=r"are of version 1, this build writes version 2.*`gpuledger replay devices`"):
+    with pytest.raises(
+        VersionError, match=r"are of version 1, this build writes version 2.*`gpuledger replay devices`"
+    ):
         await Runner(Newer(), ledger, url).run()
     assert len(table(url, "failure")) == 2
 
@@ -252,7 +255,9 @@ async def test_rows_of_another_version_are_refused(ledger: JetStreamLedger, url:
 async def test_rows_of_another_generation_are_refused(ledger: JetStreamLedger, url: str) -> None:
     await Runner(DevicesProjection(), ledger, url).catch_up(await publish(ledger, failures(range(1, 3))))
     execute(url, "UPDATE gpuledger.projection SET generation = 7")
-    with pytest.raises(GenerationMismatchError, match=r"follow generation 7 of the ledger, which is now at generation 1"):
+    with pytest.raises(
+        GenerationMismatchError, match=r"follow generation 7 of the ledger, which is now at generation 1"
+    ):
         await Runner(DevicesProjection(), ledger, url).run()
 
 
@@ -263,6 +268,7 @@ async def test_an_operators_skip_lets_a_stopped_projection_go_on(ledger: JetStre
     await publish(ledger, failures(range(1, 4), SERVICE))
     bad = (await ledger.publish(unfit(4, SERVICE))).sequence
     await publish(ledger, failures(range(5, 8), SERVICE))
+    projection: Projection
     for projection in (DevicesProjection(), SourcesProjection()):
         with pytest.raises(BadEventError, match=f"{projection.name} stopped at 1/{bad} "):
             await Runner(projection, ledger, url, settings=QUICK).catch_up(await ledger.head())

@@ -29,7 +29,9 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
 async def url(ledger: JetStreamLedger, database_url: str) -> str:
     prepare(database_url)
     said = [event(DeviceInserted(slot=f"s{number}"), f"d{number}", number=number, at=number) for number in range(1, 6)]
-    said += [event(DeviceFailed(kind="DBE"), "d1", number=number, at=number, event_id=f"f{number}") for number in (6, 7, 8)]
+    said += [
+        event(DeviceFailed(kind="DBE"), "d1", number=number, at=number, event_id=f"f{number}") for number in (6, 7, 8)
+    ]
     await Runner(DevicesProjection(), ledger, database_url, settings=QUICK).catch_up(await publish(ledger, said))
     return database_url
 

@@ -184,7 +184,7 @@ def test_passports_and_slots_agree_with_the_lives(said: list[Said]) -> None:
         own = [life for life in lives if life.device == device]
         held = [life for life in own if life.end is None]
         assert (row.lives, row.places) == (len(own), len(held))
-        assert row.slot in ({life.slot for life in held} or {None})
+        assert row.slot in {life.slot for life in held} if held else row.slot is None
         assert row.in_service_since == max((life.start for life in held), default=None)
         assert row.first_seen_at == min(event.time for event in events if event.subject == device)
         assert row.removed_at == max((life.end for life in own if life.end), default=None)

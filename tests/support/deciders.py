@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
@@ -65,7 +65,7 @@ class AwayProjection(Projection):
     name = "away"
     version = 1
     specs = SPECS
-    handlers: Handlers = {NodeRegistered: _asked, NodeDecommissioned: _taken, SlotDeclared: _back}
+    handlers = {NodeRegistered: _asked, NodeDecommissioned: _taken, SlotDeclared: _back}
     decides = True
 
     def new_state(self) -> AwayState:

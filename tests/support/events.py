@@ -38,9 +38,7 @@ def event(
     event_id: str | None = None,
 ) -> Decoded:
     """An event; `at` is in hours after the start."""
-    return Event(
-        event_id or f"{source}#{epoch}#{number}", source, data.TYPE, subject, hour(at), data, epoch, number
-    )
+    return Event(event_id or f"{source}#{epoch}#{number}", source, data.TYPE, subject, hour(at), data, epoch, number)
 
 
 def outgoing(event: Decoded) -> Outgoing:

@@ -316,5 +316,5 @@ def test_a_decision_that_cannot_be_folded_stops_like_an_event() -> None:
             yield Decision(fact.event.id, None, "unheard-of", fact.event.time, NodeDecommissioned())
 
     fold = Fold(Wrong(), GENERATION)
-    with pytest.raises(BadEventError, match="stopped at 1/1 .*on 'unheard-of' does not fold"):
+    with pytest.raises(BadEventError, match=r"stopped at 1/1 .*on 'unheard-of' does not fold"):
         fold.apply(message(asked("n1", 1), 1))

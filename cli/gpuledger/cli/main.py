@@ -4,9 +4,10 @@ import sys
 
 import typer
 
-from gpuledger.cli import diff, get, imports, migrate, replay, sql, timeline, verify
+from gpuledger.cli import demo, diff, doctor, get, imports, migrate, replay, sql, timeline, up, verify
 from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
+from gpuledger.cli.log import main as log
 
 app = typer.Typer(
     name="gpuledger",
@@ -18,15 +19,19 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 
+app.command()(up.up)
 app.add_typer(imports.app, name="import")
 app.command()(get.get)
-app.command()(reports.report)
 app.command()(timeline.timeline)
 app.command(context_settings={"ignore_unknown_options": True})(diff.diff)
+app.command()(reports.report)
 app.command()(sql.sql)
+app.add_typer(log.app, name="log")
 app.command()(verify.verify)
 app.command()(replay.replay)
 app.command()(migrate.migrate)
+app.command()(doctor.doctor)
+app.command()(demo.demo)
 app.command()(migrate.version)
 
 

@@ -7,9 +7,9 @@ that cannot be brought back do. It must end in an orderly way on SIGINT and SIGT
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Annotated, Any, NamedTuple
 
 import structlog
@@ -33,6 +33,9 @@ from gpuledger.telemetry_http import Health, ListenError, parse_address, serving
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EMBEDDED_SERVERS = 2
+
+CANCEL_AGAIN_S = 1.0
+"""How long something that was cancelled has to end before it is cancelled again."""
 
 log = structlog.get_logger("gpuledger.up")
 
@@ -79,12 +82,18 @@ async def _until_stopped(work: Work) -> None:
     await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not working.done():
-        message("Stopping ...")
         working.cancel()
+        _say("Stopping ...")
     try:
         await working
     except asyncio.CancelledError:
-        message("Stopped.")
+        _say("Stopped.")
+
+
+def _say(text: str) -> None:
+    """Whoever listened to stderr may be gone; that must not keep the servers from being stopped."""
+    with suppress(OSError):
+        message(text)
 
 
 async def _serve(settings: Settings, address: str) -> None:
@@ -144,10 +153,19 @@ async def _side_by_side(work: list[Work]) -> None:
     try:
         await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            if not task.cancelling():  # a second cancellation would interrupt an orderly end
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel until all have ended, because the NATS client swallows a cancellation now and then."""
+    pending = set(tasks)
+    for task in pending:
+        if not task.cancelling():  # a second cancellation would interrupt an orderly end
+            task.cancel()
+    while pending:
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+        for task in pending:
+            task.cancel()
 
 
 def _check_address(address: str) -> None:

@@ -106,7 +106,8 @@ def decode(raw: bytes, catalogue: Registry = registry) -> Decoded:
 
 def with_payload(event: Undecoded, catalogue: Registry = registry) -> Decoded:
     """The same event, its data decoded; raises as `decode` does."""
-    return Event(*event[:5], catalogue.decode(event.type, event.data), *event[6:])
+    data = catalogue.decode(event.type, event.data)
+    return Event._make((*event[:5], data, *event[6:]))
 
 
 def parse(raw: bytes) -> Undecoded:
@@ -133,7 +134,9 @@ def parse(raw: bytes) -> Undecoded:
         )
     except KeyError as error:
         raise MalformedEventError(f"The event has no attribute {error.args[0]!r}.") from error
-    _check(document, event)
+    if document.get("specversion") != SPEC_VERSION:
+        raise MalformedEventError(f"specversion is {document.get('specversion')!r}, not {SPEC_VERSION!r}.")
+    _check(event)
     return event
 
 
@@ -149,11 +152,9 @@ def _load(raw: bytes) -> dict[str, Any]:
     return document
 
 
-def _check(document: dict[str, Any], event: Undecoded) -> None:
+def _check(event: Undecoded) -> None:
     # Every reader checks every event, so this is spelled out, without loops and calls.
     event_id, source, event_type, subject, _, data, epoch, number, cause, first_cause, _, imported = event
-    if document.get("specversion") != SPEC_VERSION:
-        raise MalformedEventError(f"specversion is {document.get('specversion')!r}, not {SPEC_VERSION!r}.")
     if type(event_id) is not str or not 0 < len(event_id) <= ATTRIBUTE_LENGTH_MAX:
         raise _not_text("id")
     if type(source) is not str or not 0 < len(source) <= ATTRIBUTE_LENGTH_MAX:
@@ -170,10 +171,14 @@ def _check(document: dict[str, Any], event: Undecoded) -> None:
         raise MalformedEventError("data must be a JSON object.")
     if type(imported) is not bool:
         raise MalformedEventError("imported must be true or false.")
-    if cause is not None and (type(cause) is not str or not 0 < len(cause) <= ATTRIBUTE_LENGTH_MAX):
-        raise _not_text("causationid")
-    if first_cause is not None and (type(first_cause) is not str or not 0 < len(first_cause) <= ATTRIBUTE_LENGTH_MAX):
-        raise _not_text("correlationid")
+    if cause is not None or first_cause is not None:
+        _check_links(cause, first_cause)
+
+
+def _check_links(cause: object, first_cause: object) -> None:
+    for name, link in (("causationid", cause), ("correlationid", first_cause)):
+        if link is not None and (type(link) is not str or not 0 < len(link) <= ATTRIBUTE_LENGTH_MAX):
+            raise _not_text(name)
 
 
 def _not_text(name: str, length_max: int = ATTRIBUTE_LENGTH_MAX) -> MalformedEventError:

@@ -5,6 +5,7 @@ is what that node's agent may write, so that the server's permissions confine it
 name is ours. Ids are percent-escaped, reversibly, because names hold dots.
 """
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -14,6 +15,8 @@ from gpuledger.events.errors import SubjectError
 ROOT = "ledger"
 ALL = f"{ROOT}.>"
 TOKEN_BYTES_MAX = 1024
+_PLAIN = re.compile(rf"[A-Za-z0-9_-]{{1,{TOKEN_BYTES_MAX}}}").fullmatch
+"""Most names need no escaping, and quoting takes twenty times as long as finding that out."""
 
 NODE = "node"
 SERVICE = "svc"
@@ -67,6 +70,8 @@ def escape(name: str) -> str:
     Raises:
         SubjectError: the name is empty or too long for a token.
     """
+    if _PLAIN(name):
+        return name
     if not name:
         raise SubjectError("An id in a subject must not be empty; give the aggregate a name.")
     try:

@@ -83,26 +83,13 @@ class Fold:
         A position that is skipped uses up its number all the same, so that a projection that had gone past it before
         and one that skips it agree on what is missing.
         """
-        sequence = self.sequence = message.sequence
-        try:
-            event = parse(message.data)
-            prefix = self._prefixes.get(event.source) or self._prefix(event.source)
-            if not message.subject.startswith(prefix):
-                raise _mismatch(message.subject, event)
-            if len(event.epoch) > EPOCH_LENGTH_MAX:
-                raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
-        except EventError as error:
-            self._reject(message, None, error)
-            return
-        if not self.seen.add(event.source, event.epoch, event.number):
-            self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
-            return
-        if sequence in self._skipped:
-            if self.projection.observes:
-                self._observe(message, event)
+        self.sequence = message.sequence
+        event = self._accepted(message)
+        if event is None:
             return
         try:
             route = self._routes.get(event.type) or self._route(event.type)
+            prefix = self._prefixes[event.source]
             if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
                 raise _mismatch(message.subject, event)
             is_needed = route.handler is not None or self.projection.observes
@@ -117,7 +104,7 @@ class Fold:
             del self._expected[event.id]
             self.returned.append(event.id)
         elif decoded is not None and route.handler is not None:
-            self._fold(Fact(decoded, sequence, message.recorded_ns), route.handler, message.subject)
+            self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
     def due(self, now: datetime) -> None:
         """Fold what the passing of time alone leads to."""
@@ -156,6 +143,27 @@ class Fold:
         for event in decisions:
             if event.id not in self._expected:
                 self._expect(event)
+
+    def _accepted(self, message: Message) -> Undecoded | None:
+        """The event, if it is its source's, has not been seen, and is not to be skipped."""
+        try:
+            event = parse(message.data)
+            prefix = self._prefixes.get(event.source) or self._prefix(event.source)
+            if not message.subject.startswith(prefix):
+                raise _mismatch(message.subject, event)
+            if len(event.epoch) > EPOCH_LENGTH_MAX:
+                raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
+        except EventError as error:
+            self._reject(message, None, error)
+            return None
+        if not self.seen.add(event.source, event.epoch, event.number):
+            self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
+            return None
+        if message.sequence in self._skipped:
+            if self.projection.observes:
+                self._observe(message, event)
+            return None
+        return event
 
     def _fold(self, fact: Fact, handler: Handler, subject: str) -> None:
         event = fact.event

@@ -1,0 +1,130 @@
+"""Tables: what counts as new, changed and gone, what leaves memory, and what comes back."""
+
+from typing import Any, NamedTuple
+
+from gpuledger.domain.table import Changes, Table, TableSpec
+
+
+class Row(NamedTuple):
+    name: str
+    group: str
+    value: int
+    done: int | None = None
+
+
+KEPT = TableSpec("kept", Row, ("name",))
+PAIRED = TableSpec("paired", Row, ("name", "group"))
+RETIRING: TableSpec[Row] = TableSpec("retiring", Row, ("name",), retires=("done",), page_by="name")
+APPENDED: TableSpec[Row] = TableSpec("appended", Row, ("name",), retires=())
+NOTHING: Changes[Any] = Changes([], [], [])
+A, B = Row("a", "g", 1), Row("b", "g", 2)
+
+
+def stored(spec: TableSpec[Row], *rows: Row) -> Table[Row]:
+    table = Table(spec, "group")
+    table.load(rows)
+    return table
+
+
+def test_what_is_put_is_new_once() -> None:
+    table = Table(KEPT)
+    table.put(A)
+    table.put(A._replace(value=3))
+    assert table.has_changes()
+    assert table.take_changes() == Changes([A._replace(value=3)], [], [])
+    assert (table.has_changes(), table.take_changes()) == (False, NOTHING)
+
+
+def test_what_the_store_has_is_changed_or_gone() -> None:
+    table = stored(KEPT, A, B)
+    assert table.take_changes() == NOTHING
+    table.put(A._replace(value=3))
+    table.delete("b")
+    table.delete("unheard-of")
+    assert table.take_changes() == Changes([], [A._replace(value=3)], ["b"])
+
+
+def test_what_came_and_went_is_no_change() -> None:
+    table = Table(KEPT)
+    table.put(A)
+    table.delete("a")
+    assert table.take_changes() == NOTHING
+
+
+def test_what_went_and_came_back_is_changed() -> None:
+    table = stored(KEPT, A)
+    table.delete("a")
+    table.put(A._replace(value=3))
+    assert table.take_changes() == Changes([], [A._replace(value=3)], [])
+
+
+def test_what_went_came_and_went_again_is_gone() -> None:
+    table = stored(KEPT, A)
+    table.delete("a")
+    table.put(A)
+    table.delete("a")
+    assert table.take_changes() == Changes([], [], ["a"])
+
+
+def test_an_index_follows_the_rows() -> None:
+    table = stored(PAIRED, A, B)
+    other = Row("a", "h", 5)
+    table.put(other)
+    assert table.where("group", "g") == [A, B]
+    assert table.by["group"].get("h") == (("a", "h"),)
+    table.delete(("a", "g"))
+    table.delete(("a", "h"))
+    assert (table.where("group", "g"), table.where("group", "h"), len(table)) == ([B], [], 1)
+
+
+def test_a_retired_row_leaves_memory_once_it_was_taken() -> None:
+    table = Table(RETIRING, "group")
+    table.put(A._replace(done=1))
+    table.put(B)
+    assert table.get("a") is not None
+    assert table.take_changes() == Changes([A._replace(done=1), B], [], [])
+    assert (list(table.rows), table.where("group", "g")) == (["b"], [B])
+
+
+def test_a_row_that_was_paged_in_is_changed_and_leaves_again() -> None:
+    table = Table(RETIRING)
+    table.load([A._replace(done=1)])
+    table.put(A._replace(done=2))
+    assert table.take_changes() == Changes([], [A._replace(done=2)], [])
+    assert not table.rows
+
+
+def test_a_row_that_was_paged_in_for_nothing_leaves_too() -> None:
+    table = Table(RETIRING)
+    table.load([A._replace(done=1), B])
+    assert table.has_changes()
+    assert table.take_changes() == NOTHING
+    assert (list(table.rows), table.has_changes()) == (["b"], False)
+
+
+def test_loading_does_not_touch_what_is_known() -> None:
+    table = stored(KEPT, A)
+    table.put(A._replace(value=3))
+    table.load([A, B])
+    assert table.get("a") == A._replace(value=3)
+
+
+def test_loading_does_not_bring_back_what_went_and_is_not_yet_written() -> None:
+    table = stored(RETIRING, A)
+    table.delete("a")
+    table.load([A])
+    assert table.get("a") is None
+    assert table.take_changes() == Changes([], [], ["a"])
+
+
+def test_a_table_that_forgets_reports_every_row_as_perhaps_known() -> None:
+    table = Table(APPENDED)
+    table.put(A)
+    assert table.take_changes() == Changes([], [A], [])
+    assert not table.rows
+    table.put(A._replace(value=3))
+    assert table.take_changes() == Changes([], [A._replace(value=3)], [])
+
+
+def test_the_columns_are_those_of_the_row() -> None:
+    assert KEPT.columns == ("name", "group", "value", "done")
