@@ -37,6 +37,9 @@ from support.projections import (
 
 projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")
+"""Who is cancelled while it closes a cursor leaves that to the connection, which closes with it."""
+
 
 @pytest.fixture
 async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:

@@ -98,7 +98,15 @@ def test_a_long_reason_is_cut() -> None:
     fold.apply(message(said(1), 1, subject=subject))
     (row,) = fold.state.tables()["rejection"].rows.values()
     assert len(row.reason) == 1000
-    assert row.nats_subject == subject
+    assert row.nats_subject == subject[:1000]
+
+
+def test_a_subject_that_no_table_can_keep_is_told_of_all_the_same() -> None:
+    fold = Fold(SourcesProjection(), GENERATION)
+    fold.apply(message(said(1), 1, subject="ledger.node.n1.device.a\0b.failed"))
+    (row,) = fold.state.tables()["rejection"].rows.values()
+    assert row.nats_subject == "ledger.node.n1.device.a\\0b.failed"
+    assert "\0" not in row.reason
 
 
 def test_the_end_of_a_sources_data_is_kept() -> None:

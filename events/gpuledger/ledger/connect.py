@@ -41,7 +41,12 @@ Listener = Callable[[], None]
 
 class _Client(Client):
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """Leave the headers of the log's messages unread: they only repeat ids, and take 40 % of a reader's time."""
+        """Leave the headers of the log's messages unread: they only repeat ids, and take 40 % of a reader's time.
+
+        The server takes subjects that are no UTF-8, at which the library would break the connection again and again.
+        """
+        if not subject.isascii():
+            subject = subject.decode(errors="backslashreplace").encode()
         unread = reply.startswith(_DELIVERED)
         await super()._process_msg(sid, subject, reply, data, b"" if unread else headers)
 

@@ -15,6 +15,7 @@ GAP_GRACE_S = 30.0
 """How long a number may be late before its absence is called a gap."""
 
 REASON_LENGTH_MAX = 1000
+"""How much of a reason and of a subject is told; the server lets a subject hold NUL, which no table can keep."""
 
 
 def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
@@ -38,7 +39,7 @@ def on_refused(state: Sources, refusal: Refusal) -> Iterable[Decision]:
     data = SourceRejected(
         generation=refusal.position.generation,
         sequence=refusal.position.sequence,
-        nats_subject=refusal.nats_subject,
+        nats_subject=refusal.nats_subject.replace("\0", "\\0")[:REASON_LENGTH_MAX],
         reason=refusal.reason[:REASON_LENGTH_MAX],
     )
     yield Decision(f"rejected/{refusal.position}", None, "log", time_of_ns(refusal.recorded_ns), data)
