@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Outgoing, Receipt
-from gpuledger.ledger.atomic import BATCH_BYTES_MAX, BATCH_ID, BATCH_MESSAGES_MAX
+from gpuledger.ledger.atomic import BATCH_BYTES_MAX, BATCH_ID, BATCH_MESSAGES_MAX, BATCH_MESSAGES_MIN
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import GenerationError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
@@ -67,17 +67,17 @@ async def test_many_messages_go_in_batches_and_in_order(ledger: JetStreamLedger,
     assert len(set(borders)) == 3
 
 
-async def test_one_message_goes_by_itself(ledger: JetStreamLedger, jetstream: JetStreamContext) -> None:
-    assert await ledger.publish_many([outgoing(1)]) == recorded(1, 1)
+async def test_few_messages_go_by_themselves(ledger: JetStreamLedger, jetstream: JetStreamContext) -> None:
+    assert await ledger.publish_many(series(BATCH_MESSAGES_MIN - 1)) == recorded(1, BATCH_MESSAGES_MIN - 1)
     assert await batch_of(jetstream, 1) is None
 
 
 async def test_batches_are_bounded_in_bytes(ledger: JetStreamLedger, jetstream: JetStreamContext) -> None:
-    size = BATCH_BYTES_MAX // 2
-    large = [message._replace(data=message.data.ljust(size)) for message in series(5)]
-    assert await ledger.publish_many(large) == recorded(1, 5)
-    assert len({await batch_of(jetstream, sequence) for sequence in range(1, 6)}) == 3
-    assert numbers_of(await everything(ledger)) == list(range(5))
+    size, count = BATCH_BYTES_MAX // 10, 2 * BATCH_MESSAGES_MIN
+    large = [message._replace(data=message.data.ljust(size)) for message in series(count)]
+    assert await ledger.publish_many(large) == recorded(1, count)
+    assert len({await batch_of(jetstream, sequence) for sequence in range(1, count + 1)}) == 4
+    assert numbers_of(await everything(ledger)) == list(range(count))
 
 
 async def test_a_call_that_is_repeated_records_nothing_twice(ledger: JetStreamLedger) -> None:
@@ -137,7 +137,7 @@ async def test_a_stream_of_before_batches_is_allowed_them_and_else_left_alone(
     config = stream_config(1).evolve(allow_atomic=None, description="ours", max_bytes=1 << 30)
     before = (await jetstream.add_stream(config)).config
     async with jetstream_ledger(clean_nats_url) as ledger:
-        await ledger.publish_many(series(2))
+        await ledger.publish_many(series(BATCH_MESSAGES_MIN))
     after = (await jetstream.stream_info(STREAM)).config
     assert after.allow_atomic
     assert after.evolve(allow_atomic=None, metadata=None) == before.evolve(allow_atomic=None, metadata=None)

@@ -21,6 +21,9 @@ from gpuledger.ledger.publish import ACK_TIMEOUT_S, MESSAGE_ID, PUBLISH_TIMEOUT_
 BATCH_MESSAGES_MAX = 1000
 """What a server takes in one batch unless its limits are set lower."""
 
+BATCH_MESSAGES_MIN = 16
+"""A batch costs about 3 ms of its own: fewer messages are recorded sooner one by one, even with a sync for each."""
+
 BATCH_BYTES_MAX = 1024 * 1024
 
 BATCH_ID = "Nats-Batch-Id"
@@ -65,7 +68,7 @@ class AtomicPublisher:
             PublishError: a message stayed unacknowledged, or was refused for good; those before it are recorded.
             GenerationError: the log goes on in another stream.
         """
-        if len(messages) < 2 or not self._takes_batches:
+        if len(messages) < BATCH_MESSAGES_MIN or not self._takes_batches:
             return await self._publisher.publish(messages)
         for message in messages:
             self._publisher.check_size(message)
