@@ -11,7 +11,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
@@ -28,7 +27,6 @@ RESTORE_TIMEOUT_S = 600.0
 BUFFER_MESSAGES_MAX = 16_384
 BUFFER_BYTES_MAX = 16 * 1024 * 1024
 
-_ACK_PREFIX = "$JS.ACK."
 _ACK_TOKENS = 9
 _DOMAIN_TOKENS = 2
 _HEARTBEAT = "Idle Heartbeat"
@@ -81,32 +79,43 @@ class Delivery:
         self._activity = 0
         self._flow_reply = ""
 
-    async def on_message(self, message: Msg) -> None:
-        """Take a message or a word of the server's."""
+    def on_delivered(self, subject: str, reply: bytes, data: bytes) -> None:
+        """Take a message, if it is the one that follows."""
         if self.stale.is_set():
             return
         self._activity += 1
-        reply = message.reply
-        if not reply.startswith(_ACK_PREFIX):
-            await self._on_control(message)
-            return
-        tokens = reply.split(".")
+        tokens = reply.split(b".")
         skip = 0 if len(tokens) == _ACK_TOKENS else _DOMAIN_TOKENS
         self._consumer_sequence += 1
         if int(tokens[6 + skip]) != self._consumer_sequence:
             self._turn_stale("a message is missing")
             return
-        self._buffer.put(Message(message.subject, message.data, int(tokens[5 + skip]), int(tokens[7 + skip])))
+        self._buffer.put(Message(subject, data, int(tokens[5 + skip]), int(tokens[7 + skip])))
 
-    async def _on_control(self, message: Msg) -> None:
-        headers = message.headers or {}
+    async def on_control(self, reply: str, headers: dict[str, str]) -> None:
+        """Compare the server's count with ours, and note when it waits for a word to go on."""
+        if self.stale.is_set():
+            return
+        self._activity += 1
         if headers.get("Description") != _HEARTBEAT:
-            self._flow_reply = message.reply
+            self._flow_reply = reply
         elif headers.get("Nats-Last-Consumer") != str(self._consumer_sequence):
             self._turn_stale("a message is missing before a heartbeat")
         else:
             self._flow_reply = headers.get("Nats-Consumer-Stalled", self._flow_reply)
         await self.answer_flow_control()
+
+    async def subscribe(self) -> None:
+        """Listen, before there is a consumer that delivers."""
+        self.subscription = await self._client.subscribe(self.inbox)
+        self._client.receivers[self.subscription._id] = self  # noqa: SLF001 - the library has no other name for it
+
+    async def unsubscribe(self) -> None:
+        """Listen no more; does nothing where nobody listens."""
+        if self.subscription is not None:
+            self._client.receivers.pop(self.subscription._id, None)  # noqa: SLF001
+            with suppress(NatsError):
+                await self.subscription.unsubscribe()
 
     async def answer_flow_control(self) -> None:
         """Ask the server for more, where it waits for that and the buffer has room."""
@@ -198,9 +207,7 @@ class OrderedReader:
     async def _start(self, delivery: Delivery) -> None:
         await self._connection.wait_up(self._restore_timeout_s)
         try:
-            delivery.subscription = await self._connection.client.subscribe(
-                delivery.inbox, cb=delivery.on_message, pending_msgs_limit=0, pending_bytes_limit=0
-            )
+            await delivery.subscribe()
             await self._create_consumer(delivery)
         except BadRequestError as error:
             raise LedgerUnavailableError(f"{self._stream} cannot be read: {error.description}.") from error
@@ -229,8 +236,7 @@ class OrderedReader:
         self._delivery = None
         if delivery.subscription is None:
             return
-        with suppress(NatsError):
-            await delivery.subscription.unsubscribe()
+        await delivery.unsubscribe()
         if self._connection.is_up:
             with suppress(NatsError):
                 await self._connection.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{delivery.name}")

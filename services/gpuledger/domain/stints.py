@@ -120,14 +120,14 @@ def _begin_in_order(state: Devices, mark: Stray) -> bool:
             mark.serial or passport.serial,
             mark.uuid or passport.uuid,
             mark.model or passport.model,
-            min(passport.first_seen_at, at),
+            min(at, passport.first_seen_at),
             passport.removed_at,
             passport.lives + 1,
             passport.failures,
             passport.last_failed_at,
         )
     )
-    seen_at = min(place.first_seen_at, at)
+    seen_at = min(at, place.first_seen_at)
     state.slot.put(Slot(slot, place.node, place.slot_index, device, 1, place.lives + 1, seen_at, place.vacated_at))
     return True
 
@@ -230,7 +230,18 @@ def _begin(mark: Stray) -> Stint:
 
 
 def _end(stint: Stint, mark: Stray) -> Stint:
-    return stint._replace(valid_to=mark.at, retired=mark.retired)
+    return Stint(
+        stint.device,
+        stint.slot,
+        stint.valid_from,
+        mark.at,
+        mark.retired,
+        stint.serial,
+        stint.uuid,
+        stint.model,
+        stint.source,
+        stint.epoch,
+    )
 
 
 HANDLERS: Handlers = {DeviceInserted: inserted, DeviceRemoved: removed}

@@ -5,7 +5,7 @@ does not know who writes them, and reads nothing by itself: whoever drives the f
 """
 
 from collections.abc import Callable, Iterable
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -54,8 +54,8 @@ class Changes(NamedTuple, Generic[R]):
 class Index(Generic[R]):
     """Keys of a table's rows by the value of one column, in the order in which the rows came."""
 
-    def __init__(self, column: str) -> None:
-        self._value_of: Callable[[R], Any] = attrgetter(column)
+    def __init__(self, position: int) -> None:
+        self._value_of: Callable[[R], Any] = itemgetter(position)
         self._keys: dict[Any, tuple[Key, ...]] = {}
 
     def get(self, value: object) -> tuple[Key, ...]:
@@ -65,7 +65,8 @@ class Index(Generic[R]):
     def add(self, key: Key, row: R) -> None:
         """Take in a row that the table did not have."""
         value = self._value_of(row)
-        self._keys[value] = (*self._keys.get(value, ()), key)
+        known = self._keys.get(value)
+        self._keys[value] = (key,) if known is None else (*known, key)
 
     def remove(self, key: Key, row: R) -> None:
         """Forget a row; does nothing where it is not indexed."""
@@ -82,9 +83,9 @@ class Table(Generic[R]):
 
     def __init__(self, spec: TableSpec[R], *indexed: str) -> None:
         self.spec = spec
-        self.key_of: Callable[[R], Key] = attrgetter(*spec.key)
+        self.key_of: Callable[[R], Key] = itemgetter(*(spec.columns.index(column) for column in spec.key))
         self.rows: dict[Key, R] = {}
-        self.by: dict[str, Index[R]] = {column: Index(column) for column in indexed}
+        self.by: dict[str, Index[R]] = {column: Index(spec.columns.index(column)) for column in indexed}
         self._indexes = tuple(self.by.values())
         self._forgets = spec.retires == ()
         self._was_stored: dict[Key, bool] = {}
