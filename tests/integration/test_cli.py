@@ -218,7 +218,34 @@ def test_unreachable_servers_are_said(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert (result.code, "Start it, or set DATABASE_URL." in result.err) == (4, True)
 
 
-@pytest.fixture(scope="module")
+def test_late_events_correct_history_in_whatever_order_they_were_recorded(
+    own_urls: dict[str, str],
+    sample: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """The sample's facts in three random parts, each imported for itself: every moment is still that of the file."""
+    for name, url in own_urls.items():
+        monkeypatch.setenv(name, url)
+    cli, fleet = Cli(capsys), TitanFile(sample)
+    facts = fleet.facts()
+    random.Random(5).shuffle(facts)
+    assert cli("migrate").code == 0
+    for part in range(3):
+        file = tmp_path / f"part-{part}.jsonl"
+        file.write_text("".join(f"{line}\n" for line in facts[part::3]))
+        assert cli("import", "jsonl", str(file)).code == 0
+    ambiguous = fleet.devices_in_two_places()
+    for moment in random.Random(6).sample(fleet.moments(), TIMES_TRIED):
+        found = {(device, slot) for device, slot in _devices_at(cli, moment) if device not in ambiguous}
+        assert found == {(device, slot) for device, slot in fleet.installed(moment) if device not in ambiguous}
+    (row,) = cli("report", "fleet", "-o", "json").json()
+    assert (row["lives"], row["overlaps"]) == (len(fleet.lives), len(fleet.overlaps()))
+    assert cli("verify").code == 0
+
+
+@pytest.fixture
 def own_urls() -> Iterator[dict[str, str]]:
     """Servers for the real data alone."""
     with servers.nats_server() as nats, servers.postgres_server() as postgres:

@@ -1,6 +1,7 @@
 """Titan's format computed directly, by another way than the product's: what every answer is compared with."""
 
 import csv
+import json
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from itertools import combinations
@@ -75,6 +76,18 @@ class TitanFile:
         times = {life.begin for life in self.lives} | {life.end for life in self.lives if life.end}
         return sorted(times)
 
+    def facts(self) -> list[str]:
+        """Every insertion, removal and failure as a line of JSON, as `import jsonl` takes it."""
+        found = []
+        for life in self.lives:
+            found.append(_fact("device.inserted", life.serial, life.begin, {"slot": life.slot}))
+            if life.end is not None:
+                found.append(_fact("device.removed", life.serial, life.end, {"slot": life.slot}))
+        failed = [row for row in self.rows if row["event"]]
+        return found + [
+            _fact("device.failed", row["SN"], _time(row["remove"]), {"kind": row["event"]}) for row in failed
+        ]
+
     def _life(self, row: dict[str, str]) -> Life:
         end = _time(row["remove"])
         still = row["out"] == "FALSE" and end == self.data_end
@@ -83,6 +96,11 @@ class TitanFile:
     def _overlap(self, one: Life, other: Life) -> bool:
         first, second = one.end or self.data_end, other.end or self.data_end
         return max(one.begin, other.begin) < min(first, second)
+
+
+def _fact(event: str, subject: str, time: datetime, data: dict[str, str]) -> str:
+    fact = {"type": f"io.gpuledger.{event}.v1", "subject": subject, "time": time.isoformat(), "data": data}
+    return json.dumps(fact)
 
 
 def _time(text: str) -> datetime:

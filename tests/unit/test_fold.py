@@ -248,6 +248,15 @@ def test_own_decisions_are_passed_over_when_they_come_back() -> None:
     assert rows_of(fold) == before
 
 
+def test_nobody_else_can_make_a_decision_seem_to_have_come_back() -> None:
+    fold = deciding()
+    fold.apply(message(asked("n1", 1), 1))
+    (decision,) = fold.take_decided()
+    fold.apply(message(failure(1)._replace(id=decision.id), 2))
+    assert fold.take_returned() == []
+    assert fold.outstanding() == [decision]
+
+
 def test_the_same_cause_gives_the_same_id_whoever_decides() -> None:
     log = [message(asked("n1", 1), 1), message(asked("n2", 2), 2)]
     ids = []

@@ -100,7 +100,7 @@ class Fold:
         self.events += 1
         if self.projection.observes:
             self._observe(message, event)
-        if self._expected and event.id in self._expected:
+        if self._expected and event.id in self._expected and event.source == self._source:
             del self._expected[event.id]
             self.returned.append(event.id)
         elif decoded is not None and route.handler is not None:
