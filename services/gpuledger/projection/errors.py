@@ -7,8 +7,7 @@ ProjectionError
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
 ├── RebuildBusyError       another rebuild of the same projection is running
-├── NothingToRollBackError there are no rows of an earlier rebuild to go back to
-└── OutboxFullError        more decisions are waiting to be published than the bound allows
+└── NothingToRollBackError there are no rows of an earlier rebuild to go back to
 """
 
 from gpuledger.ledger.api import Position
@@ -75,7 +74,3 @@ class RebuildBusyError(ProjectionError):
 
 class NothingToRollBackError(ProjectionError):
     """There are no rows of an earlier rebuild to go back to."""
-
-
-class OutboxFullError(ProjectionError):
-    """More decisions are waiting to be published than the bound allows; is the ledger reachable?"""
