@@ -1,6 +1,7 @@
 """Verifying: every difference between log and tables is found, and the first one named by its key."""
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import pytest
 
@@ -83,6 +84,28 @@ async def test_a_database_in_another_time_zone_differs_in_nothing(ledger: JetStr
     assert (await verified(ledger, url)).differences == 0
     head = await publish(ledger, [event(DeviceInserted(slot="s1"), "d9", number=9, at=0)])
     await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(head)
+    assert (await verified(ledger, url)).differences == 0
+
+
+@pytest.mark.parametrize(
+    ("zone", "times"),
+    [
+        ("America/New_York", ["2016-11-06T05:30:00Z", "2016-11-06T06:30:00Z"]),
+        ("Asia/Tokyo", ["9999-12-31T23:30:00Z"]),
+    ],
+)
+async def test_the_zone_of_the_environment_changes_nothing(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch, zone: str, times: list[str]
+) -> None:
+    monkeypatch.setenv("PGTZ", zone)
+    said = [
+        event(DeviceInserted(slot=f"z{number}"), "d9", number=number)._replace(time=datetime.fromisoformat(time))
+        for number, time in enumerate(times, 9)
+    ]
+    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(await publish(ledger, said))
+    assert (await verified(ledger, url)).differences == 0
+    late = said[0]._replace(id="again", number=20)
+    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(await publish(ledger, [late]))
     assert (await verified(ledger, url)).differences == 0
 
 

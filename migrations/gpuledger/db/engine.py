@@ -18,6 +18,10 @@ KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_COUNT = 3
 """A peer that is gone is noticed after `KEEPALIVE_IDLE_S` + `KEEPALIVE_COUNT` x `KEEPALIVE_INTERVAL_S`."""
 
+_IN_UTC = "SET TIME ZONE 'UTC'"
+"""Said to every session, whatever URL, environment and server say: in a zone with daylight saving a time within the
+repeated hour equals no time in UTC, and a late one may lie beyond the calendar's end."""
+
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -40,7 +44,9 @@ async def connect(
     """
     parameters = connection_parameters(url, application_name, options)
     try:
-        connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=autocommit)
+        connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
+        await connection.execute(_IN_UTC)
+        await connection.set_autocommit(autocommit)
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
     try:
@@ -71,9 +77,12 @@ def open_blocking(url: str, *, application_name: str, autocommit: bool, options:
     """A connection that the caller closes; raises as `connect` does."""
     parameters = connection_parameters(url, application_name, options)
     try:
-        return psycopg.connect(**parameters, autocommit=autocommit)
+        connection = psycopg.connect(**parameters, autocommit=True)
+        connection.execute(_IN_UTC)
+        connection.autocommit = autocommit
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
+    return connection
 
 
 def connection_parameters(url: str, application_name: str, options: str = "") -> dict[str, Any]:
