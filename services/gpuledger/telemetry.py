@@ -3,6 +3,7 @@
 Metrics are labelled by projection. Nothing here decides anything.
 """
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,22 +12,36 @@ from typing import Protocol
 
 import structlog
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import Processor
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+LOGGERS = "gpuledger"
+"""Whose lines are shown, of what is said through the standard library's logging."""
+
 BATCHES = (1, 2, 5, 10, 50, 100, 500, 1000, 5000)
 
 _SEQUENCE = Gauge("gpuledger_projection_sequence", "Position up to which the rows are true.", ["projection"])
 _LAG_EVENTS = Gauge("gpuledger_projection_lag_events", "Events recorded but not yet projected.", ["projection"])
 _LAG_SECONDS = Gauge(
-    "gpuledger_projection_lag_seconds", "Age of the last event when its rows were committed.", ["projection"]
+    "gpuledger_projection_lag_seconds", "Age of the first event that has no rows yet, 0 for none.", ["projection"]
 )
 _EVENTS = Counter("gpuledger_projection_events_total", "Events taken from the log.", ["projection"])
 _BATCH = Histogram("gpuledger_projection_batch_events", "Events a batch.", ["projection"], buckets=BATCHES)
 _FOLD = Histogram("gpuledger_projection_fold_seconds", "Time to fold a batch.", ["projection"], buckets=SECONDS)
 _FLUSH = Histogram("gpuledger_projection_flush_seconds", "Time to commit a batch.", ["projection"], buckets=SECONDS)
+_LATENCY = Histogram(
+    "gpuledger_projection_latency_seconds",
+    "From recording to committed rows, for the last event of a batch.",
+    ["projection"],
+    buckets=SECONDS,
+)
 _ERRORS = Counter("gpuledger_projection_errors_total", "Interruptions and stops.", ["projection", "error"])
 _WRITER = Gauge("gpuledger_projection_writer", "1 while this process writes the rows, 0 on standby.", ["projection"])
 PUBLISHED = Counter("gpuledger_published_total", "Events handed to the ledger, by outcome.", ["outcome"])
+OUTCOMES = ("recorded", "duplicate", "conflict", "failed")
+for _outcome in OUTCOMES:
+    PUBLISHED.labels(_outcome)
 
 
 class Stored(Protocol):
@@ -46,6 +61,7 @@ class ProjectionMetrics:
         self._sequence = _SEQUENCE.labels(projection)
         self._lag_events = _LAG_EVENTS.labels(projection)
         self._lag_seconds = _LAG_SECONDS.labels(projection)
+        self._latency = _LATENCY.labels(projection)
         self._events = _EVENTS.labels(projection)
         self._batch = _BATCH.labels(projection)
         self._fold = _FOLD.labels(projection)
@@ -56,9 +72,10 @@ class ProjectionMetrics:
         """This process waits for the writer's lock."""
         self._writer.set(0)
 
-    def writing(self) -> None:
-        """This process holds the writer's lock."""
+    def writing(self, sequence: int) -> None:
+        """This process holds the writer's lock; the rows are true up to `sequence`."""
         self._writer.set(1)
+        self._sequence.set(sequence)
 
     def failed(self, error: BaseException) -> None:
         """The projection was interrupted, or stopped."""
@@ -83,27 +100,52 @@ class ProjectionMetrics:
         """The rows are true up to `sequence`, whose message is `last`."""
         self._sequence.set(sequence)
         if last is not None:
-            self._lag_seconds.set(max(0.0, now.timestamp() - last.recorded_ns / 1e9))
+            self._latency.observe(_age_s(last, now))
 
-    def behind(self, events: int) -> None:
-        """How many events of the log have no rows yet."""
+    def behind(self, events: int, first: Stored | None, now: datetime) -> None:
+        """How many events of the log have no rows yet, and the first of them."""
         self._lag_events.set(events)
+        self._lag_seconds.set(0.0 if first is None else _age_s(first, now))
+
+
+def _age_s(message: Stored, now: datetime) -> float:
+    return max(0.0, now.timestamp() - message.recorded_ns / 1e9)
 
 
 def configure_logging(*, json: bool | None = None) -> None:
-    """Structured lines on stderr: JSON where stderr is no terminal, readable text where it is one."""
+    """Structured lines on stderr: JSON where stderr is no terminal, readable text where it is one.
+
+    What our packages say through the standard library (`gpuledger.*`, INFO and above) takes the same form, and goes
+    nowhere else; other loggers, the root among them, are left as they are.
+    """
     as_json = not sys.stderr.isatty() if json is None else json
     renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
-        ],
+        processors=[*shared, renderer],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+    _bridge(shared, renderer)
 
 
-__all__ = ["PUBLISHED", "REGISTRY", "ProjectionMetrics", "configure_logging"]
+def _bridge(shared: list[Processor], renderer: Processor) -> None:
+    """Show what the standard library's loggers of this name get; the handler of an earlier call is replaced."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logger = logging.getLogger(LOGGERS)
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+__all__ = ["OUTCOMES", "PUBLISHED", "REGISTRY", "ProjectionMetrics", "configure_logging"]

@@ -127,6 +127,14 @@ def test_diff_is_what_changed(cli: Cli, fleet: TitanFile) -> None:
     assert cli("diff", format_time(later), format_time(later), "-o", "json").json() == []
 
 
+def test_relative_times_are_no_options(cli: Cli, fleet: TitanFile) -> None:
+    assert cli("diff", "-2h", "-1h30m", "-o", "json").json() == []
+
+
+def test_columns_of_one_name_are_all_shown(cli: Cli, fleet: TitanFile) -> None:
+    assert cli("sql", "SELECT 1 AS a, 2 AS a, 3 AS a_1", "-o", "json").json() == [{"a": 1, "a_1": 2, "a_1_1": 3}]
+
+
 def test_verify_proves_and_names_what_differs(cli: Cli, fleet: TitanFile, urls: dict[str, str]) -> None:
     assert cli("verify").code == 0
     servers._execute(urls["DATABASE_URL"], "UPDATE gpuledger_live.slot SET lives = lives + 1 WHERE lives = 1")
@@ -168,6 +176,14 @@ def test_bad_rows_are_told_and_the_rest_is_imported(cli: Cli, fleet: TitanFile, 
     assert (row["state"], row["failures"]) == ("Retired", 1)
 
 
+def test_the_rejects_never_take_the_place_of_the_file(cli: Cli, fleet: TitanFile, tmp_path: Path) -> None:
+    file = tmp_path / "same.csv"
+    file.write_text("SN,location,insert,remove,duration,out,event\nbad,,,,,,\n")
+    result = cli("import", "titan", str(file), "--rejects", str(file))
+    assert (result.code, "Name another file" in result.err) == (2, True)
+    assert file.read_text().startswith("SN,")
+
+
 @pytest.mark.parametrize("output", ["table", "wide", "json", "jsonl", "yaml", "name", "csv"])
 def test_every_output_has_data_on_stdout_and_nothing_else(cli: Cli, fleet: TitanFile, output: str) -> None:
     result = cli("get", "contradictions", "-o", output)
@@ -188,6 +204,9 @@ def test_every_output_has_data_on_stdout_and_nothing_else(cli: Cli, fleet: Titan
         (("timeline", "device", "nobody"), 1, "was not found"),
         (("timeline", "node", "n"), 2, "Ask for a device"),
         (("sql", "DELETE FROM gpuledger_live.device"), 1, "would change the database"),
+        (("sql", "COPY (SELECT 1) TO STDOUT"), 1, "COPY is not taken here"),
+        (("sql", "SELECT 'infinity'::timestamptz"), 1, "PostgreSQL refused"),
+        (("import", "titan", "/dev/null", "--rejects", "/does/not/exist/r"), 1, "cannot be written"),
         (("replay", "nonsense"), 2, "Choose from devices"),
         (("import", "titan", "/does/not/exist"), 1, "/does/not/exist"),
     ],

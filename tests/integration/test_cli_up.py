@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -45,6 +46,20 @@ def position(up: Up, projection: str) -> int:
     return int(found[projection]["position"] or 0)
 
 
+class Logged:
+    """What `up` wrote to its log so far; each line must be JSON."""
+
+    def __init__(self, up: Up) -> None:
+        assert up.process.stderr is not None
+        self._descriptor = up.process.stderr.fileno()
+        self._text = b""
+
+    def lines(self) -> list[dict[str, object]]:
+        while select.select([self._descriptor], [], [], 0)[0]:
+            self._text += os.read(self._descriptor, 65_536)
+        return [orjson.loads(line) for line in self._text.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
 def test_it_says_how_to_reach_everything(up: Up) -> None:
     endpoints = up.running.endpoints
     assert f"export NATS_URL={endpoints.nats_url}\n" in up.said
@@ -54,6 +69,7 @@ def test_it_says_how_to_reach_everything(up: Up) -> None:
     status, metrics = up.get("/metrics")
     assert status == 200
     assert b'gpuledger_projection_lag_events{projection="devices"} 0.0' in metrics
+    assert b'gpuledger_published_total{outcome="recorded"} 0.0' in metrics
     assert up.get("/passwords")[0] == 404
 
 
@@ -99,9 +115,11 @@ def test_a_projection_that_stops_is_reported_while_others_go_on_and_resumes_afte
 
 def test_servers_that_are_killed_come_back(up: Up) -> None:
     before = up.server_pids()
+    logged = Logged(up)
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: len(_pids(up) - before) == 2)
+    eventually(lambda: any("is back" in str(line["event"]) for line in logged.lines()))
     receipt = publish(up, failed("gpu-3", 3))
     eventually(lambda: position(up, "devices") >= receipt.sequence)
     up.becomes(200)

@@ -59,7 +59,7 @@ async def test_a_row_that_was_changed_is_named(ledger: JetStreamLedger, url: str
 async def test_a_row_that_was_deleted_is_named(ledger: JetStreamLedger, url: str) -> None:
     execute(url, "DELETE FROM gpuledger_live.failure WHERE event_id = 'f7'")
     found = await verified(ledger, url)
-    assert (found.differences, found.first and found.first.key) == (1, ("f7",))
+    assert (found.differences, found.first and found.first.key) == (1, ("/import/titan", "e1", 7))
     assert found.first is not None
     assert found.first.found is None
     assert found.first.expected is not None

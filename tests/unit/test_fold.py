@@ -10,6 +10,7 @@ from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
+from gpuledger.events.source import SourceGapDetected, SourceRejected
 from gpuledger.ledger.api import Message, Position
 from gpuledger.projection.definition import Decision, Decisions, Observed, Refusal, RefusalKind
 from gpuledger.projection.errors import BadEventError
@@ -147,6 +148,27 @@ def test_the_sources_service_finds_what_others_do_not_decode() -> None:
     assert decision.type == "io.gpuledger.source.rejected.v1"
     assert [row.position for row in fold.state.tables()["rejection"].rows.values()] == [1]
     assert [(row.events, row.missing) for row in fold.state.tables()["source"].rows.values()] == [(2, 0)]
+
+
+def test_only_the_sources_service_tells_of_gaps_and_rejections() -> None:
+    """Else an agent could make another's losses look known, or closed."""
+    told = SourceGapDetected(epoch="e1", first=5, last=9)
+    forged = event(told, "/nodes/n2/agent", number=1, source=AGENT)
+    fold = folded(SourcesProjection(), [message(forged, 1)])
+    assert fold.state.tables()["gap"].rows == {}
+    (decision,) = fold.take_decided()
+    assert isinstance(decision.data, SourceRejected)
+    assert "may record" in decision.data.reason
+
+
+def test_a_restored_log_brings_its_rejections_along() -> None:
+    """The same sequences in another generation: nothing is decided a second time."""
+    bad = bad_payload(1, AGENT)
+    (decision,) = folded(SourcesProjection(), [bad]).take_decided()
+    restored = Fold(SourcesProjection(), GENERATION + 1)
+    restored.apply_all([bad, message(decision._replace(epoch="before"), 2)])
+    assert restored.take_returned() == [decision.id]
+    assert restored.outstanding() == []
 
 
 def test_a_skipped_position_is_neither_decoded_nor_folded() -> None:

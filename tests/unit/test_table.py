@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from gpuledger.domain.table import Changes, Table, TableSpec
+from gpuledger.domain.table import KEYS_PER_TUPLE_MAX, Changes, Table, TableSpec
 
 
 class Row(NamedTuple):
@@ -75,6 +75,23 @@ def test_an_index_follows_the_rows() -> None:
     table.delete(("a", "g"))
     table.delete(("a", "h"))
     assert (table.where("group", "g"), table.where("group", "h"), len(table)) == ([B], [], 1)
+
+
+def test_an_index_keeps_the_order_of_few_keys_and_of_many() -> None:
+    table, count = Table(KEPT, "group"), 3 * KEYS_PER_TUPLE_MAX
+    rows = [Row(str(number), "g", number) for number in range(count)]
+    for number, row in enumerate(rows, 1):
+        table.put(row)
+        assert table.where("group", "g") == rows[:number]
+    table.delete("3")
+    table.put(rows[3])
+    assert table.where("group", "g") == [*rows[:3], *rows[4:], rows[3]]
+    table.by["group"].remove("unheard-of", rows[0])
+    for key in table.by["group"].get("g"):
+        table.delete(key)
+    assert (len(table), table.where("group", "g"), len(table.by["group"].get("g"))) == (0, [], 0)
+    table.put(A)
+    assert table.where("group", "g") == [A]
 
 
 def test_a_retired_row_leaves_memory_once_it_was_taken() -> None:

@@ -13,15 +13,16 @@ SENTENCE_ENDS = (".", "?", "!")
 class ExitCode(IntEnum):
     """How a command ended, for scripts.
 
-    | code | name        | meaning                                                                     |
-    | ---- | ----------- | --------------------------------------------------------------------------- |
-    | 0    | OK          | done                                                                        |
-    | 1    | ERROR       | something failed, or `verify` found a row that differs from the ledger      |
-    | 2    | USAGE       | the arguments are wrong; nothing was done                                   |
-    | 3    | REJECTS     | the import finished, but some rows were rejected                            |
-    | 4    | UNAVAILABLE | the ledger or the database cannot be reached                                |
-    | 5    | BUSY        | the data directory is in use by another process                             |
-    | 141  | PIPE        | the reader of stdout left early (`| head`), as if ended by SIGPIPE (128+13) |
+    | code | name        | meaning                                                                          |
+    | ---- | ----------- | -------------------------------------------------------------------------------- |
+    | 0    | OK          | done                                                                             |
+    | 1    | ERROR       | something failed, `verify` found a row that differs, or `doctor` something amiss |
+    | 2    | USAGE       | the arguments are wrong; nothing was done                                        |
+    | 3    | REJECTS     | the import finished, but some rows were rejected                                 |
+    | 4    | UNAVAILABLE | NATS or PostgreSQL cannot be reached                                             |
+    | 5    | BUSY        | in use by another process: the data directory, or for `log import` a projection  |
+    | 130  |             | interrupted, as if ended by SIGINT (128+2): `gpuledger.cli.main.INTERRUPTED`     |
+    | 141  | PIPE        | the reader of stdout left early (`| head`), as if ended by SIGPIPE (128+13)      |
     """
 
     OK = 0

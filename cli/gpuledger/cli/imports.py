@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.errors import ExitCode
+from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress
 from gpuledger.cli.run import run
@@ -41,6 +41,7 @@ def titan(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
         "titan",
         rejects,
         data_dir,
+        file,
     )
 
 
@@ -64,6 +65,8 @@ def openb(
         "openb",
         rejects,
         data_dir,
+        nodes,
+        pods,
     )
 
 
@@ -76,10 +79,13 @@ def jsonl(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
         "jsonl",
         rejects,
         data_dir,
+        file,
     )
 
 
-def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Path | None) -> None:
+def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Path | None, *inputs: Path) -> None:
+    if rejects is not None and rejects.exists() and any(file.exists() and rejects.samefile(file) for file in inputs):
+        raise CliError(f"{rejects} is what is to be imported", "Name another file for the rejects", ExitCode.USAGE)
     with nullcontext(_Shown()) if rejects is None else RejectFile(rejects) as sink:
         result = run(_work(importing, name, sink, data_dir))
     message(

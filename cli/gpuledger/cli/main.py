@@ -8,6 +8,7 @@ from gpuledger.cli import demo, diff, doctor, get, imports, migrate, replay, sql
 from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
 from gpuledger.cli.log import main as log
+from gpuledger.cli.run import as_cli_error
 
 app = typer.Typer(
     name="gpuledger",
@@ -23,7 +24,7 @@ app.command()(up.up)
 app.add_typer(imports.app, name="import")
 app.command()(get.get)
 app.command()(timeline.timeline)
-app.command(context_settings={"ignore_unknown_options": True})(diff.diff)
+app.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})(diff.diff)
 app.command()(reports.report)
 app.command()(sql.sql)
 app.add_typer(log.app, name="log")
@@ -43,6 +44,11 @@ def main() -> None:
         sys.exit(report(error, sys.stderr))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        said = as_cli_error(error)
+        if said is None:
+            raise
+        sys.exit(report(said, sys.stderr))
 
 
 __all__ = ["ExitCode", "app", "main"]

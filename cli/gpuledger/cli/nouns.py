@@ -143,6 +143,7 @@ FAILURES = Noun(
             Column("kind"),
             Column("slot"),
             Column("message"),
+            Column("source", wide=True),
             Column("event id", wide=True),
         ),
         "event_id",
@@ -151,7 +152,7 @@ FAILURES = Noun(
     devices.FAILURE,
     ("failed_at", "device", "event_id"),
     "failures_at",
-    hidden=("position",),
+    hidden=("epoch", "number"),
     aliases=("failure",),
 )
 

@@ -35,5 +35,17 @@ async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[
         await bring_current(place)
         async with read_only(place.database_url) as connection:
             cursor = await query(connection, statement)
-            columns = [column.name for column in cursor.description or ()]
+            columns = distinct([column.name for column in cursor.description or ()])
             return columns, [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
+
+
+def distinct(names: list[str]) -> list[str]:
+    """The names, those that occur again with a number behind them, so that no column hides another."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, unique = 0, name
+        while unique in found:
+            number += 1
+            unique = f"{name}_{number}"
+        found[unique] = None
+    return list(found)

@@ -57,12 +57,14 @@ async def rows_as_recorded(place: Workplace, noun: Noun, sequence: int, names: S
 
 
 def recorded_ns_of(message: Message) -> int:
-    """When we first learnt of a message: its own word where it was restored or imported, else the log's."""
+    """When we first learnt of a message: the log's word, or its own of an earlier time where it was restored."""
     try:
         recorded_at = parse(message.data).recorded_at
     except EventError:
         recorded_at = None
-    return message.recorded_ns if recorded_at is None else int(recorded_at.timestamp() * 1_000_000_000)
+    if recorded_at is None:
+        return message.recorded_ns
+    return min(message.recorded_ns, int(recorded_at.timestamp() * 1_000_000_000))
 
 
 def missing_names(rows: Sequence[RowDict], noun: Noun, names: Sequence[str]) -> Iterator[str]:

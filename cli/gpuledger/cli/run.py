@@ -42,14 +42,26 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """
     try:
         return asyncio.run(work)
-    except tuple(kind for kind, _ in _CODES) as error:
-        raise CliError(str(error), code=next(code for kind, code in _CODES if isinstance(error, kind))) from error
-    except psycopg.OperationalError as error:
-        raise CliError(
-            f"The connection to PostgreSQL was lost: {_first_line(error)}",
-            "Run the command again once it is back",
-            ExitCode.UNAVAILABLE,
-        ) from error
+    except Exception as error:
+        said = as_cli_error(error)
+        if said is None:
+            raise
+        raise said from error
+
+
+def as_cli_error(error: Exception) -> CliError | None:
+    """What a user is told of an error, None where it is one of ours in the code."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return CliError(str(error), code=code)
+    if isinstance(error, psycopg.OperationalError):
+        lost = f"The connection to PostgreSQL was lost: {_first_line(error)}"
+        return CliError(lost, "Run the command again once it is back", ExitCode.UNAVAILABLE)
+    if isinstance(error, psycopg.Error):
+        return CliError(f"PostgreSQL refused: {_first_line(error)}", "Look into its log, or run `gpuledger doctor`")
+    if isinstance(error, OSError):
+        return CliError(f"The system refused: {error.strerror or error}", "Make room or name another file, and repeat")
+    return None
 
 
 def _first_line(error: Exception) -> str:

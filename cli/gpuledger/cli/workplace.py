@@ -129,34 +129,33 @@ async def bring_current(place: Workplace, projections: Sequence[Projection] | No
     """
     head = await place.ledger.head()
     for projection in projections or all_projections():
-        if await _position(place, projection) >= head:
+        if await _left(place, projection, head) == 0:
             continue
-        if not await _project(place, projection, head):
-            await _wait(place, projection, head)
+        if left := await _project(place, projection, head):
+            message(
+                f"Projection {projection.name} is {left} events behind the log; what follows is as of its checkpoint."
+            )
 
 
-async def _project(place: Workplace, projection: Projection, head: int) -> bool:
+async def _project(place: Workplace, projection: Projection, head: int) -> int:
+    """Project, or wait for whoever does; they may end before `head`, so it is tried again. Returns what is left."""
+    deadline = asyncio.get_running_loop().time() + CURRENT_WAIT_S
     with progress(f"Projecting {projection.name}", total=head) as advance:
         runner = Runner(
             projection, place.ledger, place.database_url, on_flush=lambda checkpoint: advance.to(checkpoint.position)
         )
-        return await runner.catch_up(head)
+        while not await runner.catch_up(head):
+            left = await _left(place, projection, head)
+            if left == 0 or asyncio.get_running_loop().time() > deadline:
+                return head if left is None else left
+            await asyncio.sleep(POLL_S)
+    return 0
 
 
-async def _wait(place: Workplace, projection: Projection, head: int) -> None:
-    deadline = asyncio.get_running_loop().time() + CURRENT_WAIT_S
-    while (position := await _position(place, projection)) < head:
-        if asyncio.get_running_loop().time() > deadline:
-            message(
-                f"Projection {projection.name} is {head - position} events behind the log; "
-                "what follows is as of its checkpoint."
-            )
-            return
-        await asyncio.sleep(POLL_S)
-
-
-async def _position(place: Workplace, projection: Projection) -> int:
+async def _left(place: Workplace, projection: Projection, head: int) -> int | None:
+    """How many events up to `head` have no rows yet; None where the projection was never begun."""
     async with connect(place.database_url, application_name="gpuledger position") as connection:
         checkpoint = await Store(connection, projection).checkpoint()
-    usable = checkpoint is not None and checkpoint.generation == place.ledger.generation
-    return checkpoint.position if checkpoint is not None and usable else 0
+    if checkpoint is None:
+        return None
+    return max(0, head - (checkpoint.position if checkpoint.generation == place.ledger.generation else 0))

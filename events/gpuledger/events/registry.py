@@ -108,6 +108,10 @@ class Registry:
             return False
         return True
 
+    def publisher_of(self, name: TypeName) -> str:
+        """Who alone publishes events of this type."""
+        return self._models[name.aggregate, name.event].PUBLISHER
+
     def decode(self, event_type: str, data: object) -> Payload:
         """The payload of an event, brought to the version of this build.
 

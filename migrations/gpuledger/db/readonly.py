@@ -60,6 +60,8 @@ async def query(connection: AsyncConnection, statement: str) -> psycopg.AsyncCur
     Raises:
         QueryError: PostgreSQL refuses it, it takes too long, or it is none that rows answer.
     """
+    if statement.lstrip().lower().startswith("copy"):
+        raise QueryError("COPY is not taken here. Write the SELECT itself, with `-o csv` for a file.")
     cursor = connection.cursor()
     with _refused():
         await cursor.execute(statement.encode(), prepare=True)

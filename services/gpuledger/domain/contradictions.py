@@ -4,10 +4,11 @@ Two lives overlap when each begins before the other ends; a life without an end 
 a contradiction, shorten it or show that there was none: rows follow the stints.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from gpuledger.domain.devices import Contradiction, Devices, Stint, Stray
+from gpuledger.domain.table import Key
 
 TWO_DEVICES = "two-devices-in-slot"
 TWO_SLOTS = "device-in-two-slots"
@@ -16,45 +17,45 @@ REMOVED_NOT_INSERTED = "removed-not-inserted"
 
 
 def reconcile_overlaps(state: Devices, old: list[Stint], new: list[Stint]) -> None:
-    """Replace what `old` stints contradicted by what the `new` ones, already in the table, contradict."""
-    for stint in old:
-        _forget(state, TWO_DEVICES, stint.slot, (stint.device, stint.valid_from))
-        _forget(state, TWO_SLOTS, stint.device, (stint.slot, stint.valid_from))
+    """Replace what `old` stints contradicted by what the `new` ones, already in the table, contradict.
+
+    All of them are of one device in one slot, so they contradict others and not each other. What the old ones
+    contradicted follows from them as it did then: nobody has to look for it among all that is known of the slot.
+    """
+    was = {key: row for stint in old for key, row in _overlaps(state, stint)}
     for stint in new:
-        _find(state, stint)
+        for key, row in _overlaps(state, stint):
+            if was.pop(key, None) != row:
+                state.contradiction.put(row)
+    for key in was:
+        state.contradiction.delete(key)
 
 
 def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None:
     """Replace the strays of one device in one slot, and the contradictions that tell of them."""
+    before, after = set(old), set(new)
     for stray in old:
-        if stray not in new:
+        if stray not in after:
             state.stray.delete(state.stray.key_of(stray))
             state.contradiction.delete(state.contradiction.key_of(_told(stray)))
     for stray in new:
-        if stray not in old:
+        if stray not in before:
             state.stray.put(stray)
             state.contradiction.put(_told(stray))
 
 
-def _find(state: Devices, stint: Stint) -> None:
-    for key in state.stint.by["slot"].get(stint.slot):
-        if key[0] != stint.device:
-            other = state.stint.rows[key]
-            if _overlap(stint, other):
-                state.contradiction.put(_between(TWO_DEVICES, stint.slot, _device, stint, other))
-    for key in state.stint.by["device"].get(stint.device):
-        if key[1] != stint.slot:
-            other = state.stint.rows[key]
-            if _overlap(stint, other):
-                state.contradiction.put(_between(TWO_SLOTS, stint.device, _slot, stint, other))
-
-
-def _forget(state: Devices, kind: str, subject: str, life: tuple[str, datetime]) -> None:
-    if not state.contradiction.by["subject"].get(subject):
-        return
-    for row in state.contradiction.where("subject", subject):
-        if row.kind == kind and life in ((row.first, row.first_at), (row.second, row.second_at)):
-            state.contradiction.delete(state.contradiction.key_of(row))
+def _overlaps(state: Devices, stint: Stint) -> Iterator[tuple[Key, Contradiction]]:
+    """What a stint contradicts among the others of its slot and of its device."""
+    device, slot = stint.device, stint.slot
+    stints, key_of = state.stint.rows, state.contradiction.key_of
+    for key in state.stint.by["slot"].get(slot):
+        if key[0] != device and _overlap(stint, stints[key]):
+            row = _between(TWO_DEVICES, slot, _device, stint, stints[key])
+            yield key_of(row), row
+    for key in state.stint.by["device"].get(device):
+        if key[1] != slot and _overlap(stint, stints[key]):
+            row = _between(TWO_SLOTS, device, _slot, stint, stints[key])
+            yield key_of(row), row
 
 
 def _overlap(one: Stint, other: Stint) -> bool:
@@ -76,7 +77,9 @@ def _slot(stint: Stint) -> str:
 
 
 def _between(kind: str, subject: str, name: Callable[[Stint], str], one: Stint, other: Stint) -> Contradiction:
-    first, second = sorted((one, other), key=lambda stint: (stint.valid_from, name(stint)))
+    first, second = one, other
+    if (other.valid_from, name(other)) < (one.valid_from, name(one)):
+        first, second = other, one
     ends = [stint.valid_to for stint in (one, other) if stint.valid_to is not None]
     return Contradiction(
         kind,

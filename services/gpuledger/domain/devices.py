@@ -74,7 +74,7 @@ class Stray(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """One failure of a device; `event_id` is that of the event that told of it."""
+    """One failure of a device: one event, which its source's numbering tells from every other."""
 
     event_id: str
     device: str
@@ -82,7 +82,9 @@ class Failure(NamedTuple):
     kind: str
     failed_at: datetime
     message: str | None
-    position: int
+    source: str
+    epoch: str
+    number: int
 
 
 class Slot(NamedTuple):
@@ -133,7 +135,7 @@ class Contradiction(NamedTuple):
 DEVICE = TableSpec("device", Device, ("device",))
 STINT = TableSpec("stint", Stint, ("device", "slot", "valid_from"))
 STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
-FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("event_id",), retires=())
+FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("source", "epoch", "number"), retires=())
 SLOT = TableSpec("slot", Slot, ("slot",))
 SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
 CONTRADICTION = TableSpec(
@@ -222,7 +224,8 @@ def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
     """Keep the failure, and count it in the passport."""
     event = fact.event
     time = event.time
-    state.failure.put(Failure(event.id, event.subject, data.slot, data.kind, time, data.message, fact.sequence))
+    identity = (event.source, event.epoch, event.number)
+    state.failure.put(Failure(event.id, event.subject, data.slot, data.kind, time, data.message, *identity))
     known = state.device.get(event.subject) or unseen_device(event.subject, time)
     last_failed_at = time if known.last_failed_at is None else max(known.last_failed_at, time)
     state.device.put(

@@ -1,14 +1,24 @@
 """Which of a source's numbers have been seen: how an event is told from its repeat, whatever the broker forgets.
 
 A source numbers its events from 1 within an epoch. What was seen is everything up to the last number but for the holes,
-so memory follows the losses and the disorder, and not the length of the history after them.
+so memory follows the losses and the disorder, and not the length of the history after them. Holes are bounded: what a
+broken source leaves out must cost nobody more than that.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
+from gpuledger.events.errors import EventError
+
+HOLES_MAX = 10_000
+"""How many ranges of numbers may be missing of one epoch of a source at a time; they are written all at once."""
+
 Range = tuple[int, int]
 """First and last number, both within."""
+
+
+class HolesError(EventError):
+    """A number would leave more holes than `HOLES_MAX` in its epoch."""
 
 
 class Numbers:
@@ -29,6 +39,13 @@ class Numbers:
             self.holes.append((expected, number - 1))
         self.last = number
         return True
+
+    def opens_hole(self, number: int) -> bool:
+        """Whether there would be one more hole if this number were added."""
+        if number > self.last:
+            return number > self.last + 1
+        at = self._hole(number)
+        return at is not None and self.holes[at][0] < number < self.holes[at][1]
 
     def __contains__(self, number: object) -> bool:
         return isinstance(number, int) and 0 < number <= self.last and self._hole(number) is None
@@ -60,11 +77,20 @@ class Seen:
         self._changed: dict[tuple[str, str], None] = {}
 
     def add(self, source: str, epoch: str, number: int) -> bool:
-        """Note a number; False says that it is a repeat."""
+        """Note a number; False says that it is a repeat.
+
+        Raises:
+            HolesError: it would leave too many holes, and was not noted. That depends on the log alone.
+        """
         key = (source, epoch)
         numbers = self.numbers.get(key)
         if numbers is None:
             numbers = self.numbers[key] = Numbers()
+        elif len(numbers.holes) >= HOLES_MAX and numbers.opens_hole(number):
+            raise HolesError(
+                f"With number {number}, more than {HOLES_MAX} ranges of numbers would be missing of epoch {epoch!r} of "
+                f"{source!r}. Let the source begin a new epoch."
+            )
         if not numbers.add(number):
             return False
         self._changed[key] = None

@@ -3,8 +3,10 @@
 Rows here depend on what happened only, never on how far behind a reader was: the live tables and a rebuild agree.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, time_of_ns
@@ -73,14 +75,69 @@ class Sources:
 
     def __init__(self) -> None:
         self.source = Table(SOURCE)
-        self.missing = Table(MISSING, "source")
+        self.missing = Table(MISSING)
         self.gap = Table(GAP)
         self.rejection = Table(REJECTION)
+        self._lookout: Lookout | None = None
+
+    @property
+    def lookout(self) -> "Lookout":
+        """What is missing, in the orders in which it is looked for; made from the rows when first asked for."""
+        if self._lookout is None:
+            self._lookout = Lookout(self)
+        return self._lookout
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
         tables: tuple[Table[Any], ...] = (self.source, self.missing, self.gap, self.rejection)
         return {table.spec.name: table for table in tables}
+
+
+MissingKey = tuple[str, str, int]
+"""Source, epoch and first number."""
+
+
+class Lookout:
+    """What is missing, in order: by number to find the range that one falls into, by time to find what is overdue.
+
+    It holds nothing that does not follow from the rows, and is told of every one that comes or goes.
+    """
+
+    def __init__(self, state: Sources) -> None:
+        self._firsts: dict[tuple[str, str], list[int]] = {}
+        self._waiting: dict[MissingKey, None] = {}
+        self._gaps = state.gap.rows
+        for row in sorted(state.missing.rows.values(), key=_when_noticed):
+            self.note(row)
+
+    def note(self, row: Missing) -> None:
+        """A range was noticed, later than all others."""
+        key = (row.source, row.epoch, row.first)
+        insort(self._firsts.setdefault(key[:2], []), row.first)
+        if key not in self._gaps:
+            self._waiting[key] = None
+
+    def known_as_gap(self, key: MissingKey) -> None:
+        """A range needs no more waiting for."""
+        self._waiting.pop(key, None)
+
+    def forget(self, row: Missing) -> None:
+        """A range is complete."""
+        firsts = self._firsts[row.source, row.epoch]
+        del firsts[bisect_right(firsts, row.first) - 1]
+        if not firsts:
+            del self._firsts[row.source, row.epoch]
+        self._waiting.pop((row.source, row.epoch, row.first), None)
+
+    def around(self, source: str, epoch: str, number: int) -> MissingKey | None:
+        """The range that a number falls into, unless it lies behind the range's end."""
+        firsts = self._firsts.get((source, epoch), ())
+        at = bisect_right(firsts, number)
+        return (source, epoch, firsts[at - 1]) if at else None
+
+    def waiting(self) -> Iterator[MissingKey]:
+        """The ranges that are not known as gaps, in the order in which they were noticed."""
+        return iter(self._waiting)
 
 
 def follow(state: Sources, event: Undecoded, recorded_ns: int) -> list[Missing]:
@@ -93,6 +150,7 @@ def follow(state: Sources, event: Undecoded, recorded_ns: int) -> list[Missing]:
     completed: list[Missing] = []
     if skipped:
         noted = Missing(row.source, row.epoch, row.last_number + 1, event.number - 1, recorded_at, skipped)
+        state.lookout.note(noted)
         state.missing.put(noted)
     elif event.number < row.last_number:
         skipped, completed = -1, _fill(state, row, event.number)
@@ -107,13 +165,11 @@ def repeated(state: Sources, source: str, epoch: str) -> None:
     state.source.put(row._replace(duplicates=row.duplicates + 1))
 
 
-def overdue(state: Sources, now: datetime, grace_s: float) -> list[Missing]:
-    """The ranges that have been missing for longer than `grace_s` seconds and are not known as gaps."""
-    return [
-        row
-        for row in state.missing.rows.values()
-        if (now - row.noticed_at).total_seconds() > grace_s and (row.source, row.epoch, row.first) not in state.gap.rows
-    ]
+def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Missing]:
+    """Ranges that have been missing for longer than `grace_s` seconds and are not known as gaps: the `most` oldest."""
+    rows = state.missing.rows
+    waiting = (rows[key] for key in state.lookout.waiting())
+    return list(islice(takewhile(lambda row: (now - row.noticed_at).total_seconds() > grace_s, waiting), most))
 
 
 def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) -> Source:
@@ -133,14 +189,20 @@ def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) 
 
 
 def _fill(state: Sources, source: Source, number: int) -> list[Missing]:
-    for row in state.missing.where("source", source.source):
-        if row.epoch == source.epoch and row.first <= number <= row.last:
-            if row.left > 1:
-                state.missing.put(row._replace(left=row.left - 1))
-                return []
-            state.missing.delete(state.missing.key_of(row))
-            return [row]
-    return []
+    key = state.lookout.around(source.source, source.epoch, number)
+    row = state.missing.get(key)
+    if row is None or number > row.last:
+        return []
+    if row.left > 1:
+        state.missing.put(row._replace(left=row.left - 1))
+        return []
+    state.missing.delete(key)
+    state.lookout.forget(row)
+    return [row]
+
+
+def _when_noticed(row: Missing) -> tuple[datetime, str, str, int]:
+    return (row.noticed_at, row.source, row.epoch, row.first)
 
 
 def _completed(state: Sources, fact: Fact, _data: SourceCompleted) -> None:
@@ -155,6 +217,7 @@ def _gap_detected(state: Sources, fact: Fact, data: SourceGapDetected) -> None:
     key = (fact.event.subject, data.epoch, data.first)
     if state.gap.get(key) is None:
         state.gap.put(Gap(*key, data.last, fact.event.time, None))
+    state.lookout.known_as_gap(key)
 
 
 def _gap_closed(state: Sources, fact: Fact, data: SourceGapClosed) -> None:

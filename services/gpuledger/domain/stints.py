@@ -176,8 +176,9 @@ def _repair(state: Devices, mark: Stray) -> None:
     """Pair all facts about the device in this slot anew, and bring everything in line that follows from them."""
     before, strays = _stints_of(state, mark), _strays_of(state, mark)
     after = pair([mark, *strays, *(part for stint in before for part in _marks_of(stint))])
-    old = [stint for stint in before if stint not in after.stints]
-    new = [stint for stint in after.stints if stint not in before]
+    was, will_be = set(before), set(after.stints)
+    old = [stint for stint in before if stint not in will_be]
+    new = [stint for stint in after.stints if stint not in was]
     kept = {stint.valid_from for stint in new}
     for stint in old:
         if stint.valid_from not in kept:

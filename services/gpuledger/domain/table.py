@@ -4,7 +4,7 @@ A table knows which of its rows changed since they were last taken for writing, 
 does not know who writes them, and reads nothing by itself: whoever drives the fold hands back rows that had retired.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -51,14 +51,25 @@ class Changes(NamedTuple, Generic[R]):
         return len(self.new) + len(self.changed) + len(self.gone)
 
 
+KEYS_PER_TUPLE_MAX = 8
+"""Up to here an index keeps the keys of a value in a tuple, which most values have one of; beyond, copying it costs."""
+
+
+class _ManyKeys(dict[Key, None]):
+    """Keys in the order in which they came. Who iterates sees them as they are when it begins, as with a tuple."""
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(tuple(self.keys()))
+
+
 class Index(Generic[R]):
     """Keys of a table's rows by the value of one column, in the order in which the rows came."""
 
     def __init__(self, position: int) -> None:
         self._value_of: Callable[[R], Any] = itemgetter(position)
-        self._keys: dict[Any, tuple[Key, ...]] = {}
+        self._keys: dict[Any, tuple[Key, ...] | _ManyKeys] = {}
 
-    def get(self, value: object) -> tuple[Key, ...]:
+    def get(self, value: object) -> Collection[Key]:
         """The keys of the rows that have this value."""
         return self._keys.get(value, ())
 
@@ -66,16 +77,26 @@ class Index(Generic[R]):
         """Take in a row that the table did not have."""
         value = self._value_of(row)
         known = self._keys.get(value)
-        self._keys[value] = (key,) if known is None else (*known, key)
+        if known is None:
+            self._keys[value] = (key,)
+        elif isinstance(known, _ManyKeys):
+            known[key] = None
+        elif len(known) < KEYS_PER_TUPLE_MAX:
+            self._keys[value] = (*known, key)
+        else:
+            self._keys[value] = _ManyKeys(dict.fromkeys((*known, key)))
 
     def remove(self, key: Key, row: R) -> None:
         """Forget a row; does nothing where it is not indexed."""
         value = self._value_of(row)
-        left = tuple(other for other in self._keys.get(value, ()) if other != key)
-        if left:
-            self._keys[value] = left
+        known = self._keys.get(value, ())
+        if isinstance(known, _ManyKeys):
+            known.pop(key, None)
+            left: Collection[Key] = known
         else:
-            self._keys.pop(value, None)
+            left = self._keys[value] = tuple(other for other in known if other != key)
+        if not left:
+            del self._keys[value]
 
 
 class Table(Generic[R]):

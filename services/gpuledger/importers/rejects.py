@@ -11,16 +11,17 @@ from gpuledger.importers.errors import ImportFileError
 class RejectFile:
     """A file that rejects are written to; to be used as a context, and called with each reject.
 
-    An existing file is overwritten, so that it tells of this import alone.
+    It takes the place of an existing file at the end, so that it tells of this import alone, and of the whole of it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._beside = path.with_name(f"{path.name}.part")
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> "RejectFile":
         try:
-            self._file = self._path.open("wb")
+            self._file = self._beside.open("wb")
         except OSError as error:
             raise self._unwritable(error) from error
         return self
@@ -31,6 +32,10 @@ class RejectFile:
         assert self._file is not None, "a reject file is closed once"
         try:
             self._file.close()
+            if error is None:
+                self._beside.replace(self._path)
+            else:
+                self._beside.unlink()
         except OSError as problem:
             raise self._unwritable(problem) from problem
 

@@ -7,6 +7,7 @@ ProjectionError
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
 ├── RebuildBusyError       another rebuild of the same projection is running
+├── SwapBlockedError       a query holds the tables that are to change places
 └── NothingToRollBackError there are no rows of an earlier rebuild to go back to
 """
 
@@ -74,3 +75,7 @@ class RebuildBusyError(ProjectionError):
 
 class NothingToRollBackError(ProjectionError):
     """There are no rows of an earlier rebuild to go back to."""
+
+
+class SwapBlockedError(ProjectionError):
+    """A query holds the tables that are to change places; end it, and run the command again."""

@@ -16,7 +16,7 @@ from gpuledger.events.errors import EventError, MalformedEventError, SubjectErro
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.registry import Registry, parse_type
-from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
+from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject, reserved_prefix
 from gpuledger.ledger.api import Message, Position
 from gpuledger.projection.definition import Decision, Observed, Projection, Refusal, RefusalKind
 from gpuledger.projection.errors import BadEventError
@@ -92,6 +92,8 @@ class Fold:
             prefix = self._prefixes[event.source]
             if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
                 raise _mismatch(message.subject, event)
+            if not prefix.startswith(route.reserved):
+                raise SubjectError(f"Only {route.reserved}> may record {event.type}.")
             is_needed = route.handler is not None or self.projection.observes
             decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
@@ -153,10 +155,11 @@ class Fold:
                 raise _mismatch(message.subject, event)
             if len(event.epoch) > EPOCH_LENGTH_MAX:
                 raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
+            is_new = self.seen.add(event.source, event.epoch, event.number)
         except EventError as error:
             self._reject(message, None, error)
             return None
-        if not self.seen.add(event.source, event.epoch, event.number):
+        if not is_new:
             self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
             return None
         if message.sequence in self._skipped:
@@ -246,16 +249,18 @@ class Fold:
             f"{model.AGGREGATE}.{model.EVENT}": handler for model, handler in self.projection.handlers.items()
         }
         handler = handlers.get(f"{name.aggregate}.{name.event}")
-        route = self._routes[event_type] = _Route(name.aggregate, name.event, handler)
+        reserved = reserved_prefix(self._catalogue.publisher_of(name))
+        route = self._routes[event_type] = _Route(name.aggregate, name.event, handler, reserved)
         return route
 
 
 class _Route(NamedTuple):
-    """Where a type's events belong: the subject's words, and the handler if the projection has one."""
+    """Where a type's events belong: the subject's words, the handler if the projection has one, and whose they are."""
 
     aggregate: str
     event: str
     handler: Handler | None
+    reserved: str
 
 
 def _origin(message: Message) -> Origin:

@@ -18,8 +18,8 @@ from gpuledger.db.locks import VIEWS_LOCK, lock_key, try_lock
 from gpuledger.db.views import recreate_views_async
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError
-from gpuledger.projection.fold import Fold
+from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError, SwapBlockedError
+from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.paging import page_in
 from gpuledger.projection.skips import skipped_positions
@@ -29,6 +29,9 @@ OnProgress = Callable[[int, int], None]
 
 CHANGED_ROWS_MAX = 100_000
 """How many rows may have changed before they are written: the fewer writes, the fewer rows are written twice."""
+
+SWAP_LOCK_TIMEOUT_S = 15
+"""How long a swap waits for queries that still read the old tables."""
 
 CATCH_UP_ROUNDS_MAX = 20
 """How often a rebuild runs after a live projection that moves on, before it makes it wait."""
@@ -102,6 +105,11 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
         await _drop(connection, projection, NEXT)
         try:
             yield connection
+        except psycopg.errors.LockNotAvailable as error:
+            raise SwapBlockedError(
+                f"The rows of projection {projection.name} could not change places within {SWAP_LOCK_TIMEOUT_S} s, "
+                "because a query still reads them; nothing was changed. End that query, and run the command again."
+            ) from error
         finally:
             await _leave_nothing(connection, projection, database_url)
 
@@ -193,17 +201,23 @@ class _Rebuild:
         self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
 
     async def _hand_over_decisions(self, served: Checkpoint | None) -> None:
-        if served is not None and served.generation == self._ledger.generation:
-            self._fold.adopt(await self._live.outbox())
-            await self._flush()
-            return
-        head = self._checkpoint.position
-        epoch = self._new_id()
-        renumbered = [
-            event._replace(epoch=epoch, number=number) for number, event in enumerate(self._fold.outstanding(), start=1)
-        ]
-        await self._live.create_decider(Decider(epoch, len(renumbered) + 1, head))
-        await self._live.put_outbox(renumbered, "ready")
+        """What the live rows decided stays decided; what these decide beyond it is published after the swap."""
+        waiting, decider, ours = await self._live.outbox(), await self._live.decider(), self._fold.outstanding()
+        if served is None or served.generation != self._ledger.generation or decider is None:
+            waiting, decider = [], Decider(self._new_id(), 1, self._checkpoint.position)
+            await self._live.create_decider(decider)
+        known = {event.id for event in waiting}
+        more = [event for event in ours if event.id not in known]
+        await self._live.put_outbox(
+            [
+                event._replace(epoch=decider.epoch, number=number)
+                for number, event in enumerate(more, start=decider.next_number)
+            ],
+            "ready" if self._checkpoint.position >= decider.settle_until else "held",
+        )
+        await self._live.write_numbering(Numbering(decider.epoch, decider.next_number + len(more)))
+        self._fold.adopt(waiting)
+        await self._flush()
 
 
 async def _move(connection: AsyncConnection[Any], projection: Projection, before: str, after: str) -> None:
@@ -238,5 +252,9 @@ async def _drop_tables(connection: AsyncConnection[Any], projection: Projection,
 
 
 async def _hold_views(connection: AsyncConnection[Any]) -> None:
-    """The views are locked before any table, or two transactions may wait for each other."""
+    """The views are locked before any table, or two transactions may wait for each other.
+
+    Nothing here waits long for a lock: whoever comes after waits behind it.
+    """
+    await connection.execute(f"SET LOCAL lock_timeout = '{SWAP_LOCK_TIMEOUT_S}s'")
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(VIEWS_LOCK)])

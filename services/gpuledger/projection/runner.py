@@ -124,7 +124,7 @@ class Runner:
         return await Writer.load(self._surroundings, Store(connection, self.projection))
 
     async def _follow(self, writer: Writer, until: int) -> None:
-        self.metrics.writing()
+        self.metrics.writing(writer.checkpoint.position)
         if writer.checkpoint.position >= until:
             return
         tick_s = self.settings.tick_s if self.projection.decides else None

@@ -60,6 +60,13 @@ class Store:
             spec.name: RowStore(spec, schema_of(edition)) for spec in projection.specs
         }
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[None]:
+        """A transaction that sees one moment, so that a swap beside it cannot mix two editions."""
+        async with self.connection.transaction():
+            await self.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
     async def checkpoint(self, *, lock: bool = False) -> Checkpoint | None:
         """The edition's checkpoint, or None where it was never built; `lock` keeps its writer waiting."""
         query = (
@@ -197,7 +204,7 @@ class Store:
             if numbered:
                 await self._delete_decisions([event.id for event in numbered])
                 await self.put_outbox(numbered, "ready")
-                await self._write_next_number(following)
+                await self.write_numbering(following)
         return following
 
     async def mark_sent(self, ids: Sequence[str]) -> None:
@@ -281,11 +288,12 @@ class Store:
         if decided:
             await self.put_outbox(decided, status)
             if status != "held":
-                await self._write_next_number(fold.numbering)
+                await self.write_numbering(fold.numbering)
         if returned:
             await self._delete_decisions(returned)
 
-    async def _write_next_number(self, numbering: Numbering) -> None:
+    async def write_numbering(self, numbering: Numbering) -> None:
+        """Note where the decider's numbering stands."""
         await self.connection.execute(
             "UPDATE gpuledger.decider SET next_number = %s WHERE projection = %s",
             (numbering.next_number, self.projection.name),

@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 from gpuledger.clock import Clock, system_clock
 from gpuledger.db.engine import connect
 from gpuledger.db.errors import DatabaseError
-from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
@@ -65,6 +65,7 @@ class Supervision:
     head: int | None = None
     looked_at: datetime | None = None
     _known: dict[str, _Known] = field(default_factory=dict)
+    _firsts: dict[int, Message] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Know every projection from the start."""
@@ -130,16 +131,38 @@ class Supervision:
 
     async def _look(self) -> None:
         """Compare positions with the head of the log, for as long as the servers answer."""
-        metrics = {projection.name: ProjectionMetrics(projection.name) for projection in self.projections}
         while True:
             try:
-                self.head = await self.ledger.head()
-                async with connect(self.database_url, application_name="gpuledger lag") as connection:
-                    for projection in self.projections:
-                        checkpoint = await Store(connection, projection).checkpoint()
-                        position = self._known[projection.name].position = checkpoint.position if checkpoint else 0
-                        metrics[projection.name].behind(max(0, self.head - position))
+                await self._compare()
                 self.looked_at = self.clock()
             except STOPS as error:
                 log.warning("lag.unknown", reason=str(error).strip())
             await asyncio.sleep(self.look_interval_s)
+
+    async def _compare(self) -> None:
+        self.head = await self.ledger.head()
+        async with connect(self.database_url, application_name="gpuledger lag") as connection:
+            for projection in self.projections:
+                self._known[projection.name].position = await self._position(Store(connection, projection))
+        for name, known in self._known.items():
+            position = known.position or 0
+            first = await self._behind(position, self.head)
+            ProjectionMetrics(name).behind(max(0, self.head - position), first, self.clock())
+        self._firsts = {at: first for at, first in self._firsts.items() if at in self._positions()}
+
+    async def _position(self, store: Store) -> int:
+        checkpoint = await store.checkpoint()
+        usable = checkpoint is not None and checkpoint.generation == self.ledger.generation
+        return checkpoint.position if checkpoint is not None and usable else 0
+
+    def _positions(self) -> set[int | None]:
+        return {known.position for known in self._known.values()}
+
+    async def _behind(self, position: int, head: int) -> Message | None:
+        """The first message behind a position; read once while somebody stands there."""
+        if position >= head:
+            return None
+        if position not in self._firsts:
+            async for messages in self.ledger.history(after=position, until=position + 1):
+                self._firsts[position] = messages[0]
+        return self._firsts.get(position)

@@ -1,10 +1,10 @@
 """The rows of one projection, in memory and in the database, while this process holds the writer's lock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 from gpuledger.clock import Clock, NewId
-from gpuledger.ledger.api import Ledger, Message
+from gpuledger.ledger.api import Ledger, Message, Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import GenerationMismatchError, VersionError
 from gpuledger.projection.fold import Fold
@@ -56,8 +56,15 @@ class Writer:
             VersionError: another version of the projection wrote the rows.
             GenerationMismatchError: they follow another generation of the ledger.
         """
+        head, skipped = await surroundings.ledger.head(), await skipped_positions(surroundings.ledger)
+        async with store.snapshot():
+            writer = await cls._load(surroundings, store, head, skipped)
+        await writer.publish_decisions()
+        return writer
+
+    @classmethod
+    async def _load(cls, surroundings: Surroundings, store: Store, head: int, skipped: Sequence[Position]) -> Self:
         projection, ledger = surroundings.projection, surroundings.ledger
-        head = await ledger.head()
         checkpoint = await store.checkpoint() or await _begin(surroundings, store, head)
         if checkpoint.version != projection.version:
             raise VersionError(projection.name, checkpoint.version, projection.version)
@@ -66,10 +73,8 @@ class Writer:
         await store.settle_at(head)
         decider = await store.decider()
         outbox = await store.outbox() if projection.decides else []
-        fold = await store.load(checkpoint, await skipped_positions(ledger), outbox)
-        writer = cls(surroundings, store, fold, checkpoint, head, decider.settle_until if decider else 0)
-        await writer.publish_decisions()
-        return writer
+        fold = await store.load(checkpoint, skipped, outbox)
+        return cls(surroundings, store, fold, checkpoint, head, decider.settle_until if decider else 0)
 
     async def take(self, messages: list[Message]) -> None:
         """Fold what has arrived (nothing: only ask what is due), write what changed, publish what was decided."""

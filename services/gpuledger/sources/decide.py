@@ -14,6 +14,9 @@ from gpuledger.projection.definition import Decision, Observed, Refusal, Refusal
 GAP_GRACE_S = 30.0
 """How long a number may be late before its absence is called a gap."""
 
+GAPS_PER_ASK_MAX = 100
+"""How many gaps are told of at a time, the oldest first; the others follow when it is asked next what is due."""
+
 REASON_LENGTH_MAX = 1000
 """How much of a reason and of a subject is told; the server lets a subject hold NUL, which no table can keep."""
 
@@ -42,12 +45,14 @@ def on_refused(state: Sources, refusal: Refusal) -> Iterable[Decision]:
         nats_subject=refusal.nats_subject.replace("\0", "\\0")[:REASON_LENGTH_MAX],
         reason=refusal.reason[:REASON_LENGTH_MAX],
     )
-    yield Decision(f"rejected/{refusal.position}", None, "log", time_of_ns(refusal.recorded_ns), data)
+    # A restored log has the same sequences in another generation, and brings this decision along.
+    cause = f"rejected/{refusal.position.sequence}"
+    yield Decision(cause, None, "log", time_of_ns(refusal.recorded_ns), data)
 
 
 def on_due(state: Sources, now: datetime) -> Iterable[Decision]:
     """Call a gap what has been missing for too long."""
-    for missing in overdue(state, now, GAP_GRACE_S):
+    for missing in overdue(state, now, GAP_GRACE_S, GAPS_PER_ASK_MAX):
         yield _gap(missing, now)
 
 

@@ -17,7 +17,7 @@ Aggregate = Annotated[str | None, typer.Option("--aggregate", help="Only events 
 AggregateId = Annotated[str | None, typer.Option("--id", help="Only events about the thing with this id.")]
 SourceName = Annotated[str | None, typer.Option("--source", help="Only what this source recorded.")]
 EventType = Annotated[
-    str | None, typer.Option("--type", help="Only this event: installed, device.installed, or a whole type.")
+    str | None, typer.Option("--type", help="Only this event: inserted, device.inserted, or a whole type.")
 ]
 
 ANY = "*"

@@ -56,7 +56,7 @@ def row_of(message: Message, generation: int) -> Row:
 
 
 def event_name(event: Undecoded) -> str:
-    """`device.installed`, or the whole type where it is none of our form."""
+    """`device.inserted`, or the whole type where it is none of our form."""
     try:
         name = parse_type(event.type)
     except EventError:

@@ -8,7 +8,9 @@ BEGIN ATOMIC
         failure.kind,
         failure.failed_at,
         failure.message,
-        failure."position"
+        failure.source,
+        failure.epoch,
+        failure.number
     FROM gpuledger_live.failure AS failure
     WHERE failure.failed_at <= at;
 END;

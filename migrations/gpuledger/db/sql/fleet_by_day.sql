@@ -27,8 +27,13 @@ daily AS (
     GROUP BY 1
 ),
 span AS (
-    SELECT min(day) AS first_day, greatest(max(day), (SELECT max(counted_to) AT TIME ZONE 'UTC' FROM report.lifetimes))
-        AS last_day
+    -- One event with a clock far in the future must not make a row for every day until then.
+    SELECT
+        min(day) AS first_day,
+        least(
+            greatest(max(day), (SELECT max(counted_to) AT TIME ZONE 'UTC' FROM report.lifetimes)),
+            now() AT TIME ZONE 'UTC'
+        ) AS last_day
     FROM daily
 )
 SELECT
@@ -43,7 +48,7 @@ LEFT JOIN daily USING (day)
 ORDER BY day;
 
 COMMENT ON VIEW report.fleet_by_day IS
-    'One row per day (UTC) from the first insertion, removal or failure to the end of the data, or today while a source goes on.';
+    'One row per day (UTC) from the first insertion, removal or failure to the end of the data, or today while a source goes on; never beyond today.';
 COMMENT ON COLUMN report.fleet_by_day.day IS 'The day, in UTC.';
 COMMENT ON COLUMN report.fleet_by_day.in_service IS 'Devices in any slot as the day ends, just before 00:00 UTC of the next one.';
 COMMENT ON COLUMN report.fleet_by_day.inserted IS 'Lives that began on the day.';

@@ -86,8 +86,10 @@ def _create_devices() -> None:
         sa.Column("kind", sa.Text(collation="C"), nullable=False),
         sa.Column("failed_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("message", sa.Text(collation="C"), nullable=True),
-        sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("event_id", name="failure_pkey"),
+        sa.Column("source", sa.Text(collation="C"), nullable=False),
+        sa.Column("epoch", sa.Text(collation="C"), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("source", "epoch", "number", name="failure_pkey"),
         schema="gpuledger_live",
     )
     op.create_index("failure_device_failed_at_idx", "failure", ["device", "failed_at"], schema="gpuledger_live")

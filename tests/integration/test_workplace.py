@@ -1,0 +1,66 @@
+"""What a command finds before it reads: tables that hold everything in the log, whoever has to project it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpuledger.cli.workplace import CURRENT_WAIT_S, Workplace, bring_current
+from gpuledger.db.engine import connect
+from gpuledger.db.locks import lock
+from gpuledger.db.migrate import migrate
+from gpuledger.events.device import DeviceFailed
+from gpuledger.projection.runner import writer_lock
+from gpuledger.readmodels.devices import DevicesProjection
+from support.cli import Cli
+from support.events import event
+from support.ledgers import eventually, jetstream_ledger
+from support.projections import checkpoint, execute, publish
+
+
+@pytest.fixture
+def url(database_url: str) -> str:
+    migrate(database_url)
+    return database_url
+
+
+@pytest.fixture
+async def place(clean_nats_url: str, url: str) -> AsyncIterator[Workplace]:
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        yield Workplace(ledger, url, clean_nats_url, None)
+
+
+@pytest.mark.parametrize("command", [("verify",), ("replay", "--dry-run"), ("report", "fleet"), ("log", "gaps")])
+def test_an_empty_ledger_is_no_failure(
+    command: tuple[str, ...],
+    clean_nats_url: str,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NATS_URL", clean_nats_url)
+    monkeypatch.setenv("DATABASE_URL", url)
+    result = Cli(capsys)(*command)
+    assert (result.code, "Error" in result.err) == (0, False)
+
+
+async def test_what_another_command_leaves_undone_is_projected_here(
+    place: Workplace, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = await publish(place.ledger, [event(DeviceFailed(kind="DBE"), "d1", number=number) for number in (1, 2)])
+    looked: set[int] = set()
+
+    async def looked_twice() -> bool:
+        found = execute(url, "SELECT pid FROM pg_stat_activity WHERE application_name = 'gpuledger position'")
+        looked.update(pid for (pid,) in found)
+        return len(looked) > 1
+
+    async with asyncio.timeout(CURRENT_WAIT_S * 2), connect(url, application_name="another command") as connection:
+        await lock(connection, writer_lock("devices"))
+        work = asyncio.create_task(bring_current(place, [DevicesProjection()]))
+        await eventually(looked_twice, interval_s=0.001)
+    await work
+    found = await checkpoint(url, "devices")
+    assert found is not None
+    assert found.position == head
+    assert "behind the log" not in capsys.readouterr().err
