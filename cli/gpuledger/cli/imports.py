@@ -15,6 +15,7 @@ from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.cli.workplace import Workplace, bring_current, workplace
 from gpuledger.clock import system_clock
+from gpuledger.db.readonly import read_only
 from gpuledger.importers.draft import Reject
 from gpuledger.importers.rejects import RejectFile
 from gpuledger.importers.run import ImportResult, Progress, RejectSink, import_jsonl, import_openb, import_titan
@@ -87,7 +88,11 @@ def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Pat
     if rejects is not None and rejects.exists() and any(file.exists() and rejects.samefile(file) for file in inputs):
         raise CliError(f"{rejects} is what is to be imported", "Name another file for the rejects", ExitCode.USAGE)
     with nullcontext(_Shown()) if rejects is None else RejectFile(rejects) as sink:
-        result = run(_work(importing, name, sink, data_dir))
+        try:
+            result = run(_work(importing, name, sink, data_dir))
+        except KeyboardInterrupt:
+            message("Interrupted. Run the command again to go on; nothing will be recorded twice.")
+            raise
     message(
         f"{name}: {result.published} events recorded, {result.already_recorded} had been recorded before, "
         f"{result.rejects} rows rejected."
@@ -103,7 +108,18 @@ async def _work(importing: Importing, name: str, sink: RejectSink, data_dir: Pat
         with progress(f"Importing {name}", total=None) as advance:
             result = await importing(place, sink, advance.to)
         await bring_current(place)
+        if result.published and name != "jsonl" and await _told_before(place, result):
+            message(
+                f"Another {name} file is in the log as well: what both of them tell is recorded twice, and failures "
+                "count twice. Import repaired rows in a file of their own."
+            )
         return result
+
+
+async def _told_before(place: Workplace, result: ImportResult) -> bool:
+    async with read_only(place.database_url, application_name="gpuledger import") as connection:
+        query = "SELECT 1 FROM gpuledger_live.source WHERE source = %s AND epoch <> %s LIMIT 1"
+        return await (await connection.execute(query, (result.source, result.epoch))).fetchone() is not None
 
 
 class _Shown:

@@ -75,6 +75,8 @@ async def workplace(data_dir: Path | None, command: str) -> AsyncIterator[Workpl
         command: what this process is, for those who find the data directory in use.
     """
     settings = read_settings(os.environ, data_dir)
+    if settings.servers is not None and data_dir is not None:
+        message("NATS_URL and DATABASE_URL are set: they are used, and --data-dir is not.")
     async with AsyncExitStack() as stack:
         nats_url, database_url = await _servers(stack, settings, command)
         ledger = await stack.enter_async_context(connect_ledger(nats_url, name=f"gpuledger {command}"))
