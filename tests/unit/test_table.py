@@ -145,3 +145,12 @@ def test_a_table_that_forgets_reports_every_row_as_perhaps_known() -> None:
 
 def test_the_columns_are_those_of_the_row() -> None:
     assert KEPT.columns == ("name", "group", "value", "done")
+
+
+def test_a_table_that_is_never_written_keeps_no_account() -> None:
+    table = Table(KEPT, "group")
+    table.never_written()
+    table.put(A)
+    table.put(B)
+    table.delete("b")
+    assert (table.has_changes(), table.where("group", "g")) == (False, [A])

@@ -50,18 +50,21 @@ class Buffer:
 
     def put(self, message: Message) -> None:
         """Append the message that follows."""
+        if not self.messages:
+            self.arrived.set()
         self.messages.append(message)
         self.last_sequence = message.sequence
         self._bytes += len(message.data)
-        self.arrived.set()
 
     def take(self, limit: int) -> list[Message]:
         """Remove the first messages."""
+        if len(self.messages) <= limit:
+            taken, self.messages, self._bytes = self.messages, [], 0
+            self.arrived.clear()
+            return taken
         taken = self.messages[:limit]
         del self.messages[:limit]
         self._bytes -= sum(len(message.data) for message in taken)
-        if not self.messages:
-            self.arrived.clear()
         return taken
 
 

@@ -39,11 +39,11 @@ class Pairing(NamedTuple):
 def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
     """Begin a life, or find that the insertion fits none."""
     event = fact.event
-    mark = Stray(
+    stint = Stint(
         intern(event.subject),
         intern(data.slot),
         event.time,
-        True,
+        None,
         False,
         data.serial,
         data.uuid,
@@ -51,27 +51,15 @@ def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
         intern(event.source),
         intern(event.epoch),
     )
-    if not _begin_in_order(state, mark):
-        _repair(state, mark)
+    if not _begin_in_order(state, stint):
+        _repair(state, _insertion_of(stint))
 
 
 def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
     """End a life, or find that the removal fits none."""
-    event = fact.event
-    mark = Stray(
-        intern(event.subject),
-        intern(data.slot),
-        event.time,
-        False,
-        data.retired,
-        None,
-        None,
-        None,
-        "",
-        "",
-    )
-    if not _end_in_order(state, mark):
-        _repair(state, mark)
+    device, slot, at, retired = intern(fact.event.subject), intern(data.slot), fact.event.time, data.retired
+    if not _end_in_order(state, device, slot, at, retired=retired):
+        _repair(state, _removal(device, slot, at, retired=retired))
 
 
 def pair(marks: Iterable[Stray]) -> Pairing:
@@ -82,7 +70,7 @@ def pair(marks: Iterable[Stray]) -> Pairing:
     for time in sorted(insertions.keys() | removals.keys()):
         insertion, removal = insertions.get(time), removals.get(time)
         if began is not None and removal is not None:
-            result.stints.append(_end(_begin(began), removal))
+            result.stints.append(_end(_begin(began), removal.at, retired=removal.retired))
             began = removal = None
         if insertion is not None:
             if began is None:
@@ -91,7 +79,7 @@ def pair(marks: Iterable[Stray]) -> Pairing:
                 result.strays.append(insertion)
         if removal is not None:
             if began is not None:
-                result.stints.append(_end(_begin(began), removal))
+                result.stints.append(_end(_begin(began), removal.at, retired=removal.retired))
                 began = None
             else:
                 result.strays.append(removal)
@@ -100,16 +88,16 @@ def pair(marks: Iterable[Stray]) -> Pairing:
     return result
 
 
-def _begin_in_order(state: Devices, mark: Stray) -> bool:
+def _begin_in_order(state: Devices, stint: Stint) -> bool:
     """Begin a life behind everything known of the device, in a slot empty since; False where that is not so."""
-    device, slot, at = mark.device, mark.slot, mark.at
+    device, slot, at = stint.device, stint.slot, stint.valid_from
     passport = state.device.rows.get(device) or unseen_device(device, at)
     place = state.slot.rows.get(slot) or unseen_slot(slot, at)
-    if passport.places or place.occupants or state.stray.by["device"].get(device):
+    if passport.places or place.occupants or _has_strays(state, device):
         return False
     if not (_lies_before(passport.removed_at, at) and _lies_before(place.vacated_at, at)):
         return False
-    state.stint.put(_begin(mark))
+    state.stint.put(stint)
     state.device.put(
         Device(
             passport.device,
@@ -117,9 +105,9 @@ def _begin_in_order(state: Devices, mark: Stray) -> bool:
             slot,
             at,
             1,
-            mark.serial or passport.serial,
-            mark.uuid or passport.uuid,
-            mark.model or passport.model,
+            stint.serial or passport.serial,
+            stint.uuid or passport.uuid,
+            stint.model or passport.model,
             min(at, passport.first_seen_at),
             passport.removed_at,
             passport.lives + 1,
@@ -132,13 +120,12 @@ def _begin_in_order(state: Devices, mark: Stray) -> bool:
     return True
 
 
-def _end_in_order(state: Devices, mark: Stray) -> bool:
+def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retired: bool) -> bool:
     """End the device's one life, which contradicts nothing, behind everything known; False where that is not so."""
-    device, slot, at = mark.device, mark.slot, mark.at
     passport, place = state.device.rows.get(device), state.slot.rows.get(slot)
     if passport is None or place is None or passport.slot != slot or passport.places != 1 or place.occupants != 1:
         return False
-    if state.stray.by["device"].get(device):
+    if _has_strays(state, device):
         return False
     began = passport.in_service_since
     if began is None or not (_lies_before(began, at) and _lies_before(passport.removed_at, at)):
@@ -146,11 +133,11 @@ def _end_in_order(state: Devices, mark: Stray) -> bool:
     told_of = state.contradiction.by["subject"]
     if told_of.get(slot) or told_of.get(device) or not _lies_before(place.vacated_at, at):
         return False
-    state.stint.put(_end(state.stint.rows[device, slot, began], mark))
+    state.stint.put(_end(state.stint.rows[device, slot, began], at, retired=retired))
     state.device.put(
         Device(
             passport.device,
-            RETIRED if mark.retired else REMOVED,
+            RETIRED if retired else REMOVED,
             None,
             None,
             0,
@@ -166,6 +153,10 @@ def _end_in_order(state: Devices, mark: Stray) -> bool:
     )
     state.slot.put(Slot(slot, place.node, place.slot_index, None, 0, place.lives, place.first_seen_at, at))
     return True
+
+
+def _has_strays(state: Devices, device: str) -> bool:
+    return bool(state.stray.rows and state.stray.by["device"].get(device))
 
 
 def _lies_before(time: datetime | None, at: datetime) -> bool:
@@ -216,12 +207,20 @@ def _rank(mark: Stray) -> tuple[bool, str, str, str, str, str]:
 
 
 def _marks_of(stint: Stint) -> list[Stray]:
-    device, slot, began, ended = stint.device, stint.slot, stint.valid_from, stint.valid_to
-    said = (stint.serial, stint.uuid, stint.model, stint.source, stint.epoch)
-    marks = [Stray(device, slot, began, True, False, *said)]
-    if ended is not None:
-        marks.append(Stray(device, slot, ended, False, stint.retired, None, None, None, "", ""))
+    marks = [_insertion_of(stint)]
+    if stint.valid_to is not None:
+        marks.append(_removal(stint.device, stint.slot, stint.valid_to, retired=stint.retired))
     return marks
+
+
+def _insertion_of(stint: Stint) -> Stray:
+    said = (stint.serial, stint.uuid, stint.model, stint.source, stint.epoch)
+    return Stray(stint.device, stint.slot, stint.valid_from, True, False, *said)
+
+
+def _removal(device: str, slot: str, at: datetime, *, retired: bool) -> Stray:
+    """A removal keeps no source: whoever told of it first would else decide what the rows are."""
+    return Stray(device, slot, at, False, retired, None, None, None, "", "")
 
 
 def _begin(mark: Stray) -> Stint:
@@ -230,13 +229,13 @@ def _begin(mark: Stray) -> Stint:
     )
 
 
-def _end(stint: Stint, mark: Stray) -> Stint:
+def _end(stint: Stint, at: datetime, *, retired: bool) -> Stint:
     return Stint(
         stint.device,
         stint.slot,
         stint.valid_from,
-        mark.at,
-        mark.retired,
+        at,
+        retired,
         stint.serial,
         stint.uuid,
         stint.model,

@@ -111,6 +111,7 @@ class Table(Generic[R]):
         self._forgets = spec.retires == ()
         self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
+        self._is_written = True
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -129,23 +130,29 @@ class Table(Generic[R]):
         """How many rows changed since the last call of `take_changes`, at most."""
         return len(self._was_stored)
 
+    def never_written(self) -> None:
+        """Keep no account of changes, because nobody will take them; for folds that stay in memory."""
+        self._is_written = False
+
     def put(self, row: R) -> None:
         """Insert the row, or replace the one with its key."""
         key, rows = self.key_of(row), self.rows
-        if key not in rows:
-            self._was_stored.setdefault(key, self._forgets)
+        known = len(rows)
+        rows[key] = row
+        is_new = len(rows) != known
+        if self._is_written:
+            self._was_stored.setdefault(key, not is_new or self._forgets)
+        if is_new:
             for index in self._indexes:
                 index.add(key, row)
-        elif key not in self._was_stored:
-            self._was_stored[key] = True
-        rows[key] = row
 
     def delete(self, key: Key) -> None:
         """Remove the row with this key; does nothing where there is none."""
         row = self.rows.pop(key, None)
         if row is None:
             return
-        self._was_stored.setdefault(key, True)
+        if self._is_written:
+            self._was_stored.setdefault(key, True)
         for index in self._indexes:
             index.remove(key, row)
 

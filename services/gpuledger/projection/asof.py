@@ -18,6 +18,8 @@ async def fold_until(
     """The projection's state after the log's messages up to `until` (default: all there are now)."""
     target = await ledger.head() if until is None else until
     fold = Fold(projection, ledger.generation, skipped=await skipped_positions(ledger))
+    for table in fold.state.tables().values():
+        table.never_written()
     with seldom_collected():
         async for messages in ledger.history(until=target):
             fold.apply_all(messages)

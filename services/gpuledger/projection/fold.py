@@ -65,6 +65,7 @@ class Fold:
         self._skipped = {position.sequence for position in skipped if position.generation == generation}
         self._catalogue = catalogue
         self._source = f"/services/{projection.name}"
+        self._observes = projection.observes
         self._routes: dict[str, _Route] = {}
         self._prefixes: dict[str, str] = {}
 
@@ -94,13 +95,13 @@ class Fold:
                 raise _mismatch(message.subject, event)
             if not prefix.startswith(route.reserved):
                 raise SubjectError(f"Only {route.reserved}> may record {event.type}.")
-            is_needed = route.handler is not None or self.projection.observes
+            is_needed = route.handler is not None or self._observes
             decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
             self._reject(message, event, error)
             return
         self.events += 1
-        if self.projection.observes:
+        if self._observes:
             self._observe(message, event)
         if self._expected and event.id in self._expected and event.source == self._source:
             del self._expected[event.id]
@@ -163,7 +164,7 @@ class Fold:
             self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
             return None
         if message.sequence in self._skipped:
-            if self.projection.observes:
+            if self._observes:
                 self._observe(message, event)
             return None
         return event
