@@ -1,0 +1,67 @@
+"""The ways to the past agree: SQL on the history tables equals folding what had happened in the order of its time.
+
+Whatever the order in which it was recorded, through the real runner and the real database. Workloads are left out: of
+several facts of one kind their table keeps the last, as docs/reports.md says.
+"""
+
+import asyncio
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, Noun
+from gpuledger.cli.rows import rows_at
+from gpuledger.db.engine import connect
+from gpuledger.events.envelope import Decoded
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.projection.runner import Runner
+from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.nodes import NodesProjection
+from support.events import Said, facts, folded, hour, log_of, numbered
+from support.projections import QUICK, execute, prepare, publish
+
+PROJECTIONS = (DevicesProjection, NodesProjection)
+ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES)
+EXAMPLES = 25
+
+
+def test_sql_on_the_history_is_the_fold_of_what_had_happened(database_url: str) -> None:
+    url = prepare(database_url)
+
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @given(said=facts, until=st.integers(-1, 10), data=st.data())
+    def agree(said: list[Said], until: int, data: st.DataObject) -> None:
+        events = numbered(said)
+        asyncio.run(_agree(url, events, data.draw(st.permutations(events)), until))
+
+    agree()
+
+
+async def _agree(url: str, events: list[Decoded], recorded: list[Decoded], until: int) -> None:
+    _forget(url)
+    ledger = MemoryLedger()
+    if recorded:
+        head = await publish(ledger, recorded)
+        for projection in PROJECTIONS:
+            await Runner(projection(), ledger, url, settings=QUICK).catch_up(head)
+    happened = sorted((event for event in events if event.time <= hour(until)), key=lambda event: event.time)
+    folds = {projection.name: folded(projection(), log_of(happened)) for projection in PROJECTIONS}
+    async with connect(url, application_name="test") as connection:
+        for noun in ASKED:
+            table = folds[noun.projection].state.tables()[noun.spec.name]
+            expected = [_shown(noun, row) for row in table.rows.values()]
+            found = await rows_at(connection, noun, hour(until))
+            assert sorted(map(repr, found)) == sorted(map(repr, expected)), noun.view.kind
+
+
+def _shown(noun: Noun, row: Any) -> dict[str, object]:
+    return {name: getattr(row, name) for name in noun.columns}
+
+
+def _forget(url: str) -> None:
+    for projection in PROJECTIONS:
+        for spec in projection.specs:
+            execute(url, f"TRUNCATE gpuledger_live.{spec.name}")
+    execute(url, "DELETE FROM gpuledger.projection")
+    execute(url, "DELETE FROM gpuledger.seen")
