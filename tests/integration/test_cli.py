@@ -146,6 +146,19 @@ def test_verify_proves_and_names_what_differs(cli: Cli, fleet: TitanFile, urls: 
     assert cli("verify").code == 0
 
 
+def test_a_rollback_goes_back_as_a_whole_or_not_at_all(cli: Cli, fleet: TitanFile) -> None:
+    assert cli("replay", "devices").code == 0
+    refused = cli("replay", "--rollback")
+    assert (refused.code, "Only devices can go back" in refused.err) == (1, True)
+    assert cli("replay", "devices", "--rollback").code == 0
+    assert cli("verify").code == 0
+
+
+def test_names_are_taken_as_they_are_written(cli: Cli, fleet: TitanFile) -> None:
+    first = cli("get", "devices", "-o", "name").out.splitlines()[0]
+    assert cli("get", "devices", first, "-o", "name").out.splitlines() == [first]
+
+
 def test_replay_dry_run_writes_nothing(cli: Cli, fleet: TitanFile) -> None:
     before = cli("sql", "SELECT name, edition, incarnation FROM gpuledger.projection ORDER BY 1, 2", "-o", "csv").out
     said = cli("replay", "--dry-run")

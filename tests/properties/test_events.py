@@ -53,9 +53,7 @@ json_values = st.recursive(
 
 @st.composite
 def events(draw: st.DrawFn) -> Decoded:
-    data = SlotDeclared(
-        node=draw(names), index=draw(counts), labels=draw(st.dictionaries(names, st.text(characters), max_size=3))
-    )
+    data = SlotDeclared(node=draw(names), index=draw(counts))
     return Event(
         id=draw(names),
         source=draw(sources),

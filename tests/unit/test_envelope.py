@@ -56,7 +56,7 @@ def test_an_event_is_structured_cloudevents_json() -> None:
         "dataschema": "urn:gpuledger:schema:slot.declared.v1",
         "sourceepoch": "e1",
         "sourceseq": 7,
-        "data": {"node": "n1", "index": 3, "labels": {}},
+        "data": {"node": "n1", "index": 3},
     }
 
 

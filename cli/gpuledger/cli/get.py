@@ -20,7 +20,9 @@ from gpuledger.projection.asof import sequence_at
 Kind = Annotated[
     str, typer.Argument(help=f"One of {', '.join(NOUNS)}.", autocompletion=lambda: list(NOUNS), show_default=False)
 ]
-Names = Annotated[list[str] | None, typer.Argument(help="Only these.", show_default=False)]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Only these; as `-o name` writes them, too.", show_default=False)
+]
 
 
 def get(
@@ -37,14 +39,15 @@ def get(
     --at answers what was true at a time, with all we know today. --as-recorded answers what we knew then.
     """
     noun, now = noun_of(kind), system_clock()
+    names = [name.removeprefix(f"{noun.view.kind}/") for name in names or []]
     if at is not None and as_recorded is not None:
         raise CliError("--at and --as-recorded exclude each other", "Choose one", ExitCode.USAGE)
     time = None if at is None else parse_time(at, now)
     when = None if as_recorded is None else parse_as_recorded(as_recorded, now)
-    rows = run(_rows(noun, names or [], time, when, data_dir))
+    rows = run(_rows(noun, names, time, when, data_dir))
     if rows or not names:
         render(rows, noun.view, output, headers=not no_headers)
-    for name in missing_names(rows, noun, names or []):
+    for name in missing_names(rows, noun, names):
         raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {kind}`")
 
 

@@ -11,10 +11,12 @@ from gpuledger.cli.render import message, progress
 from gpuledger.cli.run import run
 from gpuledger.cli.verify import Projections, describe
 from gpuledger.cli.workplace import Workplace, named_projections, workplace
+from gpuledger.db.engine import connect
 from gpuledger.projection.asof import fold_until
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, VersionError
 from gpuledger.projection.rebuild import rebuild, rollback
+from gpuledger.projection.store import PREV, Store
 from gpuledger.projection.verify import verify
 
 Work = Callable[[Workplace, Projection], Awaitable[None]]
@@ -43,8 +45,20 @@ async def rebuild_all(place: Workplace, projections: Sequence[Projection]) -> No
 
 async def _each(names: list[str], data_dir: DataDir, work: Work) -> None:
     async with workplace(data_dir, "replay") as place:
-        for projection in named_projections(names):
+        projections = named_projections(names)
+        if work is _roll_back:
+            await _check_kept(place, projections)
+        for projection in projections:
             await work(place, projection)
+
+
+async def _check_kept(place: Workplace, projections: Sequence[Projection]) -> None:
+    """All of them can go back, or none does."""
+    async with connect(place.database_url, application_name="gpuledger replay") as connection:
+        kept = [one.name for one in projections if await Store(connection, one, PREV).checkpoint() is not None]
+    if len(kept) < len(projections):
+        able = f"Only {', '.join(kept)} can go back; name them" if kept else "Nothing was replayed yet"
+        raise CliError("Not every projection keeps the rows of before a replay", able)
 
 
 async def _rebuild(place: Workplace, projection: Projection) -> None:

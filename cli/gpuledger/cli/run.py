@@ -15,7 +15,7 @@ from gpuledger.embedded.errors import DataDirBusyError, EmbeddedError
 from gpuledger.events.errors import EventError
 from gpuledger.importers.errors import ImporterError
 from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
-from gpuledger.projection.errors import ProjectionError
+from gpuledger.projection.errors import ProjectionError, RebuildBusyError
 from gpuledger.settings import SettingsError
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (EmbeddedError, ExitCode.ERROR),
     (LedgerError, ExitCode.ERROR),
     (DatabaseError, ExitCode.ERROR),
+    (RebuildBusyError, ExitCode.BUSY),
     (ProjectionError, ExitCode.ERROR),
     (ImporterError, ExitCode.ERROR),
     (EventError, ExitCode.ERROR),

@@ -1,6 +1,6 @@
 """Nodes: machines that hold GPUs."""
 
-from gpuledger.events.payload import Count, Labels, Name, Payload
+from gpuledger.events.payload import Count, Name, Payload
 from gpuledger.events.registry import registry
 
 
@@ -12,7 +12,6 @@ class NodeRegistered(Payload):
     gpu_model: Name | None = None
     cpu_milli: Count | None = None
     memory_mib: Count | None = None
-    labels: Labels = {}
 
 
 @registry.event("node", "decommissioned", publisher="importers")

@@ -6,19 +6,16 @@ here, at decoding, so that no fold and no table ever meets it.
 
 from typing import Annotated, ClassVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 NAME_LENGTH_MAX = 253
 TEXT_LENGTH_MAX = 4096
 BIGINT_MAX = 2**63 - 1
-LABELS_MAX = 256
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH_MAX)]
 Text = Annotated[str, StringConstraints(max_length=TEXT_LENGTH_MAX)]
 Count = Annotated[int, Field(ge=0, le=BIGINT_MAX)]
 Number = Annotated[int, Field(ge=1, le=BIGINT_MAX)]
-Labels = Annotated[dict[Name, Text], Field(max_length=LABELS_MAX)]
-Time = AwareDatetime
 
 
 class Payload(BaseModel):

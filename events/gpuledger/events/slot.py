@@ -1,6 +1,6 @@
 """Slots: the places in nodes that devices sit in."""
 
-from gpuledger.events.payload import Count, Labels, Name, Payload
+from gpuledger.events.payload import Count, Name, Payload
 from gpuledger.events.registry import registry
 
 
@@ -10,4 +10,3 @@ class SlotDeclared(Payload):
 
     node: Name
     index: Count = 0
-    labels: Labels = {}

@@ -40,7 +40,6 @@ NEXT, PREV = "gpuledger_next", "gpuledger_prev"
 REPORT = "report"
 """Views and functions only."""
 
-SCHEMAS = (BOOKKEEPING, LIVE, NEXT, PREV, REPORT)
 
 PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "devices": devices.SPECS,

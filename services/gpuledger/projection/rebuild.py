@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Identifier
 
 from gpuledger.clock import NewId, random_id
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import VIEWS_LOCK, lock_key, try_lock
+from gpuledger.db.locks import VIEWS_LOCK, lock_until_commit, try_lock
 from gpuledger.db.views import recreate_views_async
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
@@ -257,4 +257,4 @@ async def _hold_views(connection: AsyncConnection[Any]) -> None:
     Nothing here waits long for a lock: whoever comes after waits behind it.
     """
     await connection.execute(f"SET LOCAL lock_timeout = '{SWAP_LOCK_TIMEOUT_S}s'")
-    await connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(VIEWS_LOCK)])
+    await lock_until_commit(connection, VIEWS_LOCK)
