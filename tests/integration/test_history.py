@@ -1,7 +1,6 @@
 """The ways to the past agree: SQL on the history tables equals folding what had happened in the order of its time.
 
-Whatever the order in which it was recorded, through the real runner and the real database. Workloads are left out: of
-several facts of one kind their table keeps the last, as docs/reports.md says.
+Whatever the order in which it was recorded, through the real runner and the real database.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, Noun
+from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
 from gpuledger.cli.rows import rows_at
 from gpuledger.db.engine import connect
 from gpuledger.events.envelope import Decoded
@@ -18,11 +17,12 @@ from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.nodes import NodesProjection
+from gpuledger.readmodels.workloads import WorkloadsProjection
 from support.events import Said, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, prepare, publish
 
-PROJECTIONS = (DevicesProjection, NodesProjection)
-ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES)
+PROJECTIONS = (DevicesProjection, NodesProjection, WorkloadsProjection)
+ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES, WORKLOADS)
 EXAMPLES = 25
 
 

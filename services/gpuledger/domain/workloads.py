@@ -13,6 +13,7 @@ from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 
 PENDING, RUNNING, ENDED, UNSCHEDULED = "Pending", "Running", "Ended", "Unscheduled"
+SUBMITTED, SCHEDULED, ENDING = "submitted", "scheduled", "ended"
 
 
 class Workload(NamedTuple):
@@ -40,6 +41,22 @@ class Workload(NamedTuple):
     epoch: str
 
 
+class WorkloadFact(NamedTuple):
+    """One thing that happened to a workload, for its past; of two of one kind and time the later recorded holds."""
+
+    workload: str
+    kind: str
+    happened_at: datetime
+    position: int
+    owner: str | None
+    workload_class: str | None
+    gpu_milli: int | None
+    cpu_milli: int | None
+    memory_mib: int | None
+    node: str | None
+    outcome: str | None
+
+
 class Allocation(NamedTuple):
     """GPUs that a workload holds, in thousandths. `device` is empty where only the amount is known."""
 
@@ -61,7 +78,10 @@ WORKLOAD: TableSpec[Workload] = TableSpec(
 ALLOCATION: TableSpec[Allocation] = TableSpec(
     "allocation", Allocation, ("workload", "device"), retires=("valid_to",), page_by="workload"
 )
-SPECS = (WORKLOAD, ALLOCATION)
+WORKLOAD_FACT: TableSpec[WorkloadFact] = TableSpec(
+    "workload_fact", WorkloadFact, ("workload", "kind", "happened_at"), retires=()
+)
+SPECS = (WORKLOAD, ALLOCATION, WORKLOAD_FACT)
 
 
 class Workloads:
@@ -70,10 +90,12 @@ class Workloads:
     def __init__(self) -> None:
         self.workload = Table(WORKLOAD)
         self.allocation = Table(ALLOCATION, "workload")
+        self.fact = Table(WORKLOAD_FACT)
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
-        return {table.spec.name: table for table in (self.workload, self.allocation)}
+        tables: tuple[Table[Any], ...] = (self.workload, self.allocation, self.fact)
+        return {table.spec.name: table for table in tables}
 
 
 def touched(fact: Fact) -> Touched:
@@ -93,6 +115,8 @@ def phase_at(row: Workload, at: datetime | None) -> str:
 
 
 def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
+    asked = (data.owner, data.workload_class, data.gpu_milli, data.cpu_milli, data.memory_mib)
+    _keep(state, fact, SUBMITTED, *asked)
     row = _row(state, fact)
     if _is_newer(fact, row.submitted_at, row.submitted_position):
         _put(
@@ -112,6 +136,7 @@ def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
 
 
 def _scheduled(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
+    _keep(state, fact, SCHEDULED, node=data.node)
     row = _row(state, fact)
     if not _is_newer(fact, row.scheduled_at, row.scheduled_position):
         return
@@ -127,6 +152,7 @@ def _scheduled(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
 
 
 def _ended(state: Workloads, fact: Fact, data: WorkloadEnded) -> None:
+    _keep(state, fact, ENDING, outcome=data.outcome)
     row, time = _row(state, fact), fact.event.time
     if not _is_newer(fact, row.ended_at, row.ended_position):
         return
@@ -135,6 +161,23 @@ def _ended(state: Workloads, fact: Fact, data: WorkloadEnded) -> None:
     _put(state, row._replace(outcome=data.outcome, ended_at=time, ended_position=fact.sequence))
     for held in state.allocation.where("workload", row.workload):
         state.allocation.put(held._replace(valid_to=_end_of_allocation(held.valid_from, time)))
+
+
+def _keep(
+    state: Workloads,
+    fact: Fact,
+    kind: str,
+    owner: str | None = None,
+    workload_class: str | None = None,
+    gpu_milli: int | None = None,
+    cpu_milli: int | None = None,
+    memory_mib: int | None = None,
+    node: str | None = None,
+    outcome: str | None = None,
+) -> None:
+    asked = (owner, workload_class, gpu_milli, cpu_milli, memory_mib)
+    event = fact.event
+    state.fact.put(WorkloadFact(event.subject, kind, event.time, fact.sequence, *asked, node, outcome))
 
 
 def _row(state: Workloads, fact: Fact) -> Workload:

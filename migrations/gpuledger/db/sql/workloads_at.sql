@@ -18,27 +18,49 @@ COMMENT ON TYPE report.workload_then IS 'A workload as report.workloads_at gives
 CREATE FUNCTION report.workloads_at(at timestamptz) RETURNS SETOF report.workload_then
 LANGUAGE sql STABLE
 BEGIN ATOMIC
+    WITH fact AS (
+        -- Of each kind what had happened last by then; the key has the kinds of one workload side by side.
+        SELECT DISTINCT ON (known.workload, known.kind) known.*
+        FROM gpuledger_live.workload_fact AS known
+        WHERE known.happened_at <= at
+        ORDER BY known.workload, known.kind, known.happened_at DESC
+    ),
+    then_known AS (
+        SELECT
+            fact.workload,
+            max(fact.owner) FILTER (WHERE fact.kind = 'submitted') AS owner,
+            max(fact.workload_class) FILTER (WHERE fact.kind = 'submitted') AS workload_class,
+            max(fact.gpu_milli) FILTER (WHERE fact.kind = 'submitted') AS gpu_milli,
+            max(fact.cpu_milli) FILTER (WHERE fact.kind = 'submitted') AS cpu_milli,
+            max(fact.memory_mib) FILTER (WHERE fact.kind = 'submitted') AS memory_mib,
+            max(fact.node) FILTER (WHERE fact.kind = 'scheduled') AS node,
+            max(fact.outcome) FILTER (WHERE fact.kind = 'ended') AS outcome,
+            max(fact.happened_at) FILTER (WHERE fact.kind = 'submitted') AS submitted_at,
+            max(fact.happened_at) FILTER (WHERE fact.kind = 'scheduled') AS scheduled_at,
+            max(fact.happened_at) FILTER (WHERE fact.kind = 'ended') AS ended_at
+        FROM fact
+        GROUP BY fact.workload
+    )
     SELECT
-        workload.workload,
+        then_known.workload,
         CASE
-            WHEN workload.ended_at <= at AND workload.scheduled_at <= at THEN 'Ended'
-            WHEN workload.ended_at <= at THEN 'Unscheduled'
-            WHEN workload.scheduled_at <= at THEN 'Running'
+            WHEN then_known.ended_at IS NOT NULL AND then_known.scheduled_at IS NOT NULL THEN 'Ended'
+            WHEN then_known.ended_at IS NOT NULL THEN 'Unscheduled'
+            WHEN then_known.scheduled_at IS NOT NULL THEN 'Running'
             ELSE 'Pending'
         END,
-        CASE WHEN workload.submitted_at <= at THEN workload.owner END,
-        CASE WHEN workload.submitted_at <= at THEN workload.workload_class END,
-        CASE WHEN workload.submitted_at <= at THEN workload.gpu_milli END,
-        CASE WHEN workload.submitted_at <= at THEN workload.cpu_milli END,
-        CASE WHEN workload.submitted_at <= at THEN workload.memory_mib END,
-        CASE WHEN workload.scheduled_at <= at THEN workload.node END,
-        CASE WHEN workload.ended_at <= at THEN workload.outcome END,
-        CASE WHEN workload.submitted_at <= at THEN workload.submitted_at END,
-        CASE WHEN workload.scheduled_at <= at THEN workload.scheduled_at END,
-        CASE WHEN workload.ended_at <= at THEN workload.ended_at END
-    FROM gpuledger_live.workload AS workload
-    WHERE least(workload.submitted_at, workload.scheduled_at, workload.ended_at) <= at;
+        then_known.owner,
+        then_known.workload_class,
+        then_known.gpu_milli,
+        then_known.cpu_milli,
+        then_known.memory_mib,
+        then_known.node,
+        then_known.outcome,
+        then_known.submitted_at,
+        then_known.scheduled_at,
+        then_known.ended_at
+    FROM then_known;
 END;
 
 COMMENT ON FUNCTION report.workloads_at(timestamptz) IS
-    'Workloads known by then, with what had happened to them by then. Of several facts of one kind about one workload only the last is kept, and counts from its own time on.';
+    'Workloads known by then, with what had happened to them by then.';

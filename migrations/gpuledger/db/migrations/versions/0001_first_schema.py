@@ -207,6 +207,22 @@ def _create_workloads() -> None:
         schema="gpuledger_live",
     )
     op.create_index("allocation_device_idx", "allocation", ["device"], schema="gpuledger_live")
+    op.create_table(
+        "workload_fact",
+        sa.Column("workload", sa.Text(collation="C"), nullable=False),
+        sa.Column("kind", sa.Text(collation="C"), nullable=False),
+        sa.Column("happened_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("owner", sa.Text(collation="C"), nullable=True),
+        sa.Column("workload_class", sa.Text(collation="C"), nullable=True),
+        sa.Column("gpu_milli", sa.BigInteger(), nullable=True),
+        sa.Column("cpu_milli", sa.BigInteger(), nullable=True),
+        sa.Column("memory_mib", sa.BigInteger(), nullable=True),
+        sa.Column("node", sa.Text(collation="C"), nullable=True),
+        sa.Column("outcome", sa.Text(collation="C"), nullable=True),
+        sa.PrimaryKeyConstraint("workload", "kind", "happened_at", name="workload_fact_pkey"),
+        schema="gpuledger_live",
+    )
 
 
 def _create_sources() -> None:
