@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import backend, bring_current
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, NODES, NOUNS, SLOTS, WORKLOADS, Noun, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
@@ -13,7 +14,6 @@ from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.rows import RowDict, rows_at
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
-from gpuledger.cli.workplace import bring_current, workplace
 from gpuledger.clock import system_clock
 from gpuledger.db.readonly import read_only
 
@@ -57,7 +57,7 @@ def diff(
 
 async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir: DataDir) -> list[RowDict]:
     found: list[RowDict] = []
-    async with workplace(data_dir, "diff") as place:
+    async with backend(data_dir, "diff") as place:
         await bring_current(place)
         async with read_only(place.database_url, application_name="gpuledger diff") as connection:
             for noun in nouns:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from gpuledger.cli.backend import all_projections
 from gpuledger.cli.checks.check import Check, Status, warning
 from gpuledger.cli.checks.database import DatabaseChecks
 from gpuledger.cli.checks.host import host_checks
@@ -17,7 +18,6 @@ from gpuledger.cli.errors import ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import all_projections
 from gpuledger.embedded.datadir import read_running
 from gpuledger.settings import Servers, Settings, read_settings
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.nouns import NOUNS, Noun, noun_of
 from gpuledger.cli.options import AsRecorded, At, DataDir, NoHeaders, OutputFormat
@@ -12,7 +13,6 @@ from gpuledger.cli.render import Output, render
 from gpuledger.cli.rows import RowDict, current_rows, missing_names, recorded_ns_of, rows_as_recorded, rows_at
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_as_recorded, parse_time
-from gpuledger.cli.workplace import Workplace, bring_current, named_projections, workplace
 from gpuledger.clock import system_clock
 from gpuledger.db.readonly import read_only
 from gpuledger.projection.asof import sequence_at
@@ -54,7 +54,7 @@ def get(
 async def _rows(
     noun: Noun, names: list[str], at: datetime | None, when: datetime | tuple[int | None, int] | None, data_dir: DataDir
 ) -> list[RowDict]:
-    async with workplace(data_dir, f"get {noun.view.kinds}") as place:
+    async with backend(data_dir, f"get {noun.view.kinds}") as place:
         if when is not None:
             return await rows_as_recorded(place, noun, await sequence_of(place, when), names)
         await bring_current(place, named_projections([noun.projection]))
@@ -64,7 +64,7 @@ async def _rows(
             return await current_rows(connection, noun, names)
 
 
-async def sequence_of(place: Workplace, when: datetime | tuple[int | None, int]) -> int:
+async def sequence_of(place: Backend, when: datetime | tuple[int | None, int]) -> int:
     """The sequence that a position, or a time of recording, stands for.
 
     Raises:

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import Backend, backend, bring_current
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
-from gpuledger.cli.workplace import Workplace, bring_current, workplace
 from gpuledger.clock import system_clock
 from gpuledger.db.readonly import read_only
 from gpuledger.importers.draft import Reject
@@ -30,7 +30,7 @@ Rejects = Annotated[
 
 REJECTS_SHOWN_MAX = 10
 
-Importing = Callable[[Workplace, RejectSink, Progress], Awaitable[ImportResult]]
+Importing = Callable[[Backend, RejectSink, Progress], Awaitable[ImportResult]]
 
 
 @app.command()
@@ -104,7 +104,7 @@ def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Pat
 
 
 async def _work(importing: Importing, name: str, sink: RejectSink, data_dir: Path | None) -> ImportResult:
-    async with workplace(data_dir, f"import {name}") as place:
+    async with backend(data_dir, f"import {name}") as place:
         with progress(f"Importing {name}", total=None) as advance:
             result = await importing(place, sink, advance.to)
         await bring_current(place)
@@ -116,7 +116,7 @@ async def _work(importing: Importing, name: str, sink: RejectSink, data_dir: Pat
         return result
 
 
-async def _told_before(place: Workplace, result: ImportResult) -> bool:
+async def _told_before(place: Backend, result: ImportResult) -> bool:
     async with read_only(place.database_url, application_name="gpuledger import") as connection:
         query = "SELECT 1 FROM gpuledger_live.source WHERE source = %s AND epoch <> %s LIMIT 1"
         return await (await connection.execute(query, (result.source, result.epoch))).fetchone() is not None

@@ -3,11 +3,11 @@
 import platform
 from importlib.metadata import version as version_of
 
+from gpuledger.cli.backend import migrated
 from gpuledger.cli.errors import ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import migrated
 from gpuledger.db.revision import HEAD_REVISION
 from gpuledger.events.catalogue import registry
 

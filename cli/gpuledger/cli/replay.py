@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import Backend, backend, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress
 from gpuledger.cli.run import run
 from gpuledger.cli.verify import Projections, describe
-from gpuledger.cli.workplace import Workplace, named_projections, workplace
 from gpuledger.db.engine import connect
 from gpuledger.projection.asof import fold_until
 from gpuledger.projection.definition import Projection
@@ -19,7 +19,7 @@ from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.store import PREV, Store
 from gpuledger.projection.verify import verify
 
-Work = Callable[[Workplace, Projection], Awaitable[None]]
+Work = Callable[[Backend, Projection], Awaitable[None]]
 
 
 def replay(
@@ -37,14 +37,14 @@ def replay(
     run(_each(projections or [], data_dir, work))
 
 
-async def rebuild_all(place: Workplace, projections: Sequence[Projection]) -> None:
+async def rebuild_all(place: Backend, projections: Sequence[Projection]) -> None:
     """Rebuild these projections one after the other, with progress."""
     for projection in projections:
         await _rebuild(place, projection)
 
 
 async def _each(names: list[str], data_dir: DataDir, work: Work) -> None:
-    async with workplace(data_dir, "replay") as place:
+    async with backend(data_dir, "replay") as place:
         projections = named_projections(names)
         if work is _roll_back:
             await _check_kept(place, projections)
@@ -52,7 +52,7 @@ async def _each(names: list[str], data_dir: DataDir, work: Work) -> None:
             await work(place, projection)
 
 
-async def _check_kept(place: Workplace, projections: Sequence[Projection]) -> None:
+async def _check_kept(place: Backend, projections: Sequence[Projection]) -> None:
     """All of them can go back, or none does."""
     async with connect(place.database_url, application_name="gpuledger replay") as connection:
         kept = [one.name for one in projections if await Store(connection, one, PREV).checkpoint() is not None]
@@ -61,7 +61,7 @@ async def _check_kept(place: Workplace, projections: Sequence[Projection]) -> No
         raise CliError("Not every projection keeps the rows of before a replay", able)
 
 
-async def _rebuild(place: Workplace, projection: Projection) -> None:
+async def _rebuild(place: Backend, projection: Projection) -> None:
     with progress(f"Rebuilding {projection.name}", total=await place.ledger.head()) as advance:
         result = await rebuild(
             projection, place.ledger, place.database_url, on_progress=lambda done, _total: advance.to(done)
@@ -69,14 +69,14 @@ async def _rebuild(place: Workplace, projection: Projection) -> None:
     message(f"{projection.name}: rebuilt from {result.events} events, up to position {result.checkpoint.position}.")
 
 
-async def _roll_back(place: Workplace, projection: Projection) -> None:
+async def _roll_back(place: Backend, projection: Projection) -> None:
     checkpoint = await rollback(projection, place.database_url)
     message(
         f"{projection.name}: rolled back to the rows of version {checkpoint.version}, position {checkpoint.position}."
     )
 
 
-async def _rehearse(place: Workplace, projection: Projection) -> None:
+async def _rehearse(place: Backend, projection: Projection) -> None:
     try:
         result = await verify(projection, place.ledger, place.database_url)
     except (NotBuiltError, VersionError):

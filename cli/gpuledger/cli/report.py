@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import backend, bring_current
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output, View, columns_of, render
 from gpuledger.cli.rows import RowDict
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import bring_current, workplace
 from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import REPORTS, view_of
 
@@ -31,7 +31,7 @@ def report(
 
 async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[str], list[RowDict]]:
     """The columns and rows of one read-only statement, on tables that are up to date."""
-    async with workplace(data_dir, command) as place:
+    async with backend(data_dir, command) as place:
         await bring_current(place)
         async with read_only(place.database_url) as connection:
             cursor = await query(connection, statement)

@@ -7,10 +7,10 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
+from gpuledger.cli.backend import Backend, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.nouns import Noun
 from gpuledger.cli.render import progress
-from gpuledger.cli.workplace import Workplace, named_projections
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Message
@@ -44,7 +44,7 @@ async def rows_at(
     return await _select(connection, noun, source, names)
 
 
-async def rows_as_recorded(place: Workplace, noun: Noun, sequence: int, names: Sequence[str] = ()) -> list[RowDict]:
+async def rows_as_recorded(place: Backend, noun: Noun, sequence: int, names: Sequence[str] = ()) -> list[RowDict]:
     """The rows that the log up to a sequence amounts to, folded in memory."""
     (projection,) = named_projections([noun.projection])
     with progress("Folding the log", total=sequence) as advance:

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.rows import RowDict, current_rows
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import Workplace, bring_current, named_projections, workplace
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Decoded, decode
@@ -51,7 +51,7 @@ def timeline(
 
 
 async def _timeline(name: str, data_dir: DataDir) -> list[RowDict]:
-    async with workplace(data_dir, "timeline") as place:
+    async with backend(data_dir, "timeline") as place:
         await bring_current(place, named_projections(["devices"]))
         rows = await _events(place, name) + await _contradictions(place, name)
     return sorted(rows, key=_when)
@@ -63,7 +63,7 @@ def _when(row: RowDict) -> tuple[datetime, str]:
     return time, str(row["position"] or "")
 
 
-async def _events(place: Workplace, name: str) -> list[RowDict]:
+async def _events(place: Backend, name: str) -> list[RowDict]:
     """The device's events; a repeat, which the folds pass over, is not shown twice."""
     rows: dict[str, RowDict] = {}
     async for messages in place.ledger.history(subject_filter=aggregate_filter("device", name)):
@@ -91,7 +91,7 @@ def _event_row(event: Decoded, position: str, recorded_at: datetime) -> RowDict:
     }
 
 
-async def _contradictions(place: Workplace, name: str) -> list[RowDict]:
+async def _contradictions(place: Backend, name: str) -> list[RowDict]:
     async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
         found = await current_rows(connection, CONTRADICTIONS)
     return [_contradiction_row(row, name) for row in found if name in (row["subject"], row["first"], row["second"])]

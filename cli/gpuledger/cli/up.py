@@ -15,11 +15,11 @@ from typing import Annotated, Any, NamedTuple
 import structlog
 import typer
 
+from gpuledger.cli.backend import all_projections
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import Console, message, quiet_pipe
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import all_projections
 from gpuledger.clock import system_clock
 from gpuledger.db.migrate import migrate
 from gpuledger.embedded.datadir import UP, embedded_servers

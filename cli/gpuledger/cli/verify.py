@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import backend, bring_current, named_projections
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, progress, render
 from gpuledger.cli.rows import RowDict
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import bring_current, named_projections, workplace
 from gpuledger.projection.verify import Difference, Verification
 from gpuledger.projection.verify import verify as verify_projection
 
@@ -53,7 +53,7 @@ def verify(
 
 async def _verify(names: list[str], data_dir: DataDir) -> list[Verification]:
     results = []
-    async with workplace(data_dir, "verify") as place:
+    async with backend(data_dir, "verify") as place:
         await bring_current(place, named_projections(names))
         for projection in named_projections(names):
             with progress(f"Verifying {projection.name}", total=None) as advance:

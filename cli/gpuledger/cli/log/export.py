@@ -6,13 +6,13 @@ from typing import IO, Annotated
 
 import typer
 
+from gpuledger.cli.backend import backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.archive import PART, ArchiveWriter, Header, opened
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress, quiet_pipe
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
-from gpuledger.cli.workplace import workplace
 from gpuledger.clock import system_clock
 from gpuledger.ledger.api import Ledger
 
@@ -30,7 +30,7 @@ def export(target: Target, data_dir: DataDir = None) -> None:
 
 
 async def _export(data_dir: Path | None, target: str) -> int:
-    async with workplace(data_dir, "log export") as place:
+    async with backend(data_dir, "log export") as place:
         if target == STDOUT:
             with quiet_pipe(sys.stdout):
                 return await _write(place.ledger, sys.stdout.buffer)

@@ -5,11 +5,11 @@ The exit code is 0 whatever is found: a gap is something to look at and no failu
 
 from pathlib import Path
 
+from gpuledger.cli.backend import backend, bring_current
 from gpuledger.cli.log.rows import Row
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import bring_current, workplace
 from gpuledger.db.engine import connect
 from gpuledger.sources.main import SourcesProjection
 
@@ -48,7 +48,7 @@ def gaps(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_heade
 
 
 async def _gaps(data_dir: Path | None) -> list[Row]:
-    async with workplace(data_dir, "log gaps") as place:
+    async with backend(data_dir, "log gaps") as place:
         await bring_current(place, [SourcesProjection()])
         async with connect(place.database_url, application_name="gpuledger log gaps") as connection:
             cursor = await connection.execute(_QUERY.encode())

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import orjson
 import typer
 
+from gpuledger.cli.backend import Backend, all_projections, backend, bring_current
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.archive import Header, messages, verified
 from gpuledger.cli.log.operator import consent, skip_positions
@@ -22,7 +23,6 @@ from gpuledger.cli.render import message, progress
 from gpuledger.cli.replay import rebuild_all
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
-from gpuledger.cli.workplace import Workplace, all_projections, bring_current, workplace
 from gpuledger.clock import random_id
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
@@ -61,7 +61,7 @@ def restore(archive: Archive, yes: Yes = False, data_dir: DataDir = None) -> Non
 
 
 async def _restore(data_dir: Path | None, archive: Path, header: Header, *, yes: bool) -> Restored:
-    async with workplace(data_dir, "log import") as place, AsyncExitStack() as stack:
+    async with backend(data_dir, "log import") as place, AsyncExitStack() as stack:
         await _refuse_writers(place)
         before = await place.ledger.head()
         if before:
@@ -77,7 +77,7 @@ async def _restore(data_dir: Path | None, archive: Path, header: Header, *, yes:
         return Restored(ledger.generation, header.events, skips)
 
 
-async def _refuse_writers(place: Workplace) -> None:
+async def _refuse_writers(place: Backend) -> None:
     """Nobody may be folding, into rows and decisions, the log that is to become another."""
     async with connect(place.database_url, application_name="gpuledger log import") as connection:
         for projection in all_projections():
@@ -137,7 +137,7 @@ def _with_recorded_time(one: Message) -> bytes:
     return orjson.dumps(orjson.loads(one.data) | {"recordedtime": format_time(time_of_ns(one.recorded_ns))})
 
 
-async def _project(place: Workplace, ledger: JetStreamLedger) -> None:
+async def _project(place: Backend, ledger: JetStreamLedger) -> None:
     """Bring the tables to the restored log."""
     if ledger.generation == place.ledger.generation:
         await _settle_deciders(place, ledger)
@@ -146,7 +146,7 @@ async def _project(place: Workplace, ledger: JetStreamLedger) -> None:
     await rebuild_all(replace(place, ledger=ledger), all_projections())
 
 
-async def _settle_deciders(place: Workplace, ledger: Ledger) -> None:
+async def _settle_deciders(place: Backend, ledger: Ledger) -> None:
     """What was decided in the restored log is the past: a decider that started on the empty one must see it first."""
     head = await ledger.head()
     async with connect(place.database_url, application_name="gpuledger log import") as connection:

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import Backend, backend
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.log.rows import VIEW, Row, row_of
 from gpuledger.cli.options import DataDir, NoHeaders
 from gpuledger.cli.render import Output, progress, render
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_position
-from gpuledger.cli.workplace import Workplace, workplace
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Ledger, Message, Position
@@ -34,14 +34,14 @@ def show(what: What, data_dir: DataDir = None, output: Format = Output.YAML, no_
 
 
 async def _find(data_dir: Path | None, what: str) -> list[Row]:
-    async with workplace(data_dir, "log show") as place:
+    async with backend(data_dir, "log show") as place:
         if _POSITION.fullmatch(what):
             generation, sequence = parse_position(what)
             return [await _at(place, generation or place.ledger.generation, sequence)]
         return [row_of(message, place.ledger.generation) async for message in with_id(place.ledger, what)]
 
 
-async def _at(place: Workplace, generation: int, sequence: int) -> Row:
+async def _at(place: Backend, generation: int, sequence: int) -> Row:
     if generation == place.ledger.generation:
         return row_of(await message_at(place.ledger, sequence), generation)
     async with connect_ledger(place.nats_url, name="gpuledger log show", generation=generation) as archived:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import Backend, all_projections, backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.operator import consent, skip_positions
 from gpuledger.cli.log.show import message_at
@@ -12,7 +13,6 @@ from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_position
-from gpuledger.cli.workplace import Workplace, all_projections, workplace
 from gpuledger.db.engine import connect
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.ledger.api import Position
@@ -33,7 +33,7 @@ def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = Non
 
 
 async def _skip(data_dir: Path | None, generation: int | None, sequence: int, reason: str, *, yes: bool) -> None:
-    async with workplace(data_dir, "log skip") as place:
+    async with backend(data_dir, "log skip") as place:
         ledger = place.ledger
         position = Position(generation or ledger.generation, sequence)
         if position.generation != ledger.generation:
@@ -50,7 +50,7 @@ async def _skip(data_dir: Path | None, generation: int | None, sequence: int, re
             message(f"Rows that it made stay until they are rebuilt: run `gpuledger replay` for {', '.join(beyond)}.")
 
 
-async def _beyond(place: Workplace, sequence: int) -> list[str]:
+async def _beyond(place: Backend, sequence: int) -> list[str]:
     """The projections that had folded the position already."""
     async with connect(place.database_url, application_name="gpuledger log skip") as connection:
         checkpoints = {one.name: await Store(connection, one).checkpoint() for one in all_projections()}

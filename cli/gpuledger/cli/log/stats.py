@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from gpuledger.cli.backend import Backend, backend
 from gpuledger.cli.log.rows import UNDECODABLE, Row, event_name
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, progress, render
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import Workplace, workplace
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
@@ -107,7 +107,7 @@ def stats(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_head
 
 async def _stats(data_dir: Path | None) -> list[Row]:
     statistics = Statistics()
-    async with workplace(data_dir, "log stats") as place:
+    async with backend(data_dir, "log stats") as place:
         with progress("Counting", total=await place.ledger.head(), unit="events") as advance:
             async for batch in place.ledger.history():
                 for message in batch:
@@ -118,7 +118,7 @@ async def _stats(data_dir: Path | None) -> list[Row]:
     return [*statistics.rows(generation), *archived]
 
 
-async def _archived(place: Workplace, generation: int) -> Row:
+async def _archived(place: Backend, generation: int) -> Row:
     """An earlier generation; as nothing is ever deleted, its last position is the number of its events."""
     async with connect_ledger(place.nats_url, name="gpuledger log stats", generation=generation) as ledger:
         row = Tally().row("archived", f"generation {generation}")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.filters import Aggregate, AggregateId, EventType, Filter, SourceName, filter_of
 from gpuledger.cli.log.rows import VIEW, row_of
@@ -15,7 +16,6 @@ from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.render.values import cell
 from gpuledger.cli.run import run
-from gpuledger.cli.workplace import workplace
 from gpuledger.ledger.api import Ledger, Message
 
 SPAN_FIRST = 1024
@@ -48,14 +48,14 @@ def tail(
 
 
 async def _show(data_dir: Path | None, wanted: Filter, lines: int, output: Output, *, headers: bool) -> None:
-    async with workplace(data_dir, "log tail") as place:
+    async with backend(data_dir, "log tail") as place:
         last = await last_messages(place.ledger, wanted, lines, await place.ledger.head())
         render((row_of(message, place.ledger.generation) for message in last), VIEW, output, headers=headers)
 
 
 async def _follow(data_dir: Path | None, wanted: Filter, lines: int, output: Output, *, headers: bool) -> None:
     view = steady(VIEW)
-    async with workplace(data_dir, "log tail --follow") as place:
+    async with backend(data_dir, "log tail --follow") as place:
         ledger = place.ledger
         head = await ledger.head()
         batch = list(await last_messages(ledger, wanted, lines, head))

@@ -39,7 +39,7 @@ POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class Backend:
     """The servers that a command works with. `embedded` names the data directory, where one is used."""
 
     ledger: JetStreamLedger
@@ -67,7 +67,7 @@ def named_projections(names: Sequence[str]) -> list[Projection]:
 
 
 @asynccontextmanager
-async def workplace(data_dir: Path | None, command: str) -> AsyncIterator[Workplace]:
+async def backend(data_dir: Path | None, command: str) -> AsyncIterator[Backend]:
     """Find or start the servers, and connect.
 
     Args:
@@ -80,7 +80,7 @@ async def workplace(data_dir: Path | None, command: str) -> AsyncIterator[Workpl
     async with AsyncExitStack() as stack:
         nats_url, database_url = await _servers(stack, settings, command)
         ledger = await stack.enter_async_context(connect_ledger(nats_url, name=f"gpuledger {command}"))
-        yield Workplace(ledger, database_url, nats_url, None if settings.servers else settings.data_dir)
+        yield Backend(ledger, database_url, nats_url, None if settings.servers else settings.data_dir)
 
 
 def _migrate_if_needed(database_url: str) -> None:
@@ -124,7 +124,7 @@ async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> t
     return servers.endpoints.nats_url, servers.endpoints.database_url
 
 
-async def bring_current(place: Workplace, projections: Sequence[Projection] | None = None) -> None:
+async def bring_current(place: Backend, projections: Sequence[Projection] | None = None) -> None:
     """Wait until the tables hold everything that is in the log now; where nobody projects, do it here.
 
     A projector that does not get there in time is said on stderr: what is shown is then of its checkpoint.
@@ -139,7 +139,7 @@ async def bring_current(place: Workplace, projections: Sequence[Projection] | No
             )
 
 
-async def _project(place: Workplace, projection: Projection, head: int) -> int:
+async def _project(place: Backend, projection: Projection, head: int) -> int:
     """Project, or wait for whoever does; they may end before `head`, so it is tried again. Returns what is left."""
     deadline = asyncio.get_running_loop().time() + CURRENT_WAIT_S
     with progress(f"Projecting {projection.name}", total=head) as advance:
@@ -154,7 +154,7 @@ async def _project(place: Workplace, projection: Projection, head: int) -> int:
     return 0
 
 
-async def _left(place: Workplace, projection: Projection, head: int) -> int | None:
+async def _left(place: Backend, projection: Projection, head: int) -> int | None:
     """How many events up to `head` have no rows yet; None where the projection was never begun."""
     async with connect(place.database_url, application_name="gpuledger position") as connection:
         checkpoint = await Store(connection, projection).checkpoint()

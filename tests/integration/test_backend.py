@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpuledger.cli.workplace import CURRENT_WAIT_S, Workplace, bring_current
+from gpuledger.cli.backend import CURRENT_WAIT_S, Backend, bring_current
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import lock
 from gpuledger.db.migrate import migrate
@@ -25,9 +25,9 @@ def url(database_url: str) -> str:
 
 
 @pytest.fixture
-async def place(clean_nats_url: str, url: str) -> AsyncIterator[Workplace]:
+async def place(clean_nats_url: str, url: str) -> AsyncIterator[Backend]:
     async with jetstream_ledger(clean_nats_url) as ledger:
-        yield Workplace(ledger, url, clean_nats_url, None)
+        yield Backend(ledger, url, clean_nats_url, None)
 
 
 @pytest.mark.parametrize("command", [("verify",), ("replay", "--dry-run"), ("report", "fleet"), ("log", "gaps")])
@@ -45,7 +45,7 @@ def test_an_empty_ledger_is_no_failure(
 
 
 async def test_what_another_command_leaves_undone_is_projected_here(
-    place: Workplace, url: str, capsys: pytest.CaptureFixture[str]
+    place: Backend, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = await publish(place.ledger, [event(DeviceFailed(kind="DBE"), "d1", number=number) for number in (1, 2)])
     looked: set[int] = set()
