@@ -29,7 +29,7 @@ from gpuledger.readmodels.workloads import WorkloadsProjection
 from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
-from support.events import AGENT, SERVICE, event, outgoing
+from support.events import AGENT, SERVICE, event, hour, outgoing
 from support.ledgers import eventually, everything, jetstream_ledger
 from support.projections import (
     QUICK,
@@ -179,7 +179,10 @@ async def test_rows_that_retired_come_back_when_an_event_touches_them(ledger: Je
         for one in said:
             await reaches(url, "workloads", await publish(ledger, [one]))
     assert table(url, "workload", "owner, node, outcome, phase") == [("ann", "n2", "Failed", "Ended")]
-    assert table(url, "allocation", "node, gpu_milli") == [("n2", 500)]
+    assert sorted(table(url, "allocation", "node, gpu_milli, valid_from, valid_to")) == [
+        ("n1", 1000, hour(2), hour(3)),
+        ("n2", 500, hour(4), hour(5)),
+    ]
     await assert_true(ledger, url, [WorkloadsProjection()])
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gpuledger.domain.numbers import Numbers, Range, Seen
 from gpuledger.domain.table import Table
+from gpuledger.domain.workloads import Allocation
 from gpuledger.events.device import DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
@@ -197,16 +198,28 @@ def test_passports_and_slots_agree_with_the_lives(said: list[Said]) -> None:
 @given(said=st.lists(workload_said, max_size=24, unique_by=lambda said: (said.data.TYPE, said.subject, said.at)))
 def test_what_is_allocated_is_what_the_facts_add_up_to(said: list[Said]) -> None:
     state = folded(WorkloadsProjection(), log_of(numbered(said))).state.tables()
-    held = sum(row.gpu_milli for row in state["allocation"].rows.values() if row.valid_to is None)
-    expected = 0
-    for workload in {one.subject for one in said}:
-        mine = [one for one in said if one.subject == workload]
-        granted = [one for one in mine if isinstance(one.data, WorkloadScheduled)]
-        if granted and not any(isinstance(one.data, WorkloadEnded) for one in mine):
-            latest: Any = max(granted, key=lambda one: one.at).data
-            shares = [share.gpu_milli for share in latest.devices]
-            expected += sum(shares) if latest.devices else latest.gpu_milli
-    assert held == expected
+    allocations = list(state["allocation"].rows.values())
+    moments = sorted({one.at for one in said})
+    for at in (*moments, *(later - 0.01 for later in moments)):
+        held = sum(row.gpu_milli for row in allocations if holds(row, hour(at)))
+        mine = [[one for one in said if one.subject == w and one.at <= at] for w in ("w1", "w2", "w3")]
+        assert held == sum(map(held_after, mine))
+
+
+def holds(row: Allocation, at: datetime) -> bool:
+    """Whether the allocation is held at a time, its end exclusive."""
+    return row.valid_from <= at and (row.valid_to is None or at < row.valid_to)
+
+
+def held_after(said: list[Said]) -> int:
+    """What one workload holds after these facts, told in the order of time and an end after what it ends."""
+    held = 0
+    for one in sorted(said, key=lambda one: (one.at, isinstance(one.data, WorkloadEnded))):
+        if isinstance(one.data, WorkloadScheduled):
+            held = sum(share.gpu_milli for share in one.data.devices) or one.data.gpu_milli
+        elif isinstance(one.data, WorkloadEnded):
+            held = 0
+    return held
 
 
 class DictStore:

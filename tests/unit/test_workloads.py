@@ -1,10 +1,11 @@
 """Workloads: phases, allocations and corrections, event by event."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
 
-from gpuledger.domain.workloads import Allocation, Workload, phase_at
+from gpuledger.domain.workloads import Allocation, Workload
 from gpuledger.events.payload import BIGINT_MAX, Payload
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.readmodels.workloads import WorkloadsProjection
@@ -34,32 +35,54 @@ def rows(*said: tuple[float, Payload], sources: tuple[str, ...] = ()) -> tuple[W
         ([(1, SUBMITTED), (3, ENDED)], "Unscheduled"),
         ([(2, SCHEDULED)], "Running"),
         ([(3, ENDED)], "Unscheduled"),
+        ([(2, SCHEDULED), (3, ENDED), (4, SCHEDULED)], "Running"),
+        ([(2, SCHEDULED), (2, ENDED)], "Ended"),
+        ([(2, ENDED), (2, SCHEDULED)], "Ended"),
     ],
 )
 def test_the_phase_follows_from_what_is_known(said: list[Any], phase: str) -> None:
     assert rows(*said)[0].phase == phase
 
 
-def test_the_phase_at_a_time_is_that_of_then() -> None:
-    row, _ = rows((1, SUBMITTED), (2, SCHEDULED), (3, ENDED))
-    assert [phase_at(row, hour(at)) for at in (0, 1, 2, 3)] == ["Pending", "Pending", "Running", "Ended"]
-
-
 def test_an_end_ends_the_allocation() -> None:
     _, (held,) = rows((1, SUBMITTED), (2, SCHEDULED), (5, ENDED))
-    assert held == Allocation("w1", "", "n1", 1500, hour(2), hour(5))
+    assert held == Allocation("w1", "", hour(2), "n1", 1500, hour(5))
 
 
-def test_an_end_before_the_beginning_leaves_nothing_held() -> None:
-    _, (held,) = rows((5, SCHEDULED), (2, ENDED))
-    assert (held.valid_from, held.valid_to) == (hour(5), hour(5))
+def test_of_a_scheduling_and_an_end_of_one_time_the_end_holds() -> None:
+    for said in permutations([(2, SCHEDULED), (2, ENDED)]):
+        assert [(held.valid_from, held.valid_to) for held in rows(*said)[1]] == [(hour(2), hour(2))]
 
 
-def test_a_later_scheduling_replaces_the_earlier_and_an_earlier_changes_nothing() -> None:
-    moved = WorkloadScheduled(gpu_milli=1, node="n2", devices=(DeviceShare(device="d1", gpu_milli=700),))
-    for said in ([(2, SCHEDULED), (4, moved)], [(4, moved), (2, SCHEDULED)]):
-        row, held = rows(*said)
-        assert (row.node, held) == ("n2", [Allocation("w1", "d1", "n2", 700, hour(4), None)])
+MOVED = WorkloadScheduled(gpu_milli=1, node="n2", devices=(DeviceShare(device="d1", gpu_milli=700),))
+
+
+def test_each_scheduling_is_held_until_the_next_one_or_the_end() -> None:
+    said = [(2, SCHEDULED), (4, MOVED), (7, ENDED), (9, SCHEDULED)]
+    for order in permutations(said):
+        row, held = rows(*order)
+        assert (row.node, row.phase) == ("n1", "Running")
+        assert sorted(held, key=lambda one: one.valid_from) == [
+            Allocation("w1", "", hour(2), "n1", 1500, hour(4)),
+            Allocation("w1", "d1", hour(4), "n2", 700, hour(7)),
+            Allocation("w1", "", hour(9), "n1", 1500, None),
+        ]
+
+
+def test_a_scheduling_without_gpus_ends_what_was_held() -> None:
+    for order in permutations([(2, SCHEDULED), (4, WorkloadScheduled(gpu_milli=0)), (7, ENDED)]):
+        assert rows(*order)[1] == [Allocation("w1", "", hour(2), "n1", 1500, hour(4))]
+
+
+def test_what_an_end_released_is_not_held_because_of_a_later_end() -> None:
+    for order in permutations([(2, SCHEDULED), (4, ENDED), (7, ENDED)]):
+        row, (held,) = rows(*order)
+        assert (row.ended_at, held.valid_to) == (hour(7), hour(4))
+
+
+def test_of_two_schedulings_of_one_time_the_one_recorded_later_holds() -> None:
+    assert rows((2, SCHEDULED), (2, MOVED), (3, ENDED))[1] == [Allocation("w1", "d1", hour(2), "n2", 700, hour(3))]
+    assert rows((3, ENDED), (2, MOVED), (2, SCHEDULED))[1] == [Allocation("w1", "", hour(2), "n1", 1500, hour(3))]
 
 
 def test_of_two_facts_of_one_time_the_one_recorded_later_holds() -> None:

@@ -1,6 +1,9 @@
 """Workloads: who asked for GPUs, what they got and for how long.
 
-A workload's facts may come in any order. Ended workloads leave memory and are read back when an event still comes.
+A workload may be scheduled many times. Each scheduling is held until the next one or the first end that is not before
+it, whichever comes first; so a workload that is scheduled again after its end runs again, and of a scheduling and an
+end of one time the end holds. Facts may come in any order: what is allocated follows from the set of them. Ended
+workloads leave memory and are read back when an event still comes.
 """
 
 from collections.abc import Mapping
@@ -58,13 +61,13 @@ class WorkloadFact(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """GPUs that a workload holds, in thousandths. `device` is empty where only the amount is known."""
+    """GPUs that a scheduling gave to a workload, in thousandths. `device` is empty where only the amount is known."""
 
     workload: str
     device: str
+    valid_from: datetime
     node: str | None
     gpu_milli: int
-    valid_from: datetime
     valid_to: datetime | None
 
 
@@ -76,10 +79,10 @@ WORKLOAD: TableSpec[Workload] = TableSpec(
     page_by="workload",
 )
 ALLOCATION: TableSpec[Allocation] = TableSpec(
-    "allocation", Allocation, ("workload", "device"), retires=("valid_to",), page_by="workload"
+    "allocation", Allocation, ("workload", "device", "valid_from"), retires=("valid_to",), page_by="workload"
 )
 WORKLOAD_FACT: TableSpec[WorkloadFact] = TableSpec(
-    "workload_fact", WorkloadFact, ("workload", "kind", "happened_at"), retires=()
+    "workload_fact", WorkloadFact, ("workload", "kind", "happened_at"), retires=(), page_by="workload"
 )
 SPECS = (WORKLOAD, ALLOCATION, WORKLOAD_FACT)
 
@@ -90,7 +93,7 @@ class Workloads:
     def __init__(self) -> None:
         self.workload = Table(WORKLOAD)
         self.allocation = Table(ALLOCATION, "workload")
-        self.fact = Table(WORKLOAD_FACT)
+        self.fact = Table(WORKLOAD_FACT, "workload")
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
@@ -99,19 +102,17 @@ class Workloads:
 
 
 def touched(fact: Fact) -> Touched:
-    """Every event of a workload may touch its row and its allocations."""
-    return (("workload", fact.event.subject), ("allocation", fact.event.subject))
+    """Every event of a workload may touch its row and its allocations; a scheduling looks at what else happened to it."""
+    workload = fact.event.subject
+    known = (("workload", workload), ("allocation", workload))
+    return (*known, ("workload_fact", workload)) if isinstance(fact.event.data, WorkloadScheduled) else known
 
 
-def phase_at(row: Workload, at: datetime | None) -> str:
-    """The workload's phase at a time, or at last where that is None."""
-
-    def has(time: datetime | None) -> bool:
-        return time is not None and (at is None or time <= at)
-
-    if has(row.ended_at):
-        return ENDED if has(row.scheduled_at) else UNSCHEDULED
-    return RUNNING if has(row.scheduled_at) else PENDING
+def phase_of(scheduled_at: datetime | None, ended_at: datetime | None) -> str:
+    """The phase of a workload that was last scheduled and last ended at these times."""
+    if scheduled_at is None:
+        return PENDING if ended_at is None else UNSCHEDULED
+    return RUNNING if ended_at is None or ended_at < scheduled_at else ENDED
 
 
 def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
@@ -137,30 +138,54 @@ def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
 
 def _scheduled(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
     _keep(state, fact, SCHEDULED, node=data.node)
+    _allocate(state, fact, data)
     row = _row(state, fact)
     if not _is_newer(fact, row.scheduled_at, row.scheduled_position):
         return
-    time = fact.event.time
     if row.submitted_at is None:
         row = _told_by(row, fact)
-    _put(state, row._replace(node=data.node, scheduled_at=time, scheduled_position=fact.sequence))
-    for key in state.allocation.by["workload"].get(row.workload):
-        state.allocation.delete(key)
-    for device, gpu_milli in _shares(data).items():
-        ended_at = _end_of_allocation(time, row.ended_at)
-        state.allocation.put(Allocation(row.workload, device, data.node, gpu_milli, time, ended_at))
+    _put(state, row._replace(node=data.node, scheduled_at=fact.event.time, scheduled_position=fact.sequence))
 
 
 def _ended(state: Workloads, fact: Fact, data: WorkloadEnded) -> None:
     _keep(state, fact, ENDING, outcome=data.outcome)
-    row, time = _row(state, fact), fact.event.time
+    _release(state, fact.event.subject, fact.event.time)
+    row = _row(state, fact)
     if not _is_newer(fact, row.ended_at, row.ended_position):
         return
     if row.submitted_at is None and row.scheduled_at is None:
         row = _told_by(row, fact)
-    _put(state, row._replace(outcome=data.outcome, ended_at=time, ended_position=fact.sequence))
-    for held in state.allocation.where("workload", row.workload):
-        state.allocation.put(held._replace(valid_to=_end_of_allocation(held.valid_from, time)))
+    _put(state, row._replace(outcome=data.outcome, ended_at=fact.event.time, ended_position=fact.sequence))
+
+
+def _allocate(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
+    workload, start = fact.event.subject, fact.event.time
+    for held in state.allocation.where("workload", workload):
+        if held.valid_from == start:
+            state.allocation.delete((workload, held.device, start))
+    _release(state, workload, start)
+    end = _end_of_allocation(state, workload, start)
+    for device, gpu_milli in _shares(data).items():
+        state.allocation.put(Allocation(workload, device, start, data.node, gpu_milli, end))
+
+
+def _release(state: Workloads, workload: str, time: datetime) -> None:
+    """Nothing that was allocated by then is held any longer than that."""
+    for held in state.allocation.where("workload", workload):
+        if held.valid_from <= time and (held.valid_to is None or time < held.valid_to):
+            state.allocation.put(held._replace(valid_to=time))
+
+
+def _end_of_allocation(state: Workloads, workload: str, start: datetime) -> datetime | None:
+    return min(
+        (
+            fact.happened_at
+            for fact in state.fact.where("workload", workload)
+            if (fact.kind == ENDING and fact.happened_at >= start)
+            or (fact.kind == SCHEDULED and fact.happened_at > start)
+        ),
+        default=None,
+    )
 
 
 def _keep(
@@ -194,15 +219,11 @@ def _told_by(row: Workload, fact: Fact) -> Workload:
 
 
 def _put(state: Workloads, row: Workload) -> None:
-    state.workload.put(row._replace(phase=phase_at(row, None)))
+    state.workload.put(row._replace(phase=phase_of(row.scheduled_at, row.ended_at)))
 
 
 def _is_newer(fact: Fact, time: datetime | None, position: int) -> bool:
     return time is None or (time, position) < (fact.event.time, fact.sequence)
-
-
-def _end_of_allocation(start: datetime, end: datetime | None) -> datetime | None:
-    return None if end is None else max(start, end)
 
 
 def _shares(data: WorkloadScheduled) -> dict[str, int]:

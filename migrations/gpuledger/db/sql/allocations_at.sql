@@ -4,9 +4,9 @@ BEGIN ATOMIC
     SELECT
         allocation.workload,
         allocation.device,
+        allocation.valid_from,
         allocation.node,
         allocation.gpu_milli,
-        allocation.valid_from,
         CASE WHEN allocation.valid_to <= at THEN allocation.valid_to END
     FROM gpuledger_live.allocation AS allocation
     WHERE allocation.valid_from <= at;

@@ -14,14 +14,21 @@ FROM (
         owner,
         workload_class,
         phase,
-        CASE WHEN scheduled_at < submitted_at THEN 0 ELSE extract(epoch FROM scheduled_at - submitted_at) END
+        CASE WHEN scheduled_at < submitted_at THEN 0 ELSE extract(epoch FROM first_scheduled_at - submitted_at) END
             ::double precision AS wait_s
-    FROM gpuledger_live.workload
-) AS workload
+    FROM gpuledger_live.workload AS workload
+    LEFT JOIN (
+        SELECT scheduled.workload AS scheduled, min(scheduled.happened_at) AS first_scheduled_at
+        FROM gpuledger_live.workload_fact AS scheduled
+        JOIN gpuledger_live.workload AS submitted ON submitted.workload = scheduled.workload
+        WHERE scheduled.kind = 'scheduled' AND scheduled.happened_at >= submitted.submitted_at
+        GROUP BY scheduled.workload
+    ) AS first_scheduling ON first_scheduling.scheduled = workload.workload
+) AS waited
 GROUP BY owner, workload_class
 ORDER BY owner, class;
 
-COMMENT ON VIEW report.queue_waits IS 'How long workloads waited from submission to scheduling, by owner and class of service.';
+COMMENT ON VIEW report.queue_waits IS 'How long workloads waited from submission to the first scheduling after it, by owner and class of service.';
 COMMENT ON COLUMN report.queue_waits.owner IS 'Who submitted the workloads; null where nobody said.';
 COMMENT ON COLUMN report.queue_waits.class IS 'Their class of service; null where nobody said.';
 COMMENT ON COLUMN report.queue_waits.workloads IS 'How many workloads.';

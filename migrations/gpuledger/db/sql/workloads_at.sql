@@ -44,8 +44,8 @@ BEGIN ATOMIC
     SELECT
         then_known.workload,
         CASE
-            WHEN then_known.ended_at IS NOT NULL AND then_known.scheduled_at IS NOT NULL THEN 'Ended'
-            WHEN then_known.ended_at IS NOT NULL THEN 'Unscheduled'
+            WHEN then_known.ended_at >= then_known.scheduled_at THEN 'Ended'
+            WHEN then_known.ended_at IS NOT NULL AND then_known.scheduled_at IS NULL THEN 'Unscheduled'
             WHEN then_known.scheduled_at IS NOT NULL THEN 'Running'
             ELSE 'Pending'
         END,

@@ -199,11 +199,11 @@ def _create_workloads() -> None:
         "allocation",
         sa.Column("workload", sa.Text(collation="C"), nullable=False),
         sa.Column("device", sa.Text(collation="C"), nullable=False),
+        sa.Column("valid_from", sa.DateTime(timezone=True), nullable=False),
         sa.Column("node", sa.Text(collation="C"), nullable=True),
         sa.Column("gpu_milli", sa.BigInteger(), nullable=False),
-        sa.Column("valid_from", sa.DateTime(timezone=True), nullable=False),
         sa.Column("valid_to", sa.DateTime(timezone=True), nullable=True),
-        sa.PrimaryKeyConstraint("workload", "device", name="allocation_pkey"),
+        sa.PrimaryKeyConstraint("workload", "device", "valid_from", name="allocation_pkey"),
         schema="gpuledger_live",
     )
     op.create_index("allocation_device_idx", "allocation", ["device"], schema="gpuledger_live")
