@@ -9,12 +9,12 @@ import asyncio
 import json
 import sys
 from bisect import bisect_left
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.sql import SQL, Identifier
@@ -22,6 +22,7 @@ from psycopg.sql import SQL, Identifier
 from bench import raw
 from bench.report import Figure
 from bench.servers import unsynced_nats
+from gpuledger.embedded.nats import NatsServer
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
@@ -63,24 +64,40 @@ class Commits:
         return self._times[bisect_left(self._positions, position)]
 
 
-async def latency(database_url: str, seconds: float) -> list[Figure]:
+async def latency(database_url: str, seconds: float, rounds: int) -> list[Figure]:
     """p50 and p99 of published -> committed, with the log synced for every event and without that."""
     events = int(RATE_PER_S * seconds)
-    with servers.nats_server() as server:
-        synced = await _figures(server.url, database_url, events, "", P99_MS)
-    with unsynced_nats() as server:
-        return synced + await _figures(server.url, database_url, events, ", without sync", None)
+    synced = [await _round(servers.nats_server, database_url, events) for _ in range(rounds)]
+    unsynced = [await _round(unsynced_nats, database_url, events) for _ in range(rounds)]
+    return _figures(synced, "", P99_MS) + _figures(unsynced, ", without sync", None)
 
 
-async def _figures(nats_url: str, database_url: str, events: int, kind: str, target: float | None) -> list[Figure]:
-    bare = await _bare(nats_url, database_url, events // 2)
-    async with connect_ledger(nats_url, name="bench") as ledger:
-        ours = await _paced(nats_url, ledger, database_url, events)
+class Round(NamedTuple):
+    """Percentiles of one round, in ms."""
+
+    p50: float
+    p99: float
+    bare_p50: float
+    bare_p99: float
+
+
+async def _round(
+    nats_server: Callable[[], AbstractContextManager[NatsServer]], database_url: str, events: int
+) -> Round:
+    with nats_server() as server:
+        bare = await _bare(server.url, database_url, events // 2)
+        async with connect_ledger(server.url, name="bench") as ledger:
+            ours = await _paced(server.url, ledger, database_url, events)
     await _forget_rows(database_url)
+    return Round(_percentile(ours, 50), _percentile(ours, 99), _sum(bare, 50), _sum(bare, 99))
+
+
+def _figures(rounds: Sequence[Round], kind: str, target: float | None) -> list[Figure]:
+    p50, p99, bare_p50, bare_p99 = map(median, zip(*rounds, strict=True))
     name, peer = f"published -> committed, {RATE_PER_S:,}/s{kind}", "bare acknowledgement + commit"
     return [
-        Figure(f"{name}, p50", _percentile(ours, 50), "ms", peer, _sum(bare, 50), None),
-        Figure(f"{name}, p99", _percentile(ours, 99), "ms", peer, _sum(bare, 99), target, is_ratio=False),
+        Figure(f"{name}, p50", p50, "ms", peer, bare_p50, None),
+        Figure(f"{name}, p99", p99, "ms", peer, bare_p99, target, is_ratio=False),
     ]
 
 

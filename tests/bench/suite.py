@@ -71,7 +71,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
     measures: dict[str, Callable[[], Coroutine[None, None, list[Figure]]]] = {
         "publishing": lambda: publishing(sizes.synced, sizes.unsynced, sizes.rounds),
         "projecting": lambda: projecting(database_url, sizes.projected, sizes.library, sizes.rounds),
-        "latency": lambda: latency(database_url, sizes.paced_s),
+        "latency": lambda: latency(database_url, sizes.paced_s, sizes.rounds),
         "memory": lambda: memory(database_url, sizes.memory),
     }
     return measures[name]()

@@ -102,7 +102,7 @@ class Workloads:
 
 
 def touched(fact: Fact) -> Touched:
-    """Every event of a workload may touch its row and its allocations; a scheduling looks at what else happened to it."""
+    """Any event may touch the workload's row and allocations; a scheduling looks at what else happened to it."""
     workload = fact.event.subject
     known = (("workload", workload), ("allocation", workload))
     return (*known, ("workload_fact", workload)) if isinstance(fact.event.data, WorkloadScheduled) else known

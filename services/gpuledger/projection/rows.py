@@ -1,14 +1,16 @@
 """How a table's rows get into PostgreSQL and back: the statements that follow from its spec.
 
 New rows are inserted, changed ones upserted, keys that are gone deleted: a handful of statements a batch, however many
-events led to it. Few rows travel as arrays, which fits into one round trip with everything else; many are copied.
+events led to it. Few rows travel as one JSON document a statement, which fits into one round trip with everything
+else and costs the driver nothing per value; many are copied.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from types import UnionType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
+import orjson
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier
 
@@ -19,7 +21,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 ROWS_PER_FETCH = 10_000
 
 COPIED_ROWS_MIN = 1_000
-"""From this many rows on COPY takes less time; below, it takes more round trips than an array."""
+"""From this many rows on COPY takes less time; below, it takes more round trips than a document."""
 
 _SQL_TYPES: dict[type, str] = {str: "text", int: "bigint", bool: "boolean", datetime: "timestamptz"}
 
@@ -37,13 +39,13 @@ class RowStore(Generic[R]):
         updates = SQL(", ").join(SQL("{0} = excluded.{0}").format(Identifier(name)) for name in values)
         self._select = SQL("SELECT {} FROM {}").format(columns, self.table)
         staged = Identifier("pg_temp", f"changed_{spec.name}")
-        arrays = _arrays([types[name] for name in spec.columns])
-        insert = SQL("INSERT INTO {} ({}) SELECT * FROM unnest({})").format(self.table, columns, arrays)
+        insert = SQL("INSERT INTO {} ({}) SELECT * FROM json_to_recordset(%s::json) AS given ({})").format(
+            self.table, columns, _typed(spec.columns, types)
+        )
         on_conflict = SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(keys, updates)
-        delete = SQL("DELETE FROM {} AS kept USING unnest({}) AS gone ({}) WHERE {}").format(
+        delete = SQL("DELETE FROM {} AS kept USING json_to_recordset(%s::json) AS gone ({}) WHERE {}").format(
             self.table,
-            _arrays([types[name] for name in spec.key]),
-            keys,
+            _typed(spec.key, types),
             SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key),
         )
         # Composed once: a live projection executes them many times a second.
@@ -61,18 +63,19 @@ class RowStore(Generic[R]):
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
         """Write changes inside the caller's transaction; in a pipeline only where `is_copied` says no."""
         if changes.gone:
-            await connection.execute(self._delete, _transposed([_as_tuple(key, self.spec) for key in changes.gone]))
+            keys = [_as_tuple(key, self.spec) for key in changes.gone]
+            await connection.execute(self._delete, (_document(self.spec.key, keys),))
         if len(changes.changed) >= COPIED_ROWS_MIN:
             await connection.execute(self._stage)
             await _copy(connection, self._copy_staged, changes.changed)
             await connection.execute(self._merge)
             await connection.execute(self._unstage)
         elif changes.changed:
-            await connection.execute(self._upsert, _transposed(changes.changed))
+            await connection.execute(self._upsert, (_document(self.spec.columns, changes.changed),))
         if len(changes.new) >= COPIED_ROWS_MIN:
             await _copy(connection, self._copy, changes.new)
         elif changes.new:
-            await connection.execute(self._insert, _transposed(changes.new))
+            await connection.execute(self._insert, (_document(self.spec.columns, changes.new),))
 
     async def live(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """The rows that have not retired, in batches."""
@@ -135,12 +138,12 @@ def _identifiers(names: Sequence[str]) -> Composed:
     return SQL(", ").join(Identifier(name) for name in names)
 
 
-def _arrays(types: Sequence[str]) -> Composed:
-    return SQL(", ").join(SQL("%s::{}[]").format(SQL(name)) for name in types)
+def _typed(names: Sequence[str], types: Mapping[str, str]) -> Composed:
+    return SQL(", ").join(SQL("{} {}").format(Identifier(name), SQL(types[name])) for name in names)
 
 
-def _transposed(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+def _document(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
+    return orjson.dumps([dict(zip(names, row, strict=True)) for row in rows]).decode()
 
 
 def _as_tuple(key: Key, spec: TableSpec[Any]) -> tuple[Any, ...]:
