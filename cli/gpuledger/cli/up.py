@@ -6,10 +6,9 @@ that cannot be brought back do. It must end in an orderly way on SIGINT and SIGT
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any, NamedTuple
 
 import structlog
@@ -18,8 +17,9 @@ import typer
 from gpuledger.cli.backend import all_projections
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
-from gpuledger.cli.render import Console, message, quiet_pipe
+from gpuledger.cli.render import Console, quiet_pipe
 from gpuledger.cli.run import run
+from gpuledger.cli.stopping import until_stopped
 from gpuledger.clock import system_clock
 from gpuledger.db.migrate import migrate
 from gpuledger.embedded.datadir import UP, embedded_servers
@@ -31,7 +31,6 @@ from gpuledger.settings import Settings, read_settings
 from gpuledger.telemetry import configure_logging
 from gpuledger.telemetry_http import Health, ListenError, parse_address, serving
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EMBEDDED_SERVERS = 2
 
 CANCEL_AGAIN_S = 1.0
@@ -69,31 +68,7 @@ def up(data_dir: DataDir = None, listen: Listen = None) -> None:
     settings = read_settings(os.environ, data_dir)
     address = listen or settings.metrics_listen
     _check_address(address)
-    run(_until_stopped(_serve(settings, address)))
-
-
-async def _until_stopped(work: Work) -> None:
-    """Run until the work fails or a signal says to stop; the end is an orderly one either way."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not working.done():
-        working.cancel()
-        _say("Stopping ...")
-    try:
-        await working
-    except asyncio.CancelledError:
-        _say("Stopped.")
-
-
-def _say(text: str) -> None:
-    """Whoever listened to stderr may be gone; that must not keep the servers from being stopped."""
-    with suppress(OSError):
-        message(text)
+    run(until_stopped(_serve(settings, address)))
 
 
 async def _serve(settings: Settings, address: str) -> None:

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpuledger.events import device, node, slot, source, workload
+from gpuledger.events import device, module, node, settings, slot, source, workload
 from gpuledger.events.envelope import dataschema_of
 from gpuledger.events.payload import Payload
 from gpuledger.events.registry import PREFIX, registry
 
-__all__ = ["device", "node", "registry", "slot", "source", "workload"]
+__all__ = ["device", "module", "node", "registry", "settings", "slot", "source", "workload"]
 
 registry.check()
 

@@ -1,7 +1,41 @@
 """Nodes: machines that hold GPUs."""
 
-from gpuledger.events.payload import Count, Name, Payload
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from gpuledger.events.device import Card
+from gpuledger.events.payload import NAME_LENGTH_MAX, Count, Name, Payload, Text
 from gpuledger.events.registry import registry
+
+PCI_DEVICES_MAX = 1024
+CARDS_PER_NODE_MAX = 256
+CONDITIONS_MAX = 32
+LABELS_MAX = 1024
+
+LabelValue = Annotated[str, StringConstraints(max_length=NAME_LENGTH_MAX)]
+Labels = Annotated[dict[Name, LabelValue], Field(max_length=LABELS_MAX)]
+
+ConditionType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]{1,64}$")]
+
+
+class PciDevice(Payload):
+    """A PCI device as Node Feature Discovery shows it; what it does not say is missing. `index` counts from 0."""
+
+    index: Count
+    pci_vendor: Name | None = None
+    pci_device: Name | None = None
+    pci_class: Name | None = None
+    pci_address: Name | None = None
+
+
+class Condition(Payload):
+    """A condition in the sense of Kubernetes, without its times."""
+
+    type: ConditionType
+    status: Literal["True", "False", "Unknown"]
+    reason: Name
+    message: Text = ""
 
 
 @registry.event("node", "registered", publisher="importers")
@@ -17,3 +51,53 @@ class NodeRegistered(Payload):
 @registry.event("node", "decommissioned", publisher="importers")
 class NodeDecommissioned(Payload):
     """The node has left the fleet."""
+
+
+@registry.event("node", "observed", publisher="watchers")
+class NodeObserved(Payload):
+    """The Node object exists, with these labels that tell of its GPUs or of their management; it replaces the last."""
+
+    uid: Name
+    labels: Labels = {}
+    nfd_version: Name | None = None
+
+
+@registry.event("node", "gone", publisher="watchers")
+class NodeGone(Payload):
+    """The Node object was deleted."""
+
+    uid: Name | None = None
+
+
+@registry.event("node", "features-observed", publisher="watchers")
+class NodeFeaturesObserved(Payload):
+    """What the node's NodeFeature says: its PCI devices in their order, and labels; it replaces the last."""
+
+    devices: tuple[PciDevice, ...] = Field(default=(), max_length=PCI_DEVICES_MAX)
+    labels: Labels = {}
+    nfd_version: Name | None = None
+
+
+@registry.event("node", "features-gone", publisher="watchers")
+class NodeFeaturesGone(Payload):
+    """The node's NodeFeature was deleted."""
+
+
+@registry.event("node", "devices-observed", publisher="agents")
+class NodeDevicesObserved(Payload):
+    """Every card that the node's agent sees; one that is not among them is not seen any more."""
+
+    cards: tuple[Card, ...] = Field(default=(), max_length=CARDS_PER_NODE_MAX)
+
+
+@registry.event("node", "inventory-changed", publisher="inventory")
+class NodeInventoryChanged(Payload):
+    """What holds for the node's inventory from now on: whether it has devices, and these conditions, all of ours."""
+
+    present: bool
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
+
+
+@registry.event("node", "inventory-withdrawn", publisher="inventory")
+class NodeInventoryWithdrawn(Payload):
+    """The node is gone, and what was kept of its inventory goes with it."""

@@ -1,0 +1,123 @@
+"""Endpoints that are neither reading nor writing an object as it is: binding, eviction, scale, reviews, tokens."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from gpuledger.kube.embedded import reviews
+from gpuledger.kube.embedded.controllers import BUDGETS
+from gpuledger.kube.embedded.custom import CustomStrategy
+from gpuledger.kube.embedded.errors import Object, not_implemented
+from gpuledger.kube.embedded.options import DeleteOptions, WriteOptions
+from gpuledger.kube.embedded.reading import presented
+from gpuledger.kube.embedded.registry import Target
+from gpuledger.kube.embedded.scale import ScalePaths
+from gpuledger.kube.embedded.store import copy_of
+from gpuledger.kube.embedded.strategies import pods, policy, rbac
+from gpuledger.kube.embedded.writing import Request, Writer
+
+RBAC_GROUP = "rbac.authorization.k8s.io"
+RBAC_KINDS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+REVIEW_GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+
+WORKLOAD_SCALE = ScalePaths(".spec.replicas", ".status.replicas", "")
+"""Of Deployments, ReplicaSets and StatefulSets."""
+
+Action = Callable[[Writer, Request, Object, WriteOptions], Awaitable[Object]]
+
+
+async def bind(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
+    """Give a pod its node.
+
+    Raises:
+        ApiError: the pod is not there, has one already or may not have one yet.
+    """
+    pod = writer.found(request.target)
+    bound = pods.bound(copy_of(pod), body, request.now)
+    if not options.dry_run:
+        writer.replace(request.target.resource, bound)
+    return _success(201)
+
+
+async def evict(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
+    """Delete a pod if the disruption budgets allow it.
+
+    Raises:
+        ApiError: 429, a budget does not; 500, two budgets apply; or the pod cannot be deleted.
+    """
+    pod = writer.found(request.target)
+    budgets = writer.store.collection(BUDGETS).objects(request.target.namespace)
+    decided = policy.evicted(copy_of(pod), body, budgets, request.now)
+    wanted: Object = body.get("deleteOptions") or {}
+    preconditions = wanted.get("preconditions") or {}
+    dry_run = options.dry_run or bool(wanted.get("dryRun"))
+    budget_resource = writer.registry.of_group(*BUDGETS)
+    if not dry_run:
+        if decided.budget is not None and budget_resource is not None:
+            writer.replace(budget_resource, decided.budget)
+        writer.replace(request.target.resource, decided.pod)
+    deletion = DeleteOptions(
+        dry_run,
+        wanted.get("gracePeriodSeconds"),
+        wanted.get("propagationPolicy") or "",
+        preconditions.get("uid") or "",
+        preconditions.get("resourceVersion") or "",
+    )
+    await writer.delete(request, deletion)
+    return _success(201)
+
+
+async def review(writer: Writer, request: Request, body: Object, _: WriteOptions) -> Object:
+    """Answer who may do what, from the RBAC objects that are stored.
+
+    Raises:
+        ApiError: the question is not one.
+    """
+    target = request.target
+    policies = {kind: writer.store.collection((RBAC_GROUP, kind)).objects() for kind in RBAC_KINDS}
+    answer = reviews.review(
+        target.resource.plural,
+        body,
+        namespace=target.namespace,
+        user=request.user,
+        groups=request.groups,
+        authorize=partial(rbac.allowed, objects=policies),
+        rules=partial(rbac.rules_for, objects=policies),
+        now=request.now,
+    )
+    return presented(target.resource, answer)
+
+
+async def no_token(*_: object) -> Object:
+    """Tokens of service accounts are not issued.
+
+    Raises:
+        ApiError: 501, always.
+    """
+    raise not_implemented("tokens of service accounts")
+
+
+ACTIONS: Mapping[tuple[str, str, str], Action] = {
+    ("", "pods", "binding"): bind,
+    ("", "pods", "eviction"): evict,
+    ("", "serviceaccounts", "token"): no_token,
+}
+"""POST on a subresource, by group, plural and subresource."""
+
+
+def action_of(target: Target) -> Action | None:
+    """What a POST to this target does, where it does not create an object."""
+    if target.resource.group in REVIEW_GROUPS:
+        return review
+    return ACTIONS.get((*target.resource.key, target.subresource))
+
+
+def scale_paths(target: Target) -> ScalePaths | None:
+    """Where a resource keeps its scale; None unless the scale is asked for."""
+    if target.subresource != "scale":
+        return None
+    strategy = target.resource.strategy
+    return strategy.scale if isinstance(strategy, CustomStrategy) else WORKLOAD_SCALE
+
+
+def _success(code: int) -> Object:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}

@@ -1,0 +1,235 @@
+"""How the lists and maps of Kubernetes' built-in types merge: what the official client's models do not tell.
+
+Keys are `Type.field`, without the version. Lists that stand nowhere here are atomic, structs and maps are not.
+It is read when the shapes are generated, never while serving.
+"""
+
+from typing import Any
+
+KEYED: dict[str, str] = {
+    "ObjectMeta.ownerReferences": "uid",
+    "PodSpec.containers": "name",
+    "PodSpec.initContainers": "name",
+    "PodSpec.ephemeralContainers": "name",
+    "PodSpec.hostAliases": "ip",
+    "PodSpec.imagePullSecrets": "name",
+    "PodSpec.schedulingGates": "name",
+    "PodStatus.podIPs": "ip",
+    "Container.env": "name",
+    "Container.volumeMounts": "mountPath",
+    "Container.volumeDevices": "devicePath",
+    "EphemeralContainer.env": "name",
+    "EphemeralContainer.volumeMounts": "mountPath",
+    "EphemeralContainer.volumeDevices": "devicePath",
+    "ContainerStatus.volumeMounts": "mountPath",
+    "ContainerStatus.allocatedResourcesStatus": "name",
+    "NodeStatus.addresses": "type",
+    "ServiceAccount.secrets": "name",
+    "MutatingWebhookConfiguration.webhooks": "name",
+    "ValidatingWebhookConfiguration.webhooks": "name",
+    "MutatingWebhook.matchConditions": "name",
+    "ValidatingWebhook.matchConditions": "name",
+    "ValidatingAdmissionPolicySpec.matchConditions": "name",
+    "ValidatingAdmissionPolicySpec.variables": "name",
+    "MutatingAdmissionPolicySpec.matchConditions": "name",
+    "JSONSchemaProps.x-kubernetes-validations": "rule",
+    "CSINodeSpec.drivers": "name",
+    "ResourceClaimStatus.reservedFor": "uid",
+}
+"""Lists keyed by one field, both for server-side apply and for strategic merge patches."""
+
+KEYED_FOR_APPLY: dict[str, tuple[str, ...]] = {
+    "ResourceRequirements.claims": ("name",),
+    "ResourceClaimStatus.devices": ("driver", "device", "pool", "shareID"),
+    "Container.ports": ("containerPort", "protocol"),
+    "EphemeralContainer.ports": ("containerPort", "protocol"),
+    "ServiceSpec.ports": ("port", "protocol"),
+    "PodSpec.topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "PodSpec.volumes": ("name",),
+    "PodSpec.resourceClaims": ("name",),
+    "PodStatus.resourceClaimStatuses": ("name",),
+    "AllocatedDeviceStatus.conditions": ("type",),
+}
+"""Lists keyed for server-side apply; patches treat them as `PATCHES` says."""
+
+KEY_DEFAULTS: dict[str, dict[str, Any]] = {
+    "Container.ports": {"protocol": "TCP"},
+    "EphemeralContainer.ports": {"protocol": "TCP"},
+    "ServiceSpec.ports": {"protocol": "TCP"},
+}
+
+SETS = frozenset({"ObjectMeta.finalizers", "NodeSpec.podCIDRs", "Endpoint.addresses"})
+"""Lists of scalars that apply treats as a set."""
+
+PATCHES: dict[str, tuple[str, str]] = {
+    "ObjectMeta.finalizers": ("merge", ""),
+    "NodeSpec.podCIDRs": ("merge", ""),
+    "Container.ports": ("merge", "containerPort"),
+    "EphemeralContainer.ports": ("merge", "containerPort"),
+    "ServiceSpec.ports": ("merge", "port"),
+    "PodSpec.topologySpreadConstraints": ("merge", "topologyKey"),
+    "PodSpec.volumes": ("merge,retainKeys", "name"),
+    "PodSpec.resourceClaims": ("merge,retainKeys", "name"),
+    "PodStatus.resourceClaimStatuses": ("merge,retainKeys", "name"),
+    "PodStatus.hostIPs": ("merge", "ip"),
+    "JobStatus.conditions": ("merge", "type"),
+    "DeploymentSpec.strategy": ("retainKeys", ""),
+    "PodDisruptionBudgetSpec.selector": ("replace", ""),
+}
+"""What a strategic merge patch does: strategy and merge key."""
+
+ATOMIC_CONDITIONS = frozenset({"JobStatus.conditions", "AllocatedDeviceStatus.conditions"})
+"""All other lists called `conditions` are keyed by `type`; these are atomic or stand above."""
+
+ATOMIC_TYPES = frozenset(
+    {
+        "ConfigMapKeySelector",
+        "CrossVersionObjectReference",
+        "EndpointAddress",
+        "EndpointPort",
+        "FileKeySelector",
+        "LabelSelector",
+        "LocalObjectReference",
+        "MatchResources",
+        "NamedRuleWithOperations",
+        "NodeSelector",
+        "NodeSelectorTerm",
+        "ObjectFieldSelector",
+        "ObjectReference",
+        "OwnerReference",
+        "ParamKind",
+        "ParamRef",
+        "ResourceFieldSelector",
+        "RoleRef",
+        "ScopeSelector",
+        "ScopedResourceSelectorRequirement",
+        "SecretKeySelector",
+        "SecretReference",
+        "Subject",
+        "TopologySelectorTerm",
+        "TypedLocalObjectReference",
+        "Variable",
+    }
+)
+"""Structs that have one owner as a whole."""
+
+GRANULAR_FIELDS = frozenset({"PersistentVolumeSpec.claimRef"})
+"""Fields of an atomic type that are owned field by field all the same."""
+
+ATOMIC_MAPS = frozenset(
+    {
+        "PodSpec.nodeSelector",
+        "ReplicationControllerSpec.selector",
+        "Scheduling.nodeSelector",
+        "ServiceSpec.selector",
+    }
+)
+"""Maps that have one owner as a whole."""
+
+MICRO_TIMES = frozenset(
+    {
+        "Event.eventTime",
+        "EventSeries.lastObservedTime",
+        "LeaseSpec.acquireTime",
+        "LeaseSpec.renewTime",
+    }
+)
+"""Times with exactly six digits of a second's fraction."""
+
+INT64 = frozenset(
+    {
+        "ControllerRevision.revision",
+        "LinuxContainerUser.gid",
+        "LinuxContainerUser.uid",
+        "NodeSwapStatus.capacity",
+        "SleepAction.seconds",
+        "ContainerImage.sizeBytes",
+        "DeviceAttribute.int",
+        "DeviceSubRequest.count",
+        "ExactDeviceRequest.count",
+        "JSONSchemaProps.maxItems",
+        "JSONSchemaProps.maxLength",
+        "JSONSchemaProps.maxProperties",
+        "JSONSchemaProps.minItems",
+        "JSONSchemaProps.minLength",
+        "JSONSchemaProps.minProperties",
+        "CronJobSpec.startingDeadlineSeconds",
+        "ResourcePool.generation",
+        "ResourcePool.resourceSliceCount",
+    }
+)
+INT64_NAMES = frozenset(
+    {
+        "activeDeadlineSeconds",
+        "deletionGracePeriodSeconds",
+        "expirationSeconds",
+        "fsGroup",
+        "generation",
+        "gracePeriodSeconds",
+        "observedGeneration",
+        "remainingItemCount",
+        "runAsGroup",
+        "runAsUser",
+        "storedGeneration",
+        "supplementalGroups",
+        "terminationGracePeriodSeconds",
+        "tolerationSeconds",
+    }
+)
+"""Integers of 64 bits, by type and field or by name alone; all others have 32."""
+
+INT_OR_STRING = frozenset(
+    {
+        "HTTPGetAction.port",
+        "NetworkPolicyPort.port",
+        "PodDisruptionBudgetSpec.maxUnavailable",
+        "PodDisruptionBudgetSpec.minAvailable",
+        "RollingUpdateDaemonSet.maxSurge",
+        "RollingUpdateDaemonSet.maxUnavailable",
+        "RollingUpdateDeployment.maxSurge",
+        "RollingUpdateDeployment.maxUnavailable",
+        "RollingUpdateStatefulSetStrategy.maxUnavailable",
+        "ServicePort.targetPort",
+        "TCPSocketAction.port",
+    }
+)
+
+QUANTITIES = frozenset(
+    {
+        "CSIStorageCapacity.capacity",
+        "CSIStorageCapacity.maximumVolumeSize",
+        "CapacityRequestPolicy.default",
+        "CapacityRequestPolicyRange.max",
+        "CapacityRequestPolicyRange.min",
+        "CapacityRequestPolicyRange.step",
+        "CapacityRequestPolicy.validValues",
+        "CapacityRequirements.requests",
+        "ContainerStatus.allocatedResources",
+        "Counter.value",
+        "DeviceCapacity.value",
+        "DeviceRequestAllocationResult.consumedCapacity",
+        "EmptyDirVolumeSource.sizeLimit",
+        "LimitRangeItem.default",
+        "LimitRangeItem.defaultRequest",
+        "LimitRangeItem.max",
+        "LimitRangeItem.maxLimitRequestRatio",
+        "LimitRangeItem.min",
+        "NodeStatus.allocatable",
+        "NodeStatus.capacity",
+        "Overhead.podFixed",
+        "PersistentVolumeClaimStatus.allocatedResources",
+        "PersistentVolumeClaimStatus.capacity",
+        "PersistentVolumeSpec.capacity",
+        "PodSpec.overhead",
+        "PodStatus.allocatedResources",
+        "ResourceFieldSelector.divisor",
+        "ResourceQuotaSpec.hard",
+        "ResourceQuotaStatus.hard",
+        "ResourceQuotaStatus.used",
+        "ResourceRequirements.limits",
+        "ResourceRequirements.requests",
+        "VolumeResourceRequirements.limits",
+        "VolumeResourceRequirements.requests",
+    }
+)
+"""Amounts such as `500m` or `2Gi`, or maps of them."""

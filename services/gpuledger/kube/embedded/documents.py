@@ -1,0 +1,57 @@
+"""What the server says of itself: discovery, OpenAPI, version and health."""
+
+from typing import NamedTuple
+
+import orjson
+
+from gpuledger.kube.embedded.discovery import Discovery
+from gpuledger.kube.embedded.openapi import OpenApi
+from gpuledger.kube.embedded.registry import Registry
+
+HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/healthz/ping", "/livez/ping", "/readyz/ping"})
+
+
+class Document(NamedTuple):
+    """An answer that no object is behind."""
+
+    body: bytes
+    content_type: str
+
+
+class Documents:
+    """Built anew whenever the resources change, and kept until then."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._generation = -1
+        self._discovery = Discovery(())
+        self._openapi = OpenApi(())
+        self._kept: dict[tuple[str, str], Document | None] = {}
+
+    def find(self, path: str, accept: str) -> Document | None:
+        """The document at a path; None where there is none."""
+        if path.rstrip("/") in HEALTH_PATHS:
+            return Document(b"ok", "text/plain; charset=utf-8")
+        if not _is_document(path):
+            return None
+        if self._generation != self._registry.generation:
+            self._generation = self._registry.generation
+            resources = tuple(self._registry)
+            self._discovery, self._openapi, self._kept = Discovery(resources), OpenApi(resources), {}
+        key = (path, accept)
+        if key not in self._kept:
+            self._kept[key] = self._made(path, accept)
+        return self._kept[key]
+
+    def _made(self, path: str, accept: str) -> Document | None:
+        found = self._openapi.find(path, accept) if path.startswith("/openapi") else self._discovery.find(path, accept)
+        return None if found is None else Document(orjson.dumps(found[0]) + b"\n", found[1])
+
+
+def _is_document(path: str) -> bool:
+    parts = path.strip("/").split("/")
+    return (
+        parts[0] in {"openapi", "version"}
+        or (parts[0] == "api" and len(parts) <= 2)
+        or (parts[0] == "apis" and len(parts) <= 3)
+    )

@@ -1,0 +1,196 @@
+"""What each method does with a resource."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from aiohttp import web
+
+from gpuledger.kube.embedded import answers, bodies, decoding, scale
+from gpuledger.kube.embedded.actions import action_of, scale_paths
+from gpuledger.kube.embedded.errors import Object, PlainError, bad_request, method_not_allowed
+from gpuledger.kube.embedded.negotiation import Representation
+from gpuledger.kube.embedded.options import (
+    DeleteOptions,
+    ListOptions,
+    Query,
+    delete_options,
+    list_options,
+    refuse_force,
+    require_manager,
+    revision_of,
+    write_options,
+)
+from gpuledger.kube.embedded.reading import list_page, selection
+from gpuledger.kube.embedded.registry import PAGE_NOT_FOUND
+from gpuledger.kube.embedded.store import Store, copy_of, key_of
+from gpuledger.kube.embedded.watching import watch
+from gpuledger.kube.embedded.writing import Change, Request, Writer
+
+Endpoint = Callable[[web.Request, Request, Representation], Awaitable[web.StreamResponse]]
+
+
+class Endpoints:
+    """The methods of resources, over one store."""
+
+    def __init__(self, store: Store, writer: Writer) -> None:
+        self._store = store
+        self._writer = writer
+        self._watches: set[asyncio.Task[object]] = set()
+        self._by_method: dict[str, Endpoint] = {
+            "GET": self._get,
+            "HEAD": self._get,
+            "POST": self._post,
+            "PUT": self._put,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
+
+    async def answer(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        """Do what is asked.
+
+        Raises:
+            ApiError: it cannot be done; nothing was changed.
+        """
+        endpoint = self._by_method.get(http.method)
+        if endpoint is None:
+            raise method_not_allowed(http.method.lower())
+        return await endpoint(http, request, wanted)
+
+    def end_watches(self) -> None:
+        """End every watch that is open."""
+        for task in self._watches:
+            task.cancel()
+
+    async def _get(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        target, query = request.target, _query(http)
+        if target.name:
+            _require_verb(request, "get")
+            obj = self._writer.found(target)
+            if paths := scale_paths(target):
+                return answers.status(scale.scale_of(obj, paths), request, 200)
+            return answers.one(obj, request, wanted, query)
+        _require_verb(request, "list")
+        options = list_options(query)
+        if options.watches:
+            _require_verb(request, "watch")
+            return await self._watch(http, request, wanted, options)
+        return answers.many(list_page(self._store, target, options), request, wanted, query)
+
+    async def _post(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        query, target = _query(http), request.target
+        _require_verb(request, "create")
+        if target.resource.namespaced and not target.namespace:
+            raise PlainError(404, PAGE_NOT_FOUND) if target.resource.is_custom else method_not_allowed("create")
+        options = write_options(query, http.headers.get("User-Agent", ""), "CreateOptions")
+        obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
+        action = action_of(target)
+        if action is not None:
+            return answers.status(await action(self._writer, request, obj, options), request, 201)
+        if target.name:
+            obj.setdefault("metadata", {}).setdefault("name", target.name)
+        created = await self._writer.create(request, obj, options)
+        return answers.one(created, request, wanted, query, code=201)
+
+    async def _put(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        if not request.target.name:
+            raise bad_request("name must be provided")
+        _require_verb(request, "update")
+        options = write_options(_query(http), http.headers.get("User-Agent", ""), "UpdateOptions")
+        obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
+        paths = scale_paths(request.target)
+
+        def replaced(old: Object) -> Object:
+            return scale.with_scale(old, obj, paths) if paths else copy_of(obj)
+
+        stored, is_new = await self._writer.update(request, replaced, options)
+        if paths:
+            return answers.status(scale.scale_of(stored, paths), request, 200)
+        return answers.one(stored, request, wanted, _query(http), code=201 if is_new else 200)
+
+    async def _patch(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        query, body = _query(http), await http.read()
+        if not request.target.name:
+            raise method_not_allowed("patch")
+        _require_verb(request, "patch")
+        options = write_options(query, http.headers.get("User-Agent", ""), "PatchOptions")
+        content_type = http.headers.get("Content-Type", "")
+        applies = decoding.media_type_of(content_type) == bodies.APPLY_PATCH
+        if applies:
+            require_manager(options)
+            change: Change = bodies.applied(body, content_type, request, options)
+        else:
+            refuse_force(query)
+            change = bodies.patched(body, content_type, request, options)
+        stored, is_new = await self._writer.update(request, change, options, applies=applies, is_patch=True)
+        if paths := scale_paths(request.target):
+            return answers.status(scale.scale_of(stored, paths), request, 200)
+        return answers.one(stored, request, wanted, query, code=201 if is_new else 200)
+
+    async def _delete(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        query, body = _query(http), await http.read()
+        target = request.target
+        content_type = http.headers.get("Content-Type", "")
+        given = decoding.parse(body, content_type)[0] if body else {}
+        options = delete_options(query, given)
+        if not target.name:
+            return await self._delete_collection(request, wanted, query, options)
+        _require_verb(request, "delete")
+        obj, is_gone = await self._writer.delete(request, options)
+        if is_gone and not target.resource.strategy.answers_deleted_object:
+            return answers.status(answers.deleted(obj, request), request, 200)
+        return answers.one(obj, request, wanted, query)
+
+    async def _delete_collection(
+        self, request: Request, wanted: Representation, query: Query, options: DeleteOptions
+    ) -> web.StreamResponse:
+        _require_verb(request, "deletecollection")
+        target = request.target
+        page = list_page(self._store, target, list_options(query))
+        for obj in page.objects:
+            namespace, name = key_of(obj)
+            one = replace(request, target=target._replace(namespace=namespace, name=name))
+            if self._writer.current(one.target) is not None:
+                await self._writer.delete(one, options)
+        return answers.many(page, request, wanted, query)
+
+    async def _watch(
+        self, http: web.Request, request: Request, wanted: Representation, options: ListOptions
+    ) -> web.StreamResponse:
+        query, chosen = _query(http), selection(request.target, options)
+        revision = revision_of(options)
+        response = web.StreamResponse(headers={"Content-Type": wanted.media_type})
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        is_first = True
+        with self._watched(), suppress(ConnectionError):
+            async for events in watch(self._store, request.target, options, chosen, revision):
+                lines = []
+                for event in events:
+                    lines.append(answers.event_line(event, request, wanted, query, is_first=is_first))
+                    is_first = False
+                await response.write(b"".join(lines))
+            await response.write_eof()
+        return response
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None, "requests are tasks"
+        self._watches.add(task)
+        try:
+            yield
+        finally:
+            self._watches.discard(task)
+
+
+def _query(http: web.Request) -> Query:
+    return Query({name: http.query.getall(name) for name in http.query})
+
+
+def _require_verb(request: Request, verb: str) -> None:
+    target = request.target
+    subresource = target.resource.subresource(target.subresource)
+    if verb not in (subresource.verbs if subresource else target.resource.verbs):
+        raise method_not_allowed(verb)

@@ -1,0 +1,160 @@
+"""Rewrites Kubernetes' CEL into what the CEL library evaluates, and reads from an expression what it refers to.
+
+The library lacks optional selection (`a.?b`), `cel.bind`, comprehensions over two variables and `optMap`; each becomes
+an expression of functions and macros that it has. It never evaluates.
+"""
+
+import re
+from collections.abc import Iterator
+
+_TOKEN = re.compile(
+    r"""\s+|//[^\n]*
+    |(?P<token>[rRbB]{0,2}(?:\"\"\".*?\"\"\"|'''.*?''')
+    |[rR][bB]?(?:"[^"]*"|'[^']*')|[bB]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')
+    |0[xX][0-9a-fA-F]+[uU]?|\d+\.\d+(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?(?<![\w)\]]\.)|\d+(?:[eE][+-]?\d+)?[uU]?
+    |[A-Za-z_]\w*|\.\?|\[\?|==|!=|<=|>=|&&|\|\||.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_CLOSING = {"(": ")", "[": "]", "[?": "]", "{": "}"}
+_MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "optMap", "optFlatMap", "bind"})
+_TWO_VARIABLES = frozenset({"all", "exists", "exists_one", "existsOne", "transformList"})
+_RENAMED = {"size": "kSize", "existsOne": "exists_one"}
+
+Tokens = list[str]
+
+
+def tokens_of(source: str) -> Tokens:
+    """The tokens of an expression, without blanks and comments."""
+    return [found["token"] for found in _TOKEN.finditer(source) if found["token"]]
+
+
+def rewritten(source: str) -> str:
+    """The expression as the library understands it; what it does not know stays as it is."""
+    return " ".join(_rewrite(tokens_of(source)))
+
+
+def bound_names(source: str) -> frozenset[str]:
+    """The variables that macros bind."""
+    tokens = tokens_of(source)
+    found: set[str] = set()
+    for i, name in enumerate(tokens[:-2]):
+        if name in _MACROS | {"transformList"} and tokens[i + 1] == "(":
+            found.update(one for one in tokens[i + 2 : i + 5 : 2] if _NAME.fullmatch(one))
+    return frozenset(found)
+
+
+def selections(source: str) -> Iterator[list[str]]:
+    """The chains of fields that are selected from `self` and `oldSelf`, method names left out."""
+    tokens = [*tokens_of(source), "", ""]
+    for i, name in enumerate(tokens):
+        if name not in {"self", "oldSelf"} or (i and tokens[i - 1] in {".", ".?"}):
+            continue
+        chain = []
+        at = i + 1
+        while tokens[at] in {".", ".?"} and _NAME.fullmatch(tokens[at + 1]) and tokens[at + 2] != "(":
+            chain.append(tokens[at + 1])
+            at += 2
+        if chain:
+            yield chain
+
+
+def mentions(source: str, name: str) -> bool:
+    """Whether a variable of that name is used."""
+    tokens = tokens_of(source)
+    return any(one == name and (not i or tokens[i - 1] not in {".", ".?"}) for i, one in enumerate(tokens))
+
+
+def _rewrite(tokens: Tokens) -> Tokens:
+    out: Tokens = []
+    at, optional = 0, False
+    while at < len(tokens):
+        token = tokens[at]
+        if token in _CLOSING:
+            end = _matching(tokens, at)
+            out += _bracket(token, tokens[at + 1 : end], optional=optional)
+            at = end + 1
+        elif token == ".?" or (token == "." and optional and _selects(tokens, at)):
+            out += [".", "optField", "(", f'"{tokens[at + 1]}"', ")"]
+            at, optional = at + 2, True
+        elif _calls(tokens, at):
+            at = _call(tokens, at, out)
+            optional = False
+        else:
+            out.append(token)
+            optional = optional and token == "."
+            at += 1
+    return out
+
+
+def _bracket(token: str, inside: Tokens, *, optional: bool) -> Tokens:
+    body = _rewrite(inside)
+    if token == "[?" or (token == "[" and optional):
+        return [".", "optIndex", "(", *body, ")"]
+    return [token, *body, _CLOSING[token]]
+
+
+def _call(tokens: Tokens, at: int, out: Tokens) -> int:
+    end = _matching(tokens, at + 1)
+    name = tokens[at]
+    arguments = [_rewrite(one) for one in _arguments(tokens[at + 2 : end])]
+    if name == "bind" and out[-2:] == ["cel", "."] and len(arguments) == 3:
+        del out[-2:]
+        variable, value, body = arguments
+        out += _bind(variable, value, body)
+    elif name in {"optMap", "optFlatMap"} and len(arguments) == 2:
+        rest = ["optFirst" if name == "optMap" else "optOnly", "(", ")"]
+        out += ["optList", "(", ")", ".", "map", "(", *_joined(arguments), ")", ".", *rest]
+    elif name in _TWO_VARIABLES and len(arguments) >= 3:
+        out += _over_two(name, arguments)
+    else:
+        out += [_RENAMED.get(name, name), "(", *_joined(arguments), ")"]
+    return end + 1
+
+
+def _over_two(name: str, arguments: list[Tokens]) -> Tokens:
+    key, value, *bodies = arguments
+
+    def inner(body: Tokens) -> Tokens:
+        return _bind(key, ["kEntry", ".", "k"], _bind(value, ["kEntry", ".", "v"], body))
+
+    macro = "map" if name == "transformList" else _RENAMED.get(name, name)
+    return ["kEntries", "(", ")", ".", macro, "(", "kEntry", ",", *_joined([inner(one) for one in bodies]), ")"]
+
+
+def _bind(variable: Tokens, value: Tokens, body: Tokens) -> Tokens:
+    return ["[", *value, "]", ".", "map", "(", *variable, ",", *body, ")", "[", "0", "]"]
+
+
+def _arguments(tokens: Tokens) -> list[Tokens]:
+    found: list[Tokens] = [[]]
+    at = 0
+    while at < len(tokens):
+        end = _matching(tokens, at) if tokens[at] in _CLOSING else at
+        if tokens[at] == ",":
+            found.append([])
+        else:
+            found[-1] += tokens[at : end + 1]
+        at = end + 1
+    return found if tokens else []
+
+
+def _joined(arguments: list[Tokens]) -> Tokens:
+    return [token for i, one in enumerate(arguments) for token in ([",", *one] if i else one)]
+
+
+def _matching(tokens: Tokens, at: int) -> int:
+    depth = 0
+    for i in range(at, len(tokens)):
+        depth += (tokens[i] in _CLOSING) - (tokens[i] in {")", "]", "}"})
+        if not depth:
+            return i
+    raise ValueError("an opening bracket is never closed")
+
+
+def _selects(tokens: Tokens, at: int) -> bool:
+    return at + 1 < len(tokens) and bool(_NAME.fullmatch(tokens[at + 1])) and tokens[at + 2 : at + 3] != ["("]
+
+
+def _calls(tokens: Tokens, at: int) -> bool:
+    return bool(_NAME.fullmatch(tokens[at])) and tokens[at + 1 : at + 2] == ["("]

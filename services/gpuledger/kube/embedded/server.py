@@ -1,0 +1,112 @@
+"""The HTTP side: reads a request, asks the right part, and lets the answer be worded.
+
+It decides nothing about objects. Whatever goes wrong becomes a `Status`; what is not implemented says so with 501.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+from aiohttp import web
+
+from gpuledger.clock import Clock, NewId, random_id, system_clock
+from gpuledger.kube.embedded import answers
+from gpuledger.kube.embedded.admission import ServicePlaces, WebhookAdmission
+from gpuledger.kube.embedded.builtin import BUILTIN
+from gpuledger.kube.embedded.controllers import Controllers
+from gpuledger.kube.embedded.documents import Documents
+from gpuledger.kube.embedded.endpoints import Endpoints
+from gpuledger.kube.embedded.errors import ApiError, PlainError
+from gpuledger.kube.embedded.negotiation import negotiate
+from gpuledger.kube.embedded.options import Query, write_options
+from gpuledger.kube.embedded.registry import Registry
+from gpuledger.kube.embedded.store import Store
+from gpuledger.kube.embedded.writing import Request, Writer
+
+BODY_BYTES_MAX = 3 * 1024 * 1024
+"""As real servers have it."""
+
+SHUTDOWN_S = 1.0
+"""How long open watches get to end when the server stops."""
+
+NAMESPACES_AT_START = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+log = structlog.get_logger("gpuledger.kube.embedded")
+
+
+class ApiServer:
+    """An in-process Kubernetes API, empty at first but for the namespaces that every cluster has."""
+
+    def __init__(
+        self, *, clock: Clock = system_clock, new_id: NewId = random_id, services: ServicePlaces | None = None
+    ) -> None:
+        self.store = Store()
+        self.registry = Registry(BUILTIN)
+        self._admission = WebhookAdmission(self.store, new_id, services or {})
+        self.writer = Writer(self.store, self.registry, clock, new_id, self._admission)
+        self.requests = 0
+        self._clock = clock
+        self._controllers = Controllers(self.store, self.registry, self.writer, clock)
+        self._documents = Documents(self.registry)
+        self._endpoints = Endpoints(self.store, self.writer)
+
+    @asynccontextmanager
+    async def serving(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+        """Serve at an address (port 0: a free one); gives the URL.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_S, access_log=None, handler_cancellation=True)
+        await runner.setup()
+        controllers = asyncio.create_task(self._controllers.run())
+        try:
+            async with self._admission.asking():
+                await self._make_namespaces()
+                await web.TCPSite(runner, host, port, ssl_context=tls).start()
+                bound_port = runner.addresses[0][1]
+                yield f"{'https' if tls else 'http'}://{host}:{bound_port}"
+        finally:
+            self._endpoints.end_watches()
+            controllers.cancel()
+            with suppress(asyncio.CancelledError):
+                await controllers
+            await runner.cleanup()
+
+    async def _make_namespaces(self) -> None:
+        for name in NAMESPACES_AT_START:
+            target = self.registry.target("/api/v1/namespaces")
+            request = Request(target, self._clock())
+            options = write_options(Query(), "kube-apiserver", "CreateOptions")
+            if self.store.collection(target.resource.key).get("", name) is None:
+                await self.writer.create(request, {"metadata": {"name": name}}, options)
+
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        self.requests += 1
+        warnings: list[str] = []
+        try:
+            return await self._routed(http, warnings)
+        except PlainError as error:
+            return web.Response(status=error.code, text=error.message, content_type="text/plain", charset="utf-8")
+        except ApiError as error:
+            return answers.failed(error, warnings)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"Request entity too large: limit is {BODY_BYTES_MAX}"
+            return answers.failed(ApiError(413, "RequestEntityTooLarge", message, {}), warnings)
+        except (ConnectionError, web.HTTPException):
+            raise
+        except Exception as error:
+            log.exception("kube.request", path=http.path, method=http.method)
+            return answers.failed(ApiError(500, "InternalError", f"Internal error occurred: {error!r}", {}), warnings)
+
+    async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
+        accept = http.headers.get("Accept", "")
+        document = self._documents.find(http.path, accept)
+        if document is not None:
+            return web.Response(body=document.body, headers={"Content-Type": document.content_type})
+        request = Request(self.registry.target(http.path), self._clock(), warnings=warnings)
+        return await self._endpoints.answer(http, request, negotiate(accept))

@@ -1,0 +1,73 @@
+"""`gpuledger crds` against a working API server: what it says and how it exits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gpuledger.cli.errors import ExitCode
+from gpuledger.kube.client import open_client
+from gpuledger.kube.names import CRDS, GPU_DEVICES, GPU_NODE_STATES
+from support.cli import Cli, Result
+from support.kube import kube_api
+
+
+@pytest.fixture
+async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
+    """The kubeconfig of an empty server."""
+    async with kube_api(tmp_path) as api:
+        yield api.kubeconfig
+
+
+class Crds:
+    """Runs `gpuledger crds` beside the server, which lives in the test's own loop."""
+
+    def __init__(self, cli: Cli, kubeconfig: Path) -> None:
+        self._cli = cli
+        self._kubeconfig = kubeconfig
+
+    async def __call__(self, *arguments: str) -> Result:
+        """Run `gpuledger crds` with these arguments."""
+        return await asyncio.to_thread(self._cli, "crds", *arguments, "--kubeconfig", str(self._kubeconfig))
+
+
+@pytest.fixture
+def crds(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> Crds:
+    """The command."""
+    return Crds(Cli(capsys), kubeconfig)
+
+
+async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
+    before = await crds("diff", "-o", "json")
+    assert before.code == ExitCode.ERROR
+    assert [(row["name"], row["state"]) for row in before.json()] == [
+        (GPU_DEVICES.full_name, "missing"), (GPU_NODE_STATES.full_name, "missing"),
+    ]  # fmt: skip
+    installed = await crds("install")
+    assert installed.code == ExitCode.OK
+    assert "created" in installed.out
+    after = await crds("diff")
+    assert (after.code, after.out) == (ExitCode.OK, "")
+    assert "as shipped" in after.err
+
+
+async def test_diff_names_the_place(crds: Crds, kubeconfig: Path) -> None:
+    await crds("install")
+    async with open_client(kubeconfig) as client:
+        await client.merge_patch(CRDS, GPU_DEVICES.full_name, {"spec": {"names": {"shortNames": ["gd"]}}})
+    found = await crds("diff")
+    assert found.code == ExitCode.ERROR
+    assert "spec.names.shortNames[0]" in found.out
+    refused = await crds("install")
+    assert refused.code == ExitCode.ERROR
+    assert ".spec.names.shortNames" in refused.err
+    assert "crds install --force" in refused.err
+    assert (await crds("install", "--force")).code == ExitCode.OK
+    assert (await crds("diff")).code == ExitCode.OK
+
+
+async def test_a_server_that_is_not_there(crds: Crds, tmp_path: Path) -> None:
+    said = await asyncio.to_thread(crds._cli, "crds", "diff", "--kubeconfig", str(tmp_path / "none"))
+    assert said.code == ExitCode.USAGE
+    assert "Name one with --kubeconfig" in said.err

@@ -1,0 +1,41 @@
+"""The embedded API server answers as a real one did: the exchanges recorded from Kubernetes 1.36."""
+
+import asyncio
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.kube import kube_api
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT.parent / "shared" / "kubeapi"
+KNOWN = ROOT / "docs" / "kube-api.md"
+CORE_STEPS = 253
+EXTRA_SHARE = 0.8
+TIERS = ("core", "extra")
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no recorded exchanges in {RECORDED}")
+async def test_it_answers_as_kubernetes_did(tmp_path: Path) -> None:
+    async with kube_api(tmp_path) as api:
+        steps = await checked(api.url)
+    failed = {tier: {name for name, step in steps.items() if step["tier"] == tier and not step["ok"]} for tier in TIERS}
+    count = Counter(step["tier"] for step in steps.values())
+    assert (failed["core"], count["core"]) == (set(), CORE_STEPS)
+    assert len(failed["extra"]) <= (1 - EXTRA_SHARE) * count["extra"]
+    assert failed["extra"] == set(re.findall(r"^- `([a-z0-9-]+/[a-z0-9-]+)`", KNOWN.read_text(), re.MULTILINE))
+
+
+async def checked(url: str) -> dict[str, dict[str, Any]]:
+    """What the recording's checker says of each step."""
+    command = (sys.executable, str(RECORDED / "check.py"), "--server", url, "--json")
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    told, _ = await process.communicate()
+    results = json.loads(told)["results"]
+    return {f"{row['id']}/{step['id']}": step for row in results for step in row["steps"]}
