@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from gpuledger.cli import demo, diff, doctor, get, imports, kube_api, migrate, replay, sql, timeline, up, verify
+from gpuledger.cli import crds, demo, diff, doctor, get, imports, kube_api, migrate, replay, sql, timeline, up, verify
 from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
 from gpuledger.cli.log import main as log
@@ -21,6 +21,7 @@ app = typer.Typer(
 INTERRUPTED = 130
 
 app.command()(up.up)
+app.add_typer(crds.app, name="crds")
 app.command("kube-api")(kube_api.kube_api)
 app.add_typer(imports.app, name="import")
 app.command()(get.get)

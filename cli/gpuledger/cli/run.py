@@ -14,6 +14,7 @@ from gpuledger.db.errors import DatabaseError, DatabaseUnavailableError
 from gpuledger.embedded.errors import DataDirBusyError, EmbeddedError
 from gpuledger.events.errors import EventError
 from gpuledger.importers.errors import ImporterError
+from gpuledger.kube.errors import KubeConfigError, KubeError, UnavailableError
 from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError, RebuildBusyError
 from gpuledger.settings import SettingsError
@@ -32,6 +33,9 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (ProjectionError, ExitCode.ERROR),
     (ImporterError, ExitCode.ERROR),
     (EventError, ExitCode.ERROR),
+    (KubeConfigError, ExitCode.USAGE),
+    (UnavailableError, ExitCode.UNAVAILABLE),
+    (KubeError, ExitCode.ERROR),
 )
 
 

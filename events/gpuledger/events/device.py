@@ -13,7 +13,7 @@ MARKS_MAX = 256
 
 Labels = Annotated[dict[Name, Text], Field(max_length=MARKS_MAX)]
 
-# What becomes part of an id is bounded here, at decoding, so that nothing an agent says can make one that no subject takes.
+# What becomes part of an id is bounded here, at decoding: whatever an agent says, a subject can hold it.
 Uuid = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/-]{1,128}$")]
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]$")]
 PciId = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4}$")]

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from gpuledger.domain import devices, nodes, sources, workloads
+from gpuledger.domain import devices, inventory_facts, nodes, sources, workloads
 from gpuledger.domain.table import TableSpec
 
 BOOKKEEPING = "gpuledger"
@@ -46,6 +46,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "nodes": nodes.SPECS,
     "workloads": workloads.SPECS,
     "sources": sources.SPECS,
+    "inventory": inventory_facts.SPECS,
 }
 """Each projection's tables."""
 

@@ -299,7 +299,9 @@ def _marked(state: Inventory, fact: Fact, data: DeviceMarked) -> None:
 
 def _settings_changed(state: Inventory, fact: Fact, data: SettingsChanged) -> None:
     known = state.settings.get(MODULE)
-    if fact.event.subject == MODULE and (known is None or known.changed_at is None or known.changed_at <= fact.event.time):
+    if fact.event.subject == MODULE and (
+        known is None or known.changed_at is None or known.changed_at <= fact.event.time
+    ):
         state.settings.put(settings_row(data, fact.event.time))
 
 

@@ -201,7 +201,9 @@ def _sighting_of_card(node: str, card: Card, time: datetime) -> Sighting:
         normal["pci_class"] = pci_id(card.pci_class)
     hardware = card.model_copy(update=normal).model_dump(exclude_none=True)
     key = card.uuid or place_of(node, address)
-    return Sighting(intern(node), AGENT, intern(key), time, 0, 0, address, intern(vendor), intern(device), json_text(hardware))
+    return Sighting(
+        intern(node), AGENT, intern(key), time, 0, 0, address, intern(vendor), intern(device), json_text(hardware)
+    )
 
 
 def _see_listed(state: InventoryFacts, node: str, teller: str, listing: Listing, time: datetime) -> None:

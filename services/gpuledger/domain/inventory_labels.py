@@ -1,4 +1,4 @@
-"""What a node's labels say of its GPUs. Labels carry facts; nothing here decides, and what does not parse is missing."""
+"""What a node's labels say of its GPUs. They carry facts; nothing here decides, and what does not parse is missing."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,8 @@ def gpus_among(devices: Iterable[PciDevice]) -> Listing:
         vendor, kind, pci_class = (_hex(text) for text in (device.pci_vendor, device.pci_device, device.pci_class))
         if vendor and kind and pci_class and len(vendor) == len(kind) == 4:
             if vendor == VENDOR_NVIDIA and pci_class[:4] in GPU_CLASSES:
-                address = pci_address(device.pci_address) if _ADDRESS(device.pci_address or "") else None
+                told = device.pci_address or ""
+                address = pci_address(told) if _ADDRESS(told) else None
                 gpus[device.index] = PciDevice(
                     index=device.index, pci_vendor=vendor, pci_device=kind, pci_class=pci_class, pci_address=address
                 )

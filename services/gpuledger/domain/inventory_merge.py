@@ -21,6 +21,7 @@ from gpuledger.domain.inventory_facts import (
     is_of_this_life,
 )
 from gpuledger.domain.inventory_names import VENDOR_NVIDIA
+from gpuledger.domain.inventory_naming import place_of
 from gpuledger.events.device import Hardware
 
 Kind = tuple[str, str]
@@ -35,7 +36,7 @@ class Wanted(NamedTuple):
 
     card: str
     provisional: bool
-    index: int
+    device_index: int
     address: str | None
     kind: Kind
     missing: bool
@@ -81,10 +82,10 @@ def devices_of(state: InventoryFacts, node: str) -> View:
     return View(devices, in_sight, lacking)
 
 
-def owner_of(state: InventoryFacts, card: str) -> str:
+def owner_of(state: InventoryFacts, card: str) -> str | None:
     """The node that has the agent's card: of those that see it the one that said so last, else the last that did."""
     claims = [claim for sighting in state.sighting.where("card", card) if (claim := _claim(state, sighting))]
-    return max(claims, default=(False, None, ""))[2]
+    return max(claims)[2] if claims else None
 
 
 def sharing(state: InventoryFacts, node: str) -> set[str]:
@@ -130,7 +131,7 @@ def _trust(sighting: Sighting) -> tuple[bool, bool, str]:
 
 
 def _has_uuid(sighting: Sighting) -> bool:
-    return not sighting.card.startswith(f"{sighting.node}/")
+    return sighting.card != place_of(sighting.node, sighting.pci_address or "")
 
 
 def _beyond(seen: _Seen) -> list[Sighting]:
@@ -184,4 +185,4 @@ def _kind(sighting: Sighting) -> Kind:
 
 
 def _place(device: Wanted) -> tuple[str, int, str]:
-    return (device.address or "", device.index, device.card)
+    return (device.address or "", device.device_index, device.card)

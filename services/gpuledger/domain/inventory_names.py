@@ -68,6 +68,7 @@ class Reason(StrEnum):
     ALL_DEVICES_DESCRIBED = "AllDevicesDescribed"
     DISABLED_BY_LABEL = "DisabledByLabel"
     NOT_ENABLED_BY_DEFAULT = "NotEnabledByDefault"
+    NODE_NOT_MANAGED = "NodeNotManaged"
     ENABLED = "Enabled"
     IGNORED_BY_LABEL = "IgnoredByLabel"
     NOT_IGNORED = "NotIgnored"

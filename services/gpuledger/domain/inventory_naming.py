@@ -1,4 +1,4 @@
-"""Names of GPUDevices, and the ids of cards. A name is computed once, when the device is detected, and then recorded."""
+"""Names of GPUDevices, and ids of cards. A name is computed once, when its device is detected, and then recorded."""
 
 import re
 from collections.abc import Callable

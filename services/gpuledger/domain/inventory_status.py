@@ -90,7 +90,7 @@ def hardware(row: GpuDevice) -> Document:
 
 def device_conditions(row: GpuDevice) -> list[Document]:
     """The conditions of a GPUDevice that the inventory keeps."""
-    managed_reason = Reason.ENABLED if row.managed else Reason.DISABLED_BY_LABEL
+    managed_reason = Reason.ENABLED if row.managed else Reason.NODE_NOT_MANAGED
     ignored_reason = Reason.IGNORED_BY_LABEL if row.ignored else Reason.NOT_IGNORED
     missing_reason = Reason.NOT_OBSERVED if row.missing else Reason.OBSERVED
     return [
@@ -105,9 +105,7 @@ def node_status(row: GpuNode, conditions: Iterable[GpuNodeCondition]) -> Documen
     kept = sorted(conditions, key=lambda condition: condition.type)
     return {
         "hw": {"present": row.present},
-        "conditions": [
-            _condition(one.type, one.status, one.reason, one.changed_at, one.message) for one in kept
-        ],
+        "conditions": [_condition(one.type, one.status, one.reason, one.changed_at, one.message) for one in kept],
     }
 
 
@@ -122,7 +120,7 @@ def rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _flag(kind: Type, holds: bool, reason: Reason, changed_at: datetime) -> Document:  # noqa: FBT001
+def _flag(kind: Type, holds: bool, reason: Reason, changed_at: datetime) -> Document:
     return _condition(kind, Status.TRUE if holds else Status.FALSE, reason, changed_at, "")
 
 

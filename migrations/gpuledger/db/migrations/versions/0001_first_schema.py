@@ -21,6 +21,7 @@ def upgrade() -> None:
     _create_nodes()
     _create_workloads()
     _create_sources()
+    _create_inventory()
     _create_bookkeeping()
 
 
@@ -272,6 +273,138 @@ def _create_sources() -> None:
         sa.Column("reason", sa.Text(collation="C"), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("generation", "position", name="rejection_pkey"),
+        schema="gpuledger_live",
+    )
+
+
+def _create_inventory() -> None:
+    op.create_table(
+        "inventory_node",
+        sa.Column("node", sa.Text(collation="C"), nullable=False),
+        sa.Column("exists", sa.Boolean(), nullable=False),
+        sa.Column("node_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("labels", sa.Text(collation="C"), nullable=False),
+        sa.Column("nfd_version", sa.Text(collation="C"), nullable=True),
+        sa.Column("has_features", sa.Boolean(), nullable=False),
+        sa.Column("features_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("features_nfd_version", sa.Text(collation="C"), nullable=True),
+        sa.Column("incomplete", sa.BigInteger(), nullable=False),
+        sa.Column("agent_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("learnt", sa.Text(collation="C"), nullable=False),
+        sa.PrimaryKeyConstraint("node", name="inventory_node_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "inventory_sighting",
+        sa.Column("node", sa.Text(collation="C"), nullable=False),
+        sa.Column("teller", sa.Text(collation="C"), nullable=False),
+        sa.Column("card", sa.Text(collation="C"), nullable=False),
+        sa.Column("seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("rank", sa.BigInteger(), nullable=False),
+        sa.Column("device_index", sa.BigInteger(), nullable=False),
+        sa.Column("pci_address", sa.Text(collation="C"), nullable=True),
+        sa.Column("pci_vendor", sa.Text(collation="C"), nullable=False),
+        sa.Column("pci_device", sa.Text(collation="C"), nullable=False),
+        sa.Column("hardware", sa.Text(collation="C"), nullable=False),
+        sa.PrimaryKeyConstraint("node", "teller", "card", name="inventory_sighting_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "inventory_nfd",
+        sa.Column("module", sa.Text(collation="C"), nullable=False),
+        sa.Column("nodes", sa.BigInteger(), nullable=False),
+        sa.Column("new_enough", sa.BigInteger(), nullable=False),
+        sa.Column("too_old", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("module", name="inventory_nfd_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "gpu_device",
+        sa.Column("name", sa.Text(collation="C"), nullable=False),
+        sa.Column("node", sa.Text(collation="C"), nullable=False),
+        sa.Column("card", sa.Text(collation="C"), nullable=False),
+        sa.Column("provisional", sa.Boolean(), nullable=False),
+        sa.Column("device_index", sa.BigInteger(), nullable=True),
+        sa.Column("state", sa.Text(collation="C"), nullable=False),
+        sa.Column("detected_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("slot", sa.Text(collation="C"), nullable=True),
+        sa.Column("managed", sa.Boolean(), nullable=False),
+        sa.Column("managed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ignored", sa.Boolean(), nullable=False),
+        sa.Column("ignored_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("missing", sa.Boolean(), nullable=False),
+        sa.Column("missing_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("uuid", sa.Text(collation="C"), nullable=True),
+        sa.Column("serial", sa.Text(collation="C"), nullable=True),
+        sa.Column("pci_address", sa.Text(collation="C"), nullable=True),
+        sa.Column("pci_vendor", sa.Text(collation="C"), nullable=True),
+        sa.Column("pci_device", sa.Text(collation="C"), nullable=True),
+        sa.Column("pci_class", sa.Text(collation="C"), nullable=True),
+        sa.Column("product", sa.Text(collation="C"), nullable=True),
+        sa.Column("memory_mib", sa.BigInteger(), nullable=True),
+        sa.Column("compute_major", sa.BigInteger(), nullable=True),
+        sa.Column("compute_minor", sa.BigInteger(), nullable=True),
+        sa.Column("precision", sa.Text(collation="C"), nullable=True),
+        sa.Column("mig_capable", sa.Boolean(), nullable=True),
+        sa.Column("mig_strategy", sa.Text(collation="C"), nullable=True),
+        sa.Column("mig_profiles", sa.Text(collation="C"), nullable=True),
+        sa.PrimaryKeyConstraint("name", name="gpu_device_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "gpu_device_mark",
+        sa.Column("name", sa.Text(collation="C"), nullable=False),
+        sa.Column("marked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("labels", sa.Text(collation="C"), nullable=False),
+        sa.Column("annotations", sa.Text(collation="C"), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="gpu_device_mark_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "gpu_node",
+        sa.Column("node", sa.Text(collation="C"), nullable=False),
+        sa.Column("present", sa.Boolean(), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("node", name="gpu_node_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "gpu_node_condition",
+        sa.Column("node", sa.Text(collation="C"), nullable=False),
+        sa.Column("type", sa.Text(collation="C"), nullable=False),
+        sa.Column("status", sa.Text(collation="C"), nullable=False),
+        sa.Column("reason", sa.Text(collation="C"), nullable=False),
+        sa.Column("message", sa.Text(collation="C"), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("node", "type", name="gpu_node_condition_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "gpu_module",
+        sa.Column("module", sa.Text(collation="C"), nullable=False),
+        sa.Column("met", sa.Boolean(), nullable=False),
+        sa.Column("reason", sa.Text(collation="C"), nullable=False),
+        sa.Column("message", sa.Text(collation="C"), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("module", name="gpu_module_pkey"),
+        schema="gpuledger_live",
+    )
+    op.create_table(
+        "module_settings",
+        sa.Column("module", sa.Text(collation="C"), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("enabled", sa.Boolean(), nullable=False),
+        sa.Column("managed_label_key", sa.Text(collation="C"), nullable=False),
+        sa.Column("enabled_by_default", sa.Boolean(), nullable=False),
+        sa.Column("approval_mode", sa.Text(collation="C"), nullable=False),
+        sa.Column("approval_selector", sa.Text(collation="C"), nullable=False),
+        sa.Column("scheduling_strategy", sa.Text(collation="C"), nullable=False),
+        sa.Column("topology_key", sa.Text(collation="C"), nullable=False),
+        sa.Column("resync_period_s", sa.BigInteger(), nullable=False),
+        sa.Column("high_availability", sa.Boolean(), nullable=True),
+        sa.PrimaryKeyConstraint("module", name="module_settings_pkey"),
         schema="gpuledger_live",
     )
 
