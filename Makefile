@@ -41,8 +41,9 @@ fmt: $(STAMP) ## Format and fix what can be fixed
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
-schemas: $(STAMP) ## Write the JSON Schemas of the events anew
+schemas: $(STAMP) ## Write the JSON Schemas of the events and the structure of built-in Kubernetes types anew
 	$(RUN) python -m gpuledger.events.catalogue schemas/gpuledger/schemas/events
+	$(RUN) python -m gpuledger.kube.embedded.builtin_shapes
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py

@@ -1,7 +1,6 @@
 """`gpuledger crds` against a working API server: what it says and how it exits."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,7 @@ from gpuledger.cli.errors import ExitCode
 from gpuledger.kube.client import open_client
 from gpuledger.kube.names import CRDS, GPU_DEVICES, GPU_NODE_STATES
 from support.cli import Cli, Result
-from support.kube import kube_api
-
-
-@pytest.fixture
-async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
-    """The kubeconfig of an empty server."""
-    async with kube_api(tmp_path) as api:
-        yield api.kubeconfig
+from support.kube import Kube
 
 
 class Crds:
@@ -33,9 +25,9 @@ class Crds:
 
 
 @pytest.fixture
-def crds(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> Crds:
+def crds(kube: Kube, capsys: pytest.CaptureFixture[str]) -> Crds:
     """The command."""
-    return Crds(Cli(capsys), kubeconfig)
+    return Crds(Cli(capsys), kube.kubeconfig)
 
 
 async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
@@ -52,9 +44,9 @@ async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
     assert "as shipped" in after.err
 
 
-async def test_diff_names_the_place(crds: Crds, kubeconfig: Path) -> None:
+async def test_diff_names_the_place(crds: Crds, kube: Kube) -> None:
     await crds("install")
-    async with open_client(kubeconfig) as client:
+    async with open_client(kube.kubeconfig) as client:
         await client.merge_patch(CRDS, GPU_DEVICES.full_name, {"spec": {"names": {"shortNames": ["gd"]}}})
     found = await crds("diff")
     assert found.code == ExitCode.ERROR

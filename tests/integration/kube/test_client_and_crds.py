@@ -25,15 +25,15 @@ from gpuledger.kube.names import (
     NODES,
 )
 from gpuledger.kube.watch import Changes, Interrupted, Listed, Reflector
-from support.kube import kube_api
+from support.kube import Kube, kube_api
 
 DEADLINE_S = 20
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
+async def client(kube: Kube) -> AsyncIterator[KubeClient]:
     """A client of an empty server."""
-    async with kube_api(tmp_path) as api, open_client(api.kubeconfig) as client:
+    async with open_client(kube.kubeconfig) as client:
         yield client
 
 

@@ -6,7 +6,7 @@ stored is never changed in place.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import orjson
@@ -38,11 +38,11 @@ class Change(NamedTuple):
 class Collection:
     """The objects of one resource."""
 
-    def __init__(self) -> None:
+    def __init__(self, oldest: int = FIRST_REVISION) -> None:
         self.news = asyncio.Event()
         self._objects: dict[str, dict[str, Object]] = {}
         self._changes: list[Change] = []
-        self._oldest = FIRST_REVISION
+        self._oldest = oldest
 
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
@@ -118,7 +118,7 @@ class Store:
     """All collections. Writes are synchronous, so what a caller has just read still holds."""
 
     def __init__(self) -> None:
-        self.revision = FIRST_REVISION
+        self.revision = self._oldest = FIRST_REVISION
         self._collections: dict[CollectionKey, Collection] = {}
         self._observers: list[Observer] = []
 
@@ -129,7 +129,7 @@ class Store:
         """The collection of a resource, empty at first."""
         found = self._collections.get(key)
         if found is None:
-            found = self._collections[key] = Collection()
+            found = self._collections[key] = Collection(self._oldest)
         return found
 
     def observe(self, observer: Observer) -> None:
@@ -143,6 +143,12 @@ class Store:
         self._stamp(obj)
         self._record(key, Change(self.revision, ADDED if before is None else MODIFIED, obj, before))
         return obj
+
+    def restore(self, revision: int, objects: Iterable[tuple[CollectionKey, Object]]) -> None:
+        """Take in objects as they were at a revision, into an empty store; who watched before it has to list again."""
+        self.revision = self._oldest = revision
+        for key, obj in objects:
+            self._record(key, Change(self.revision, ADDED, obj, None))
 
     def amend(self, key: CollectionKey, obj: Object) -> None:
         """Read an object otherwise from now on, because its schema did; it is no change of it."""

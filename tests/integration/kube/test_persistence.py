@@ -1,0 +1,51 @@
+"""What is in an embedded API server is still there after a restart."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.kube import names
+from gpuledger.kube.client import open_client
+from gpuledger.kube.crds import install
+from gpuledger.kube.embedded.persistence import ObjectsFileError
+from gpuledger.kube.embedded.running import OBJECTS, embedded_kube
+from gpuledger.kube.errors import GoneError
+
+DEVICE = {"apiVersion": names.GPU_DEVICES.api_version, "kind": "GPUDevice", "metadata": {"name": "w1-0"}}
+
+
+async def test_objects_and_their_types_survive_a_restart(tmp_path: Path) -> None:
+    async with embedded_kube(tmp_path) as api, open_client(api.kubeconfig) as client:
+        await install(client)
+        created = await client.create(names.GPU_DEVICES, DEVICE)
+    async with embedded_kube(tmp_path) as api, open_client(api.kubeconfig) as client:
+        assert await client.get(names.GPU_DEVICES, "w1-0") == created
+        other = await client.create(names.GPU_DEVICES, {**DEVICE, "metadata": {"name": "w1-1"}})
+        assert version(other) > version(created)
+
+
+async def test_a_watch_from_before_the_restart_has_to_list_again(tmp_path: Path) -> None:
+    async with embedded_kube(tmp_path) as api, open_client(api.kubeconfig) as client:
+        await install(client)
+        created = await client.create(names.GPU_DEVICES, DEVICE)
+        await client.delete(names.GPU_DEVICES, "w1-0")
+    async with embedded_kube(tmp_path) as api, open_client(api.kubeconfig) as client:
+        with pytest.raises(GoneError):
+            async for _ in client.watch(names.GPU_DEVICES, resource_version=str(version(created))):
+                pass
+
+
+async def test_a_file_that_is_none_of_ours_is_said(tmp_path: Path) -> None:
+    path = tmp_path / OBJECTS
+    path.parent.mkdir()
+    path.write_text("what is this?")
+    with pytest.raises(ObjectsFileError, match=r"objects\.jsonl cannot be read .*Move it away and start again\."):
+        async with embedded_kube(tmp_path):
+            pass
+    assert path.read_text() == "what is this?"
+
+
+def version(obj: dict[str, Any]) -> int:
+    """Its resourceVersion as a number."""
+    return int(obj["metadata"]["resourceVersion"])

@@ -1,0 +1,168 @@
+"""What holds for every stream of what is said about nodes and cards: one device for each card, decided once."""
+
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.domain.fact import Fact
+from gpuledger.domain.inventory_facts import InventoryFacts
+from gpuledger.events.device import Card
+from gpuledger.events.node import NodeFeaturesGone, NodeGone, NodeObserved
+from gpuledger.events.payload import Payload
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.inventory.decide import on_fact
+from gpuledger.inventory.main import InventoryProjection
+from gpuledger.projection.fold import Fold, Numbering
+from support.events import GENERATION, event, rows_of
+from support.inventory import MODULE, Told, card, features, labels, observed, seen, source_of
+
+
+class Saying(NamedTuple):
+    """Something said: when in hours, about whom, and what."""
+
+    at: int
+    subject: str
+    data: Payload
+
+
+models = st.sampled_from(["2203", "20b5"])
+lists = st.lists(models, max_size=3)
+enabled = st.sampled_from([{}, {"gpu.deckhouse.io/enabled": "false"}])
+
+
+def _node(devices: list[str], product: str | None, mark: dict[str, str]) -> NodeObserved:
+    told = {} if product is None else {"nvidia.com/gpu.product": product}
+    return NodeObserved(uid="u", labels={**labels(*devices), **told, **mark}, nfd_version="v0.17.0")
+
+
+def _cards(uuids: list[str], kinds: list[str]) -> tuple[Card, ...]:
+    return tuple(card(uuid, slot, kind) for slot, (uuid, kind) in enumerate(zip(uuids, kinds, strict=False)))
+
+
+MODEL_OF = {"GPU-a": "2203", "GPU-b": "2203", "GPU-c": "20b5"}
+reports = st.permutations(sorted(MODEL_OF)).flatmap(
+    lambda uuids: st.integers(0, 3).map(lambda n: seen(*_cards(uuids[:n], [MODEL_OF[uuid] for uuid in uuids[:n]])))
+)
+node_facts = st.one_of(
+    reports,
+    reports,
+    st.builds(_node, lists, st.sampled_from([None, "Tesla-T4", "NVIDIA-A100"]), enabled),
+    lists.map(lambda devices: features(*devices)),
+    st.just(NodeGone()),
+    st.just(NodeFeaturesGone()),
+)
+settings = st.builds(SettingsChanged, enabled_by_default=st.booleans())
+sayings = st.lists(
+    st.builds(Saying, st.integers(1, 40), st.sampled_from(["n1", "n2"]), node_facts)
+    | st.builds(Saying, st.integers(1, 40), st.just(MODULE), settings),
+    max_size=12,
+    unique_by=lambda saying: saying.at,
+)
+START = Saying(0, "cpu", observed())
+"""Node Feature Discovery is there: without it nothing happens, and what happened before depends on when it came."""
+
+
+def told(said: list[Saying]) -> Told:
+    inventory = Told()
+    for saying in (START, *said):
+        inventory.say(*saying)
+    return inventory
+
+
+def devices_of(inventory: Told) -> dict[tuple[str, str], tuple[object, ...]]:
+    """The devices apart from their names, which they got from whoever spoke first, and from when and where."""
+    return {
+        (row.node, row.card): (row.provisional, row.managed, row.missing, row.missing or row.slot, row[14:])
+        for row in inventory.devices()
+    }
+
+
+def nodes_of(inventory: Told) -> dict[str, object]:
+    conditions = {key: row[2:5] for key, row in inventory.state.condition.rows.items()}
+    return {node: (row.present, conditions[node, "InventoryComplete"]) for node, row in inventory.state.node.rows.items()}
+
+
+@given(said=sayings, data=st.data())
+def test_any_order_of_recording_leads_to_the_same_devices(said: list[Saying], data: st.DataObject) -> None:
+    in_time = told(sorted(said, key=lambda saying: saying.at))
+    shuffled = told(data.draw(st.permutations(said)))
+    assert devices_of(shuffled) == devices_of(in_time)
+    assert nodes_of(shuffled) == nodes_of(in_time)
+
+
+@given(said=sayings)
+def test_what_was_decided_is_not_decided_again(said: list[Saying]) -> None:
+    inventory = Told()
+    for number, saying in enumerate((START, *said), 1):
+        inventory.say(*saying)
+        one = event(saying.data, saying.subject, at=saying.at, source=source_of(saying.data, saying.subject))
+        assert list(on_fact(inventory.state, Fact(one, number, 0))) == []
+    for saying in said:
+        assert inventory.say(*saying) == []
+
+
+@given(said=sayings)
+def test_a_replay_of_the_log_decides_the_same(said: list[Saying]) -> None:
+    inventory = told(said)
+    again = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
+    again.apply_all(inventory.log)
+    assert rows_of(again) == rows_of(inventory.fold)
+    assert again.outstanding() == []
+
+
+@given(said=sayings, at=st.integers(0, 12))
+def test_a_restart_changes_nothing(said: list[Saying], at: int) -> None:
+    inventory, restarted = told(said), Told()
+    for number, saying in enumerate((START, *said)):
+        if number == at:
+            _restart(restarted)
+        restarted.say(*saying)
+    assert rows_of(restarted.fold) == rows_of(inventory.fold)
+
+
+def _restart(inventory: Told) -> None:
+    """Begin again with the rows alone, as they come back from their store."""
+    state = InventoryFacts()
+    before: dict[str, Any] = dict(inventory.state.tables())
+    for name, table in state.tables().items():
+        table.load(sorted(before[name].rows.values(), key=str))
+    fold = inventory.fold
+    inventory.fold = Fold(
+        InventoryProjection(), GENERATION, state=state, seen=fold.seen, numbering=fold.numbering, sequence=fold.sequence
+    )
+
+
+@given(said=sayings)
+def test_a_card_is_one_device_and_a_name_is_for_life(said: list[Saying]) -> None:
+    inventory = Told()
+    names: dict[str, str] = {}
+    for saying in (START, *said):
+        for decision in inventory.say(*saying):
+            kind = decision.data.EVENT
+            if kind == "detected":
+                assert decision.subject not in names
+                names[decision.subject] = decision.subject
+            elif kind == "withdrawn":
+                del names[decision.subject]
+        cards = [row.card for row in inventory.devices()]
+        assert len(cards) == len(set(cards))
+        assert sorted(names) == inventory.names()
+        assert all(len(name) <= 63 for name in names)
+        attached = [row.slot for row in inventory.devices() if row.slot is not None]
+        assert len(attached) == len(set(attached))
+
+
+@given(said=sayings)
+def test_only_a_gone_node_or_a_moved_card_takes_a_device_away(said: list[Saying]) -> None:
+    inventory = Told()
+    for saying in (START, *said):
+        before = inventory.devices()
+        inventory.say(*saying)
+        left = {row.name for row in inventory.devices()}
+        for row in before:
+            if row.name not in left:
+                is_elsewhere = any(
+                    other.node != row.node for other in inventory.state.sighting.rows.values() if other.teller == "agent"
+                )
+                assert not inventory.state.said.rows[row.node].exists or is_elsewhere
