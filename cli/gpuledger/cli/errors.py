@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     | 1    | ERROR       | something failed, `verify` found a row that differs, or `doctor` something amiss |
     | 2    | USAGE       | the arguments are wrong; nothing was done                                        |
     | 3    | REJECTS     | the import finished, but some rows were rejected                                 |
-    | 4    | UNAVAILABLE | NATS or PostgreSQL cannot be reached                                             |
+    | 4    | UNAVAILABLE | NATS, PostgreSQL or the Kubernetes API cannot be reached                         |
     | 5    | BUSY        | in use by another process: the data directory, or for `log import` a projection  |
     | 130  |             | interrupted, as if ended by SIGINT (128+2): `gpuledger.cli.main.INTERRUPTED`     |
     | 141  | PIPE        | the reader of stdout left early (`| head`), as if ended by SIGPIPE (128+13)      |

@@ -12,9 +12,6 @@ from gpuledger.cli.options import DataDir
 from gpuledger.cli.run import run
 from gpuledger.cli.stopping import say, until_stopped
 from gpuledger.clock import system_clock
-from gpuledger.kube.embedded import kubeconfig as files
-from gpuledger.kube.embedded.server import ApiServer
-from gpuledger.kube.embedded.tls import certificates
 from gpuledger.settings import read_settings
 from gpuledger.telemetry import configure_logging
 from gpuledger.telemetry_http import ListenError, parse_address
@@ -22,9 +19,7 @@ from gpuledger.telemetry_http import ListenError, parse_address
 CERTIFICATES = "kube-api"
 """Where in the data directory the certificates lie."""
 
-Listen = Annotated[
-    str, typer.Option("--listen", metavar="HOST:PORT", help="Where to serve; port 0 is any free one.")
-]
+Listen = Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to serve; port 0 is any free one.")]
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Write here how kubectl finds the server.")
 ]
@@ -48,6 +43,10 @@ def kube_api(
 
 
 async def _serve(host: str, port: int, config: Path | None, directory: Path | None) -> None:
+    from gpuledger.kube.embedded import kubeconfig as files  # noqa: PLC0415 - the server takes long to import
+    from gpuledger.kube.embedded.server import ApiServer  # noqa: PLC0415
+    from gpuledger.kube.embedded.tls import certificates  # noqa: PLC0415
+
     made = certificates(directory, host, system_clock()) if directory else None
     context = made.server_context() if made else None
     async with ApiServer().serving(host, port, context) as url:

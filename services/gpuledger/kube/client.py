@@ -8,15 +8,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
-
-from kubernetes.aio.client.configuration import Configuration
 
 from gpuledger.kube.errors import GoneError, ResponseError
 from gpuledger.kube.kubeconfig import load_configuration
 from gpuledger.kube.names import FIELD_MANAGER, Resource
 from gpuledger.kube.transport import JSON, Ask, ClientSettings, Object, Transport
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client.configuration import Configuration
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class Listing(Generic[T]):
 class KubeClient:
     """Talks to one API server; `open_client` makes one. Every method raises `KubeError`."""
 
-    def __init__(self, configuration: Configuration, settings: ClientSettings | None = None) -> None:
+    def __init__(self, configuration: "Configuration", settings: ClientSettings | None = None) -> None:
         self.settings = settings or ClientSettings()
         self._transport = Transport(configuration, self.settings)
         self.url = self._transport.url

@@ -1,20 +1,21 @@
 """How to reach the API server: a file that is named, `KUBECONFIG`, `~/.kube/config`, or the pod that we run in.
 
-The official package reads the files and renews tokens; this module only decides which file, and never keeps a secret
-anywhere else than in the configuration that it returns.
+The official package reads the files and renews tokens; it is imported when it is needed, because that takes longer than
+most commands. This module only decides which file, and never keeps a secret anywhere else than in the configuration
+that it returns.
 """
 
 import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
-
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import load_incluster_config
-from kubernetes.aio.config.kube_config import KubeConfigLoader, load_kube_config
+from typing import TYPE_CHECKING, Final
 
 from gpuledger.kube.errors import KubeConfigError
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client.configuration import Configuration
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
 
 KUBECONFIG: Final = "KUBECONFIG"
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
@@ -24,7 +25,7 @@ TOKEN: Final = "BearerToken"  # noqa: S105 - the package's name for it
 
 async def load_configuration(
     kubeconfig: Path | None = None, *, context: str | None = None, environ: Mapping[str, str] = os.environ
-) -> Configuration:
+) -> "Configuration":
     """The configuration in force. `kubeconfig` wins over `KUBECONFIG`, that over the pod's own, that over the default.
 
     Raises:
@@ -43,7 +44,10 @@ def _any_exists(files: str) -> bool:
     return any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file)
 
 
-def _in_cluster() -> Configuration:
+def _in_cluster() -> "Configuration":
+    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - as said above
+    from kubernetes.aio.config import load_incluster_config  # noqa: PLC0415
+
     configuration = Configuration()
     try:
         load_incluster_config(configuration)  # type: ignore[no-untyped-call]
@@ -54,7 +58,10 @@ def _in_cluster() -> Configuration:
     return configuration
 
 
-async def _from_files(files: str, context: str | None) -> Configuration:
+async def _from_files(files: str, context: str | None) -> "Configuration":
+    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - as said above
+    from kubernetes.aio.config.kube_config import load_kube_config  # noqa: PLC0415
+
     configuration = Configuration()
     try:
         loader = await load_kube_config(  # type: ignore[no-untyped-call]
@@ -69,7 +76,7 @@ async def _from_files(files: str, context: str | None) -> Configuration:
     return configuration
 
 
-async def _renew(loader: KubeConfigLoader, configuration: Configuration) -> None:
+async def _renew(loader: "KubeConfigLoader", configuration: "Configuration") -> None:
     """Ask the plugin again when the time that it gave its token for is over; the loader knows when."""
     await loader.load_from_exec_plugin()  # type: ignore[no-untyped-call]
     configuration.api_key[TOKEN] = loader.token

@@ -8,15 +8,17 @@ and nothing may retry: who asks knows whether asking again is right.
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import aiohttp
 import orjson
-from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from gpuledger.kube.errors import KubeConfigError, KubeError, ResponseError, UnavailableError, error_of
 from gpuledger.kube.kubeconfig import TOKEN
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client.configuration import Configuration
 
 Object = dict[str, Any]
 """A Kubernetes object, as JSON reads it."""
@@ -57,7 +59,7 @@ class Ask:
 class Transport:
     """Asks one API server. Every method raises `KubeError`."""
 
-    def __init__(self, configuration: Configuration, settings: ClientSettings) -> None:
+    def __init__(self, configuration: "Configuration", settings: ClientSettings) -> None:
         self.settings = settings
         self.url = str(configuration.host).rstrip("/")
         self._configuration = configuration

@@ -1,7 +1,7 @@
 """Turn a request's body into an object, and hold it against a type: what is written twice, is unknown, or is mistyped.
 
-It decides nothing about values: defaults and validation come later. Bodies are JSON or YAML, as API clients send them;
-protobuf and CBOR are refused with 415, on which clients fall back to JSON.
+It decides nothing about values: defaults and validation come later. Bodies are JSON, YAML or, of built-in types, protobuf;
+what is not known in that form, and CBOR, is refused with 415.
 """
 
 import base64
@@ -14,13 +14,13 @@ from typing import Any
 
 import orjson
 
-from gpuledger.kube.embedded import yaml_bodies
+from gpuledger.kube.embedded import protobuf, yaml_bodies
 from gpuledger.kube.embedded.errors import ApiError, Object, bad_request
 from gpuledger.kube.embedded.shapes import ANYTHING, Shape
 from gpuledger.kube.embedded.strategies.core_quantities import canonical, parse_quantity
 
-READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
-"""What Kubernetes says it accepts; protobuf only by name."""
+READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+"""What Kubernetes says it accepts."""
 
 MAX_WARNINGS = 100
 _KEPT = frozenset({"apiVersion", "kind", "metadata"})
@@ -75,6 +75,8 @@ def _read(body: bytes, media_type: str) -> tuple[Any, list[str]]:
         return _read_json(body)
     if kind == "application/yaml" or kind.endswith("+yaml"):
         return _read_yaml(body)
+    if kind == protobuf.MEDIA_TYPE and body.startswith(protobuf.MAGIC):
+        return _read_protobuf(body)
     raise unsupported_media_type(READABLE)
 
 
@@ -106,6 +108,13 @@ def _read_yaml(body: bytes) -> tuple[Any, list[str]]:
     except ValueError as error:
         raise bad_request(f"error converting YAML to JSON: {error}") from error
     return _whole(value), duplicates
+
+
+def _read_protobuf(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return protobuf.load(body), []
+    except protobuf.UnreadableError as error:
+        raise ApiError(415, "UnsupportedMediaType", f"the body cannot be read: {error}") from error
 
 
 def _weight(text: bytes) -> int:
