@@ -10,6 +10,7 @@ import psycopg
 from gpuledger.db.migrate import migrate
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded
+from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import column_types
@@ -27,7 +28,7 @@ QUICK = RunnerSettings(tick_s=0.05, retry_first_s=0.02, retry_most_s=0.2)
 
 def all_projections() -> list[Projection]:
     """A new instance of every projection of the product."""
-    return [*read_models(), SourcesProjection()]
+    return [*read_models(), SourcesProjection(), InventoryProjection()]
 
 
 def prepare(database_url: str) -> str:

@@ -29,7 +29,7 @@ def test_two_gpus_of_one_node_with_a_long_name_have_two_names() -> None:
     first, second = (device_name(node, address=f"0000:{bus}:00.0") for bus in ("17", "18"))
     assert first != second
     assert len(first) == len(second) == NAME_MAX
-    assert first[:NAME_MAX - 9] == second[:NAME_MAX - 9]
+    assert first[: NAME_MAX - 9] == second[: NAME_MAX - 9]
 
 
 def test_a_name_holds_only_what_kubernetes_takes() -> None:
@@ -191,7 +191,7 @@ def test_the_names_are_those_of_the_kubernetes_edge() -> None:
     assert {name: getattr(names, name) for name in gfd} == {name: getattr(kube, name) for name in gfd}
     assert (names.VENDOR_NVIDIA, names.GPU_CLASSES) == (kube.VENDOR_NVIDIA, kube.GPU_CLASSES)
     assert names.PREREQUISITE_NOT_MET == kube.PREREQUISITE_NOT_MET
-    assert names.State.DISCOVERED == kube.DeviceState.DISCOVERED
+    assert names.State.DISCOVERED.value == kube.DeviceState.DISCOVERED.value
     own = {names.Reason.NODE_FEATURE_MISSING, names.Reason.NODE_NOT_MANAGED}
     own |= {names.Reason.NOT_OBSERVED, names.Reason.OBSERVED}
     assert {str(reason) for reason in set(names.Reason) - own} <= {str(reason) for reason in kube.Reason}

@@ -18,6 +18,7 @@ from gpuledger.clock import system_clock
 from gpuledger.db.engine import connect
 from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.embedded.datadir import UP, embedded_servers, read_running
+from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.runner import Runner
@@ -50,7 +51,7 @@ class Backend:
 
 def all_projections() -> list[Projection]:
     """A new instance of every projection of the product."""
-    return [*read_models(), SourcesProjection()]
+    return [*read_models(), SourcesProjection(), InventoryProjection()]
 
 
 def named_projections(names: Sequence[str]) -> list[Projection]:

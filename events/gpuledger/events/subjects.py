@@ -24,7 +24,7 @@ SERVICE = "svc"
 EDGE_SERVICES = frozenset({"import", "gateways"})
 """Services that pass on what others said: what they record may be bad without a bug of ours."""
 
-OWN_SERVICES = frozenset({"sources", "operators"})
+OWN_SERVICES = frozenset({"sources", "operators", "watchers", "inventory"})
 """Services whose events nobody else may record."""
 
 _SOURCE_SHAPES = (
@@ -145,8 +145,8 @@ def subject_of(source: str, aggregate: str, aggregate_id: str, event: str) -> st
 def reserved_prefix(publisher: str) -> str:
     """What the subjects of a publisher's events begin with.
 
-    What our services say about the log itself is theirs alone. Facts about hardware and workloads may come from any
-    source at the edge, which may write them under its own name only.
+    What our services decide, and what they say about the log itself, is theirs alone. Facts about hardware and
+    workloads may come from any source at the edge, which may write them under its own name only.
     """
     return f"{ROOT}.{SERVICE}.{publisher}." if publisher in OWN_SERVICES else f"{ROOT}."
 

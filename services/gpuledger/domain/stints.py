@@ -26,7 +26,7 @@ from gpuledger.domain.devices import (
     unseen_slot,
 )
 from gpuledger.domain.fact import Fact, Handlers
-from gpuledger.events.device import DeviceInserted, DeviceRemoved
+from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceInserted, DeviceRemoved
 
 
 class Pairing(NamedTuple):
@@ -244,4 +244,9 @@ def _end(stint: Stint, at: datetime, *, retired: bool) -> Stint:
     )
 
 
-HANDLERS: Handlers = {DeviceInserted: inserted, DeviceRemoved: removed}
+HANDLERS: Handlers = {
+    DeviceInserted: inserted,
+    DeviceRemoved: removed,
+    DeviceAttached: inserted,
+    DeviceDetached: removed,
+}

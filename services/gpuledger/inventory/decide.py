@@ -111,7 +111,7 @@ def _on_node(state: InventoryFacts, cause: _Cause, settings: ModuleSettings, nod
     view = devices_of(state, node)
     yield from _identify(state, cause, node, view)
     wanted = {device.card: device for device in view.devices}
-    known = {row.card: row for row in state.device.where("node", node)}
+    known = {row.card: row for row in sorted(state.device.where("node", node))}
     for card, row in known.items():
         if card not in wanted:
             yield from _withdraw(state, cause, row)
@@ -190,7 +190,7 @@ def _settle_slots(state: InventoryFacts, cause: _Cause, node: str, view: View) -
         if not device.provisional and not device.missing and device.address is not None
     }
     taken = set(slots.values())
-    rows = state.device.where("node", node)
+    rows = sorted(state.device.where("node", node))
     for row in rows:
         if row.slot is not None and row.slot != slots.get(row.card, row.slot if row.slot not in taken else None):
             yield from _detach(cause, row)
