@@ -216,7 +216,8 @@ def held_after(said: list[Said]) -> int:
     held = 0
     for one in sorted(said, key=lambda one: (one.at, isinstance(one.data, WorkloadEnded))):
         if isinstance(one.data, WorkloadScheduled):
-            held = sum(share.gpu_milli for share in one.data.devices) or one.data.gpu_milli
+            shares = [share.gpu_milli for share in one.data.devices]
+            held = sum(shares) if shares else one.data.gpu_milli
         elif isinstance(one.data, WorkloadEnded):
             held = 0
     return held
