@@ -8,6 +8,7 @@ NATS_URL = "NATS_URL"
 DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
+KUBECONFIG = "KUBECONFIG"
 
 DEFAULT_DATA_DIR = Path("~/.local/share/gpuledger")
 DEFAULT_METRICS_LISTEN = "127.0.0.1:0"
@@ -27,11 +28,15 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment says. Without `servers`, embedded ones run under `data_dir`."""
+    """What the environment says. Without `servers`, embedded ones run under `data_dir`.
+
+    `kubeconfig` names a real cluster, which is used in place of the embedded API server.
+    """
 
     data_dir: Path
     servers: Servers | None
     metrics_listen: str
+    kubeconfig: str | None = None
 
 
 def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> Settings:
@@ -48,4 +53,9 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
             raise SettingsError(f"{given} is set but {missing} is not; set both, or neither for embedded servers.")
         servers = Servers(nats_url, database_url)
     chosen = data_dir or Path(environ.get(DATA_DIR) or DEFAULT_DATA_DIR)
-    return Settings(chosen.expanduser().absolute(), servers, environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN)
+    return Settings(
+        chosen.expanduser().absolute(),
+        servers,
+        environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
+        environ.get(KUBECONFIG) or None,
+    )

@@ -1,27 +1,53 @@
-"""`gpuledger get`: the rows of one kind, now, at a past time, or as they were known."""
+"""`gpuledger get`: the rows of one kind, now, at a past time, or as they were known; and Kubernetes objects."""
 
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.nouns import NOUNS, Noun, noun_of
+from gpuledger.cli.get_kube import Wanted, get_objects, watch_objects
+from gpuledger.cli.kube import Access, Context, Kubeconfig
+from gpuledger.cli.nouns import KINDS, KubeNoun, Noun, noun_to_get
 from gpuledger.cli.options import AsRecorded, At, DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output, render
 from gpuledger.cli.rows import RowDict, current_rows, missing_names, recorded_ns_of, rows_as_recorded, rows_at
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_as_recorded, parse_time
+from gpuledger.cli.watch import watch_rows
 from gpuledger.clock import system_clock
 from gpuledger.db.readonly import read_only
+from gpuledger.kube.client import Selection
 from gpuledger.projection.asof import sequence_at
 
+KUBERNETES = "Kubernetes kinds"
+
 Kind = Annotated[
-    str, typer.Argument(help=f"One of {', '.join(NOUNS)}.", autocompletion=lambda: list(NOUNS), show_default=False)
+    str, typer.Argument(help=f"One of {', '.join(KINDS)}.", autocompletion=lambda: list(KINDS), show_default=False)
 ]
 Names = Annotated[
     list[str] | None, typer.Argument(help="Only these; as `-o name` writes them, too.", show_default=False)
+]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on with every change that comes, until Ctrl-C.")]
+Kube = Annotated[
+    bool, typer.Option("--kube", help="The Kubernetes kind of that name (nodes).", rich_help_panel=KUBERNETES)
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="Only this namespace.", rich_help_panel=KUBERNETES, show_default="all"),
+]
+AllNamespaces = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="All namespaces.", rich_help_panel=KUBERNETES)
+]
+Selector = Annotated[
+    str | None,
+    typer.Option("--selector", "-l", help="By labels, as kubectl takes them.", rich_help_panel=KUBERNETES),
+]
+FieldSelector = Annotated[
+    str | None,
+    typer.Option("--field-selector", help="By fields (status.state=Ready).", rich_help_panel=KUBERNETES),
 ]
 
 
@@ -30,25 +56,80 @@ def get(
     names: Names = None,
     at: At = None,
     as_recorded: AsRecorded = None,
+    watch: Watch = False,
     output: OutputFormat = Output.TABLE,
     no_headers: NoHeaders = False,
     data_dir: DataDir = None,
+    kube: Kube = False,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = None,
+    field_selector: FieldSelector = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
-    """Show devices, nodes, slots, workloads, failures, sources or contradictions.
+    """Show devices, nodes, slots, workloads, failures, sources or contradictions, or Kubernetes objects.
 
-    --at answers what was true at a time, with all we know today. --as-recorded answers what we knew then.
+    --at answers what was true at a time, with all we know today. --as-recorded answers what we knew then. The
+    Kubernetes kinds are read from the API server, with its own columns: gpudevices, gpunodestates, nodefeatures, and
+    with --kube nodes.
     """
-    noun, now = noun_of(kind), system_clock()
-    names = [name.removeprefix(f"{noun.view.kind}/") for name in names or []]
+    noun = noun_to_get(kind, kube=kube)
+    past = {"--at": at, "--as-recorded": as_recorded}
+    _check_watch(past, output, watch=watch)
+    if isinstance(noun, KubeNoun):
+        _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
+        selection = Selection(None if all_namespaces else namespace, selector or "", field_selector or "")
+        wanted = Wanted(noun, selection, tuple(map(noun.bare, names or [])), Access(kubeconfig, context, data_dir))
+        run(_objects(wanted, output, watch=watch, headers=not no_headers))
+        return
+    given = {"--namespace": namespace, "--selector": selector, "--field-selector": field_selector}
+    _refuse(given, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
+    bare = [name.removeprefix(f"{noun.view.kind}/") for name in names or []]
+    if watch:
+        run(watch_rows(noun, bare, data_dir, output, headers=not no_headers))
+        return
+    _show(noun, bare, at, as_recorded, output, data_dir, headers=not no_headers)
+
+
+async def _objects(wanted: Wanted, output: Output, *, watch: bool, headers: bool) -> None:
+    await (watch_objects if watch else get_objects)(wanted, output, headers=headers)
+
+
+def _refuse(given: dict[str, str | None], why: str, hint: str) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise CliError(f"{option} does not apply: {why}", hint, ExitCode.USAGE)
+
+
+def _check_watch(past: dict[str, str | None], output: Output, *, watch: bool) -> None:
+    if not watch:
+        return
+    _refuse(past, "the past does not change", "Leave out --watch")
+    if output is Output.JSON:
+        raise CliError("A JSON array has an end, --watch has none", "Use `-o jsonl`", ExitCode.USAGE)
+
+
+def _show(
+    noun: Noun,
+    names: list[str],
+    at: str | None,
+    as_recorded: str | None,
+    output: Output,
+    data_dir: Path | None,
+    *,
+    headers: bool,
+) -> None:
+    now = system_clock()
     if at is not None and as_recorded is not None:
         raise CliError("--at and --as-recorded exclude each other", "Choose one", ExitCode.USAGE)
     time = None if at is None else parse_time(at, now)
     when = None if as_recorded is None else parse_as_recorded(as_recorded, now)
     rows = run(_rows(noun, names, time, when, data_dir))
     if rows or not names:
-        render(rows, noun.view, output, headers=not no_headers)
+        render(rows, noun.view, output, headers=headers)
     for name in missing_names(rows, noun, names):
-        raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {kind}`")
+        raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {noun.view.kinds}`")
 
 
 async def _rows(

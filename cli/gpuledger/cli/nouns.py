@@ -1,9 +1,10 @@
-"""What `get` can show: for each kind its columns, its table, and where its past is.
+"""What `get` can show: the ledger's kinds with their columns, table and past, and the Kubernetes kinds.
 
 The same columns come from the tables of now, from the history functions (`--at`) and from a fold of the log
-(`--as-recorded`), so that the three can be compared.
+(`--as-recorded`), so that the three can be compared. A Kubernetes kind has the columns that its API server gives.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Column, View
 from gpuledger.domain import devices, nodes, sources, workloads
 from gpuledger.domain.table import TableSpec
+from gpuledger.kube.names import GPU_DEVICES, GPU_NODE_STATES, NODE_FEATURES, Resource
+from gpuledger.kube.names import NODES as KUBE_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,25 @@ class Noun:
     def columns(self) -> tuple[str, ...]:
         """The columns that a user sees, in their order."""
         return tuple(name for name in self.spec.columns if name not in self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeNoun:
+    """One kind of Kubernetes object."""
+
+    resource: Resource
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The kind as `kubectl get -o name` writes it."""
+        group = f".{self.resource.group}" if self.resource.group else ""
+        return f"{self.resource.kind.lower()}{group}"
+
+    def bare(self, name: str) -> str:
+        """A name as people give it: alone, or behind its kind."""
+        kind, slash, rest = name.partition("/")
+        return rest if slash and kind.lower() in (self.kind, self.resource.plural, *self.aliases) else name
 
 
 def _gpus(milli: object) -> str:
@@ -214,8 +236,20 @@ NOUNS = {
 }
 
 
+KUBE_NOUNS = {
+    "gpudevices": KubeNoun(GPU_DEVICES, ("gpudevice", "gpudev", GPU_DEVICES.full_name)),
+    "gpunodestates": KubeNoun(GPU_NODE_STATES, ("gpunodestate", "gpunode", GPU_NODE_STATES.full_name)),
+    "nodefeatures": KubeNoun(NODE_FEATURES, ("nodefeature", "nf", NODE_FEATURES.full_name)),
+    "nodes": KubeNoun(KUBE_NODES, ("node", "no")),
+}
+"""The Kubernetes kinds. `nodes` are the ledger's unless Kubernetes' are asked for."""
+
+KINDS = tuple(dict.fromkeys((*NOUNS, *KUBE_NOUNS)))
+"""Every kind, for those who choose one."""
+
+
 def noun_of(kind: str) -> Noun:
-    """The noun of a name or alias.
+    """The ledger's noun of a name or alias.
 
     Raises:
         CliError: there is none.
@@ -223,4 +257,25 @@ def noun_of(kind: str) -> Noun:
     for name, noun in NOUNS.items():
         if kind.lower() in (name, *noun.aliases):
             return noun
-    raise CliError(f"There is no kind {kind!r}", f"Choose from {', '.join(NOUNS)}", ExitCode.USAGE)
+    raise _unknown(kind, NOUNS)
+
+
+def noun_to_get(kind: str, *, kube: bool = False) -> Noun | KubeNoun:
+    """What is meant by a name or alias; `kube` has Kubernetes' own come first where both have it.
+
+    Raises:
+        CliError: there is none.
+    """
+    in_kube = next((noun for name, noun in KUBE_NOUNS.items() if kind.lower() in (name, *noun.aliases)), None)
+    if in_kube is not None and (kube or in_kube.resource is not KUBE_NODES):
+        return in_kube
+    if kube:
+        raise _unknown(kind, KUBE_NOUNS)
+    try:
+        return noun_of(kind)
+    except CliError as error:
+        raise _unknown(kind, KINDS) from error
+
+
+def _unknown(kind: str, kinds: Iterable[str]) -> CliError:
+    return CliError(f"There is no kind {kind!r}", f"Choose from {', '.join(kinds)}", ExitCode.USAGE)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from gpuledger.cli.backend import all_projections
+from gpuledger.cli.edge import Edge, EdgeOptions, kube_edge
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Console, quiet_pipe
 from gpuledger.clock import system_clock
@@ -43,7 +44,7 @@ class Servers(NamedTuple):
     watch: list[Work]
 
 
-async def serve(settings: Settings, address: str) -> None:
+async def serve(settings: Settings, address: str, edge_options: EdgeOptions | None) -> None:
     """Run everything.
 
     Raises:
@@ -53,9 +54,13 @@ async def serve(settings: Settings, address: str) -> None:
         servers = await stack.enter_async_context(_servers(settings))
         ledger = await stack.enter_async_context(connect_ledger(servers.nats_url, name="gpuledger up"))
         supervision = Supervision(all_projections(), CountedLedger(ledger), servers.database_url)
-        url = await stack.enter_async_context(_http(address, supervision))
-        _tell(settings, servers, url)
-        await _side_by_side([*supervision.work(), *servers.watch])
+        edge = None
+        if edge_options is not None:
+            starting = kube_edge(settings, edge_options, supervision.ledger, servers.database_url)
+            edge = await stack.enter_async_context(starting)
+        url = await stack.enter_async_context(_http(address, supervision, edge))
+        _tell(settings, servers, edge, url)
+        await _side_by_side([*supervision.work(), *servers.watch, *(edge.work if edge else ())])
 
 
 @asynccontextmanager
@@ -73,15 +78,15 @@ async def _servers(settings: Settings) -> AsyncIterator[Servers]:
 
 
 @asynccontextmanager
-async def _http(address: str, supervision: Supervision) -> AsyncIterator[str]:
+async def _http(address: str, supervision: Supervision, edge: Edge | None) -> AsyncIterator[str]:
     try:
-        async with serving(address, lambda: health_of(supervision)) as url:
+        async with serving(address, lambda: health_of(supervision, edge)) as url:
             yield url
     except ListenError as error:
         raise CliError(str(error)) from error
 
 
-def health_of(supervision: Supervision) -> Health:
+def health_of(supervision: Supervision, edge: Edge | None) -> Health:
     """What `/healthz` answers."""
     healthy = supervision.healthy
     document = {
@@ -91,6 +96,8 @@ def health_of(supervision: Supervision) -> Health:
         "head": supervision.head,
         "projections": {name: found._asdict() for name, found in supervision.health().items()},
     }
+    if edge is not None:
+        document["statuswriter"] = edge.writer.health()._asdict()
     return Health(healthy, document)
 
 
@@ -120,13 +127,15 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
             task.cancel()
 
 
-def _tell(settings: Settings, servers: Servers, url: str) -> None:
+def _tell(settings: Settings, servers: Servers, edge: Edge | None, url: str) -> None:
     """Say on stdout how to reach everything; passwords only of servers that are this user's own."""
     console = Console.standard()
     lines = ["gpuledger is up; Ctrl-C stops it.", ""]
     if settings.servers is None:
         lines += [f"  export NATS_URL={servers.nats_url}", f"  export DATABASE_URL={servers.database_url}", ""]
         lines += [f"  data     {settings.data_dir}"]
+    if edge is not None and edge.embedded is not None:
+        lines.insert(2, f"  export KUBECONFIG={edge.embedded.kubeconfig}")
     lines += [f"  metrics  {url}/metrics", f"  health   {url}/healthz", ""]
     with quiet_pipe(console.out):
         console.out.write("\n".join(lines) + "\n")

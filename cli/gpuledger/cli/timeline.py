@@ -1,5 +1,9 @@
-"""`gpuledger timeline`: everything that happened to one device, in the order in which it happened."""
+"""`gpuledger timeline`: everything that happened to one device or node, in the order in which it happened.
 
+What the ledger says and what Kubernetes' Events say stand in one table; the source tells which is which.
+"""
+
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -7,54 +11,120 @@ import typer
 
 from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, noun_of
+from gpuledger.cli.identity import Recorded, identify, recorded, stood_as
+from gpuledger.cli.kube import Access, Answer, Context, Kubeconfig, KubeEvent, event_row, events_about, if_reachable
+from gpuledger.cli.lookup import rows_where
+from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, NODES, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
-from gpuledger.cli.render import Column, Output, View, render
+from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.rows import RowDict, current_rows
 from gpuledger.cli.run import run
 from gpuledger.db.readonly import read_only
+from gpuledger.domain.devices import SLOT, STINT
 from gpuledger.domain.fact import time_of_ns
-from gpuledger.events.envelope import Decoded, decode
-from gpuledger.events.errors import EventError
-from gpuledger.events.subjects import aggregate_filter
+from gpuledger.kube.names import GPU_DEVICES, GPU_NODE_STATES
+from gpuledger.kube.names import NODES as KUBE_NODES
 
-_VIEW = View(
-    "event",
-    (
-        Column("time"),
-        Column("event"),
-        Column("slot"),
-        Column("detail"),
-        Column("source"),
-        Column("position"),
-        Column("recorded", "recorded_at", wide=True),
-        Column("id", "event_id", wide=True),
-    ),
-    "event_id",
+DEVICES_MAX = 256
+"""Devices whose events a node's timeline holds."""
+
+KINDS = (DEVICES.view.kind, NODES.view.kind)
+
+_TIME, _EVENT, _ABOUT = Column("time"), Column("event"), Column("about")
+_REST = (
+    Column("slot"),
+    Column("detail"),
+    Column("source"),
+    Column("position"),
+    Column("recorded", "recorded_at", wide=True),
+    Column("id", "event_id", wide=True),
 )
+_OF_DEVICE = View("event", (_TIME, _EVENT, *_REST), "event_id")
+_OF_NODE = View("event", (_TIME, _EVENT, _ABOUT, *_REST), "event_id")
+
+Objects = Sequence[tuple[str, str]]
+"""Kubernetes objects: each a kind and a name."""
+
+Kind = Annotated[
+    str, typer.Argument(help="What it is: device or node.", autocompletion=lambda: list(KINDS), show_default=False)
+]
+NoKube = Annotated[bool, typer.Option("--no-kube", help="Leave out the Events of Kubernetes.")]
 
 
 def timeline(
-    kind: Annotated[str, typer.Argument(help="What it is: device.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="Serial number or UUID, as `get devices` shows it.", show_default=False)],
+    kind: Kind,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="Serial number, UUID or GPUDevice; or the node's name.", show_default=False),
+    ],
+    no_kube: NoKube = False,
     output: OutputFormat = Output.TABLE,
     no_headers: NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show a device's whole life: insertions, removals, failures, and where the records contradict each other."""
-    if noun_of(kind) is not DEVICES:
-        raise CliError(f"There is no timeline of {noun_of(kind).view.kinds}", "Ask for a device", ExitCode.USAGE)
-    rows = run(_timeline(name, data_dir))
+    """Show the whole life of a device or node: what the ledger holds, contradictions, and Kubernetes' own Events."""
+    noun = noun_of(kind)
+    if noun not in (DEVICES, NODES):
+        raise CliError(f"There is no timeline of {noun.view.kinds}", "Ask for a device or node", ExitCode.USAGE)
+    rows, objects = run(_of_device(name, data_dir) if noun is DEVICES else _of_node(name, data_dir))
+    if not no_kube:
+        rows = [*rows, *run(_of_kubernetes(Access(kubeconfig, context, data_dir), objects))]
     if not rows:
-        raise CliError(f"device {name!r} was not found", "List them with `gpuledger get devices`")
-    render(rows, _VIEW, output, headers=not no_headers)
+        raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {noun.view.kinds}`")
+    render(sorted(rows, key=_when), _OF_DEVICE if noun is DEVICES else _OF_NODE, output, headers=not no_headers)
 
 
-async def _timeline(name: str, data_dir: DataDir) -> list[RowDict]:
+async def _of_device(name: str, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
     async with backend(data_dir, "timeline") as place:
         await bring_current(place, named_projections(["devices"]))
-        rows = await _events(place, name) + await _contradictions(place, name)
-    return sorted(rows, key=_when)
+        found = await identify(place, name)
+        if found is None:
+            return [], [(GPU_DEVICES.kind, name)]
+        rows = event_rows(place, found.events)
+        rows += await _contradictions(place, found.cards or [name])
+    return rows, [(GPU_DEVICES.kind, obj) for obj in found.objects]
+
+
+async def _of_node(name: str, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
+    async with backend(data_dir, "timeline") as place:
+        await bring_current(place, named_projections(["devices"]))
+        rows = event_rows(place, await recorded(place, "node", name))
+        slots, devices = await slots_and_devices(place, name)
+        here: list[Recorded] = []
+        for device in devices[:DEVICES_MAX]:
+            here += [one for one in await recorded(place, "device", device) if slot_of(one) in slots]
+        rows += event_rows(place, here)
+    if len(devices) > DEVICES_MAX:
+        message(f"{len(devices)} devices sat in this node; the events of {DEVICES_MAX} are shown.")
+    objects = [(GPU_DEVICES.kind, obj) for obj in stood_as(here)]
+    return rows, [(KUBE_NODES.kind, name), (GPU_NODE_STATES.kind, name), *objects]
+
+
+def slot_of(one: Recorded) -> str | None:
+    """The slot that an event is about, where it is about one."""
+    slot = getattr(one.event.data, "slot", None)
+    return slot if isinstance(slot, str) else None
+
+
+async def slots_and_devices(place: Backend, node: str) -> tuple[set[str], list[str]]:
+    """The slots of a node, and the devices that ever sat in one of them."""
+    async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
+        slots = {str(row["slot"]) for row in await rows_where(connection, SLOT, {"node": node})}
+        stints = await rows_where(connection, STINT, {"slot": sorted(slots)})
+    return slots, sorted({str(row["device"]) for row in stints})
+
+
+async def _of_kubernetes(access: Access, objects: Objects) -> list[RowDict]:
+    """What Kubernetes says of the objects; where it cannot be asked, that is told on stderr."""
+    if not objects:
+        return []
+    answer: Answer[list[KubeEvent]] = await if_reachable(access, lambda client: events_about(client, objects))
+    if answer.value is None:
+        message(f"Without Kubernetes' Events: {answer.problem} (--no-kube leaves them out.)")
+        return []
+    return [event_row(event) for event in answer.value]
 
 
 def _when(row: RowDict) -> tuple[datetime, str]:
@@ -63,38 +133,36 @@ def _when(row: RowDict) -> tuple[datetime, str]:
     return time, str(row["position"] or "")
 
 
-async def _events(place: Backend, name: str) -> list[RowDict]:
-    """The device's events; a repeat, which the folds pass over, is not shown twice."""
-    rows: dict[str, RowDict] = {}
-    async for messages in place.ledger.history(subject_filter=aggregate_filter("device", name)):
-        for message in messages:
-            try:
-                event = decode(message.data)
-            except EventError:
-                continue
-            position = f"{place.ledger.generation}/{message.sequence}"
-            rows.setdefault(event.id, _event_row(event, position, time_of_ns(message.recorded_ns)))
-    return list(rows.values())
+def event_rows(place: Backend, events: Iterable[Recorded]) -> list[RowDict]:
+    """Events of the log as rows."""
+    return [_event_row(one, place.ledger.generation) for one in events]
 
 
-def _event_row(event: Decoded, position: str, recorded_at: datetime) -> RowDict:
+def _event_row(one: Recorded, generation: int) -> RowDict:
+    event = one.event
     data = event.data.model_dump(mode="json", exclude_none=True)
     return {
         "time": event.time,
         "event": event.data.EVENT,
+        "about": f"{event.data.AGGREGATE}/{event.subject}",
         "slot": data.pop("slot", None),
         "detail": {key: value for key, value in data.items() if value is not False},
         "source": event.source,
-        "position": position,
-        "recorded_at": event.recorded_at or recorded_at,
+        "position": f"{generation}/{one.sequence}",
+        "recorded_at": event.recorded_at or time_of_ns(one.recorded_ns),
         "event_id": event.id,
     }
 
 
-async def _contradictions(place: Backend, name: str) -> list[RowDict]:
+async def _contradictions(place: Backend, names: Sequence[str]) -> list[RowDict]:
     async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
         found = await current_rows(connection, CONTRADICTIONS)
-    return [_contradiction_row(row, name) for row in found if name in (row["subject"], row["first"], row["second"])]
+    rows = []
+    for name in names:
+        rows += [
+            _contradiction_row(row, name) for row in found if name in (row["subject"], row["first"], row["second"])
+        ]
+    return rows
 
 
 def _contradiction_row(row: RowDict, name: str) -> RowDict:
@@ -104,6 +172,7 @@ def _contradiction_row(row: RowDict, name: str) -> RowDict:
     return {
         "time": row["valid_from"],
         "event": row["kind"],
+        "about": f"device/{name}",
         "slot": row["subject"] if in_slot else None,
         "detail": {key: value for key, value in {**detail, "until": row["valid_to"]}.items() if value},
         "source": None,

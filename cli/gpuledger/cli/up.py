@@ -28,19 +28,47 @@ Listen = Annotated[
 ]
 
 
-def up(data_dir: DataDir = None, listen: Listen = None) -> None:
-    """Run the embedded servers and all projections until Ctrl-C.
+Fleet = Annotated[
+    str | None,
+    typer.Option(
+        "--fleet", metavar="SPEC", help="Simulate a fleet, for example nodes=16,gpus=8,profile=h200 (see the docs)."
+    ),
+]
+Speed = Annotated[float, typer.Option("--speed", help="How many simulated seconds a real one is.")]
+Seed = Annotated[int, typer.Option("--seed", help="What the fleet's identity and everything that happens follow from.")]
+KubeListen = Annotated[
+    str, typer.Option("--kube-listen", metavar="HOST:PORT", help="Where the embedded Kubernetes API is served.")
+]
+NoKube = Annotated[bool, typer.Option("--no-kube", help="Run without a Kubernetes API and what belongs to it.")]
 
-    With NATS_URL and DATABASE_URL set, those servers are used and none are started. Any other command with the same
-    --data-dir finds what runs here.
+
+def up(
+    data_dir: DataDir = None,
+    listen: Listen = None,
+    fleet: Fleet = None,
+    speed: Speed = 1.0,
+    seed: Seed = 1,
+    kube_listen: KubeListen = "127.0.0.1:0",
+    no_kube: NoKube = False,
+) -> None:
+    """Run the embedded servers, all projections and the Kubernetes edge until Ctrl-C.
+
+    With NATS_URL and DATABASE_URL set, those servers are used and none are started; with KUBECONFIG set, that cluster
+    instead of the embedded API server. Any other command with the same --data-dir finds what runs here.
     """
-    from gpuledger.cli.serving import serve  # noqa: PLC0415 - takes a second to import
+    from gpuledger.cli.edge import EdgeOptions, FleetOptions  # noqa: PLC0415 - takes a second to import
+    from gpuledger.cli.serving import serve  # noqa: PLC0415
 
     configure_logging()
     settings = read_settings(os.environ, data_dir)
     address = listen or settings.metrics_listen
     _check_address(address)
-    run(until_stopped(serve(settings, address)))
+    _check_address(kube_listen)
+    simulated = FleetOptions.read(fleet, speed, seed) if fleet else None
+    if no_kube and simulated:
+        raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)
+    edge = None if no_kube else EdgeOptions(kube_listen, simulated)
+    run(until_stopped(serve(settings, address, edge)))
 
 
 def _check_address(address: str) -> None:

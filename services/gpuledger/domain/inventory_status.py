@@ -77,7 +77,6 @@ def hardware(row: GpuDevice) -> Document:
     return _known(
         {
             "uuid": row.uuid,
-            "serial": row.serial,
             "product": row.product,
             "pci": _known(pci) or None,
             "memoryMiB": row.memory_mib,

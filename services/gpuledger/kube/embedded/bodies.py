@@ -1,9 +1,12 @@
 """What a client sends: read, checked against the URL, and rid of what its type does not have."""
 
 from gpuledger.kube.embedded import decoding, managed
-from gpuledger.kube.embedded.errors import ApiError, Object, bad_request, invalid, unprocessable
+from gpuledger.kube.embedded.builtin_shapes import shape
+from gpuledger.kube.embedded.errors import ApiError, Object, bad_request, internal, invalid, unprocessable
 from gpuledger.kube.embedded.options import WriteOptions
 from gpuledger.kube.embedded.patches import json_patch, merge_patch
+from gpuledger.kube.embedded.reading import presented
+from gpuledger.kube.embedded.schema.object_meta import OBJECT_META
 from gpuledger.kube.embedded.shapes import ANYTHING, Shape
 from gpuledger.kube.embedded.strategic import strategic_merge
 from gpuledger.kube.embedded.writing import Change, Request, reset_of
@@ -12,9 +15,13 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+DELETE_OPTIONS = "DeleteOptions"
+UNSUPPORTED = 415
 
 _HEAD = Shape("object", fields={"apiVersion": Shape("string"), "kind": Shape("string"), "metadata": ANYTHING})
 """All that is known of an object whose version nobody serves."""
+
+_TYPED_HEAD = Shape("object", fields={"metadata": OBJECT_META})
 
 
 def read_object(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Object:
@@ -26,8 +33,7 @@ def read_object(body: bytes, content_type: str, request: Request, options: Write
     resource = request.target.resource
     obj, duplicates = decoding.parse(body, content_type)
     _check_kind(obj, request, options)
-    if not resource.is_custom:
-        decoding.check_types(obj, _shape_of(request))
+    _check_types(obj, request)
     resource.strategy.decode(obj)
     unknown = decoding.prune(obj, _shape_of(request))
     if not resource.is_custom:
@@ -37,6 +43,22 @@ def read_object(body: bytes, content_type: str, request: Request, options: Write
     if options.field_validation == "Warn":
         request.warnings.extend(decoding.warning_texts(unknown, duplicates))
     return obj
+
+
+def read_delete_options(body: bytes, content_type: str) -> Object:
+    """The options of a DELETE.
+
+    Raises:
+        ApiError: 415, of a type that is not read; 500, as Kubernetes does, where they cannot be read.
+    """
+    try:
+        options, _ = decoding.parse(body, content_type)
+        if options.get("kind", DELETE_OPTIONS) != DELETE_OPTIONS:
+            raise bad_request("decoded object cannot be converted to DeleteOptions")
+        decoding.check_types(options, shape("V1DeleteOptions"))
+    except ApiError as error:
+        raise error if error.code == UNSUPPORTED else internal(error.message) from error
+    return options
 
 
 def patched(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
@@ -54,6 +76,7 @@ def patched(body: bytes, content_type: str, request: Request, options: WriteOpti
         raise bad_request("error decoding patch: it is no object")
 
     def change(obj: Object) -> Object:
+        obj = presented(resource, obj)
         if kind == JSON_PATCH:
             then = json_patch(obj, patch)
         elif kind == MERGE_PATCH:
@@ -80,10 +103,9 @@ def applied(body: bytes, content_type: str, request: Request, options: WriteOpti
     _check_kind(config, request, options)
     if duplicates:
         raise bad_request(f"error decoding YAML: {decoding.strict_message([], duplicates)}")
-    meta = config.setdefault("metadata", {})
-    name = meta.setdefault("name", target.name)
-    if name != target.name:
-        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+    if not isinstance(config.setdefault("metadata", {}), dict):
+        raise internal("failed to create typed patch object: .metadata: expected map")
+    meta = config["metadata"]
     if target.resource.namespaced:
         meta.setdefault("namespace", target.namespace)
 
@@ -109,9 +131,13 @@ def applied(body: bytes, content_type: str, request: Request, options: WriteOpti
 
 def _accepted(obj: Object, duplicates: list[str], request: Request, options: WriteOptions) -> Object:
     resource = request.target.resource
-    if not resource.is_custom:
-        decoding.check_types(obj, _shape_of(request))
-    resource.strategy.decode(obj)
+    try:
+        decoding.check_depth(obj)
+        _check_kind_kept(obj, request)
+        _check_types(obj, request)
+        resource.strategy.decode(obj)
+    except ApiError as error:
+        raise unprocessable("", "", "", [invalid("patch", "", error.message)]) from error
     unknown = decoding.prune(obj, resource.shape)
     if not resource.is_custom:
         decoding.normalize(obj, resource.shape)
@@ -122,6 +148,16 @@ def _accepted(obj: Object, duplicates: list[str], request: Request, options: Wri
         told = decoding.warning_texts(unknown, duplicates)
         request.warnings.extend(text for text in told if text not in request.warnings)
     return obj
+
+
+def _check_types(obj: Object, request: Request) -> None:
+    """Built-in types are read whole; of a custom resource only the metadata are, its schema judges the rest."""
+    if request.target.resource.is_custom:
+        decoding.check_types(obj, _TYPED_HEAD)
+        if obj.get("metadata", obj) is None:
+            del obj["metadata"]
+    else:
+        decoding.check_types(obj, _shape_of(request))
 
 
 def _check_kind(obj: Object, request: Request, options: WriteOptions) -> None:
@@ -143,6 +179,16 @@ def _check_kind(obj: Object, request: Request, options: WriteOptions) -> None:
         raise bad_request(message)
     elif api_version and api_version != wanted_version:
         raise _version_differs(api_version, wanted_version)
+
+
+def _check_kind_kept(obj: Object, request: Request) -> None:
+    """A patch does not make another kind of an object."""
+    resource = request.target.resource
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if api_version != resource.api_version:
+        raise _version_differs(api_version, resource.api_version)
+    if kind != resource.kind:
+        raise bad_request(f"no kind {kind!r} is known here, only {resource.kind}")
 
 
 def _version_differs(given: object, wanted: str) -> ApiError:

@@ -6,7 +6,6 @@ never judges them.
 
 import json
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +19,7 @@ from gpuledger.kube.embedded.schema.lists import embedded_problems, repeated_ite
 from gpuledger.kube.embedded.schema.rules import RuleTree, broken_rules, rules_of
 from gpuledger.kube.embedded.schema.structural import Node, node_of, shape_of
 from gpuledger.kube.embedded.schema.values import NOWHERE, Place, problems_of_value
+from gpuledger.kube.embedded.store import copy_of
 from gpuledger.kube.embedded.tables_age import age_of
 
 _BLOCKING = frozenset(f"FieldValue{what}" for what in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
@@ -134,12 +134,12 @@ class CustomStrategy(Strategy):
 
 
 def _keep_all_but_status(obj: Object, old: Object) -> None:
-    kept = {name: value for name, value in old.items() if name != "status"}
+    kept = {name: value for name, value in old.items() if name not in {"metadata", "status"}}
     status = {"status": obj["status"]} if "status" in obj else {}
-    metadata = deepcopy(old.get("metadata", {}))
+    metadata = _without(old.get("metadata", {}), {"managedFields"})
     _take(metadata, obj.get("metadata", {}), "managedFields")
     obj.clear()
-    obj.update(deepcopy(kept) | {"metadata": metadata} | status)
+    obj.update(copy_of(kept | {"metadata": metadata}) | status)
 
 
 def _take(obj: Object, source: Object, name: str) -> None:

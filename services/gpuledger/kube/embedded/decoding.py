@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 import orjson
@@ -23,6 +24,13 @@ READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 """What Kubernetes says it accepts."""
 
 MAX_WARNINGS = 100
+
+NESTED_MAX = 200
+"""Objects that open no more braces need no look at their depth; what can be written is some 250 deep."""
+
+WRAPPED_MAX = 16
+"""How deep an object lies at most in an answer: in the row of a table in an event, or in a review."""
+
 _KEPT = frozenset({"apiVersion", "kind", "metadata"})
 _FLOAT = re.compile(rb"[0-9][.eE]")
 _GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64", "integer": "int64"}
@@ -93,7 +101,7 @@ def _read_json(body: bytes) -> tuple[Any, list[str]]:
     except orjson.JSONDecodeError as error:
         problem = str(error) if body.strip() else "unexpected end of JSON input"
         raise bad_request(f"couldn't get version/kind; json parse error: {problem}") from error
-    duplicates = [] if _weight(orjson.dumps(value)) == _weight(body.strip()) else _duplicates(body)
+    duplicates = [] if _weight(check_depth(value)) == _weight(body.strip()) else _duplicates(body)
     return (_whole(value) if _FLOAT.search(body) else value), duplicates
 
 
@@ -105,8 +113,9 @@ def _read_yaml(body: bytes) -> tuple[Any, list[str]]:
             pass  # A flow mapping looks like JSON.
     try:
         value, duplicates = yaml_bodies.load(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise bad_request(f"error converting YAML to JSON: {error}") from error
+    check_depth(value)
     return _whole(value), duplicates
 
 
@@ -115,6 +124,21 @@ def _read_protobuf(body: bytes) -> tuple[Any, list[str]]:
         return protobuf.load(body), []
     except protobuf.UnreadableError as error:
         raise ApiError(415, "UnsupportedMediaType", f"the body cannot be read: {error}") from error
+
+
+def check_depth(value: Any) -> bytes:
+    """The value as JSON, once it is known that lists and tables of it can be written as well.
+
+    Raises:
+        ApiError: 400, it is nested more deeply.
+    """
+    try:
+        text = orjson.dumps(value)
+        if text.count(b"{") + text.count(b"[") > NESTED_MAX:
+            orjson.dumps(reduce(lambda inner, _: [inner], range(WRAPPED_MAX), value))
+    except TypeError as error:
+        raise bad_request(f"the object cannot be written: {error}") from error
+    return text
 
 
 def _weight(text: bytes) -> int:

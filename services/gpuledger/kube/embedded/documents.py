@@ -28,10 +28,12 @@ class Documents:
         self._openapi = OpenApi(())
         self._kept: dict[tuple[str, str], Document | None] = {}
 
-    def find(self, path: str, accept: str) -> Document | None:
+    def find(self, path: str, accept: str, *, is_verbose: bool = False) -> Document | None:
         """The document at a path; None where there is none."""
         if path.rstrip("/") in HEALTH_PATHS:
-            return Document(b"ok", "text/plain; charset=utf-8")
+            return _health(path.strip("/").partition("/")[0], is_verbose=is_verbose)
+        if path == "/":
+            return Document(orjson.dumps({"paths": self._paths()}) + b"\n", "application/json")
         if not _is_document(path):
             return None
         if self._generation != self._registry.generation:
@@ -43,9 +45,20 @@ class Documents:
             self._kept[key] = self._made(path, accept)
         return self._kept[key]
 
+    def _paths(self) -> list[str]:
+        served = {(one.group, one.version) for one in self._registry}
+        groups = {f"/apis/{group}" for group, _ in served if group}
+        versions = {f"/apis/{group}/{version}" if group else f"/api/{version}" for group, version in served}
+        return sorted({"/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"} | groups | versions | HEALTH_PATHS)
+
     def _made(self, path: str, accept: str) -> Document | None:
         found = self._openapi.find(path, accept) if path.startswith("/openapi") else self._discovery.find(path, accept)
         return None if found is None else Document(orjson.dumps(found[0]) + b"\n", found[1])
+
+
+def _health(endpoint: str, *, is_verbose: bool) -> Document:
+    text = f"[+]ping ok\n{endpoint} check passed\n" if is_verbose else "ok"
+    return Document(text.encode(), "text/plain; charset=utf-8")
 
 
 def _is_document(path: str) -> bool:

@@ -10,19 +10,20 @@ from aiohttp import web
 from gpuledger.kube.embedded import answers, bodies, decoding, scale
 from gpuledger.kube.embedded.actions import action_of, scale_paths
 from gpuledger.kube.embedded.errors import Object, PlainError, bad_request, method_not_allowed
-from gpuledger.kube.embedded.negotiation import Representation
+from gpuledger.kube.embedded.negotiation import Representation, not_acceptable
 from gpuledger.kube.embedded.options import (
     DeleteOptions,
     ListOptions,
     Query,
     delete_options,
+    least_revision,
     list_options,
     refuse_force,
     require_manager,
     revision_of,
     write_options,
 )
-from gpuledger.kube.embedded.reading import list_page, selection
+from gpuledger.kube.embedded.reading import list_page, selection, too_large
 from gpuledger.kube.embedded.registry import PAGE_NOT_FOUND
 from gpuledger.kube.embedded.store import Store, copy_of, key_of
 from gpuledger.kube.embedded.watching import watch
@@ -65,8 +66,12 @@ class Endpoints:
 
     async def _get(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
         target, query = request.target, _query(http)
+        if http.method == "HEAD" and not target.resource.is_custom:
+            raise method_not_allowed("head")
         if target.name:
             _require_verb(request, "get")
+            if (wanted_revision := least_revision(query)) > self._store.revision:
+                raise too_large(wanted_revision, self._store.revision)
             obj = self._writer.found(target)
             if paths := scale_paths(target):
                 return answers.status(scale.scale_of(obj, paths), request, 200)
@@ -81,8 +86,9 @@ class Endpoints:
     async def _post(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
         query, target = _query(http), request.target
         _require_verb(request, "create")
-        if target.resource.namespaced and not target.namespace:
-            raise PlainError(404, PAGE_NOT_FOUND) if target.resource.is_custom else method_not_allowed("create")
+        _require_namespace(request, "create")
+        if target.name and not target.subresource and not target.resource.is_custom:
+            raise method_not_allowed("create")
         options = write_options(query, http.headers.get("User-Agent", ""), "CreateOptions")
         obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
         action = action_of(target)
@@ -94,8 +100,7 @@ class Endpoints:
         return answers.one(created, request, wanted, query, code=201)
 
     async def _put(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
-        if not request.target.name:
-            raise bad_request("name must be provided")
+        _require_name(request, "update")
         _require_verb(request, "update")
         options = write_options(_query(http), http.headers.get("User-Agent", ""), "UpdateOptions")
         obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
@@ -111,8 +116,7 @@ class Endpoints:
 
     async def _patch(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
         query, body = _query(http), await http.read()
-        if not request.target.name:
-            raise method_not_allowed("patch")
+        _require_name(request, "patch")
         _require_verb(request, "patch")
         options = write_options(query, http.headers.get("User-Agent", ""), "PatchOptions")
         content_type = http.headers.get("Content-Type", "")
@@ -131,10 +135,10 @@ class Endpoints:
     async def _delete(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
         query, body = _query(http), await http.read()
         target = request.target
-        content_type = http.headers.get("Content-Type", "")
-        given = decoding.parse(body, content_type)[0] if body else {}
+        given = bodies.read_delete_options(body, http.headers.get("Content-Type", "")) if body else {}
         options = delete_options(query, given)
         if not target.name:
+            _require_namespace(request, "deletecollection")
             return await self._delete_collection(request, wanted, query, options)
         _require_verb(request, "delete")
         obj, is_gone = await self._writer.delete(request, options)
@@ -160,6 +164,8 @@ class Endpoints:
     ) -> web.StreamResponse:
         query, chosen = _query(http), selection(request.target, options)
         revision = revision_of(options)
+        if wanted.is_yaml:
+            raise not_acceptable("only the following media types are accepted: application/json")
         response = web.StreamResponse(headers={"Content-Type": wanted.media_type})
         response.enable_chunked_encoding()
         await response.prepare(http)
@@ -194,3 +200,17 @@ def _require_verb(request: Request, verb: str) -> None:
     subresource = target.resource.subresource(target.subresource)
     if verb not in (subresource.verbs if subresource else target.resource.verbs):
         raise method_not_allowed(verb)
+
+
+def _require_namespace(request: Request, verb: str) -> None:
+    """Only lists and watches reach over all namespaces."""
+    target = request.target
+    if target.resource.namespaced and not target.namespace:
+        raise PlainError(404, PAGE_NOT_FOUND) if target.resource.is_custom else method_not_allowed(verb)
+
+
+def _require_name(request: Request, verb: str) -> None:
+    """Collections are not written as a whole."""
+    _require_namespace(request, verb)
+    if not request.target.name:
+        raise bad_request("name must be provided") if request.target.resource.is_custom else method_not_allowed(verb)

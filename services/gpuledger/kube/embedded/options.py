@@ -18,11 +18,14 @@ from gpuledger.kube.embedded.errors import (
 )
 
 FIELD_MANAGER_MAX = 128
+REVISION_DIGITS_MAX = 19
+LEAST_GRACE_S = 1
+"""What a negative grace period counts as."""
+
 UNKNOWN_AGENT = "unknown"
 
 META_GROUP = "meta.k8s.io"
-TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+FALSE = frozenset({"0", "false"})
 FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
 PROPAGATIONS = ("Orphan", "Background", "Foreground")
 
@@ -77,13 +80,8 @@ class Query:
         return next(iter(self.values.get(name, ())), "")
 
     def flag(self, name: str) -> bool | None:
-        """A boolean parameter; None where there is none."""
-        text = self.first(name)
-        if not text:
-            return None if name not in self.values else True
-        if text not in TRUE | FALSE:
-            raise bad_request(f'strconv.ParseBool: parsing "{text}": invalid syntax')
-        return text in TRUE
+        """A boolean parameter, true whatever it is but for what says the opposite; None where there is none."""
+        return self.first(name) not in FALSE if name in self.values else None
 
     def number(self, name: str) -> int | None:
         """An integer parameter; None where there is none."""
@@ -139,17 +137,15 @@ def refuse_force(query: Query) -> None:
 
 
 def delete_options(query: Query, body: Object) -> DeleteOptions:
-    """The options of a delete, from its body or else from the query.
+    """The options of a delete: those of its body, or else those of the query.
 
     Raises:
         ApiError: 400 or 422, an option is not acceptable.
     """
-    if body and body.get("kind", "DeleteOptions") != "DeleteOptions":
-        raise bad_request(f"the body is a {body['kind']}, not DeleteOptions")
-    dry = body.get("dryRun") or query.values.get("dryRun", [])
-    propagation = body.get("propagationPolicy") or query.first("propagationPolicy")
-    grace = body.get("gracePeriodSeconds", query.number("gracePeriodSeconds"))
-    orphan = body.get("orphanDependents", query.flag("orphanDependents"))
+    given = body or _delete_query(query)
+    dry = given.get("dryRun") or []
+    propagation, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
+    grace = given.get("gracePeriodSeconds")
     causes = dry_run_causes(dry)
     if propagation and propagation not in PROPAGATIONS:
         causes.append(not_supported("propagationPolicy", propagation, (*PROPAGATIONS, "nil")))
@@ -160,8 +156,8 @@ def delete_options(query: Query, body: Object) -> DeleteOptions:
         raise unprocessable(META_GROUP, "DeleteOptions", "", causes)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
-    wanted: dict[str, Any] = body.get("preconditions") or {}
-    grace = None if grace is None else max(int(grace), 0)
+    wanted: dict[str, Any] = given.get("preconditions") or {}
+    grace = LEAST_GRACE_S if grace is not None and grace < 0 else grace
     return DeleteOptions(
         bool(dry), grace, propagation or "", wanted.get("uid") or "", wanted.get("resourceVersion") or ""
     )
@@ -176,7 +172,7 @@ def list_options(query: Query) -> ListOptions:
     options = ListOptions(
         labels=query.first("labelSelector"),
         fields=query.first("fieldSelector"),
-        limit=query.number("limit") or 0,
+        limit=max(query.number("limit") or 0, 0),
         continue_token=query.first("continue"),
         resource_version=query.first("resourceVersion"),
         match=query.first("resourceVersionMatch"),
@@ -200,15 +196,40 @@ def revision_of(options: ListOptions) -> int:
         ApiError: it is none: 400, but 500 for a watch, as Kubernetes does.
     """
     text = options.resource_version or "0"
-    if text.isascii() and text.isdigit():
-        return int(text)
+    if (number := _revision(text)) is not None:
+        return number
     message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
     raise internal(message) if options.watches else bad_request(f"invalid resource version: {message}")
+
+
+def least_revision(query: Query) -> int:
+    """The revision that an object is to be read at or after.
+
+    Raises:
+        ApiError: 500, as Kubernetes does, where it is none.
+    """
+    text = query.first("resourceVersion") or "0"
+    if (number := _revision(text)) is not None:
+        return number
+    raise internal(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+
+
+def _revision(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= REVISION_DIGITS_MAX else None
 
 
 def dry_run_causes(values: list[str]) -> list[Cause]:
     """What is wrong with the values of `dryRun`."""
     return [not_supported("dryRun", value, ("All",)) for value in values if value != "All"]
+
+
+def _delete_query(query: Query) -> Object:
+    return {
+        "dryRun": query.values.get("dryRun", []),
+        "propagationPolicy": query.first("propagationPolicy"),
+        "gracePeriodSeconds": query.number("gracePeriodSeconds"),
+        "orphanDependents": query.flag("orphanDependents"),
+    }
 
 
 def _dry_run(query: Query) -> bool:

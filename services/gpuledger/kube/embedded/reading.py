@@ -53,7 +53,7 @@ class Page(NamedTuple):
 
 
 def list_page(store: Store, target: Target, options: ListOptions) -> Page:
-    """The objects that are asked for.
+    """The objects that are asked for; a limit counts for nothing where any revision will do, as with a cache.
 
     Raises:
         ApiError: an option is not acceptable, or the snapshot that it continues is gone (410).
@@ -63,11 +63,12 @@ def list_page(store: Store, target: Target, options: ListOptions) -> Page:
     collection = store.collection(target.resource.key)
     is_now = revision == store.revision
     everything = collection.objects(chosen.namespace) if is_now else collection.objects_at(revision, chosen.namespace)
+    limit = 0 if options.resource_version == "0" else options.limit
     left = [obj for obj in everything if (after is None or key_of(obj) > after) and chosen.matches(obj)]
     metadata: Object = {"resourceVersion": str(revision)}
-    if not options.limit or len(left) <= options.limit:
+    if not limit or len(left) <= limit:
         return Page(left, metadata)
-    page = left[: options.limit]
+    page = left[:limit]
     metadata["continue"] = _token(revision, key_of(page[-1]))
     if not chosen.is_restricted:
         metadata["remainingItemCount"] = len(left) - len(page)
@@ -112,7 +113,8 @@ def _snapshot(store: Store, options: ListOptions) -> tuple[int, ObjectKey | None
     wanted = revision_of(options)
     if wanted > store.revision:
         raise too_large(wanted, store.revision)
-    return (wanted if options.match == "Exact" else store.revision), None
+    is_exact = options.match == "Exact" or (not options.match and options.limit and wanted)
+    return (wanted if is_exact else store.revision), None
 
 
 def _token(revision: int, last: ObjectKey) -> str:

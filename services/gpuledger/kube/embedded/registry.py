@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpuledger.kube.embedded.errors import ApiError, PlainError, not_found
+from gpuledger.kube.embedded.errors import ApiError, PlainError, not_found, not_implemented
 from gpuledger.kube.embedded.resources import Resource
 
 PAGE_NOT_FOUND = "404 page not found\n"
@@ -98,10 +98,20 @@ class Registry:
             self._found |= {(one.group, one.version, one.plural): one for one in resources}
 
 
+_NOT_IMPLEMENTED = {
+    ("", "nodes"): ("proxy",),
+    ("", "pods"): ("attach", "exec", "log", "portforward", "proxy"),
+    ("", "services"): ("proxy",),
+}
+"""Subresources that Kubernetes has, and answers for by asking somebody who is not there."""
+
+
 def _target(resource: Resource, namespace: str, rest: list[str]) -> Target | None:
+    name, subresource = [*rest, "", ""][:2]
+    if subresource in _NOT_IMPLEMENTED.get(resource.key, ()):
+        raise not_implemented(f"{resource.plural}/{subresource}")
     if len(rest) > 2 or not all(rest):
         return None
-    name, subresource = [*rest, "", ""][:2]
     if subresource and not resource.subresource(subresource):
         if resource.is_custom:
             raise not_found(*resource.key, name)

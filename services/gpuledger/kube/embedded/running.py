@@ -37,7 +37,10 @@ async def embedded_kube(data_dir: Path, host: str = HOST, port: int = 0) -> Asyn
         async with server.serving(host, port) as url:
             path = data_dir / KUBECONFIG
             write_kubeconfig(path, kubeconfig(url, None))
-            yield EmbeddedKube(url, path)
+            try:
+                yield EmbeddedKube(url, path)
+            finally:
+                path.unlink(missing_ok=True)
     finally:
         saving.cancel()
         with suppress(asyncio.CancelledError):

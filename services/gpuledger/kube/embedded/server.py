@@ -16,9 +16,9 @@ from gpuledger.kube.embedded import answers
 from gpuledger.kube.embedded.admission import ServicePlaces, WebhookAdmission
 from gpuledger.kube.embedded.builtin import BUILTIN
 from gpuledger.kube.embedded.controllers import Controllers
-from gpuledger.kube.embedded.documents import Documents
+from gpuledger.kube.embedded.documents import HEALTH_PATHS, Documents
 from gpuledger.kube.embedded.endpoints import Endpoints
-from gpuledger.kube.embedded.errors import ApiError, PlainError
+from gpuledger.kube.embedded.errors import ApiError, PlainError, method_not_allowed
 from gpuledger.kube.embedded.negotiation import negotiate
 from gpuledger.kube.embedded.options import Query, write_options
 from gpuledger.kube.embedded.registry import Registry
@@ -27,6 +27,8 @@ from gpuledger.kube.embedded.writing import Request, Writer
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
 """As real servers have it."""
+
+READS = frozenset({"GET", "HEAD"})
 
 SHUTDOWN_S = 1.0
 """How long open watches get to end when the server stops."""
@@ -105,8 +107,10 @@ class ApiServer:
 
     async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
         accept = http.headers.get("Accept", "")
-        document = self._documents.find(http.path, accept)
+        document = self._documents.find(http.path, accept, is_verbose="verbose" in http.query)
         if document is not None:
+            if http.method not in READS and http.path not in HEALTH_PATHS:
+                raise method_not_allowed(http.method.lower())
             return web.Response(body=document.body, headers={"Content-Type": document.content_type})
         request = Request(self.registry.target(http.path), self._clock(), warnings=warnings)
         return await self._endpoints.answer(http, request, negotiate(accept))

@@ -9,6 +9,9 @@ CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 NAMESPACE_FINALIZER = "kubernetes"
 
 NAMESPACES = ("", "namespaces")
+IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+"""Namespaces that may not be deleted."""
+
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 

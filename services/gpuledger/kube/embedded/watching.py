@@ -74,7 +74,7 @@ async def _live(
     bookmark_at = clock() + BOOKMARK_EVERY_S
     while True:
         news = collection.news
-        now = store.revision
+        now = max(store.revision, revision)
         if changes := collection.since(revision):
             yield list(_seen(changes, chosen)), now
         revision = now

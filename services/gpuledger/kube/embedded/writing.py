@@ -29,19 +29,17 @@ from gpuledger.kube.embedded.options import DeleteOptions, WriteOptions
 from gpuledger.kube.embedded.registry import Registry, Target
 from gpuledger.kube.embedded.resources import Context, Resource
 from gpuledger.kube.embedded.store import Store, copy_of, key_of
-from gpuledger.kube.embedded.terminating import BEGIN
+from gpuledger.kube.embedded.terminating import BEGIN, IMMORTAL, NAMESPACES
 
 ATTEMPTS_MAX = 5
 """How often a patch is tried while others change the object in between."""
 
 GENERATED_SUFFIX = 5
 GENERATED_NAME_MAX = 63
+GENERATED_ATTEMPTS_MAX = 8
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
-FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _CARRIED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
-
-_DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
 
 Change = Callable[[Object], Object]
 """Makes the next state of an object from a copy of its present one."""
@@ -106,20 +104,20 @@ class Writer:
         """
         resource, target = request.target.resource, request.target
         meta = obj.setdefault("metadata", {})
-        _fit_namespace(target, obj)
+        fit_namespace(target, obj)
         if meta.get("resourceVersion"):
             raise internal("resourceVersion should not be set on objects to be created")
         self._begin(meta, request)
         resource.strategy.default(obj)
-        _tidy(meta)
+        tidy(meta)
         if not applies:
             has_status = resource.subresource("status") is not None
-            self._record(request, _without_status(obj) if has_status else obj, None, options)
+            self._record(request, without_status(obj) if has_status else obj, None, options)
         resource.strategy.prepare_for_create(obj, request.context)
         obj = admitted(resource, obj, self.store)
         obj = await self._mutated(request, "CREATE", obj, None, options)
         self._refuse_namespace(target, obj)
-        _refuse_invalid(resource, obj, [*metadata.validate_metadata(resource, obj), *resource.strategy.validate(obj)])
+        refuse_invalid(resource, obj, [*metadata.validate_metadata(resource, obj), *resource.strategy.validate(obj)])
         await self._validated(request, "CREATE", obj, None, options)
         if resource.is_custom:
             request.warnings.extend(metadata.finalizer_warnings(obj))
@@ -150,7 +148,7 @@ class Writer:
                 return await self._updated(request, old, change, options, applies=applies), False
             except _ChangedMeanwhileError as error:
                 if not is_patch or attempt == ATTEMPTS_MAX - 1:
-                    raise _stale(request.target) from error
+                    raise stale(request.target) from error
         raise AssertionError("every attempt ends")
 
     async def delete(self, request: Request, options: DeleteOptions) -> tuple[Object, bool]:
@@ -161,7 +159,9 @@ class Writer:
         """
         target = request.target
         obj = self.found(target)
-        _check_preconditions(target, obj, options)
+        if target.resource.key == NAMESPACES and target.name in IMMORTAL:
+            raise denied("", "namespaces", target.name, "this namespace may not be deleted")
+        check_preconditions(target, obj, options)
         await self._validated(request, "DELETE", None, obj, _deleting(options))
         obj = self.found(target)
         return self._delete(target.resource, obj, options, request.now)
@@ -185,9 +185,9 @@ class Writer:
     def replace(self, resource: Resource, obj: Object) -> Object:
         """Store what a controller of the server's own decided; removes what only waited for its last finalizer."""
         old = self.store.collection(resource.key).get(*key_of(obj))
-        if old is None or _same(obj, old):
+        if old is None or same_but_time(obj, old):
             return obj
-        if _is_finished(obj):
+        if is_finished(obj):
             return self.store.remove(resource.key, old)
         return self.store.put(resource.key, obj)
 
@@ -199,15 +199,24 @@ class Writer:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
             meta.pop(name, None)
         if not meta.get("name") and meta.get("generateName"):
-            base = meta["generateName"][: GENERATED_NAME_MAX - GENERATED_SUFFIX]
-            digits = self._new_id().replace("-", "")
-            letters = (int(digit, 16) for digit in digits[-2 * GENERATED_SUFFIX :: 2])
-            meta["name"] = base + "".join(_SUFFIX_LETTERS[letter] for letter in letters)
+            meta["name"] = self._free_name(request, meta)
         meta["uid"] = self._new_id()
         meta["creationTimestamp"] = timestamp(request.now)
         meta.pop("generation", None)
         if request.target.resource.strategy.has_generation:
             meta["generation"] = 1
+
+    def _free_name(self, request: Request, meta: Object) -> str:
+        """A name with a random end; another one where it is taken."""
+        base = meta["generateName"][: GENERATED_NAME_MAX - GENERATED_SUFFIX]
+        collection, name = self.store.collection(request.target.resource.key), ""
+        for _ in range(GENERATED_ATTEMPTS_MAX):
+            digits = self._new_id().replace("-", "")
+            letters = (int(digit, 16) for digit in digits[-2 * GENERATED_SUFFIX :: 2])
+            name = base + "".join(_SUFFIX_LETTERS[letter] for letter in letters)
+            if collection.get(meta.get("namespace", ""), name) is None:
+                break
+        return name
 
     def _refuse_existing(self, resource: Resource, obj: Object) -> None:
         namespace, name = key_of(obj)
@@ -243,6 +252,7 @@ class Writer:
         if target.subresource or not (applies or (target.resource.strategy.creates_on_update and not is_patch)):
             raise not_found(*target.resource.key, target.name)
         obj = change({})
+        fit_url(target, obj)
         if obj.get("metadata", {}).get("uid"):
             raise conflict(*target.resource.key, target.name, "uid mismatch: the object does not exist")
         obj.get("metadata", {}).pop("resourceVersion", None)
@@ -253,17 +263,17 @@ class Writer:
     ) -> Object:
         target, resource = request.target, request.target.resource
         obj = change(copy_of(old))
-        _fit_url(target, obj)
-        _check_version(target, obj, old)
+        fit_url(target, obj)
+        check_version(target, obj, old)
         self._carry(obj, old)
         resource.strategy.default(obj)
         resource.strategy.prepare_for_update(obj, old, target.subresource, request.context)
-        _tidy(obj["metadata"])
+        tidy(obj["metadata"])
         if not applies:
             self._record(request, obj, old, options)
         obj = await self._mutated(request, "UPDATE", obj, old, options)
         self._count_generation(resource, obj, old)
-        _refuse_invalid(
+        refuse_invalid(
             resource,
             obj,
             [
@@ -278,11 +288,11 @@ class Writer:
         current = self.current(target)
         if current is None or current["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]:
             raise _ChangedMeanwhileError
-        if _same(obj, old):
+        if same_but_time(obj, old):
             return old
         if options.dry_run:
             return obj
-        if _is_finished(obj):
+        if is_finished(obj):
             self.store.remove(target.resource.key, target.resource.stored(old))
             return obj
         return self._put(target.resource, obj)
@@ -310,7 +320,7 @@ class Writer:
                 return held, False
             return self.store.put(resource.key, held), False
         held, meta = copy_of(obj), obj["metadata"]
-        finalizers = _finalizers_after(meta.get("finalizers", []), options.propagation)
+        finalizers = finalizers_after(meta.get("finalizers", []), options.propagation)
         grace_s = resource.strategy.grace_s(obj, options.grace_s)
         is_held = bool(finalizers or grace_s)
         if not is_held and not resource.strategy.is_graceful:
@@ -377,114 +387,6 @@ def reset_of(target: Target) -> tuple[tuple[str, ...], ...] | None:
     """The fields that an endpoint does not write; None where they are the usual ones."""
     resource = target.resource
     return () if resource.is_custom and resource.subresource("status") is None else None
-
-
-def timestamp(now: datetime, later_s: int = 0) -> str:
-    """A time as Kubernetes writes it, to the second."""
-    return datetime.fromtimestamp(int(now.timestamp()) + later_s, tz=now.tzinfo).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _without_status(obj: Object) -> Object:
-    """The object for what is recorded as written; it shares the metadata."""
-    return {name: value for name, value in obj.items() if name != "status"}
-
-
-def _tidy(meta: Object) -> None:
-    """Drop what is empty, as it would not be written."""
-    for name in _DROPPED_IF_EMPTY:
-        if name in meta and not meta[name]:
-            del meta[name]
-
-
-def _fit_namespace(target: Target, obj: Object) -> None:
-    meta = obj["metadata"]
-    if not target.resource.namespaced:
-        if meta.get("namespace"):
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        meta.pop("namespace", None)
-        return
-    if meta.get("namespace") not in {None, "", target.namespace}:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    meta["namespace"] = target.namespace
-
-
-def _fit_url(target: Target, obj: Object) -> None:
-    name = obj.setdefault("metadata", {}).setdefault("name", target.name)
-    if name != target.name:
-        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-    _fit_namespace(target, obj)
-
-
-def _check_version(target: Target, obj: Object, old: Object) -> None:
-    resource, meta, before = target.resource, obj["metadata"], old["metadata"]
-    if meta.get("uid") not in {None, "", before["uid"]}:
-        message = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
-        raise conflict(*resource.key, target.name, message)
-    version = meta.get("resourceVersion") or ""
-    if not version or version == "0":
-        if not resource.strategy.updates_unconditionally:
-            cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise unprocessable(resource.group, _kind_of_causes(resource), target.name, [cause])
-    elif not (version.isascii() and version.isdigit()):
-        raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
-    elif version != before["resourceVersion"]:
-        raise _stale(target)
-
-
-def _stale(target: Target) -> ApiError:
-    message = "the object has been modified; please apply your changes to the latest version and try again"
-    return conflict(*target.resource.key, target.name, message)
-
-
-def _check_preconditions(target: Target, obj: Object, options: DeleteOptions) -> None:
-    resource, meta = target.resource, obj["metadata"]
-    for word, wanted, known, reason in (
-        ("UID", options.uid, meta["uid"], "deleted and then recreated"),
-        ("ResourceVersion", options.resource_version, meta["resourceVersion"], "modified"),
-    ):
-        if wanted and wanted != known:
-            message = (
-                f"the {word} in the precondition ({wanted}) does not match the {word} in record ({known}). "
-                f"The object might have been {reason}"
-            )
-            raise conflict(resource.group, resource.kind, target.name, message)
-
-
-def _refuse_invalid(resource: Resource, obj: Object, causes: list[Any]) -> None:
-    if causes:
-        name = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
-        raise unprocessable(resource.key[0], resource.kind, name, causes)
-
-
-def _kind_of_causes(resource: Resource) -> str:
-    return resource.plural
-
-
-def _same(obj: Object, old: Object) -> bool:
-    if obj == old:
-        return True
-    meta, before = obj["metadata"], old["metadata"]
-    if {**obj, "metadata": None} != {**old, "metadata": None}:
-        return False
-    if {**meta, "managedFields": None} != {**before, "managedFields": None}:
-        return False
-    return _timeless(meta.get("managedFields")) == _timeless(before.get("managedFields"))
-
-
-def _timeless(entries: list[Object] | None) -> list[Object]:
-    return [{key: value for key, value in entry.items() if key != "time"} for entry in entries or ()]
-
-
-def _is_finished(obj: Object) -> bool:
-    meta = obj["metadata"]
-    waits = meta.get("finalizers") or obj.get("spec", {}).get("finalizers")
-    return bool(meta.get("deletionTimestamp")) and not waits and not meta.get("deletionGracePeriodSeconds")
-
-
-def _finalizers_after(finalizers: list[str], propagation: str) -> list[str]:
-    kept = [name for name in finalizers if not propagation or name not in {FOREGROUND, ORPHAN}]
-    added = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(propagation, [])
-    return kept + added
 
 
 def _writing(options: WriteOptions) -> Object:

@@ -12,6 +12,8 @@ import yaml
 MAX_NODES = 1_000_000
 """How many values a document may expand to; aliases of aliases stop here."""
 
+INTEGER_MAX = 2**63
+
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -117,7 +119,13 @@ def _scalar(node: Any) -> Any:
             return text
 
 
-def _integer(text: str) -> int:
+def _integer(text: str) -> int | float:
+    """Integers of more than 64 bits are floats."""
+    number = _exact(text)
+    return number if -INTEGER_MAX <= number < 2 * INTEGER_MAX else float(number)
+
+
+def _exact(text: str) -> int:
     digits = text.lstrip("+-")
     sign = -1 if text.startswith("-") else 1
     if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():

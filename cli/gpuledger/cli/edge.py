@@ -1,0 +1,112 @@
+"""The Kubernetes edge of `gpuledger up`: an API server, and the services between it and the ledger.
+
+A cluster that KUBECONFIG names is used as it is; nothing is installed in it, and no fleet is ever simulated there.
+Otherwise the embedded API server runs beside everything else, with every CRD that the services need.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, Self
+
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.clock import system_clock
+from gpuledger.kube import crds
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.embedded.persistence import ObjectsFileError
+from gpuledger.kube.embedded.running import EmbeddedKube, embedded_kube
+from gpuledger.ledger.api import Ledger
+from gpuledger.settings import KUBECONFIG, Settings
+from gpuledger.simulation.errors import SimulationError
+from gpuledger.simulation.fleet import FleetSpec
+from gpuledger.simulation.main import run as simulate
+from gpuledger.simulation.pace import Pace
+from gpuledger.statuswriter.main import StatusWriter, status_writer
+from gpuledger.telemetry_http import parse_address
+from gpuledger.watchers.main import run as watch
+
+Work = Coroutine[Any, Any, None]
+
+
+class FleetOptions(NamedTuple):
+    """Which fleet is simulated, how fast and with which chance."""
+
+    spec: FleetSpec
+    speed: float
+    seed: int
+
+    @classmethod
+    def read(cls, spec: str, speed: float, seed: int) -> Self:
+        """What the command line gives.
+
+        Raises:
+            CliError: it is no fleet, or too fast a one.
+        """
+        try:
+            Pace(system_clock(), speed)
+            return cls(FleetSpec.parse(spec), speed, seed)
+        except SimulationError as error:
+            raise CliError(str(error), code=ExitCode.USAGE) from error
+
+
+class EdgeOptions(NamedTuple):
+    """What the command line says of the edge."""
+
+    listen: str
+    fleet: FleetOptions | None = None
+
+
+class Edge(NamedTuple):
+    """What runs: the embedded server, where it is not another's, and the services' work."""
+
+    embedded: EmbeddedKube | None
+    writer: StatusWriter
+    work: list[Work]
+
+
+@asynccontextmanager
+async def kube_edge(settings: Settings, options: EdgeOptions, ledger: Ledger, database_url: str) -> AsyncIterator[Edge]:
+    """Have an API server, and the work that keeps it and the ledger in step.
+
+    Raises:
+        CliError: the embedded server cannot start, or a fleet is asked for in a real cluster.
+        KubeError: the cluster cannot be used.
+    """
+    if settings.kubeconfig is not None:
+        refuse_fleet(options)
+        async with open_client() as client:
+            yield _edge(None, client, options, ledger, database_url)
+        return
+    try:
+        host, port = parse_address(options.listen)
+        async with embedded_kube(settings.data_dir, host, port) as embedded, open_client(embedded.kubeconfig) as client:
+            await crds.install(client, [*crds.shipped(), *crds.foreign()])
+            yield _edge(embedded, client, options, ledger, database_url)
+    except ObjectsFileError as error:
+        raise CliError(str(error)) from error
+
+
+def refuse_fleet(options: EdgeOptions) -> None:
+    """Keep a simulation out of a real cluster.
+
+    Raises:
+        CliError: there would be one.
+    """
+    if options.fleet is not None:
+        raise CliError(
+            f"--fleet would make up Nodes in the cluster that {KUBECONFIG} names",
+            f"Unset {KUBECONFIG} to use the embedded API server",
+            code=ExitCode.USAGE,
+        )
+
+
+def _edge(
+    embedded: EmbeddedKube | None, client: KubeClient, options: EdgeOptions, ledger: Ledger, database_url: str
+) -> Edge:
+    writer = status_writer(ledger, database_url, client)
+    work: list[Work] = [watch(client, ledger, database_url), writer.run()]
+    if options.fleet is not None:
+        spec, speed, seed = options.fleet
+        clock, sleep = system_clock, asyncio.sleep
+        work.append(simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed))
+    return Edge(embedded, writer, work)

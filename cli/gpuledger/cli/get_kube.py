@@ -1,0 +1,177 @@
+"""Kubernetes objects for `gpuledger get`: once, or with every change that comes.
+
+Tables and CSV show what the API server lays out; the other formats show the objects themselves.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gpuledger.cli.errors import CliError
+from gpuledger.cli.kube import Access, open_kube, without_managed_fields
+from gpuledger.cli.kube_tables import TableClient
+from gpuledger.cli.log.tail import steady
+from gpuledger.cli.nouns import KubeNoun
+from gpuledger.cli.render import Column, Output, View, message, render
+from gpuledger.cli.watch import filled
+from gpuledger.kube.client import KubeClient, Object, Selection
+from gpuledger.kube.errors import TransientError
+from gpuledger.kube.watch import Changed, Changes, Interrupted, Listed, Reflector
+
+AS_TABLE = frozenset({Output.TABLE, Output.WIDE, Output.CSV})
+NAMESPACE = Column("Namespace", "Namespace")
+NAME_KEY = "Name"
+
+Identity = tuple[str, str]
+"""Namespace and name."""
+
+
+class Wanted(NamedTuple):
+    """Which objects, and where."""
+
+    noun: KubeNoun
+    selection: Selection
+    names: tuple[str, ...]
+    access: Access
+
+
+async def get_objects(wanted: Wanted, output: Output, *, headers: bool) -> None:
+    """Show the objects.
+
+    Raises:
+        CliError: one that was named is not there.
+    """
+    noun = wanted.noun
+    async with open_kube(wanted.access, _client_class(output)) as client:
+        objects: list[Object] = []
+        for selection in [_named(wanted, name) for name in wanted.names] or [wanted.selection]:
+            objects += (await client.list(noun.resource, selection)).items
+        if objects or not wanted.names:
+            render(_rows(objects, noun, client, output), _view(noun, client), output, headers=headers)
+    found = {name for _, name in map(_identity, objects)}
+    for name in wanted.names:
+        if name not in found:
+            hint = f"List them with `gpuledger get {noun.resource.plural}`"
+            raise CliError(f"{noun.kind} {name!r} was not found", hint)
+
+
+async def watch_objects(wanted: Wanted, output: Output, *, headers: bool) -> None:
+    """Show the objects, then every one that changes, for ever.
+
+    Raises:
+        KubeError: the API server refuses, or could not even be asked a first time.
+    """
+    async with open_kube(wanted.access, _client_class(output)) as client:
+        plain: View | None = None
+        view: View | None = None
+        async with aclosing(_changing(wanted, client)) as changing:
+            async for objects in changing:
+                plain = plain or _view(wanted.noun, client)
+                view = view or steady(plain)
+                rows = filled(_rows(objects, wanted.noun, client, output), plain, output)
+                render(rows, view, output, headers=headers, live=True)
+                headers = False
+
+
+async def _changing(wanted: Wanted, client: KubeClient) -> AsyncGenerator[list[Object]]:
+    """First all objects, then those that changed."""
+    selection = _named(wanted, wanted.names[0]) if len(wanted.names) == 1 else wanted.selection
+    seen = _Seen(wanted)
+    reflector: Reflector[Object] = Reflector(client, wanted.noun.resource, dict, selection=selection)
+    async with aclosing(reflector.run()) as run:
+        async for one in run:
+            match one:
+                case Listed(objects):
+                    fresh = seen.listed(objects)
+                case Changes(changes):
+                    fresh = seen.changed(changes)
+                case Interrupted(error, pause_s):
+                    if not seen.begun or not isinstance(error, TransientError):
+                        raise error
+                    message(f"{error} Trying again in {pause_s:.0f} s.")
+                    continue
+            if fresh:
+                yield fresh
+
+
+class _Seen:
+    """What has been shown, so that a list that is made anew shows differences only."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._noun = wanted.noun
+        self._names = frozenset(wanted.names)
+        self._versions: dict[Identity, str] = {}
+        self.begun = False
+
+    def listed(self, objects: Iterable[Object]) -> list[Object]:
+        """Those of all objects that are new, or other than before."""
+        self.begun = True
+        wanted = list(self._wanted(objects))
+        for identity in self._versions.keys() - set(map(_identity, wanted)):
+            self._gone(identity)
+        return [obj for obj in wanted if self._is_news(obj)]
+
+    def changed(self, changes: Iterable[Changed[Object]]) -> list[Object]:
+        """Those that came or changed."""
+        fresh = []
+        for change in changes:
+            for obj in self._wanted([change.object]):
+                if change.type == "DELETED":
+                    self._gone(_identity(obj))
+                elif self._is_news(obj):
+                    fresh.append(obj)
+        return fresh
+
+    def _wanted(self, objects: Iterable[Object]) -> Iterator[Object]:
+        return (obj for obj in objects if not self._names or obj["metadata"]["name"] in self._names)
+
+    def _is_news(self, obj: Object) -> bool:
+        identity, version = _identity(obj), str(obj["metadata"]["resourceVersion"])
+        known, self._versions[identity] = self._versions.get(identity), version
+        return known != version
+
+    def _gone(self, identity: Identity) -> None:
+        self._versions.pop(identity, None)
+        message(f"{self._noun.kind} {identity[1]!r} is gone.")
+
+
+def _client_class(output: Output) -> type[KubeClient]:
+    return TableClient if output in AS_TABLE else KubeClient
+
+
+def _named(wanted: Wanted, name: str) -> Selection:
+    fields = [f"metadata.name={name}", wanted.selection.fields]
+    return replace(wanted.selection, fields=",".join(filter(None, fields)))
+
+
+def _identity(obj: Object) -> Identity:
+    metadata = obj["metadata"]
+    return str(metadata.get("namespace") or ""), str(metadata["name"])
+
+
+def _view(noun: KubeNoun, client: KubeClient) -> View:
+    plural = noun.resource.full_name
+    if not isinstance(client, TableClient):
+        return View(noun.kind, name_key=NAME_KEY, plural=plural)
+    columns = (NAMESPACE, *client.columns) if noun.resource.namespaced else client.columns
+    return View(noun.kind, columns, NAME_KEY, plural)
+
+
+def _rows(objects: Sequence[Object], noun: KubeNoun, client: KubeClient, output: Output) -> Iterator[dict[str, Any]]:
+    if isinstance(client, TableClient):
+        names = [column.field for column in client.columns]
+        return (_table_row(obj, names, noun) for obj in objects)
+    if output is Output.NAME:
+        return ({NAME_KEY: obj["metadata"]["name"]} for obj in objects)
+    return (_object_row(obj, noun) for obj in objects)
+
+
+def _table_row(obj: Object, names: Sequence[str], noun: KubeNoun) -> dict[str, Any]:
+    namespace = {NAMESPACE.field: obj["metadata"].get("namespace")} if noun.resource.namespaced else {}
+    return namespace | dict(zip(names, obj["cells"], strict=False))
+
+
+def _object_row(obj: Object, noun: KubeNoun) -> dict[str, Any]:
+    """The object as a single request would answer it; a list leaves out what all its items have in common."""
+    return {"apiVersion": noun.resource.api_version, "kind": noun.resource.kind} | without_managed_fields(obj)

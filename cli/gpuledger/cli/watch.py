@@ -1,0 +1,76 @@
+"""`gpuledger get -w` for the ledger's kinds: follows the log, and shows the rows that its events changed.
+
+It waits for the log, never for the clock: an idle ledger costs nothing. Rows are read again at most once in
+`PAUSE_S`, however fast events come, and only those that differ are shown.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
+from gpuledger.cli.log.tail import steady
+from gpuledger.cli.nouns import Noun
+from gpuledger.cli.render import Output, View, message, render
+from gpuledger.cli.render.values import NONE
+from gpuledger.cli.rows import RowDict, current_rows
+from gpuledger.db.readonly import read_only
+from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Projection
+
+PAUSE_S = 0.5
+"""Between two readings of the rows, while events keep coming."""
+
+AGGREGATE_TOKEN = 3
+"""Which token of a subject names the aggregate."""
+
+Rows = dict[tuple[object, ...], RowDict]
+
+
+async def watch_rows(noun: Noun, names: Sequence[str], data_dir: Path | None, output: Output, *, headers: bool) -> None:
+    """Show the rows, then every one that changes, for ever. What is no more is told on stderr."""
+    (projection,) = named_projections([noun.projection])
+    view = steady(noun.view)
+    async with backend(data_dir, f"get {noun.view.kinds} --watch") as place:
+        known: Rows = {}
+        async with place.ledger.read(after=await place.ledger.head()) as reader:
+            while True:
+                rows = await _current(place, noun, projection, names)
+                fresh = differing(known, rows)
+                if fresh:
+                    render(filled(fresh, noun.view, output), view, output, headers=headers, live=True)
+                    headers = False
+                for key in known.keys() - rows.keys():
+                    message(f"{noun.view.kind} {known[key][noun.view.name_key]!r} is gone.")
+                known = rows
+                while not concerns(projection, await reader.next_batch()):
+                    pass
+                await asyncio.sleep(PAUSE_S)
+
+
+async def _current(place: Backend, noun: Noun, projection: Projection, names: Sequence[str]) -> Rows:
+    await bring_current(place, [projection])
+    async with read_only(place.database_url, application_name="gpuledger get --watch") as connection:
+        rows = await current_rows(connection, noun, names)
+    return {tuple(row[part] for part in noun.spec.key if part in row): row for row in rows}
+
+
+def differing(before: Rows, after: Rows) -> list[RowDict]:
+    """The rows of after that are new or other than before, in their order."""
+    return [row for key, row in after.items() if before.get(key) != row]
+
+
+def concerns(projection: Projection, messages: Iterable[Message]) -> bool:
+    """Whether one of the messages may change the projection's rows. Who observes all events is concerned by all."""
+    if projection.observes:
+        return any(True for _ in messages)
+    aggregates = {kind.AGGREGATE for kind in projection.handlers}
+    return any(one.subject.split(".")[AGGREGATE_TOKEN] in aggregates for one in messages)
+
+
+def filled(rows: Iterable[RowDict], view: View, output: Output) -> list[RowDict]:
+    """The rows with `<none>` written out for tables, so that empty cells align with those of later rows."""
+    if output not in (Output.TABLE, Output.WIDE):
+        return list(rows)
+    plain = {column.field for column in view.columns if column.format is None}
+    return [{key: NONE if value is None and key in plain else value for key, value in row.items()} for row in rows]

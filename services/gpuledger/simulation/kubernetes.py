@@ -1,0 +1,173 @@
+"""Acts in the cluster as kubelets, NFD, a scheduler and users would. It decides nothing.
+
+Everything may be done again: what is there already is taken over by server-side apply, and what is gone is left so.
+Each role has its own field manager, and touches only what is that role's.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from gpuledger.clock import Clock
+from gpuledger.events.device import Card
+from gpuledger.kube import crds
+from gpuledger.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
+from gpuledger.kube.errors import ConflictError, NotFoundError, RefusedError
+from gpuledger.kube.names import LABEL_ENABLED, NAMESPACES, NODE_FEATURES, NODES, PODS, TRUE, Resource
+from gpuledger.kube.watch import Sleep
+from gpuledger.simulation import names, objects
+from gpuledger.simulation.allocation import Pod
+from gpuledger.simulation.fleet import FleetNode
+from gpuledger.simulation.patience import patiently
+
+T = TypeVar("T")
+
+log = structlog.get_logger("gpuledger.simulation")
+
+REQUESTS_MAX: Final = 8
+"""Requests that are under way at a time."""
+
+DEMO: Final = Selection(namespace=names.DEMO_NAMESPACE)
+
+
+class Cluster:
+    """The cluster of a client, as the fleet's machines and users see it; requests wait while the server is away."""
+
+    def __init__(self, client: KubeClient, *, clock: Clock, sleep: Sleep) -> None:
+        self._client = client
+        self._clock = clock
+        self._sleep = sleep
+        self._free = asyncio.Semaphore(REQUESTS_MAX)
+
+    async def prepare(self) -> None:
+        """Have the kinds and namespaces that are used; a kind that is there stays as it is."""
+        missing = [one for one in crds.foreign() if not await self._has_crd(one)]
+        if missing:
+            await patiently(lambda: crds.install(self._client, missing), sleep=self._sleep)
+        demo = objects.namespace(names.DEMO_NAMESPACE, **{LABEL_ENABLED: TRUE})
+        others = [objects.namespace(name) for name in (names.NFD_NAMESPACE, names.LEASE_NAMESPACE)]
+        for namespace in (demo, *others):
+            await self._apply(NAMESPACES, namespace, names.USERS)
+
+    async def register(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
+        """The node's kubelet comes up."""
+        await self._apply(NODES, objects.node(node), names.KUBELET)
+        await self.report(node, cards, in_service)
+
+    async def report(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
+        """The node's kubelet tells what the node offers."""
+        status = objects.node_status(node, cards, in_service, self._clock())
+        await self._apply(NODES, status, names.KUBELET, "status")
+
+    async def discover(self, node: FleetNode, cards: Mapping[int, Card]) -> None:
+        """NFD and GFD look at the node."""
+        await self._apply(NODE_FEATURES, objects.node_feature(node, cards), names.NFD)
+        await self._apply(NODES, objects.node_labels(node, cards), names.NFD)
+
+    async def beat(self, nodes: Iterable[FleetNode], period_s: float) -> None:
+        """The nodes' kubelets renew their leases."""
+        now = self._clock()
+        leases = [objects.lease(node, now, period_s) for node in nodes]
+        await side_by_side(lambda lease: self._apply(names.LEASES, lease, names.KUBELET), leases)
+
+    async def pods(self) -> list[Object]:
+        """The pods of the demo namespace."""
+        return (await self._ask(lambda: self._client.list(PODS, DEMO))).items
+
+    async def has_pod(self, name: str) -> bool:
+        """Whether a pod is there."""
+        return await self._pod(name) is not None
+
+    async def create(self, pod: Pod) -> None:
+        """A user creates a pod; where the cluster will not have it, there is none."""
+        body = {"apiVersion": "v1", "kind": "Pod", **objects.pod(pod)}
+        ask = Ask(f"create pod {pod.name}", "POST", PODS.path(names.DEMO_NAMESPACE), _as(names.USERS), body)
+        try:
+            await self._ask(lambda: self._client.ask(ask))
+        except RefusedError as error:
+            log.warning("a pod is refused", pod=pod.name, reason=str(error))
+
+    async def start(self, name: str, node: str) -> bool:
+        """The scheduler binds a pod, and the node's kubelet runs it; False where it is not there any more."""
+        body = objects.binding(name, node)
+        ask = Ask(f"bind pod {name}", "POST", f"{_path(name)}/binding", _as(names.SCHEDULER), body)
+        try:
+            await self._ask(lambda: self._client.ask(ask))
+        except NotFoundError:
+            return False
+        except ConflictError:
+            live = await self._pod(name)
+            if live is None or live["metadata"].get("deletionTimestamp") or live["spec"].get("nodeName") != node:
+                return False
+        return await self._set_status(name, objects.running)
+
+    async def finish(self, name: str, phase: str) -> bool:
+        """The kubelet tells that a pod has ended; False where it is not there any more."""
+        return await self._set_status(name, lambda live, now: objects.ended(live, phase, now))
+
+    async def delete(self, name: str) -> None:
+        """A pod goes at once, as after its kubelet has ended it."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        try:
+            await self._ask(lambda: self._client.ask(Ask(f"delete pod {name}", "DELETE", _path(name), {}, body)))
+        except NotFoundError:
+            return
+
+    async def _pod(self, name: str) -> Object | None:
+        try:
+            return await self._ask(lambda: self._client.get(PODS, name, names.DEMO_NAMESPACE))
+        except NotFoundError:
+            return None
+
+    async def _set_status(self, name: str, status: Callable[[Object, Any], Object]) -> bool:
+        live = await self._pod(name)
+        if live is None:
+            return False
+        body = {"status": status(live, self._clock())}
+        path = f"{_path(name)}/status"
+        ask = Ask(f"patch pod {name}", "PATCH", path, _as(names.KUBELET), body, MERGE_PATCH)
+        try:
+            await self._ask(lambda: self._client.ask(ask))
+        except NotFoundError:
+            return False
+        return True
+
+    async def _has_crd(self, crd: Object) -> bool:
+        found = await self._ask(lambda: crds.diff(self._client, [crd]))
+        return found[0].state != "missing"
+
+    async def _apply(self, resource: Resource, obj: Object, manager: str, subresource: str | None = None) -> None:
+        await self._ask(
+            lambda: self._client.apply(resource, obj, subresource=subresource, force=True, field_manager=manager)
+        )
+
+    async def _ask(self, work: Callable[[], Awaitable[T]]) -> T:
+        async with self._free:
+            return await patiently(work, sleep=self._sleep)
+
+
+async def side_by_side(work: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
+    """Do the work for each, several at a time; the first failure ends it."""
+    waiting = iter(things)
+
+    async def worker() -> None:
+        for thing in waiting:
+            await work(thing)
+
+    tasks = [asyncio.create_task(worker()) for _ in range(REQUESTS_MAX)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _path(pod: str) -> str:
+    return f"{PODS.path(names.DEMO_NAMESPACE)}/{pod}"
+
+
+def _as(manager: str) -> dict[str, str]:
+    return {"fieldManager": manager}

@@ -1,0 +1,91 @@
+"""Proof that the API server shows what the ledger says: a fold from the start, compared object by object.
+
+Nothing is written. What is compared by digest first is fetched whole only where it differs.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.crds import node_feature_rule
+from gpuledger.kube.errors import NotFoundError
+from gpuledger.ledger.api import Ledger, Position
+from gpuledger.projection.asof import OnProgress, fold_until
+from gpuledger.statuswriter.decide import (
+    RESOURCES,
+    Actual,
+    Desired,
+    Difference,
+    Document,
+    Key,
+    Kind,
+    differing,
+    first_difference,
+)
+from gpuledger.statuswriter.known import read
+from gpuledger.statuswriter.view import View
+from gpuledger.statuswriter.wanted import Wanted, WantedProjection
+
+COMPARED = (Kind.DEVICE, Kind.NODE)
+SHOWN_MAX = 20
+"""How many differences are told in full."""
+
+
+class KubeVerification(NamedTuple):
+    """The outcome: up to where the ledger was folded, how many objects were compared, how many differ, and the first.
+
+    `enabled` False says that the module is disabled, and nobody keeps the objects.
+    """
+
+    position: Position
+    enabled: bool
+    objects: int
+    differences: int
+    first: tuple[Difference, ...]
+
+
+async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None) -> KubeVerification:
+    """Compare every GPUDevice and GPUNodeState with the ledger.
+
+    The API server is listed after the ledger was folded, so what is decided or written meanwhile may show as a
+    difference; compare again then.
+
+    Raises:
+        KubeError: the API server cannot be asked.
+        ProjectionError: the ledger does not fold.
+    """
+    fold = await fold_until(WantedProjection(), ledger, on_progress=on_progress)
+    state = fold.state
+    assert isinstance(state, Wanted)
+    desired = _desired(state)
+    actual = await _actual(client)
+    keys = list(differing(desired, actual))
+    shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
+    first = tuple(one for one in shown if one is not None)
+    position = Position(ledger.generation, fold.sequence)
+    return KubeVerification(position, state.enabled, len(desired.keys() | actual.keys()), len(keys), first)
+
+
+def _desired(state: Wanted) -> dict[Key, Desired]:
+    view = View(state, node_feature_rule())
+    wanted = {key: view.desired(key) for kind in COMPARED for key in view.keys(kind)}
+    return {key: one for key, one in wanted.items() if one is not None}
+
+
+async def _actual(client: KubeClient) -> dict[Key, Actual]:
+    found = {}
+    for kind in COMPARED:
+        for seen in (await client.collect(RESOURCES[kind], partial(read, kind))).items:
+            if not seen.actual.deleting:
+                found[Key(kind, seen.name)] = seen.actual
+    return found
+
+
+async def _difference(client: KubeClient, key: Key, desired: Mapping[Key, Desired]) -> Difference | None:
+    obj: Document | None
+    try:
+        obj = await client.get(RESOURCES[key.kind], key.name)
+    except NotFoundError:
+        obj = None
+    return first_difference(key, desired.get(key), obj)

@@ -1,0 +1,316 @@
+"""Brings objects of the API server to what is wanted, one step after another.
+
+What to do is decided elsewhere, anew before every request. A change by somebody else is undone, and people are told;
+who keeps changing an object gets their way for a while, and people are told of that. This module must never write
+more than one request for an object at a time, and never send what the server already has.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from gpuledger.clock import Clock
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError
+from gpuledger.kube.names import EventReason
+from gpuledger.kube.watch import Jitter
+from gpuledger.statuswriter.announcer import Announcer
+from gpuledger.statuswriter.decide import (
+    RESOURCES,
+    Action,
+    Actual,
+    Document,
+    Key,
+    Kind,
+    Undos,
+    actual_of,
+    body,
+    digest,
+    is_our_label,
+    removals,
+)
+from gpuledger.statuswriter.gate import SERVER_TROUBLE, Gate
+from gpuledger.statuswriter.metrics import CONFLICTS, HANDLER_ERRORS, LATENCY, QUEUE, UNDONE, WRITES
+from gpuledger.statuswriter.queue import Queue
+from gpuledger.statuswriter.settings import StatusWriterSettings
+from gpuledger.statuswriter.view import Step, View
+from gpuledger.statuswriter.wanted import News
+
+STEPS_MAX = 6
+"""Requests for one object in a row; who needs more waits like one that failed."""
+
+SOMEBODY = "somebody"
+log = structlog.get_logger("gpuledger.statuswriter")
+
+
+@dataclass(slots=True)
+class _Disturbance:
+    """Somebody else changed an object. `is_noted` once it counts as undone, `is_left` while it is left as it is."""
+
+    by: str
+    is_noted: bool = False
+    is_left: bool = False
+
+
+class Writer:
+    """Works off the queue."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        view: View,
+        queue: Queue,
+        gate: Gate,
+        announcer: Announcer,
+        settings: StatusWriterSettings,
+        *,
+        clock: Clock,
+        now: Callable[[], float],
+        jitter: Jitter,
+    ) -> None:
+        self._client = client
+        self._view = view
+        self._queue = queue
+        self._gate = gate
+        self._announcer = announcer
+        self._settings = settings
+        self._clock = clock
+        self._now = now
+        self._jitter = jitter
+        self._undos = Undos(settings.undos_per_hour_max)
+        self._disturbed: dict[Key, _Disturbance] = {}
+        self._failures: dict[Key, int] = {}
+        self._since: dict[Key, int] = {}
+        self._news: dict[Key, list[News]] = {}
+
+    @property
+    def left(self) -> int:
+        """How many objects are left as somebody else has them."""
+        return sum(one.is_left for one in self._disturbed.values())
+
+    @property
+    def failing(self) -> int:
+        """How many objects could not be written, and are tried again later."""
+        return len(self._failures)
+
+    def look(self, key: Key, recorded_ns: int | None = None) -> None:
+        """Have an object looked at; `recorded_ns` is when the ledger got what may change it."""
+        if self._view.known[key.kind].is_listed:
+            if recorded_ns is not None:
+                self._since.setdefault(key, recorded_ns)
+            self._queue.add(key)
+
+    def tell(self, news: News) -> None:
+        """Have people told of something, once the object shows it."""
+        if news.key.kind is Kind.MODULE:
+            self._announcer.add(news, None)
+            return
+        self._news.setdefault(news.key, []).append(news)
+        self.look(news.key)
+
+    def disturbed(self, key: Key, by: str | None) -> None:
+        """Somebody else changed or deleted an object that was as wanted."""
+        self._disturbed.setdefault(key, _Disturbance(by or SOMEBODY))
+        self.look(key)
+
+    def forget(self) -> None:
+        """Write and tell nothing of what waits."""
+        self._queue.clear()
+        self._announcer.clear()
+        for kept in (self._disturbed, self._failures, self._since, self._news):
+            kept.clear()
+
+    async def work(self) -> None:
+        """Write for ever."""
+        while True:
+            key = await self._queue.take()
+            try:
+                await self._settle(key)
+            finally:
+                self._queue.done(key)
+                QUEUE.set(len(self._queue))
+            await asyncio.sleep(0)
+
+    async def _settle(self, key: Key) -> None:
+        try:
+            if await self._bring(key):
+                self._failures.pop(key, None)
+        except KubeError as error:
+            self._failed(key, error)
+
+    async def _bring(self, key: Key) -> bool:
+        """Take steps until there is nothing to do; False where the object is left as it is for now."""
+        for taken in range(STEPS_MAX):
+            step = self._view.step(key)
+            if step.action is Action.NOTHING:
+                self._settled(key, step, has_written=taken > 0)
+                return True
+            if not self._may_undo(key, step):
+                return False
+            async with self._gate.passing():
+                await self._do(key, self._view.step(key))
+        self._later(key)
+        return False
+
+    def _may_undo(self, key: Key, step: Step) -> bool:
+        """Whether a write may happen now; undoing what others do is bounded."""
+        disturbance = self._disturbed.get(key)
+        if disturbance is None or disturbance.is_noted or step.action is Action.DELETE:
+            return True
+        now_s = self._now()
+        allowed_at_s = self._undos.allowed_at(key, now_s)
+        if allowed_at_s <= now_s:
+            self._undos.note(key, now_s)
+            disturbance.is_noted, disturbance.is_left = True, False
+            return True
+        if not disturbance.is_left:
+            disturbance.is_left = True
+            self._leave(key, disturbance)
+        self._queue.add(key, allowed_at_s)
+        return False
+
+    async def _do(self, key: Key, step: Step) -> None:
+        match step.action:
+            case Action.CREATE | Action.MAIN:
+                await self._apply(key, step, is_status=False)
+            case Action.STATUS:
+                await self._apply(key, step, is_status=True)
+            case Action.DELETE:
+                await self._delete(key, step)
+
+    async def _apply(self, key: Key, step: Step, *, is_status: bool) -> None:
+        assert step.desired is not None
+        part = {"status": step.desired.status} if is_status else step.desired.main
+        disturbance = self._disturbed.get(key)
+        has_leave = disturbance is not None and disturbance.is_noted
+        subresource = "status" if is_status else None
+        try:
+            with _counted(key, step.action):
+                obj = await self._client.apply(
+                    RESOURCES[key.kind], body(key, part), subresource=subresource, force=has_leave
+                )
+        except NotFoundError:
+            if not is_status:
+                raise
+            self._view.known[key.kind].gone(key.name)
+            return
+        except ConflictError as error:
+            if has_leave:
+                raise
+            self._disturbed[key] = _Disturbance(_owners(error))
+            return
+        if (extra := _extra(key, part, obj)) and has_leave:
+            obj = await self._strip(key, obj, extra, subresource)
+        elif extra and disturbance is None:
+            self._disturbed[key] = _Disturbance(actual_of(key.kind, obj).changed_by or SOMEBODY)
+        self._view.known[key.kind].written(key.name, _answered(key, step, obj, None if extra else is_status))
+
+    async def _strip(self, key: Key, obj: Document, extra: list[Document], subresource: str | None) -> Document:
+        """Remove what somebody else put there, which applying leaves."""
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": obj["metadata"]["resourceVersion"]}
+        with _counted(key, Action.STATUS if subresource else Action.MAIN):
+            return await self._client.json_patch(RESOURCES[key.kind], key.name, [test, *extra], subresource=subresource)
+
+    async def _delete(self, key: Key, step: Step) -> None:
+        assert step.actual is not None
+        known = self._view.known[key.kind]
+        try:
+            with _counted(key, step.action):
+                await self._client.delete(RESOURCES[key.kind], key.name, uid=step.actual.uid)
+        except NotFoundError:
+            known.gone(key.name)
+        else:
+            known.written(key.name, step.actual._replace(deleting=True))
+
+    def _settled(self, key: Key, step: Step, *, has_written: bool) -> None:
+        since = self._since.pop(key, None)
+        if since is not None and has_written:
+            LATENCY.observe(max(0.0, self._clock().timestamp() - since / 1e9))
+        actual = self._view.actual(key)
+        if actual is None and step.desired is None:
+            self._view.wanted.withdrawn.pop(key, None)
+        uid = actual.uid if actual else None
+        for news in self._news.pop(key, ()):
+            self._announcer.add(news, uid)
+        disturbance = self._disturbed.pop(key, None)
+        if disturbance is not None and disturbance.is_noted and has_written:
+            UNDONE.labels(key.kind).inc()
+            log.warning("status.restored", kind=str(key.kind), name=key.name, changed_by=disturbance.by)
+            note = f"{key.kind} {key.name} was changed by {disturbance.by}; it is as the ledger says again."
+            self._announcer.add(self._warning(key, EventReason.STATUS_RESTORED, note), uid)
+
+    def _leave(self, key: Key, disturbance: _Disturbance) -> None:
+        CONFLICTS.labels(key.kind).inc()
+        log.warning("status.conflict", kind=str(key.kind), name=key.name, changed_by=disturbance.by)
+        bound = self._settings.undos_per_hour_max
+        note = (
+            f"StatusConflict: {disturbance.by} keeps changing {key.kind} {key.name}; after {bound} corrections within "
+            "an hour it is left as it is for a while. Have it stop writing what gpuledger owns."
+        )
+        actual = self._view.actual(key)
+        self._announcer.add(self._warning(key, EventReason.FIELD_CONFLICT, note), actual.uid if actual else None)
+
+    def _warning(self, key: Key, reason: EventReason, note: str) -> News:
+        now = self._clock()
+        return News(key, reason, "", note, True, now, int(now.timestamp() * 1e9))
+
+    def _failed(self, key: Key, error: KubeError) -> None:
+        HANDLER_ERRORS.labels(RESOURCES[key.kind].plural).inc()
+        if not isinstance(error, SERVER_TROUBLE) and key not in self._failures:
+            log.warning("write.failed", kind=str(key.kind), name=key.name, reason=str(error))
+        self._later(key, is_refused=isinstance(error, RefusedError) and not isinstance(error, SERVER_TROUBLE))
+
+    def _later(self, key: Key, *, is_refused: bool = True) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        backoff = self._settings.refused_backoff if is_refused else self._settings.backoff
+        self._queue.add(key, self._now() + backoff.pause_s(failures, self._jitter()))
+
+
+def _extra(key: Key, part: Document, obj: Document) -> list[Document]:
+    """What the object has beyond what was applied, where all of it is the product's."""
+    if key.kind is Kind.MODULE:
+        return []
+    if "labels" in part:
+        found = {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if is_our_label(name)}
+        return removals(part["labels"], found, "/metadata/labels")
+    (name, wanted), *_ = part.items()
+    return removals(wanted, obj.get(name) or {}, f"/{name}")
+
+
+def _answered(key: Key, step: Step, obj: Document, whole_status: bool | None) -> Actual:
+    """What is known after an answer; where the server keeps what was sent otherwise, sending it again is no use."""
+    assert step.desired is not None
+    actual = actual_of(key.kind, obj)
+    if step.actual is not None and step.actual.uid == actual.uid:
+        actual = actual._replace(
+            sent_main=step.actual.sent_main if step.actual.main == actual.main else None,
+            sent_status=step.actual.sent_status if step.actual.status == actual.status else None,
+        )
+    if whole_status is True:
+        sent = digest(step.desired.status)
+        return actual._replace(sent_status=sent if sent != actual.status else None)
+    if whole_status is False:
+        sent = digest(step.desired.main)
+        return actual._replace(sent_main=sent if sent != actual.main else None)
+    return actual
+
+
+def _owners(error: ConflictError) -> str:
+    """The managers that a conflict names: `conflict with "kubectl-edit" using ...`."""
+    named = {cause.message.split('"')[1] for cause in error.causes if cause.message.count('"') >= 2}
+    return ", ".join(sorted(named)) or SOMEBODY
+
+
+@contextmanager
+def _counted(key: Key, action: Action) -> Iterator[None]:
+    outcome = "done"
+    try:
+        yield
+    except KubeError as error:
+        outcome = type(error).__name__
+        raise
+    finally:
+        WRITES.labels(key.kind, action, outcome).inc()

@@ -1,0 +1,120 @@
+"""What the ledger says so far of one kind of object, as this source recorded it, and the numbers that are left for it.
+
+It is read from the ledger and from nowhere else, what was just recorded included: so an event whose acknowledgement
+got lost, and one that a former instance of us got in late, count exactly as they do for every reader. Numbers go on
+where the source's last epoch ended; those that an interrupted publication left out are given first.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
+from typing import Final
+
+from gpuledger.clock import NewId
+from gpuledger.domain.numbers import Numbers, Seen
+from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
+from gpuledger.events.ids import derived_id
+from gpuledger.events.payload import Payload
+from gpuledger.ledger.api import Ledger, Message, Outgoing
+from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.watchers.decide import Fact, Kind, Known, note
+
+READ_BACK_TRIES: Final = 40
+READ_BACK_PAUSE_S: Final = 0.05
+"""How often, and how long apart, a ledger is asked again that does not yet show what it has acknowledged."""
+
+Listener = Callable[[Payload], None]
+"""Told of the last payload about a subject, whenever the ledger says something new about it."""
+
+
+class Book:
+    """What one source said; `known` has the last of it by subject."""
+
+    def __init__(self, ledger: Ledger, kind: Kind, new_id: NewId, listener: Listener = lambda _payload: None) -> None:
+        self.known: dict[str, Known] = {}
+        self._ledger = ledger
+        self._kind = kind
+        self._new_id = new_id
+        self._listener = listener
+        self._position = 0
+        self._epoch: str | None = None
+        self._seen = Seen()
+
+    async def record(self, facts: Sequence[Fact]) -> set[str]:
+        """Record facts in their order, and read on; returns the subjects that something new was said about.
+
+        Raises:
+            PublishError: something stayed unacknowledged; it may be recorded or not, and reading on tells.
+            LedgerUnavailableError: the ledger cannot be read.
+        """
+        receipts = await self._ledger.publish_many([_outgoing(event) for event in self._events(facts)])
+        return await self.catch_up(receipts[-1].sequence)
+
+    async def catch_up(self, until: int = 0) -> set[str]:
+        """Read what the ledger says, up to a position at least; returns the subjects that it is about.
+
+        Raises:
+            LedgerUnavailableError: it cannot be read, or does not show what it has acknowledged.
+        """
+        touched = await self._read_on()
+        for _ in range(READ_BACK_TRIES):
+            if self._position >= until:
+                return touched
+            await asyncio.sleep(READ_BACK_PAUSE_S)
+            touched |= await self._read_on()
+        raise LedgerUnavailableError(
+            f"The ledger has acknowledged position {until} and shows {self._kind.source} only up to {self._position}. "
+            "Look at the replicas of its stream."
+        )
+
+    async def _read_on(self) -> set[str]:
+        touched: set[str] = set()
+        async for messages in self._ledger.history(self._position, subject_filter=self._kind.subjects):
+            touched |= self._take(messages)
+            await asyncio.sleep(0)
+        return touched
+
+    def _take(self, messages: Sequence[Message]) -> set[str]:
+        """Take messages in, all or nothing of them: who is cancelled while reading goes on behind the last ones."""
+        said: dict[str, Undecoded] = {}
+        for event in self._own(messages):
+            last = said.get(event.subject)
+            if last is None or last.time <= event.time:
+                said[event.subject] = event
+        for subject, event in said.items():
+            self._note(Fact(subject, event.time, with_payload(event).data))
+        return set(said)
+
+    def _note(self, fact: Fact) -> None:
+        note(self._kind, self.known, fact)
+        if self.known[fact.subject].time == fact.time:
+            self._listener(fact.data)
+
+    def _own(self, messages: Sequence[Message]) -> Iterator[Undecoded]:
+        """Events of this source that are no repeats; those of other kinds stand under the same subjects."""
+        for message in messages:
+            self._position = message.sequence
+            event = parse(message.data)
+            if event.source == self._kind.source:
+                self._epoch = event.epoch
+                if self._seen.add(event.source, event.epoch, event.number):
+                    yield event
+
+    def _events(self, facts: Sequence[Fact]) -> Iterator[Decoded]:
+        source = self._kind.source
+        epoch = self._epoch or self._new_id()
+        free = _free(self._seen.numbers.get((source, epoch), Numbers()))
+        for fact, number in zip(facts, free, strict=False):
+            kind = fact.data.TYPE
+            event_id = derived_id(f"{source}\n{epoch}\n{number}", kind, fact.subject)
+            yield Event(event_id, source, kind, fact.subject, fact.time, fact.data, epoch, number)
+
+
+def _free(numbers: Numbers) -> Iterator[int]:
+    """The numbers that are left: holes first, then what comes after the last."""
+    holes = (range(first, last + 1) for first, last in list(numbers.holes))
+    return chain(chain.from_iterable(holes), count(numbers.last + 1))
+
+
+def _outgoing(event: Decoded) -> Outgoing:
+    return Outgoing(nats_subject_of(event), event.id, encode(event))

@@ -1,0 +1,41 @@
+"""What an API server says about itself: which kinds it serves, and which cluster it is. Nothing here guesses."""
+
+from typing import Any, Final
+
+from gpuledger.kube.client import Ask, KubeClient
+from gpuledger.kube.names import NAMESPACES, Resource
+
+CLUSTER_NAMESPACE: Final = "kube-system"
+"""Its uid is what a cluster is known by; it lives as long as the cluster's data."""
+
+
+async def is_served(client: KubeClient, resource: Resource) -> bool:
+    """Whether the API server serves a kind at all, by its own word.
+
+    Raises:
+        KubeError: it does not say.
+    """
+    if not resource.group:
+        return True
+    groups = await _discover(client, "/apis")
+    served = {
+        version.get("groupVersion") for group in groups.get("groups") or () for version in group.get("versions") or ()
+    }
+    if resource.api_version not in served:
+        return False
+    kinds = await _discover(client, f"/apis/{resource.api_version}")
+    return any(one.get("name") == resource.plural for one in kinds.get("resources") or ())
+
+
+async def cluster_of(client: KubeClient) -> str:
+    """What tells the cluster from every other.
+
+    Raises:
+        KubeError: it does not say.
+    """
+    namespace = await client.get(NAMESPACES, CLUSTER_NAMESPACE)
+    return str(namespace.get("metadata", {}).get("uid", ""))
+
+
+async def _discover(client: KubeClient, path: str) -> dict[str, Any]:
+    return await client.ask(Ask(f"discover {path}", "GET", path))

@@ -1,0 +1,281 @@
+"""The simulated fleet against the embedded API server: nodes, features, pods and the ledger's facts agree."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from gpuledger.domain.inventory_labels import gpus_among, pci_devices
+from gpuledger.events.device import DeviceFailed
+from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.node import NodeDevicesObserved, PciDevice
+from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
+from gpuledger.kube.client import KubeClient, Selection, open_client
+from gpuledger.kube.errors import NotFoundError, UnavailableError
+from gpuledger.kube.names import NODE_FEATURES, NODES, PODS
+from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.simulation import names
+from gpuledger.simulation.errors import SpeedError
+from gpuledger.simulation.fleet import FleetSpec
+from gpuledger.simulation.hardware import GPU_RESOURCE
+from gpuledger.simulation.main import run
+from gpuledger.simulation.workload import Rates
+from support.kube import kube_api
+from support.ledgers import DEADLINE_S, everything
+
+SPEC = FleetSpec(nodes=3, gpus=4, profile="h200")
+SPEED = 60.0
+EVENTFUL = Rates(
+    load=0.8,
+    duration_median_s=300,
+    finished_kept_s=3_600,
+    failures_per_1000_node_days=200_000,
+    removal_mean_s=300,
+    insertion_mean_s=300,
+)
+DEMO: Final = Selection(namespace=names.DEMO_NAMESPACE)
+
+
+class FastClock:
+    """Time passes as fast as it is waited for, and the run is over at its end."""
+
+    def __init__(self, seconds: float, began: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self.time = began
+        self.end = began + timedelta(seconds=seconds)
+
+    def now(self) -> datetime:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        self.time += timedelta(seconds=seconds)
+        if self.time >= self.end:
+            raise asyncio.CancelledError
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
+    """A client of an empty server."""
+    async with kube_api(tmp_path) as api, open_client(api.kubeconfig) as client:
+        yield client
+
+
+async def simulate(
+    client: KubeClient, ledger: Any, clock: FastClock, *, rates: Rates = EVENTFUL, speed: float = SPEED
+) -> None:
+    with suppress(asyncio.CancelledError):
+        async with asyncio.timeout(DEADLINE_S):
+            await run(
+                SPEC,
+                client=client,
+                ledger=ledger,
+                clock=clock.now,
+                sleep=clock.sleep,
+                speed=speed,
+                seed=1,
+                rates=rates,
+            )
+
+
+async def events_of(ledger: MemoryLedger) -> list[Decoded]:
+    return [decode(message.data) for message in await everything(ledger)]
+
+
+def held(events: list[Decoded]) -> dict[str, WorkloadScheduled]:
+    """What the ledger says that pods hold."""
+    open_: dict[str, WorkloadScheduled] = {}
+    for event in events:
+        if isinstance(event.data, WorkloadScheduled):
+            open_[event.subject] = event.data
+        elif isinstance(event.data, WorkloadEnded):
+            del open_[event.subject]
+    return open_
+
+
+def check_ledger(events: list[Decoded], clock: FastClock) -> None:
+    """Numbered without gaps, nothing in the future, no GPU held twice, no end without a beginning."""
+    numbers: Counter[str] = Counter()
+    cards: dict[str, set[str]] = {}
+    in_use: Counter[str] = Counter()
+    shares: dict[str, WorkloadScheduled] = {}
+    for event in events:
+        numbers[event.source] += 1
+        assert (event.number, event.epoch) == (numbers[event.source], "simulation-1")
+        assert event.time <= clock.time
+        if isinstance(event.data, NodeDevicesObserved):
+            assert event.source == f"/nodes/{event.subject}/agent"
+            cards[event.subject] = {str(card.uuid) for card in event.data.cards}
+        elif isinstance(event.data, WorkloadScheduled):
+            shares[event.subject] = event.data
+            in_use.update({share.device: share.gpu_milli for share in event.data.devices})
+            assert {share.device for share in event.data.devices} <= cards[str(event.data.node)]
+            assert max(in_use.values()) <= 1000
+        elif isinstance(event.data, WorkloadEnded):
+            in_use.subtract({share.device: share.gpu_milli for share in shares.pop(event.subject).devices})
+    seen = [card for node in cards.values() for card in node]
+    assert len(seen) == len(set(seen))
+
+
+async def check_cluster(client: KubeClient, events: list[Decoded]) -> None:
+    """The cluster shows what the ledger says."""
+    cards = {event.subject: event.data.cards for event in events if isinstance(event.data, NodeDevicesObserved)}
+    nodes = {node["metadata"]["name"]: node for node in (await client.list(NODES)).items}
+    features = {one["metadata"]["name"]: one for one in (await client.list(NODE_FEATURES)).items}
+    assert set(nodes) == set(cards) == set(features)
+    for name, node in nodes.items():
+        kinds = [(card.pci_vendor, card.pci_device) for card in cards[name]]
+        labelled = gpus_among(pci_devices(node["metadata"]["labels"]))
+        assert [(gpu.pci_vendor, gpu.pci_device) for gpu in labelled.gpus] == kinds
+        elements = features[name]["spec"]["features"]["instances"]["pci.device"]["elements"]
+        pci = [
+            PciDevice(index=index, **{f"pci_{key}": value for key, value in one["attributes"].items()})
+            for index, one in enumerate(elements)
+        ]
+        assert [(gpu.pci_vendor, gpu.pci_device) for gpu in gpus_among(pci).gpus] == kinds
+        assert node["status"]["capacity"][GPU_RESOURCE] == str(len(kinds))
+        assert int(node["status"]["allocatable"][GPU_RESOURCE]) <= len(kinds)
+        assert {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"
+        assert (await client.get(names.LEASES, name, names.LEASE_NAMESPACE))["spec"]["holderIdentity"] == name
+    running = {
+        names.workload_of(pod["metadata"]["name"]): pod["spec"]["nodeName"]
+        for pod in (await client.list(PODS, DEMO)).items
+        if pod["status"]["phase"] == "Running"
+    }
+    assert running == {workload: data.node for workload, data in held(events).items()}
+
+
+async def test_cluster_and_ledger_tell_the_same(client: KubeClient) -> None:
+    ledger, clock = MemoryLedger(), FastClock(180)
+    await simulate(client, ledger, clock)
+    events = await events_of(ledger)
+    check_ledger(events, clock)
+    await check_cluster(client, events)
+    kinds = Counter(type(event.data) for event in events)
+    assert kinds[WorkloadSubmitted] == kinds[WorkloadScheduled] > kinds[WorkloadEnded] > 10
+    assert kinds[DeviceFailed] > 0
+    assert kinds[NodeDevicesObserved] > SPEC.nodes
+    phases = Counter(pod["status"]["phase"] for pod in (await client.list(PODS, DEMO)).items)
+    assert phases["Succeeded"] > 0
+
+
+async def test_goes_on_where_it_was(client: KubeClient) -> None:
+    ledger, clock = MemoryLedger(), FastClock(60)
+    await simulate(client, ledger, clock)
+    before = held(await events_of(ledger))
+    assert before
+    again = FastClock(60, clock.time)
+    await simulate(client, ledger, again)
+    events = await events_of(ledger)
+    check_ledger(events, again)
+    await check_cluster(client, events)
+    assert len((await client.list(NODES)).items) == SPEC.nodes
+
+
+async def test_pods_that_a_new_cluster_does_not_have_are_over(tmp_path: Path) -> None:
+    ledger, clock = MemoryLedger(), FastClock(60)
+    for run_ in range(2):
+        directory = tmp_path / str(run_)
+        directory.mkdir()
+        async with kube_api(directory) as api, open_client(api.kubeconfig) as client:
+            await simulate(client, ledger, clock)
+            events = await events_of(ledger)
+            check_ledger(events, clock)
+            await check_cluster(client, events)
+        clock = FastClock(30, clock.time)
+
+
+async def test_the_same_seed_gives_the_same_ledger(tmp_path: Path) -> None:
+    said = []
+    for run_ in range(2):
+        directory = tmp_path / str(run_)
+        directory.mkdir()
+        ledger = MemoryLedger()
+        async with kube_api(directory) as api, open_client(api.kubeconfig) as client:
+            await simulate(client, ledger, FastClock(30))
+        said.append([(event.id, event.subject, event.data) for event in await events_of(ledger)])
+    assert said[0] == said[1]
+
+
+async def test_servers_that_are_away_are_waited_for(client: KubeClient) -> None:
+    class Shaky(MemoryLedger):
+        failures = 3
+
+        async def publish_many(self, messages: Any) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise LedgerUnavailableError("away")
+            return await super().publish_many(messages)
+
+    ledger, clock = Shaky(), FastClock(40)
+    await simulate(client, ledger, clock)
+    events = await events_of(ledger)
+    check_ledger(events, clock)
+    await check_cluster(client, events)
+
+
+async def test_a_pod_of_a_user_runs_and_ends_when_it_is_deleted(client: KubeClient) -> None:
+    ledger, clock, name = MemoryLedger(), FastClock(1e9), "mine"
+    workload = names.workload_of(name)
+    quiet = Rates(load=1e-6, failures_per_1000_node_days=0)
+    running = asyncio.create_task(simulate(client, ledger, clock, rates=quiet, speed=0.001))
+
+    async def said(kind: type) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            async with ledger.read() as reader:
+                while True:
+                    batch = [decode(message.data) for message in await reader.next_batch()]
+                    if any(isinstance(event.data, kind) and event.subject == workload for event in batch):
+                        return
+
+    await said_nodes(ledger)
+    limits = {"limits": {GPU_RESOURCE: "2"}}
+    pod = {
+        "metadata": {"name": name, "namespace": names.DEMO_NAMESPACE},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": limits}]},
+    }
+    await client.create(PODS, pod)
+    await said(WorkloadScheduled)
+    assert (await client.get(PODS, name, names.DEMO_NAMESPACE))["status"]["phase"] == "Running"
+    await client.delete(PODS, name, names.DEMO_NAMESPACE)
+    await said(WorkloadEnded)
+    with pytest.raises(NotFoundError):
+        await client.get(PODS, name, names.DEMO_NAMESPACE)
+    running.cancel()
+    await running
+    assert held(await events_of(ledger)) == {}
+
+
+async def said_nodes(ledger: MemoryLedger) -> None:
+    """Return when every node's agent has spoken, which is after the namespaces are there."""
+    async with asyncio.timeout(DEADLINE_S), ledger.read() as reader:
+        left = SPEC.nodes
+        while left:
+            left -= len(await reader.next_batch())
+
+
+async def test_a_speed_that_is_none_is_refused(client: KubeClient) -> None:
+    with pytest.raises(SpeedError, match="--speed: 0 is out of bounds"):
+        await simulate(client, MemoryLedger(), FastClock(1), speed=0)
+
+
+async def test_an_api_server_that_is_away_is_waited_for() -> None:
+    waited: list[float] = []
+
+    class Away:
+        async def get(self, *_: object) -> None:
+            raise UnavailableError("away")
+
+    class Clock(FastClock):
+        async def sleep(self, seconds: float) -> None:
+            waited.append(seconds)
+            await super().sleep(seconds)
+
+    await simulate(Away(), MemoryLedger(), Clock(60))  # type: ignore[arg-type] # nothing else is asked of it
+    assert waited == sorted(waited)
+    assert len(waited) > 3
