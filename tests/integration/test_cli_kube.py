@@ -18,7 +18,15 @@ from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.crds import foreign, install, node_feature_rule, shipped
-from gpuledger.kube.names import GPU_DEVICES, GPU_NODE_STATES, NODE_FEATURE_RULES, NODE_FEATURES, NODES, device_label
+from gpuledger.kube.names import (
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    NODE_FEATURE_RULES,
+    NODE_FEATURES,
+    NODES,
+    Resource,
+    device_label,
+)
 from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
 from support.cli import Cli, Result
@@ -38,7 +46,12 @@ FACTS = [
     Said(INVENTORY, UUID, 1, DeviceAttached(name=NAME, slot=SLOT, serial=SERIAL, uuid=UUID, model="NVIDIA H200")),
     Said(IMPORT, UUID, 3, DeviceFailed(kind="XID 79", slot=SLOT, message="fell off the bus")),
     Said(IMPORT, "job-1", 2, WorkloadSubmitted(gpu_milli=1000)),
-    Said(IMPORT, "job-1", 2, WorkloadScheduled(node="w1", devices=(DeviceShare(device=UUID, gpu_milli=1000),))),
+    Said(
+        IMPORT,
+        "job-1",
+        2,
+        WorkloadScheduled(node="w1", gpu_milli=1000, devices=(DeviceShare(device=UUID, gpu_milli=1000),)),
+    ),
     Said(IMPORT, "other", 4, DeviceInserted(slot="elsewhere")),
 ]
 
@@ -129,8 +142,12 @@ async def gpuledger(
     return found
 
 
+async def create(client: KubeClient, resource: Resource, obj: dict[str, Any]) -> None:
+    await client.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, **obj})
+
+
 async def create_device(client: KubeClient, name: str, node: str = "w1", **status: Any) -> None:
-    await client.create(GPU_DEVICES, {"metadata": {"name": name, "labels": {"rack": node}}})
+    await create(client, GPU_DEVICES, {"metadata": {"name": name, "labels": {"rack": node}}})
     full = {"nodeName": node, "state": "Ready", "managed": True, **status}
     await client.merge_patch(GPU_DEVICES, name, {"status": full}, subresource="status")
 
@@ -149,7 +166,7 @@ async def create_event(client: KubeClient, kind: str, name: str, reason: str, at
         "lastTimestamp": at,
         "count": 1,
     }
-    await client.create(CORE_EVENTS, event)
+    await create(client, CORE_EVENTS, event)
 
 
 async def test_get_shows_the_servers_own_columns(gpuledger: Command, client: KubeClient) -> None:
@@ -184,7 +201,7 @@ async def test_get_selects_and_names(gpuledger: Command, client: KubeClient) -> 
 
 async def test_get_takes_namespaces(gpuledger: Command, client: KubeClient) -> None:
     for namespace in ("default", "kube-system"):
-        await client.create(NODE_FEATURES, {"metadata": {"name": "w1", "namespace": namespace}, "spec": {}})
+        await create(client, NODE_FEATURES, {"metadata": {"name": "w1", "namespace": namespace}, "spec": {}})
     everywhere = await gpuledger("get", "nodefeatures", "-A")
     assert [row.split()[:2] for row in everywhere.out.splitlines()] == [
         ["NAMESPACE", "NAME"], ["default", "w1"], ["kube-system", "w1"],
@@ -195,7 +212,7 @@ async def test_get_takes_namespaces(gpuledger: Command, client: KubeClient) -> N
 
 
 async def test_nodes_are_the_ledgers_unless_asked_otherwise(gpuledger: Command, client: KubeClient) -> None:
-    await client.create(NODES, {"metadata": {"name": "only-in-kubernetes"}})
+    await create(client, NODES, {"metadata": {"name": "only-in-kubernetes"}})
     assert (await gpuledger("get", "nodes", "-o", "name")).out == "node/w1\n"
     kube = await gpuledger("get", "nodes", "--kube", "-o", "name")
     assert kube.out == "node/only-in-kubernetes\n"
@@ -316,8 +333,8 @@ async def test_describe_a_device(gpuledger: Command, client: KubeClient) -> None
 
 
 async def test_describe_a_node(gpuledger: Command, client: KubeClient) -> None:
-    await client.create(NODES, {"metadata": {"name": "w1", "labels": {"gpu.deckhouse.io/present": "true", "a": "b"}}})
-    await client.create(GPU_NODE_STATES, {"metadata": {"name": "w1"}, "spec": {"nodeName": "w1"}})
+    await create(client, NODES, {"metadata": {"name": "w1", "labels": {"gpu.deckhouse.io/present": "true", "a": "b"}}})
+    await create(client, GPU_NODE_STATES, {"metadata": {"name": "w1"}, "spec": {"nodeName": "w1"}})
     conditions = [{"type": "InventoryComplete", "status": "True", "reason": "AllDevicesDescribed"}]
     await client.merge_patch(
         GPU_NODE_STATES, "w1", {"status": {"hw": {"present": True}, "conditions": conditions}}, subresource="status"
@@ -345,7 +362,7 @@ async def test_describe_a_node(gpuledger: Command, client: KubeClient) -> None:
 
 def fields_of(page: str) -> dict[str, str]:
     """The fields of a page's head."""
-    head = page.split("GPUDevice:")[0]
+    head = page.split("GPUDevice:", maxsplit=1)[0]
     return {name: value.strip() for name, _, value in (text.partition(":") for text in head.splitlines())}
 
 
@@ -354,9 +371,9 @@ async def label_like_nfd(client: KubeClient, node: str, **changes: str) -> None:
     features = {"instances": {"pci.device": {"elements": [{"attributes": attributes}]}}}
     labels = {"gpu.deckhouse.io/present": "true", "gpu.deckhouse.io/device-count": "1"}
     labels |= {device_label(0, fact): value for fact, value in attributes.items()} | changes
-    await client.create(NODES, {"metadata": {"name": node, "labels": labels}})
+    await create(client, NODES, {"metadata": {"name": node, "labels": labels}})
     found = {"name": node, "namespace": "default", "labels": {"nfd.node.kubernetes.io/node-name": node}}
-    await client.create(NODE_FEATURES, {"metadata": found, "spec": {"features": features}})
+    await create(client, NODE_FEATURES, {"metadata": found, "spec": {"features": features}})
 
 
 async def test_nfd_coverage(gpuledger: Command, client: KubeClient) -> None:
@@ -372,7 +389,7 @@ async def test_nfd_coverage(gpuledger: Command, client: KubeClient) -> None:
     ]  # fmt: skip
     assert "1 of 2 GPU nodes" in bad.err
     assert "is not in the cluster" in bad.err
-    await client.create(NODE_FEATURE_RULES, node_feature_rule())
+    await create(client, NODE_FEATURE_RULES, node_feature_rule())
     assert "nfd-master" in (await gpuledger("nfd", "coverage")).err
 
 

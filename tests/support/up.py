@@ -18,6 +18,9 @@ import psutil
 from gpuledger.embedded.datadir import Running, read_running
 
 DEADLINE_S = 60.0
+SERVERS = frozenset({"NATS_URL", "DATABASE_URL", "KUBECONFIG"})
+"""What would make a command use servers of the machine's own."""
+
 COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
 
 
@@ -94,9 +97,9 @@ def start(data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def running_up(data_dir: Path) -> Iterator[Up]:
+def running_up(data_dir: Path, *options: str) -> Iterator[Up]:
     """`gpuledger up`, ready; stopped at the end."""
-    with start(data_dir, "up") as process:
+    with start(data_dir, "up", *options) as process:
         try:
             assert process.stdout is not None
             said = ""
@@ -122,5 +125,5 @@ def servers_in(data_dir: Path) -> list[psutil.Process]:
 
 def environment(data_dir: Path) -> dict[str, str]:
     """The environment of a command that works in a data directory."""
-    kept = {name: value for name, value in os.environ.items() if name not in {"NATS_URL", "DATABASE_URL"}}
+    kept = {name: value for name, value in os.environ.items() if name not in SERVERS}
     return kept | {"PYTHONPATH": os.pathsep.join(sys.path), "GPULEDGER_DATA_DIR": str(data_dir)}

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from aiohttp import web
+from prometheus_client import REGISTRY
 
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeGone, NodeObserved
@@ -45,6 +47,19 @@ async def said(ledger: MemoryLedger, epoch: bool = False) -> list[str]:
     return words
 
 
+class OneCluster(ScriptedApi):
+    """Says which cluster it is whenever that is asked; the script is for everything else."""
+
+    cluster: str | None = "c1"
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.endswith("/namespaces/kube-system"):
+            return await super()._answer(request)
+        if self.cluster is None:
+            return await refuse(403, "Forbidden")(request)
+        return await answer({"metadata": {"uid": self.cluster}})(request)
+
+
 class Watch:
     """A watcher that runs, and what it waited for."""
 
@@ -70,8 +85,8 @@ async def watching(
     kind: Kind = NODES,
     epoch: str = "e",
     audit_interval_s: float = 60.0,
-) -> AsyncIterator[tuple[Watch, ScriptedApi]]:
-    api = ScriptedApi(*answers)
+) -> AsyncIterator[tuple[Watch, OneCluster]]:
+    api = OneCluster(*answers)
     async with api.serving() as client:
         watch = Watch(client, ledger, kind, epoch, audit_interval_s)
         task = asyncio.create_task(watch.watcher.run())
@@ -302,8 +317,12 @@ async def test_a_book_that_was_left_while_reading_knows_everything_afterwards() 
     facts = [Fact(f"w{index}", START, NodeObserved(uid="u")) for index in range(9_000)]
     await first.record(facts)
     book = Book(ledger, NODES, lambda: "other")
+
+    async def read() -> None:
+        await book.catch_up()
+
     for turns in range(3):
-        reading = asyncio.create_task(book.catch_up())
+        reading = asyncio.create_task(read())
         for _ in range(turns):
             await asyncio.sleep(0)
         await stop(reading)
@@ -355,3 +374,44 @@ async def test_ticks_come_between_items_and_lose_none() -> None:
                 more.set()
     assert (seen[0], seen[-1]) == (1, 2)
     assert len(seen) - seen.count(None) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_another"), [("c1", "c2", True), ("c1", None, False), (None, "c2", False)]
+)
+async def test_versions_of_another_cluster_are_not_believed(
+    before: str | None, after: str | None, is_another: bool
+) -> None:
+    ledger = MemoryLedger()
+    end, begin = asyncio.Event(), asyncio.Event()
+
+    async def ends(request: web.Request) -> web.StreamResponse:
+        end.set()
+        await begin.wait()
+        return await stream(b"{", broken=True)(request)
+
+    rest = [ends, ON, *([listing(gpu_node("w2"), version="3"), ON] if is_another else [])]
+    async with watching(ledger, listing(gpu_node("w1"), version="5"), *rest, audit_interval_s=0.01) as (_, api):
+        api.cluster = before
+        await comes(ledger, "1 w1 a")
+        await end.wait()
+        api.cluster = after
+        begin.set()
+        await asked(api, 5 if is_another else 3)
+        await comes(ledger, "1 w1 a", *(["2 w1 gone", "3 w2 a"] if is_another else []))
+
+
+def metric(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"gpuledger_watcher_{name}", {"watcher": "nodes", **labels}) or 0.0
+
+
+async def test_metrics_tell_what_was_recorded_what_failed_and_how_long_it_is_quiet() -> None:
+    ledger = MemoryLedger()
+    before = [metric("events_total"), metric("lists_total"), metric("errors_total", error="UnavailableError")]
+    async with watching(ledger, refuse(500), listing(gpu_node("w1"), gpu_node("w2"), version="5"), ON) as (watch, api):
+        await asked(api, 3)
+        after = [metric("events_total"), metric("lists_total"), metric("errors_total", error="UnavailableError")]
+        assert [b - a for a, b in zip(before, after, strict=True)] == [2, 1, 1]
+        watch.now = hour(1)
+        assert metric("contact_seconds") == 3600
+    assert metric("contact_seconds") == 0

@@ -53,7 +53,7 @@ class Gate:
         self._one = asyncio.Lock()
         self._failures = 0
         self._failed_at_s = 0.0
-        self._open_at_s = 0.0
+        self.open_at_s = 0.0
 
     @asynccontextmanager
     async def passing(self) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class Gate:
                 yield
             return
         async with self._one:
-            await asyncio.sleep(max(0.0, self._open_at_s - self._now()))
+            await asyncio.sleep(max(0.0, self.open_at_s - self._now()))
             async with self._noting():
                 yield
 
@@ -90,4 +90,4 @@ class Gate:
         if self._failures == 1:
             log.warning("kube.trouble", reason=str(error))
         asked_s = error.retry_after_s if isinstance(error, TransientError) else None
-        self._open_at_s = self._now() + self._backoff.pause_s(self._failures, self._jitter(), asked_s)
+        self.open_at_s = self._now() + self._backoff.pause_s(self._failures, self._jitter(), asked_s)

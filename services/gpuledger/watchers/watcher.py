@@ -16,7 +16,7 @@ import structlog
 
 from gpuledger.clock import Clock
 from gpuledger.kube.client import KubeClient, Selection
-from gpuledger.kube.errors import KubeError, NotFoundError
+from gpuledger.kube.errors import KubeError, NotFoundError, RefusedError
 from gpuledger.kube.watch import Backoff, Changed, Changes, Interrupted, Jitter, Listed, Reflector, Sleep
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.watchers.book import Book
@@ -29,11 +29,14 @@ from gpuledger.watchers.tasks import ticking
 FACTS_PER_PUBLISH: Final = 1000
 """One atomic batch."""
 
-SUBJECTS_PER_TURN: Final = 500
+SUBJECTS_PER_TURN: Final = 250
 """What of a list is compared before others get their turn; about 50 ms."""
 
 MENDS_MAX: Final = 5
 """How often what was read back may still differ before it counts as an error."""
+
+UNTOLD: Final = ""
+"""Stands for a cluster that does not let us ask which one it is."""
 
 TRANSIENT: Final = (LedgerUnavailableError, PublishError, RecordingError)
 """What a watcher recovers from by reading the ledger and the list again."""
@@ -167,16 +170,19 @@ class Watcher:
         self._is_doubtful = self._cluster is None
 
     async def _is_elsewhere(self) -> bool:
-        """Whether another cluster answers since an interruption; its versions count something else than those we know."""
+        """Whether another cluster answers since an interruption: its versions count something else than ours."""
         if not self._is_doubtful or (found := await self._asked_cluster()) is None:
             return False
         self._is_doubtful = False
         before, self._cluster = self._cluster, found
-        return before not in (None, found)
+        return before is not None and UNTOLD not in (before, found) and before != found
 
     async def _asked_cluster(self) -> str | None:
+        """The cluster that answers; None where it could not be asked, and is to be asked again."""
         try:
             return await cluster_of(self._around.client)
+        except RefusedError:
+            return UNTOLD
         except KubeError as error:
             self._metrics.failed(error)
             return None

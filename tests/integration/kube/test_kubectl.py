@@ -3,7 +3,7 @@
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +122,6 @@ async def widgets(kubectl: Kubectl) -> Kubectl:
     return kubectl
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(COMMAND_S):
-        while not await holds():
-            await asyncio.sleep(0.05)
-
-
 async def test_the_server_says_what_it_serves(widgets: Kubectl) -> None:
     assert "Server Version: v1.36" in await widgets("version")
     assert {"v1", "apps/v1", "example.com/v1"} <= set((await widgets("api-versions")).split())
@@ -161,7 +155,8 @@ async def test_objects_are_described(widgets: Kubectl) -> None:
 
 async def test_types_are_explained(widgets: Kubectl) -> None:
     told = await widgets("explain", "widget.spec")
-    assert "What it is to be." in told and "size\t<integer>" in told
+    assert "What it is to be." in told
+    assert "size\t<integer>" in told
     assert "replicas\t<integer>" in await widgets("explain", "widget", "--recursive")
     assert "<integer>" in await widgets("explain", "deployment.spec.replicas")
     assert "nodeName\t<string>" in await widgets("explain", "pod", "--recursive")
@@ -176,7 +171,8 @@ async def test_applying_creates_changes_and_leaves_alone(widgets: Kubectl) -> No
     assert await widgets("apply", "-f", "-", "--dry-run=server", given=bigger)
     assert (await widgets.json("get", "wd", "w"))["spec"]["size"] == 3
     code, difference, _ = await widgets.run("diff", "-f", "-", given=bigger)
-    assert code == 1 and "size: 5" in difference
+    assert code == 1
+    assert "size: 5" in difference
 
 
 async def test_applying_on_the_server_tells_conflicts(widgets: Kubectl) -> None:
@@ -205,7 +201,7 @@ async def test_labels_annotations_and_patches(widgets: Kubectl) -> None:
         {"note": "m", "size": 7},
         "x",
     )
-    assert "UnsupportedMediaType" in await widgets.fails("patch", "wd", "w", "--type=strategic", "-p", "{}")
+    assert "not supported" in await widgets.fails("patch", "wd", "w", "--type=strategic", "-p", "{}")
     await widgets("apply", "-f", "-", given=DEPLOYMENT)
     patch = '{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"nginx:2"}]}}}}'
     await widgets("patch", "deployment", "web", "--type=strategic", "-p", patch)

@@ -1,4 +1,4 @@
-"""The simulated fleet against the embedded API server: nodes, features, pods and the ledger's facts agree."""
+"""The simulated fleet against an API server: nodes, features, pods and the ledger's facts agree."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ from gpuledger.simulation.fleet import FleetSpec
 from gpuledger.simulation.hardware import GPU_RESOURCE
 from gpuledger.simulation.main import run
 from gpuledger.simulation.workload import Rates
-from support.kube import kube_api
+from support.kube import Kube, kube_api
 from support.ledgers import DEADLINE_S, everything
 
 SPEC = FleetSpec(nodes=3, gpus=4, profile="h200")
@@ -60,9 +60,9 @@ class FastClock:
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
+async def client(kube: Kube) -> AsyncIterator[KubeClient]:
     """A client of an empty server."""
-    async with kube_api(tmp_path) as api, open_client(api.kubeconfig) as client:
+    async with open_client(kube.kubeconfig) as client:
         yield client
 
 

@@ -25,7 +25,8 @@ from gpuledger.kube.embedded.terminating import (
     NAMESPACES,
     without_finalizer,
 )
-from gpuledger.kube.embedded.writing import FOREGROUND, ORPHAN, Writer
+from gpuledger.kube.embedded.write_checks import FOREGROUND, ORPHAN
+from gpuledger.kube.embedded.writing import Writer
 
 PODS, BUDGETS = ("", "pods"), ("policy", "poddisruptionbudgets")
 CHANGES_PER_TURN_MAX = 100

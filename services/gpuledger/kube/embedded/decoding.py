@@ -1,7 +1,7 @@
 """Turn a request's body into an object, and hold it against a type: what is written twice, is unknown, or is mistyped.
 
-It decides nothing about values: defaults and validation come later. Bodies are JSON, YAML or, of built-in types, protobuf;
-what is not known in that form, and CBOR, is refused with 415.
+It decides nothing about values: defaults and validation come later. Bodies are JSON, YAML or, of built-in types,
+protobuf; what is not known in that form, and CBOR, is refused with 415.
 """
 
 import base64

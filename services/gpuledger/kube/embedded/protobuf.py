@@ -7,7 +7,7 @@ structure. What the data does not know is refused rather than dropped, unless it
 import base64
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -175,19 +175,10 @@ def _pair(data: bytes, known: Shape, depth: int) -> tuple[str, Any]:
 
 
 def _value(value: int | bytes, known: Shape, name: str, depth: int) -> Any:
-    if known.int_or_string:
-        return _int_or_string(_bytes(value))
-    if known.format in {"date-time", "micro-time"}:
-        return _time(_bytes(value), "seconds" if known.format == "date-time" else "microseconds")
-    if known.format == "quantity":
-        return _text(dict(_fields(_bytes(value))).get(1, b"0"))
-    if known.format == "byte":
-        return base64.b64encode(_bytes(value)).decode()
-    if known.kind == "any":
-        return _raw(_bytes(value))
     if known.kind == "object":
         return _message(_bytes(value), model_of(known) or _ALONE.get(name, "a type of its own"), depth + 1)
-    return _scalar(value, known)
+    read = _FORMATS.get("any" if known.kind == "any" else known.format)
+    return _scalar(value, known) if read is None else read(_bytes(value))
 
 
 def _scalar(value: int | bytes, known: Shape) -> Any:
@@ -228,6 +219,20 @@ def _raw(data: bytes) -> Any:
         return orjson.loads(text) if text else None
     except orjson.JSONDecodeError as error:
         raise UnreadableError(f"raw JSON cannot be read: {error}") from error
+
+
+def _quantity(data: bytes) -> str:
+    return _text(dict(_fields(data)).get(1, b"0"))
+
+
+_FORMATS: Mapping[str, Callable[[bytes], Any]] = {
+    "any": _raw,
+    "byte": lambda data: base64.b64encode(data).decode(),
+    "date-time": lambda data: _time(data, "seconds"),
+    "int-or-string": _int_or_string,
+    "micro-time": lambda data: _time(data, "microseconds"),
+    "quantity": _quantity,
+}
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -22,7 +22,7 @@ from gpuledger.kube.embedded.errors import ApiError, PlainError, method_not_allo
 from gpuledger.kube.embedded.negotiation import negotiate
 from gpuledger.kube.embedded.options import Query, write_options
 from gpuledger.kube.embedded.registry import Registry
-from gpuledger.kube.embedded.store import Store
+from gpuledger.kube.embedded.store import CHANGES_KEPT_MAX, Store
 from gpuledger.kube.embedded.writing import Request, Writer
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
@@ -42,9 +42,14 @@ class ApiServer:
     """An in-process Kubernetes API, empty at first but for the namespaces that every cluster has."""
 
     def __init__(
-        self, *, clock: Clock = system_clock, new_id: NewId = random_id, services: ServicePlaces | None = None
+        self,
+        *,
+        clock: Clock = system_clock,
+        new_id: NewId = random_id,
+        services: ServicePlaces | None = None,
+        changes_kept: int = CHANGES_KEPT_MAX,
     ) -> None:
-        self.store = Store()
+        self.store = Store(changes_kept)
         self.registry = Registry(BUILTIN)
         self._admission = WebhookAdmission(self.store, new_id, services or {})
         self.writer = Writer(self.store, self.registry, clock, new_id, self._admission)

@@ -17,7 +17,7 @@ FIRST_REVISION = 1_000
 """Revisions count from here; earlier ones are as if compacted, so a watch from revision 1 has expired."""
 
 CHANGES_KEPT_MAX = 20_000
-"""Per collection; the real server keeps what etcd has not compacted, which is about five minutes."""
+"""Per collection, and at least; the real server keeps what etcd has not compacted, which is about five minutes."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
@@ -38,11 +38,12 @@ class Change(NamedTuple):
 class Collection:
     """The objects of one resource."""
 
-    def __init__(self, oldest: int = FIRST_REVISION) -> None:
+    def __init__(self, oldest: int, changes_kept: int) -> None:
         self.news = asyncio.Event()
         self._objects: dict[str, dict[str, Object]] = {}
         self._changes: list[Change] = []
         self._oldest = oldest
+        self._changes_kept = changes_kept
 
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
@@ -104,9 +105,9 @@ class Collection:
         else:
             self._objects.setdefault(namespace, {})[name] = change.object
         self._changes.append(change)
-        if len(self._changes) >= 2 * CHANGES_KEPT_MAX:
-            self._oldest = self._changes[-CHANGES_KEPT_MAX - 1].revision
-            del self._changes[:-CHANGES_KEPT_MAX]
+        if len(self._changes) >= 2 * self._changes_kept:
+            self._oldest = self._changes[-self._changes_kept - 1].revision
+            del self._changes[: -self._changes_kept]
         news, self.news = self.news, asyncio.Event()
         news.set()
 
@@ -117,8 +118,9 @@ Observer = Callable[[CollectionKey, Change], None]
 class Store:
     """All collections. Writes are synchronous, so what a caller has just read still holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes_kept: int = CHANGES_KEPT_MAX) -> None:
         self.revision = self._oldest = FIRST_REVISION
+        self._changes_kept = changes_kept
         self._collections: dict[CollectionKey, Collection] = {}
         self._observers: list[Observer] = []
 
@@ -129,7 +131,7 @@ class Store:
         """The collection of a resource, empty at first."""
         found = self._collections.get(key)
         if found is None:
-            found = self._collections[key] = Collection(self._oldest)
+            found = self._collections[key] = Collection(self._oldest, self._changes_kept)
         return found
 
     def observe(self, observer: Observer) -> None:

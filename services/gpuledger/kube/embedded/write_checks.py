@@ -5,7 +5,16 @@ Nothing here knows the store: what is stored is handed in and never changed.
 
 from datetime import datetime
 
-from gpuledger.kube.embedded.errors import ApiError, Cause, Object, bad_request, conflict, internal, invalid, unprocessable
+from gpuledger.kube.embedded.errors import (
+    ApiError,
+    Cause,
+    Object,
+    bad_request,
+    conflict,
+    internal,
+    invalid,
+    unprocessable,
+)
 from gpuledger.kube.embedded.options import DeleteOptions
 from gpuledger.kube.embedded.registry import Target
 from gpuledger.kube.embedded.resources import Resource
@@ -32,6 +41,11 @@ def tidy(meta: Object) -> None:
 
 
 def fit_namespace(target: Target, obj: Object) -> None:
+    """Give the object the namespace of the URL.
+
+    Raises:
+        ApiError: 400, it names another.
+    """
     meta = obj["metadata"]
     if not target.resource.namespaced:
         meta.pop("namespace", None)
@@ -42,6 +56,11 @@ def fit_namespace(target: Target, obj: Object) -> None:
 
 
 def fit_url(target: Target, obj: Object) -> None:
+    """Check that the object is the one that the URL names.
+
+    Raises:
+        ApiError: 400, it is not.
+    """
     name = obj.setdefault("metadata", {}).get("name")
     if not name:
         raise bad_request(f"the name of the object ({target.name} based on URL) was undeterminable: it has none")
@@ -51,6 +70,11 @@ def fit_url(target: Target, obj: Object) -> None:
 
 
 def check_version(target: Target, obj: Object, old: Object) -> None:
+    """Check that an update was made of the present object.
+
+    Raises:
+        ApiError: 409, it was made of another; 422 or 500, it does not say properly of which.
+    """
     resource, meta, before = target.resource, obj["metadata"], old["metadata"]
     if meta.get("uid") not in {None, "", before["uid"]}:
         message = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
@@ -67,11 +91,17 @@ def check_version(target: Target, obj: Object, old: Object) -> None:
 
 
 def stale(target: Target) -> ApiError:
+    """409: read the object again."""
     message = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(*target.resource.key, target.name, message)
 
 
 def check_preconditions(target: Target, obj: Object, options: DeleteOptions) -> None:
+    """Check that the object is the one that is meant to be deleted.
+
+    Raises:
+        ApiError: 409, it is not.
+    """
     resource, meta = target.resource, obj["metadata"]
     for word, wanted, known, reason in (
         ("UID", options.uid, meta["uid"], "deleted and then recreated"),
@@ -86,12 +116,18 @@ def check_preconditions(target: Target, obj: Object, options: DeleteOptions) -> 
 
 
 def refuse_invalid(resource: Resource, obj: Object, causes: list[Cause]) -> None:
+    """Refuse an object that has anything wrong with it.
+
+    Raises:
+        ApiError: 422, with every cause.
+    """
     if causes:
         name = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
         raise unprocessable(resource.key[0], resource.kind, name, causes)
 
 
 def same_but_time(obj: Object, old: Object) -> bool:
+    """Whether nothing changed but the times of managed fields, so that there is nothing to store."""
     if obj == old:
         return True
     meta, before = obj["metadata"], old["metadata"]
@@ -99,22 +135,22 @@ def same_but_time(obj: Object, old: Object) -> bool:
         return False
     if {**meta, "managedFields": None} != {**before, "managedFields": None}:
         return False
-    return timeless(meta.get("managedFields")) == timeless(before.get("managedFields"))
+    return _timeless(meta.get("managedFields")) == _timeless(before.get("managedFields"))
 
 
-def timeless(entries: list[Object] | None) -> list[Object]:
+def _timeless(entries: list[Object] | None) -> list[Object]:
     return [{key: value for key, value in entry.items() if key != "time"} for entry in entries or ()]
 
 
 def is_finished(obj: Object) -> bool:
+    """Whether an object whose deletion began has nothing left to wait for."""
     meta = obj["metadata"]
     waits = meta.get("finalizers") or obj.get("spec", {}).get("finalizers")
     return bool(meta.get("deletionTimestamp")) and not waits and not meta.get("deletionGracePeriodSeconds")
 
 
 def finalizers_after(finalizers: list[str], propagation: str) -> list[str]:
+    """The finalizers of an object once its deletion is asked for in this way."""
     kept = [name for name in finalizers if not propagation or name not in {FOREGROUND, ORPHAN}]
     added = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(propagation, [])
     return kept + added
-
-

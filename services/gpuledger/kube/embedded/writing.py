@@ -17,19 +17,30 @@ from gpuledger.kube.embedded.errors import (
     ApiError,
     Object,
     already_exists,
-    bad_request,
     conflict,
     denied,
     internal,
-    invalid,
     not_found,
-    unprocessable,
 )
 from gpuledger.kube.embedded.options import DeleteOptions, WriteOptions
 from gpuledger.kube.embedded.registry import Registry, Target
 from gpuledger.kube.embedded.resources import Context, Resource
 from gpuledger.kube.embedded.store import Store, copy_of, key_of
 from gpuledger.kube.embedded.terminating import BEGIN, IMMORTAL, NAMESPACES
+from gpuledger.kube.embedded.write_checks import (
+    check_preconditions,
+    check_version,
+    finalizers_after,
+    fit_namespace,
+    fit_url,
+    is_finished,
+    refuse_invalid,
+    same_but_time,
+    stale,
+    tidy,
+    timestamp,
+    without_status,
+)
 
 ATTEMPTS_MAX = 5
 """How often a patch is tried while others change the object in between."""
@@ -94,9 +105,7 @@ class Writer:
         self._new_id = new_id
         self._admission = admission
 
-    async def create(
-        self, request: Request, obj: Object, options: WriteOptions, *, applies: bool = False
-    ) -> Object:
+    async def create(self, request: Request, obj: Object, options: WriteOptions, *, applies: bool = False) -> Object:
         """Create an object; `applies` means that its managed fields are kept already.
 
         Raises:
