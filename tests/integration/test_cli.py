@@ -215,7 +215,7 @@ def test_every_output_has_data_on_stdout_and_nothing_else(cli: Cli, fleet: Titan
         (("get", "devices", "--at", "now", "--as-recorded", "1"), 2, "exclude each other"),
         (("report", "nonsense"), 2, "Choose from fleet"),
         (("timeline", "device", "nobody"), 1, "was not found"),
-        (("timeline", "node", "n"), 2, "Ask for a device"),
+        (("timeline", "slot", "n"), 2, "Ask for a device"),
         (("sql", "DELETE FROM gpuledger_live.device"), 1, "would change the database"),
         (("sql", "COPY (SELECT 1) TO STDOUT"), 1, "COPY is not taken here"),
         (("sql", "SELECT 'infinity'::timestamptz"), 1, "PostgreSQL refused"),

@@ -7,15 +7,10 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpuledger.cli.kube import CORE_EVENTS
-from gpuledger.events.device import DeviceAttached, DeviceDetected, DeviceFailed, DeviceInserted, Hardware
-from gpuledger.events.node import NodeRegistered
-from gpuledger.events.slot import SlotDeclared
-from gpuledger.events.workload import DeviceShare, WorkloadScheduled, WorkloadSubmitted
+from gpuledger.events.device import DeviceFailed, DeviceInserted
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.crds import foreign, install, node_feature_rule, shipped
 from gpuledger.kube.names import (
@@ -24,36 +19,29 @@ from gpuledger.kube.names import (
     NODE_FEATURE_RULES,
     NODE_FEATURES,
     NODES,
-    Resource,
     device_label,
 )
-from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
 from support.cli import Cli, Result
-from support.events import Said, numbered, outgoing
+from support.events import Said
 from support.kube import KubeApi, kube_api
+from support.kube_fleet import (
+    FACTS,
+    IMPORT,
+    INVENTORY,
+    NAME,
+    SERIAL,
+    SLOT,
+    UUID,
+    create,
+    create_device,
+    create_event,
+    label_like_nfd,
+    publish,
+)
 
 DEADLINE_S = 60.0
 COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
-INVENTORY, IMPORT = "/services/inventory", "/import/titan"
-NAME, UUID, SERIAL, SLOT = "w1-0000-17-00-0", "GPU-1", "0321", "w1/0000:17:00.0"
-CARD = Hardware(uuid=UUID, serial=SERIAL, product="NVIDIA H200", pci_address="0000:17:00.0")
-
-FACTS = [
-    Said(IMPORT, "w1", 0, NodeRegistered(gpu_count=8, gpu_model="H200")),
-    Said(IMPORT, SLOT, 0, SlotDeclared(node="w1")),
-    Said(INVENTORY, NAME, 1, DeviceDetected(hardware=CARD, managed=True, node="w1", card=UUID)),
-    Said(INVENTORY, UUID, 1, DeviceAttached(name=NAME, slot=SLOT, serial=SERIAL, uuid=UUID, model="NVIDIA H200")),
-    Said(IMPORT, UUID, 3, DeviceFailed(kind="XID 79", slot=SLOT, message="fell off the bus")),
-    Said(IMPORT, "job-1", 2, WorkloadSubmitted(gpu_milli=1000)),
-    Said(
-        IMPORT,
-        "job-1",
-        2,
-        WorkloadScheduled(node="w1", gpu_milli=1000, devices=(DeviceShare(device=UUID, gpu_milli=1000),)),
-    ),
-    Said(IMPORT, "other", 4, DeviceInserted(slot="elsewhere")),
-]
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +50,6 @@ def urls() -> Iterator[dict[str, str]]:
     with servers.nats_server() as nats, servers.postgres_server() as postgres:
         asyncio.run(publish(nats.url, FACTS))
         yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
-
-
-async def publish(nats_url: str, facts: list[Said]) -> None:
-    async with connect_ledger(nats_url, name="test") as ledger:
-        await ledger.publish_many([outgoing(event) for event in numbered(facts)])
 
 
 class Command:
@@ -140,33 +123,6 @@ async def gpuledger(
     found = Command(Cli(capsys), api, {"PATH": "", "PYTHONPATH": ":".join(sys.path), **environ})
     assert (await found("migrate")).code == 0
     return found
-
-
-async def create(client: KubeClient, resource: Resource, obj: dict[str, Any]) -> None:
-    await client.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, **obj})
-
-
-async def create_device(client: KubeClient, name: str, node: str = "w1", **status: Any) -> None:
-    await create(client, GPU_DEVICES, {"metadata": {"name": name, "labels": {"rack": node}}})
-    full = {"nodeName": node, "state": "Ready", "managed": True, **status}
-    await client.merge_patch(GPU_DEVICES, name, {"status": full}, subresource="status")
-
-
-async def create_event(client: KubeClient, kind: str, name: str, reason: str, at: str) -> None:
-    api_version = {"Node": "v1", "GPUDevice": "gpu.deckhouse.io/v1alpha1"}[kind]
-    about = {"kind": kind, "name": name, "apiVersion": api_version, "uid": f"uid-{name}"}
-    event = {
-        "metadata": {"name": f"{name}.{reason.lower()}", "namespace": "default"},
-        "involvedObject": about,
-        "reason": reason,
-        "message": f"{reason} it is",
-        "type": "Warning",
-        "source": {"component": "kubelet"},
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
-    await create(client, CORE_EVENTS, event)
 
 
 async def test_get_shows_the_servers_own_columns(gpuledger: Command, client: KubeClient) -> None:
@@ -364,16 +320,6 @@ def fields_of(page: str) -> dict[str, str]:
     """The fields of a page's head."""
     head = page.split("GPUDevice:", maxsplit=1)[0]
     return {name: value.strip() for name, _, value in (text.partition(":") for text in head.splitlines())}
-
-
-async def label_like_nfd(client: KubeClient, node: str, **changes: str) -> None:
-    attributes = {"vendor": "10de", "device": "2335", "class": "0302"}
-    features = {"instances": {"pci.device": {"elements": [{"attributes": attributes}]}}}
-    labels = {"gpu.deckhouse.io/present": "true", "gpu.deckhouse.io/device-count": "1"}
-    labels |= {device_label(0, fact): value for fact, value in attributes.items()} | changes
-    await create(client, NODES, {"metadata": {"name": node, "labels": labels}})
-    found = {"name": node, "namespace": "default", "labels": {"nfd.node.kubernetes.io/node-name": node}}
-    await create(client, NODE_FEATURES, {"metadata": found, "spec": {"features": features}})
 
 
 async def test_nfd_coverage(gpuledger: Command, client: KubeClient) -> None:

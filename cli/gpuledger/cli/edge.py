@@ -69,11 +69,10 @@ async def kube_edge(settings: Settings, options: EdgeOptions, ledger: Ledger, da
     """Have an API server, and the work that keeps it and the ledger in step.
 
     Raises:
-        CliError: the embedded server cannot start, or a fleet is asked for in a real cluster.
+        CliError: the embedded server cannot start.
         KubeError: the cluster cannot be used.
     """
     if settings.kubeconfig is not None:
-        refuse_fleet(options)
         async with open_client() as client:
             yield _edge(None, client, options, ledger, database_url)
         return
@@ -86,13 +85,13 @@ async def kube_edge(settings: Settings, options: EdgeOptions, ledger: Ledger, da
         raise CliError(str(error)) from error
 
 
-def refuse_fleet(options: EdgeOptions) -> None:
+def check_options(settings: Settings, options: EdgeOptions) -> None:
     """Keep a simulation out of a real cluster.
 
     Raises:
         CliError: there would be one.
     """
-    if options.fleet is not None:
+    if options.fleet is not None and settings.kubeconfig is not None:
         raise CliError(
             f"--fleet would make up Nodes in the cluster that {KUBECONFIG} names",
             f"Unset {KUBECONFIG} to use the embedded API server",

@@ -6,9 +6,7 @@ read of an object is its row: `{"metadata", "cells"}`; nothing else of it is tra
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
-
-from kubernetes.aio.client.configuration import Configuration
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gpuledger.cli.render import Column
 from gpuledger.kube.client import (
@@ -27,6 +25,9 @@ from gpuledger.kube.errors import GoneError, ResponseError
 from gpuledger.kube.names import Resource
 from gpuledger.kube.transport import Transport
 
+if TYPE_CHECKING:
+    from kubernetes.aio.client.configuration import Configuration
+
 T = TypeVar("T")
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -44,7 +45,7 @@ class TableTransport(Transport):
 class TableClient(KubeClient):
     """A client whose lists and watches are of rows. `columns` are those of the last list."""
 
-    def __init__(self, configuration: Configuration, settings: ClientSettings | None = None) -> None:
+    def __init__(self, configuration: "Configuration", settings: ClientSettings | None = None) -> None:
         super().__init__(configuration, settings)
         self._tables = TableTransport(configuration, self.settings)
         self.columns: tuple[Column, ...] = ()

@@ -69,10 +69,15 @@ def timeline(
     if noun not in (DEVICES, NODES):
         raise CliError(f"There is no timeline of {noun.view.kinds}", "Ask for a device or node", ExitCode.USAGE)
     rows, objects = run(_of_device(name, data_dir) if noun is DEVICES else _of_node(name, data_dir))
-    if not no_kube:
-        rows = [*rows, *run(_of_kubernetes(Access(kubeconfig, context, data_dir), objects))]
+    events: Answer[list[KubeEvent]] = Answer([])
+    if objects and not no_kube:
+        access = Access(kubeconfig, context, data_dir)
+        events = run(if_reachable(access, lambda client: events_about(client, objects)))
+    rows = [*rows, *map(event_row, events.value or ())]
     if not rows:
         raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {noun.view.kinds}`")
+    if events.value is None:
+        message(f"Without Kubernetes' Events: {events.problem} (--no-kube leaves them out.)")
     render(sorted(rows, key=_when), _OF_DEVICE if noun is DEVICES else _OF_NODE, output, headers=not no_headers)
 
 
@@ -114,17 +119,6 @@ async def slots_and_devices(place: Backend, node: str) -> tuple[set[str], list[s
         slots = {str(row["slot"]) for row in await rows_where(connection, SLOT, {"node": node})}
         stints = await rows_where(connection, STINT, {"slot": sorted(slots)})
     return slots, sorted({str(row["device"]) for row in stints})
-
-
-async def _of_kubernetes(access: Access, objects: Objects) -> list[RowDict]:
-    """What Kubernetes says of the objects; where it cannot be asked, that is told on stderr."""
-    if not objects:
-        return []
-    answer: Answer[list[KubeEvent]] = await if_reachable(access, lambda client: events_about(client, objects))
-    if answer.value is None:
-        message(f"Without Kubernetes' Events: {answer.problem} (--no-kube leaves them out.)")
-        return []
-    return [event_row(event) for event in answer.value]
 
 
 def _when(row: RowDict) -> tuple[datetime, str]:

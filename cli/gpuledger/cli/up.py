@@ -56,7 +56,7 @@ def up(
     With NATS_URL and DATABASE_URL set, those servers are used and none are started; with KUBECONFIG set, that cluster
     instead of the embedded API server. Any other command with the same --data-dir finds what runs here.
     """
-    from gpuledger.cli.edge import EdgeOptions, FleetOptions  # noqa: PLC0415 - takes a second to import
+    from gpuledger.cli.edge import EdgeOptions, FleetOptions, check_options  # noqa: PLC0415 - takes a second to import
     from gpuledger.cli.serving import serve  # noqa: PLC0415
 
     configure_logging()
@@ -68,6 +68,8 @@ def up(
     if no_kube and simulated:
         raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)
     edge = None if no_kube else EdgeOptions(kube_listen, simulated)
+    if edge is not None:
+        check_options(settings, edge)
     run(until_stopped(serve(settings, address, edge)))
 
 

@@ -226,8 +226,10 @@ class Plan:
         if failure.remedy is not Remedy.NOTHING:
             self.allocation.set_service(place, in_service=False)
             self._mend(place, failure.remedy)
-        failed = CardFailed(self._now_s, place, card, xid.kind, xid.message, failure.remedy is not Remedy.NOTHING)
-        ended = [happening for pod in self.allocation.holders(place) for happening in self._end(pod, FAILED)]
+        is_fatal = failure.remedy is not Remedy.NOTHING
+        failed = CardFailed(self._now_s, place, card, xid.kind, xid.message, is_fatal)
+        victims = self.allocation.holders(place) if is_fatal else self.allocation.holders(place)[:1]
+        ended = [happening for pod in victims for happening in self._end(pod, FAILED)]
         return [failed, *ended]
 
     def _mend(self, place: Place, remedy: Remedy) -> None:

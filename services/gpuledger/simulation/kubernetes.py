@@ -14,7 +14,7 @@ from gpuledger.clock import Clock
 from gpuledger.events.device import Card
 from gpuledger.kube import crds
 from gpuledger.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
-from gpuledger.kube.errors import ConflictError, NotFoundError, RefusedError
+from gpuledger.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
 from gpuledger.kube.names import LABEL_ENABLED, NAMESPACES, NODE_FEATURES, NODES, PODS, TRUE, Resource
 from gpuledger.kube.watch import Sleep
 from gpuledger.simulation import names, objects
@@ -39,6 +39,7 @@ class Cluster:
         self._client = client
         self._clock = clock
         self._sleep = sleep
+        self._since = clock()
         self._free = asyncio.Semaphore(REQUESTS_MAX)
 
     async def prepare(self) -> None:
@@ -52,13 +53,14 @@ class Cluster:
             await self._apply(NAMESPACES, namespace, names.USERS)
 
     async def register(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
-        """The node's kubelet comes up."""
+        """The node's kubelet comes up, and the cluster finds it ready."""
         await self._apply(NODES, objects.node(node), names.KUBELET)
         await self.report(node, cards, in_service)
+        await self._admit(node.name)
 
     async def report(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
         """The node's kubelet tells what the node offers."""
-        status = objects.node_status(node, cards, in_service, self._clock())
+        status = objects.node_status(node, cards, in_service, since=self._since, now=self._clock())
         await self._apply(NODES, status, names.KUBELET, "status")
 
     async def discover(self, node: FleetNode, cards: Mapping[int, Card]) -> None:
@@ -86,6 +88,8 @@ class Cluster:
         ask = Ask(f"create pod {pod.name}", "POST", PODS.path(names.DEMO_NAMESPACE), _as(names.USERS), body)
         try:
             await self._ask(lambda: self._client.ask(ask))
+        except AlreadyExistsError:
+            return
         except RefusedError as error:
             log.warning("a pod is refused", pod=pod.name, reason=str(error))
 
@@ -133,6 +137,23 @@ class Cluster:
         except NotFoundError:
             return False
         return True
+
+    async def _admit(self, node: str) -> None:
+        """Take away the taint that nodes begin with; where a node controller runs it may have done so already."""
+        live = await self._ask(lambda: self._client.get(NODES, node))
+        taints = live["spec"].get("taints") or []
+        kept = [taint for taint in taints if taint["key"] != names.NOT_READY]
+        if kept != taints:
+            body = {
+                "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
+                "spec": {"taints": kept or None},
+            }
+            path = f"{NODES.path()}/{node}"
+            ask = Ask(f"patch node {node}", "PATCH", path, _as(names.CONTROLLER), body, MERGE_PATCH)
+            try:
+                await self._ask(lambda: self._client.ask(ask))
+            except ConflictError:
+                await self._admit(node)
 
     async def _has_crd(self, crd: Object) -> bool:
         found = await self._ask(lambda: crds.diff(self._client, [crd]))

@@ -248,4 +248,7 @@ class Simulation:
         if is_ours(live) or live["spec"].get("nodeName"):
             return []
         pod = pod_from(self._fleet, live, self._chance, self._rates)
-        return [] if pod is None else self.plan.submitted(pod)
+        if pod is None:
+            return []
+        self._created.setdefault(name, self._clock())
+        return self.plan.submitted(pod)

@@ -13,6 +13,7 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 KUBELET: Final = "kubelet"
 NFD: Final = "nfd-master"
 SCHEDULER: Final = "gpuledger-simulation"
+CONTROLLER: Final = "kube-controller-manager"
 USERS: Final = "gpuledger-simulation-users"
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
@@ -22,6 +23,9 @@ DURATION: Final = "simulation.gpuledger.io/duration-seconds"
 
 OUTCOME: Final = "simulation.gpuledger.io/outcome"
 """An annotation of pods: the phase that they end in, unless a card of theirs fails."""
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+"""The taint of nodes that have not been found ready yet."""
 
 CONTAINER: Final = "main"
 IMAGE: Final = "registry.k8s.io/pause:3.10"

@@ -56,13 +56,12 @@ def node_labels(of: FleetNode, cards: Mapping[int, Card]) -> Object:
     return {"metadata": {"name": of.name, "labels": labels.feature_labels(of, cards)}}
 
 
-def node_status(of: FleetNode, cards: Iterable[int], in_service: Iterable[int], now: datetime) -> Object:
-    """The Node's status; `cards` and `in_service` are slots."""
-    time = timestamp(now)
-    conditions = [
-        {"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": time, "lastTransitionTime": time}
-        for kind, status, reason in _READY
-    ]
+def node_status(
+    of: FleetNode, cards: Iterable[int], in_service: Iterable[int], *, since: datetime, now: datetime
+) -> Object:
+    """The Node's status, ready `since` then; `cards` and `in_service` are slots."""
+    times = {"lastHeartbeatTime": timestamp(now), "lastTransitionTime": timestamp(since)}
+    conditions = [{"type": kind, "status": status, "reason": reason, **times} for kind, status, reason in _READY]
     return {
         "metadata": {"name": of.name},
         "status": {
@@ -114,6 +113,7 @@ def pod(of: Pod) -> Object:
         "spec": {
             "schedulerName": names.SCHEDULER,
             "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
             "containers": [
                 {"name": names.CONTAINER, "image": names.IMAGE, "resources": {"limits": amounts, "requests": amounts}}
             ],

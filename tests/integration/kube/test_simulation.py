@@ -141,6 +141,7 @@ async def check_cluster(client: KubeClient, events: list[Decoded]) -> None:
         assert node["status"]["capacity"][GPU_RESOURCE] == str(len(kinds))
         assert int(node["status"]["allocatable"][GPU_RESOURCE]) <= len(kinds)
         assert {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"
+        assert node["spec"].get("taints") in (None, [])
         assert (await client.get(names.LEASES, name, names.LEASE_NAMESPACE))["spec"]["holderIdentity"] == name
     running = {
         names.workload_of(pod["metadata"]["name"]): pod["spec"]["nodeName"]

@@ -75,6 +75,17 @@ async def test_the_ledger_answers_for_the_fleet(up: Up, client: KubeClient) -> N
     assert gpuledger(up.data_dir, "verify").returncode == 0
 
 
+def test_no_fleet_is_made_up_in_a_real_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("support.up.SERVERS", frozenset({"NATS_URL", "DATABASE_URL"}))
+    monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
+    told = gpuledger(tmp_path, "up", "--fleet", "nodes=1,gpus=1,profile=t4")
+    assert told.returncode == 2
+    assert told.stderr.decode().splitlines() == [
+        "Error: --fleet would make up Nodes in the cluster that KUBECONFIG names. "
+        "Unset KUBECONFIG to use the embedded API server."
+    ]
+
+
 def test_a_fleet_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     told = gpuledger(tmp_path, "up", "--fleet", "nodes=many")
     assert (told.returncode, told.stdout) == (2, b"")

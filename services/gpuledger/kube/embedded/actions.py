@@ -10,10 +10,11 @@ from gpuledger.kube.embedded.errors import Object, not_implemented
 from gpuledger.kube.embedded.options import DeleteOptions, WriteOptions
 from gpuledger.kube.embedded.reading import presented
 from gpuledger.kube.embedded.registry import Target
+from gpuledger.kube.embedded.requests import Request
 from gpuledger.kube.embedded.scale import ScalePaths
 from gpuledger.kube.embedded.store import copy_of
 from gpuledger.kube.embedded.strategies import pods, policy, rbac
-from gpuledger.kube.embedded.writing import Request, Writer
+from gpuledger.kube.embedded.writing import Writer
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
 RBAC_KINDS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")

@@ -9,10 +9,10 @@ import aiohttp
 from gpuledger.clock import NewId
 from gpuledger.kube.embedded.errors import Object
 from gpuledger.kube.embedded.reading import presented
+from gpuledger.kube.embedded.requests import Admission, Request
 from gpuledger.kube.embedded.store import Store, copy_of
 from gpuledger.kube.embedded.webhook_matching import Question, Version
 from gpuledger.kube.embedded.webhooks import Webhooks
-from gpuledger.kube.embedded.writing import Admission, Request
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = (GROUP, "mutatingwebhookconfigurations"), (GROUP, "validatingwebhookconfigurations")

@@ -12,9 +12,9 @@ from gpuledger.kube.embedded.errors import ApiError, Object, bad_request
 from gpuledger.kube.embedded.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation, not_acceptable
 from gpuledger.kube.embedded.options import Query
 from gpuledger.kube.embedded.reading import Page, presented, presented_list
+from gpuledger.kube.embedded.requests import Request
 from gpuledger.kube.embedded.tables import table
 from gpuledger.kube.embedded.watching import BOOKMARK, ERROR, Event
-from gpuledger.kube.embedded.writing import Request
 
 AS_JSON = Representation()
 NOTHING_SUCH = "only the following media types are accepted: application/json, application/yaml"

@@ -6,10 +6,11 @@ from gpuledger.kube.embedded.errors import ApiError, Object, bad_request, intern
 from gpuledger.kube.embedded.options import WriteOptions
 from gpuledger.kube.embedded.patches import json_patch, merge_patch
 from gpuledger.kube.embedded.reading import presented
+from gpuledger.kube.embedded.requests import Request
 from gpuledger.kube.embedded.schema.object_meta import OBJECT_META
 from gpuledger.kube.embedded.shapes import ANYTHING, Shape
 from gpuledger.kube.embedded.strategic import strategic_merge
-from gpuledger.kube.embedded.writing import Change, Request, reset_of
+from gpuledger.kube.embedded.writing import Change, reset_of
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

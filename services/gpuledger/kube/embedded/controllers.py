@@ -125,8 +125,10 @@ class Controllers:
             crd = self._store.put(CRDS, accepted)
         resources = custom.resources_of(crd)
         self._registry.serve(name, resources)
-        for resource in resources[:1]:
-            self._default_anew(resource)
+        stored = next(version["name"] for version in crd["spec"]["versions"] if version["storage"])
+        for resource in resources:
+            if resource.version == stored:
+                self._default_anew(resource)
 
     def _default_anew(self, resource: Resource) -> None:
         """A schema's new defaults hold for what was stored before."""
@@ -141,6 +143,7 @@ class Controllers:
         resource = self._registry.of_group(*key)
         left = self._store.collection(key).objects()
         if resource is not None and left:
+            self._replace(CRDS, crds.emptying(crd, self._clock()))
             for obj in left:
                 if not obj["metadata"].get("deletionTimestamp"):
                     self._writer.remove(resource, obj)
@@ -183,7 +186,7 @@ class Controllers:
             self._for_dependents(meta["uid"], self._orphan)
             self._replace(key, without_finalizer(change.object, ORPHAN))
         elif FOREGROUND in meta.get("finalizers", []) and meta.get("deletionTimestamp"):
-            self._for_dependents(meta["uid"], self._release_from)
+            self._for_dependents(meta["uid"], self._release_deeply)
             self._finish_foreground(meta["uid"], key, change.object)
         elif change.type != DELETED and meta.get("ownerReferences"):
             self._collect_unowned(key, change.object)
@@ -195,7 +198,10 @@ class Controllers:
             if resource is not None and obj is not None:
                 do(resource, obj, uid)
 
-    def _release_from(self, resource: Resource, obj: Object, uid: str) -> None:
+    def _release_deeply(self, resource: Resource, obj: Object, uid: str) -> None:
+        self._release_from(resource, obj, uid, "Foreground" if self._owners.dependents(obj["metadata"]["uid"]) else "")
+
+    def _release_from(self, resource: Resource, obj: Object, uid: str, propagation: str = "") -> None:
         references = obj["metadata"]["ownerReferences"]
         others = [one for one in references if one["uid"] != uid and self._is_there(obj, one)]
         if others:
@@ -203,7 +209,7 @@ class Controllers:
             then["metadata"]["ownerReferences"] = others
             self._writer.replace(resource, then)
         elif not obj["metadata"].get("deletionTimestamp"):
-            self._writer.remove(resource, obj)
+            self._writer.remove(resource, obj, propagation)
 
     def _orphan(self, resource: Resource, obj: Object, uid: str) -> None:
         then = copy_of(obj)
@@ -215,7 +221,9 @@ class Controllers:
         self._writer.replace(resource, then)
 
     def _finish_foreground(self, uid: str, key: CollectionKey, obj: Object) -> None:
-        if not self._owners.dependents(uid):
+        places = self._owners.dependents(uid)
+        dependents = (self._store.collection(place).get(namespace, name) for place, namespace, name in places)
+        if not any(_blocks(one, uid) for one in dependents if one is not None):
             self._replace(key, without_finalizer(obj, FOREGROUND))
 
     def _let_owners_go(self, obj: Object) -> None:
@@ -258,6 +266,11 @@ class Controllers:
         resource = self._registry.of_group(*key)
         if resource is not None:
             self._writer.replace(resource, obj)
+
+
+def _blocks(obj: Object, uid: str) -> bool:
+    """Whether an owner that is deleted in the foreground waits for the object."""
+    return any(one["uid"] == uid and one.get("blockOwnerDeletion") for one in obj["metadata"]["ownerReferences"])
 
 
 def _owner_uids(obj: Object | None) -> list[str]:

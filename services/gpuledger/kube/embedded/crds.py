@@ -71,6 +71,22 @@ def accept(crd: Object, now: datetime) -> None:
     _remember_storage(crd)
 
 
+def emptying(crd: Object, now: datetime) -> Object:
+    """The CRD with the condition that says that its objects are being deleted."""
+    then = deepcopy(crd)
+    known = {one["type"]: one for one in then["status"].get("conditions") or ()}
+    if known.get("Terminating", {}).get("status") != "True":
+        known["Terminating"] = {
+            "type": "Terminating",
+            "status": "True",
+            "lastTransitionTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "reason": "InstanceDeletionInProgress",
+            "message": "CustomResource deletion is in progress",
+        }
+    then["status"]["conditions"] = list(known.values())
+    return then
+
+
 def _remember_storage(crd: Object) -> None:
     stored = list(crd["status"].get("storedVersions") or ())
     for version in (crd.get("spec") or {}).get("versions") or ():

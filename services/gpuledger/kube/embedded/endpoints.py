@@ -25,9 +25,10 @@ from gpuledger.kube.embedded.options import (
 )
 from gpuledger.kube.embedded.reading import list_page, selection, too_large
 from gpuledger.kube.embedded.registry import PAGE_NOT_FOUND
+from gpuledger.kube.embedded.requests import Request
 from gpuledger.kube.embedded.store import Store, copy_of, key_of
 from gpuledger.kube.embedded.watching import watch
-from gpuledger.kube.embedded.writing import Change, Request, Writer
+from gpuledger.kube.embedded.writing import Change, Writer
 
 Endpoint = Callable[[web.Request, Request, Representation], Awaitable[web.StreamResponse]]
 
@@ -35,7 +36,8 @@ Endpoint = Callable[[web.Request, Request, Representation], Awaitable[web.Stream
 class Endpoints:
     """The methods of resources, over one store."""
 
-    def __init__(self, store: Store, writer: Writer) -> None:
+    def __init__(self, store: Store, writer: Writer, *, bookmark_every_s: float) -> None:
+        self._bookmark_every_s = bookmark_every_s
         self._store = store
         self._writer = writer
         self._watches: set[asyncio.Task[object]] = set()
@@ -58,6 +60,11 @@ class Endpoints:
         if endpoint is None:
             raise method_not_allowed(http.method.lower())
         return await endpoint(http, request, wanted)
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return len(self._watches)
 
     def end_watches(self) -> None:
         """End every watch that is open."""
@@ -171,7 +178,8 @@ class Endpoints:
         await response.prepare(http)
         is_first = True
         with self._watched(), suppress(ConnectionError):
-            async for events in watch(self._store, request.target, options, chosen, revision):
+            every_s = self._bookmark_every_s
+            async for events in watch(self._store, request.target, options, chosen, revision, bookmark_every_s=every_s):
                 lines = []
                 for event in events:
                     lines.append(answers.event_line(event, request, wanted, query, is_first=is_first))

@@ -22,8 +22,10 @@ from gpuledger.kube.embedded.errors import ApiError, PlainError, method_not_allo
 from gpuledger.kube.embedded.negotiation import negotiate
 from gpuledger.kube.embedded.options import Query, write_options
 from gpuledger.kube.embedded.registry import Registry
+from gpuledger.kube.embedded.requests import Request
 from gpuledger.kube.embedded.store import CHANGES_KEPT_MAX, Store
-from gpuledger.kube.embedded.writing import Request, Writer
+from gpuledger.kube.embedded.watching import BOOKMARK_EVERY_S
+from gpuledger.kube.embedded.writing import Writer
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
 """As real servers have it."""
@@ -48,6 +50,7 @@ class ApiServer:
         new_id: NewId = random_id,
         services: ServicePlaces | None = None,
         changes_kept: int = CHANGES_KEPT_MAX,
+        bookmark_every_s: float = BOOKMARK_EVERY_S,
     ) -> None:
         self.store = Store(changes_kept)
         self.registry = Registry(BUILTIN)
@@ -57,7 +60,12 @@ class ApiServer:
         self._clock = clock
         self._controllers = Controllers(self.store, self.registry, self.writer, clock)
         self._documents = Documents(self.registry)
-        self._endpoints = Endpoints(self.store, self.writer)
+        self._endpoints = Endpoints(self.store, self.writer, bookmark_every_s=bookmark_every_s)
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return self._endpoints.watches
 
     @asynccontextmanager
     async def serving(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:

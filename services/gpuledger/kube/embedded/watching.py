@@ -31,7 +31,13 @@ class Event(NamedTuple):
 
 
 async def watch(
-    store: Store, target: Target, options: ListOptions, chosen: Selection, revision: int
+    store: Store,
+    target: Target,
+    options: ListOptions,
+    chosen: Selection,
+    revision: int,
+    *,
+    bookmark_every_s: float = BOOKMARK_EVERY_S,
 ) -> AsyncIterator[list[Event]]:
     """Events after a revision (0: after those that tell the present), as many together as there are, until the end.
 
@@ -41,7 +47,8 @@ async def watch(
     try:
         initial, revision = _initial(store, target, options, chosen, revision)
         yield initial
-        async for events, revision in _live(store, target, revision, chosen, deadline):  # noqa: B020 - it moves on
+        live = _live(store, target, revision, chosen, deadline, bookmark_every_s)
+        async for events, revision in live:
             if events:
                 yield events
             elif options.bookmarks:
@@ -67,11 +74,11 @@ def _initial(
 
 
 async def _live(
-    store: Store, target: Target, revision: int, chosen: Selection, deadline: float
+    store: Store, target: Target, revision: int, chosen: Selection, deadline: float, bookmark_every_s: float
 ) -> AsyncIterator[tuple[list[Event], int]]:
     clock = asyncio.get_running_loop().time
     collection = store.collection(target.resource.key)
-    bookmark_at = clock() + BOOKMARK_EVERY_S
+    bookmark_at = clock() + bookmark_every_s
     while True:
         news = collection.news
         now = max(store.revision, revision)
@@ -86,7 +93,7 @@ async def _live(
             yield [], revision
             if clock() >= deadline:
                 return
-            bookmark_at = clock() + BOOKMARK_EVERY_S
+            bookmark_at = clock() + bookmark_every_s
 
 
 def _seen(changes: list[Change], chosen: Selection) -> Iterator[Event]:

@@ -6,7 +6,6 @@ its next state nothing else runs, except where webhooks have to be asked; then t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -24,9 +23,10 @@ from gpuledger.kube.embedded.errors import (
 )
 from gpuledger.kube.embedded.options import DeleteOptions, WriteOptions
 from gpuledger.kube.embedded.registry import Registry, Target
-from gpuledger.kube.embedded.resources import Context, Resource
+from gpuledger.kube.embedded.requests import Admission, Request
+from gpuledger.kube.embedded.resources import Resource
 from gpuledger.kube.embedded.store import Store, copy_of, key_of
-from gpuledger.kube.embedded.terminating import BEGIN, IMMORTAL, NAMESPACES
+from gpuledger.kube.embedded.terminating import BEGIN, CRDS, IMMORTAL, NAMESPACES
 from gpuledger.kube.embedded.write_checks import (
     check_preconditions,
     check_version,
@@ -56,45 +56,6 @@ Change = Callable[[Object], Object]
 """Makes the next state of an object from a copy of its present one."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """Who asks for what, and when. `warnings` collects what goes into `Warning` headers."""
-
-    target: Target
-    now: datetime
-    user: str = "system:admin"
-    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def context(self) -> Context:
-        """What a strategy sees of it."""
-        return Context(self.now, self.user, self.warnings)
-
-
-class Admission:
-    """Whom to ask before an object is stored; this one asks nobody."""
-
-    async def mutate(
-        self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
-    ) -> Object | None:
-        """The object as webhooks want it."""
-        return obj
-
-    async def validate(
-        self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
-    ) -> None:
-        """Let webhooks refuse it.
-
-        Raises:
-            ApiError: one of them does.
-        """
-
-    def is_asked(self, request: Request) -> bool:
-        """Whether anybody is asked at all."""
-        return False
-
-
 class Writer:
     """Writes objects of any resource."""
 
@@ -112,6 +73,7 @@ class Writer:
             ApiError: it cannot be created; nothing was.
         """
         resource, target = request.target.resource, request.target
+        self._refuse_terminating_crd(resource)
         meta = obj.setdefault("metadata", {})
         fit_namespace(target, obj)
         if meta.get("resourceVersion"):
@@ -171,7 +133,9 @@ class Writer:
         if target.resource.key == NAMESPACES and target.name in IMMORTAL:
             raise denied("", "namespaces", target.name, "this namespace may not be deleted")
         check_preconditions(target, obj, options)
-        await self._validated(request, "DELETE", None, obj, _deleting(options))
+        if self._admission.is_asked(request):
+            await self._admission.mutate(request, "DELETE", None, obj, _deleting(options))
+            await self._admission.validate(request, "DELETE", None, obj, _deleting(options))
         obj = self.found(target)
         return self._delete(target.resource, obj, options, request.now)
 
@@ -236,6 +200,13 @@ class Writer:
         if existing["metadata"].get("deletionTimestamp"):
             error = ApiError(409, error.reason, f"object is being deleted: {error.message}", error.details)
         raise error
+
+    def _refuse_terminating_crd(self, resource: Resource) -> None:
+        crd = self.store.collection(CRDS).get("", f"{resource.plural}.{resource.group}") if resource.is_custom else None
+        if crd is not None and crd["metadata"].get("deletionTimestamp"):
+            details = {"group": resource.group, "kind": resource.plural}
+            message = "create not allowed while custom resource definition is terminating"
+            raise ApiError(405, "MethodNotAllowed", message, details)
 
     def _refuse_namespace(self, target: Target, obj: Object) -> None:
         if not target.resource.namespaced:

@@ -1,0 +1,331 @@
+"""The Kubernetes edge: from a Node's label to a GPUDevice's status, a cold start, and what all its services take.
+
+The API server, the ledger and the services are processes of their own; this one plays the people who label Nodes and
+look at statuses. Called as a program it is the services: `kube.py NATS_URL DATABASE_URL KUBECONFIG`.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
+from statistics import quantiles
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import psycopg
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from prometheus_client import REGISTRY
+
+from bench.rebuilding import peak_kib
+from bench.report import Figure
+from bench.servers import unsynced_nats
+from gpuledger.inventory.main import InventoryProjection
+from gpuledger.kube import crds
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.names import (
+    GPU_DEVICES,
+    LABEL_ENABLED,
+    MODULE_CONFIG,
+    MODULE_CONFIGS,
+    NFD_WORKER_VERSION,
+    NODES,
+)
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.projection.rows import column_types
+from gpuledger.projection.runner import Runner
+from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.watchers.main import run as watch
+from support.inventory import NFD, labels
+from support.servers import short_directory
+
+DEVICES_PER_NODE = 8
+MODEL = "20b5"
+P95_MS = 150.0
+MEMORY_MB = 600.0
+CHANGES_PER_S = 5.0
+AT_ONCE = 16
+RELIST_S = 3.0
+STEADY_S = 10.0
+SETTLE_S = 1_200.0
+TELL_S = 0.25
+CLI = "from gpuledger.cli.main import main; main()"
+
+
+class KubeSizes(NamedTuple):
+    """How many nodes, and how many changes of labels."""
+
+    nodes: int = 2_000
+    changes: int = 100
+    memory_nodes: int = 5_000
+
+
+FULL = KubeSizes()
+QUICK = KubeSizes(20, 5, 40)
+
+
+async def kube(database_url: str, sizes: KubeSizes = FULL) -> list[Figure]:
+    """Latency, cold start with its writes, and memory."""
+    async with _edge(database_url, sizes.nodes) as edge:
+        figures = [*_cold_start(edge), *_latency(*await edge.change(sizes.changes))]
+    await asyncio.to_thread(_forget, database_url)
+    async with _edge(database_url, sizes.memory_nodes) as edge:
+        return [*figures, _memory(edge)]
+
+
+Shown = tuple[str, str]
+"""An object's name, and its node's."""
+
+
+class Told(NamedTuple):
+    """What the services say of themselves."""
+
+    statuses: int
+    writes: int
+    waiting: int
+    imports_kib: int
+    peak_kib: int
+
+
+class Edge:
+    """Servers and services with a fleet in them."""
+
+    def __init__(self, client: KubeClient, child: asyncio.subprocess.Process, nodes: int) -> None:
+        self.client = client
+        self.nodes = nodes
+        self.objects = nodes * (DEVICES_PER_NODE + 1) + 1
+        self.created_s = 0.0
+        self.cold_s = 0.0
+        self.told = Told(0, 0, 0, 0, 0)
+        self._child = child
+
+    async def settle(self) -> None:
+        """Return when every object has its status, and lists and idling have passed without more."""
+        began = perf_counter()
+        async with asyncio.timeout(SETTLE_S):
+            while self.told.statuses < self.objects or self.told.waiting:
+                await self._listen()
+            self.cold_s = perf_counter() - began
+            until = perf_counter() + STEADY_S
+            while perf_counter() < until:
+                await self._listen()
+
+    async def _listen(self) -> None:
+        assert self._child.stdout is not None
+        line = await self._child.stdout.readline()
+        if not line:
+            raise RuntimeError("the services ended")
+        self.told = Told(**json.loads(line))
+
+    async def change(self, changes: int) -> tuple[list[float], list[float]]:
+        """Seconds from labelling a Node until all its GPUDevices show it, and until the Node itself does."""
+        listening = asyncio.create_task(self._keep_listening())
+        shown: dict[Shown, float] = {}
+        labelled: dict[Shown, float] = {}
+        watching = [
+            asyncio.create_task(self._watch(GPU_DEVICES, _unmanaged_device, shown)),
+            asyncio.create_task(self._watch(NODES, _unmanaged_node, labelled)),
+        ]
+        await asyncio.sleep(1.0)
+        begun: dict[str, float] = {}
+        for index in range(changes):
+            name = _node_name(index)
+            begun[name] = perf_counter()
+            await self.client.merge_patch(NODES, name, {"metadata": {"labels": {LABEL_ENABLED: "false"}}})
+            await asyncio.sleep(1.0 / CHANGES_PER_S)
+        async with asyncio.timeout(SETTLE_S):
+            while len(shown) < changes * DEVICES_PER_NODE or len(labelled) < changes:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        for task in (*watching, listening):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        last = {name: max(at for (_, node), at in shown.items() if node == name) for name in begun}
+        own = {name: at for (name, _), at in labelled.items()}
+        return [last[name] - at for name, at in begun.items()], [own[name] - at for name, at in begun.items()]
+
+    async def _keep_listening(self) -> None:
+        while True:
+            await self._listen()
+
+    async def _watch(self, resource: Any, key_of: Callable[[Any], Shown | None], seen: dict[Shown, float]) -> None:
+        version = (await self.client.list(resource)).resource_version
+        async with aclosing(self.client.watch(resource, version)) as stream:
+            async for batch in stream:
+                now = perf_counter()
+                for event in batch:
+                    if event["type"] != "BOOKMARK" and (key := key_of(event["object"])):
+                        seen.setdefault(key, now)
+
+
+def _unmanaged_node(obj: dict[str, Any]) -> Shown | None:
+    metadata = obj["metadata"]
+    return (metadata["name"], metadata["name"]) if metadata["labels"].get(LABEL_ENABLED) == "false" else None
+
+
+def _unmanaged_device(obj: dict[str, Any]) -> Shown | None:
+    status = obj.get("status") or {}
+    return (obj["metadata"]["name"], status["nodeName"]) if status.get("managed") is False else None
+
+
+def _node_name(index: int) -> str:
+    return f"worker-{index:05d}"
+
+
+def _cold_start(edge: Edge) -> list[Figure]:
+    name = f"cold start, {edge.nodes:,} nodes of {DEVICES_PER_NODE}"
+    bare_s = edge.created_s * edge.told.writes / edge.nodes
+    return [
+        Figure(
+            f"{name}: status writes, idling and lists included", edge.told.statuses, "writes", "objects",
+            edge.objects, edge.objects, is_ratio=False,
+        ),
+        Figure(f"{name}: until all is written", edge.cold_s, "s", "as many bare creations", bare_s, None),
+    ]  # fmt: skip
+
+
+def _latency(shown: list[float], labelled: list[float]) -> list[Figure]:
+    name, peer = "label of a Node -> status of its GPUDevices", "the label itself, watched"
+    return [
+        Figure(f"{name}, p50", _percentile(shown, 50), "ms", peer, _percentile(labelled, 50), None),
+        Figure(f"{name}, p95", _percentile(shown, 95), "ms", peer, _percentile(labelled, 95), P95_MS, is_ratio=False),
+    ]
+
+
+def _memory(edge: Edge) -> Figure:
+    name = f"peak memory of the edge's services, {edge.nodes * DEVICES_PER_NODE:,} devices"
+    peak_mb, imports_mb = edge.told.peak_kib * 1024 / 1e6, edge.told.imports_kib * 1024 / 1e6
+    return Figure(name, peak_mb, "MB", "the process after its imports", imports_mb, MEMORY_MB, is_ratio=False)
+
+
+def _percentile(times_s: list[float], percent: int) -> float:
+    return quantiles(times_s, n=100, method="inclusive")[percent - 1] * 1000
+
+
+@asynccontextmanager
+async def _edge(database_url: str, nodes: int) -> AsyncIterator[Edge]:
+    """A fleet of Nodes that is there before the services start, and then everything that follows from it."""
+    await asyncio.to_thread(_make_tables, database_url)
+    with unsynced_nats() as nats, short_directory() as directory:
+        async with _api_server(directory) as kubeconfig, open_client(kubeconfig) as client:
+            await crds.install(client, crds.shipped() + crds.foreign())
+            began = perf_counter()
+            await _at_once(_create(client, _node_name(index)) for index in range(nodes))
+            created_s = perf_counter() - began
+            await client.create(MODULE_CONFIGS, _module_config())
+            async with _services(nats.url, database_url, kubeconfig) as child:
+                edge = Edge(client, child, nodes)
+                edge.created_s = created_s
+                await edge.settle()
+                yield edge
+
+
+@asynccontextmanager
+async def _api_server(directory: Path) -> AsyncIterator[Path]:
+    kubeconfig = directory / "kubeconfig"
+    arguments = ("kube-api", "--listen", "127.0.0.1:0", "--kubeconfig", str(kubeconfig))
+    async with _process("-c", CLI, *arguments):
+        async with asyncio.timeout(60):
+            while not kubeconfig.exists():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.05)
+        yield kubeconfig
+
+
+def _services(nats_url: str, database_url: str, kubeconfig: Path) -> Any:
+    return _process(__file__, nats_url, database_url, str(kubeconfig))
+
+
+@asynccontextmanager
+async def _process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+    try:
+        yield child
+    finally:
+        with suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+
+
+async def _at_once(requests: Iterable[Awaitable[object]]) -> None:
+    """Carry out requests, so many at once."""
+    left = iter(requests)
+
+    async def work() -> None:
+        for request in left:
+            await request
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+
+async def _create(client: KubeClient, name: str) -> None:
+    metadata = {
+        "name": name,
+        "labels": labels(*[MODEL] * DEVICES_PER_NODE, gpu_product="NVIDIA-A100-SXM4-40GB", gpu_memory="40960"),
+        "annotations": {NFD_WORKER_VERSION: NFD},
+    }
+    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
+
+def _module_config() -> dict[str, Any]:
+    spec = {"enabled": True, "version": 1, "settings": {"inventory": {"resyncPeriod": "1s"}}}
+    return {
+        "apiVersion": MODULE_CONFIGS.api_version, "kind": MODULE_CONFIGS.kind, "metadata": {"name": MODULE_CONFIG},
+        "spec": spec,
+    }  # fmt: skip
+
+
+def _make_tables(database_url: str) -> None:
+    """Tables of the inventory, where the schema has none yet."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for spec in InventoryProjection.specs:
+            types = zip(spec.columns, column_types(spec.row), strict=True)
+            columns = ", ".join(f"{name} {kind}" for name, kind in types)
+            key = ", ".join(spec.key)
+            statement = f"CREATE TABLE IF NOT EXISTS gpuledger_live.{spec.name} ({columns}, PRIMARY KEY ({key}))"
+            connection.execute(statement.encode())
+
+
+def _forget(database_url: str) -> None:
+    """The next log begins anew, so the rows have to."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for spec in InventoryProjection.specs:
+            connection.execute(f"TRUNCATE gpuledger_live.{spec.name}".encode())
+        connection.execute("DELETE FROM gpuledger.projection")
+        connection.execute("DELETE FROM gpuledger.seen")
+        connection.execute("DELETE FROM gpuledger.outbox")
+
+
+async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
+    """The services of the edge, in one process as in `gpuledger up`."""
+    imports_kib = peak_kib()
+    async with connect_ledger(nats_url, name="bench edge") as ledger, open_client(Path(kubeconfig)) as client:
+        writer = status_writer(ledger, database_url, client, StatusWriterSettings(relist_period_s=RELIST_S))
+        await asyncio.gather(
+            watch(client, ledger, database_url),
+            Runner(InventoryProjection(), ledger, database_url).run(),
+            writer.run(),
+            _tell(writer, imports_kib),
+        )
+
+
+async def _tell(writer: StatusWriter, imports_kib: int) -> None:
+    while True:
+        health = writer.health()
+        told = Told(_writes("apply status"), _writes(), health.waiting + health.failing, imports_kib, peak_kib())
+        print(json.dumps(told._asdict()), flush=True)
+        await asyncio.sleep(TELL_S)
+
+
+def _writes(*actions: str) -> int:
+    samples = [one for family in REGISTRY.collect() for one in family.samples if one.name == _WRITES]
+    return int(sum(one.value for one in samples if not actions or one.labels["action"] in actions))
+
+
+_WRITES = "gpuledger_statuswriter_writes_total"
+
+if __name__ == "__main__":
+    asyncio.run(_serve(*sys.argv[1:]))

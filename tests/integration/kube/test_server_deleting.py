@@ -1,0 +1,215 @@
+"""What goes away with what in the embedded API server: owners, namespaces, definitions, and what holds them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from support.kube import kube_api
+from support.kube_http import (
+    ANY,
+    CONFIGMAPS,
+    CRDS,
+    MERGE,
+    THINGS,
+    Api,
+    Json,
+    configmap,
+    eventually,
+    open_api,
+    thing,
+    thing_crd,
+    thing_version,
+)
+
+MANY = 300
+NAMESPACES = "/api/v1/namespaces"
+HELD = ["example.com/held"]
+LET_GO = {"metadata": {"finalizers": None}}
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with kube_api(tmp_path) as kube, open_api(kube.url) as found:
+        yield found
+
+
+@pytest.fixture
+async def things(api: Api) -> Api:
+    await api.serve(thing_crd())
+    return api
+
+
+def owned_by(owner: Json, **more: object) -> list[Json]:
+    meta = owner["metadata"]
+    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
+    return [reference | more]
+
+
+async def test_dependents_go_with_their_owner(things: Api) -> None:
+    owner = await things.made(THINGS, thing("owner"))
+    await things.made(CONFIGMAPS, configmap("dependent", ownerReferences=owned_by(owner)))
+    other = await things.made(THINGS, thing("other"))
+    both = [*owned_by(owner), *owned_by(other)]
+    await things.made(CONFIGMAPS, configmap("shared", ownerReferences=both))
+    assert (await things("DELETE", f"{THINGS}/owner")).code == 200
+    await things.until(f"{CONFIGMAPS}/dependent", 404)
+    kept = (await things("GET", f"{CONFIGMAPS}/shared")).body["metadata"]["ownerReferences"]
+    assert [one["name"] for one in kept] == ["other"]
+
+
+async def test_foreground_deletion_waits_for_dependents(things: Api) -> None:
+    owner = await things.made(THINGS, thing("owner"))
+    references = owned_by(owner, blockOwnerDeletion=True)
+    await things.made(CONFIGMAPS, configmap("held", ownerReferences=references, finalizers=HELD))
+    answer = await things("DELETE", f"{THINGS}/owner?propagationPolicy=Foreground")
+    assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert (await things("GET", f"{THINGS}/owner")).code == 200
+    assert (await things("GET", f"{CONFIGMAPS}/held")).body["metadata"]["deletionTimestamp"]
+    await things("PATCH", f"{CONFIGMAPS}/held", LET_GO, media=MERGE)
+    await things.until(f"{THINGS}/owner", 404)
+
+
+async def test_foreground_deletion_waits_only_for_who_blocks_it(things: Api) -> None:
+    owner = await things.made(THINGS, thing("owner"))
+    await things.made(CONFIGMAPS, configmap("held", ownerReferences=owned_by(owner), finalizers=HELD))
+    await things("DELETE", f"{THINGS}/owner?propagationPolicy=Foreground")
+    await things.until(f"{THINGS}/owner", 404)
+    assert (await things("GET", f"{CONFIGMAPS}/held")).body["metadata"]["deletionTimestamp"]
+
+
+async def test_orphans_stay(things: Api) -> None:
+    owner = await things.made(THINGS, thing("owner"))
+    await things.made(CONFIGMAPS, configmap("orphan", ownerReferences=owned_by(owner)))
+    await things("DELETE", f"{THINGS}/owner", {"kind": "DeleteOptions", "propagationPolicy": "Orphan"})
+    await things.until(f"{THINGS}/owner", 404)
+    assert "ownerReferences" not in (await things("GET", f"{CONFIGMAPS}/orphan")).body["metadata"]
+
+
+async def test_who_names_an_owner_that_never_was_goes(things: Api) -> None:
+    nobody = thing("nobody", uid="11111111-2222-3333-4444-555555555555")
+    await things.made(CONFIGMAPS, configmap("dangling", ownerReferences=owned_by(nobody)))
+    await things.until(f"{CONFIGMAPS}/dangling", 404)
+
+
+async def test_an_owner_is_in_the_same_namespace(things: Api) -> None:
+    await things.made(NAMESPACES, {"metadata": {"name": "other"}})
+    owner = await things.made(THINGS, thing("owner"))
+    elsewhere = CONFIGMAPS.replace("default", "other")
+    await things.made(elsewhere, configmap("stray", ownerReferences=owned_by(owner)))
+    await things.until(f"{elsewhere}/stray", 404)
+    assert (await things("GET", f"{THINGS}/owner")).code == 200
+
+
+async def test_a_namespace_goes_when_it_is_empty(things: Api) -> None:
+    await things.made(NAMESPACES, {"metadata": {"name": "team"}})
+    inside, held = CONFIGMAPS.replace("default", "team"), THINGS.replace("default", "team")
+    await things.made(inside, configmap("a"))
+    await things.made(held, thing("t", finalizers=HELD))
+    assert (await things("DELETE", f"{NAMESPACES}/team")).body["status"]["phase"] == "Terminating"
+    await things.until(f"{inside}/a", 404)
+    refused = await things("POST", inside, configmap("late"))
+    assert (refused.code, refused.causes) == (403, {("NamespaceTerminating", "metadata.namespace")})
+    assert (await things("GET", f"{NAMESPACES}/team")).code == 200
+    await things("PATCH", f"{held}/t", LET_GO, media=MERGE)
+    await things.until(f"{NAMESPACES}/team", 404)
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_namespaces_of_the_cluster_stay(api: Api, name: str) -> None:
+    answer = await api("DELETE", f"{NAMESPACES}/{name}")
+    assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
+
+
+async def test_a_definition_takes_its_objects_along(things: Api) -> None:
+    await things.made(THINGS, thing("free"))
+    await things.made(THINGS, thing("held", finalizers=HELD))
+    await things("DELETE", f"{CRDS}/things.example.com")
+    await things.until(f"{THINGS}/free", 404)
+    crd = (await things("GET", f"{CRDS}/things.example.com")).body
+    assert crd["metadata"]["deletionTimestamp"]
+    assert (await things("POST", THINGS, thing("late"))).code == 405
+    await things("PATCH", f"{THINGS}/held", LET_GO, media=MERGE)
+    await things.until(f"{CRDS}/things.example.com", 404)
+    assert (await things("GET", THINGS)).text == "404 page not found\n"
+
+
+async def test_a_definition_may_come_back_empty(things: Api) -> None:
+    await things.made(THINGS, thing("t"))
+    await things("DELETE", f"{CRDS}/things.example.com")
+    await things.until(f"{CRDS}/things.example.com", 404)
+    await things.serve(thing_crd())
+    assert (await things("GET", THINGS)).names == []
+
+
+async def changed(api: Api, *versions: Json) -> None:
+    crd = (await api("GET", f"{CRDS}/things.example.com")).body
+    crd["spec"]["versions"] = list(versions)
+    assert (await api("PUT", f"{CRDS}/things.example.com", crd)).code == 200
+
+
+async def test_new_defaults_hold_for_old_objects(things: Api) -> None:
+    await things.made(THINGS, thing("t"))
+    with_default = {"type": "object", "properties": {"size": {"type": "integer", "default": 3}}}
+    await changed(things, thing_version(spec=with_default))
+
+    async def is_filled() -> bool:
+        return (await things("GET", f"{THINGS}/t")).body["spec"] == {"size": 3}
+
+    await eventually(is_filled)
+
+
+async def test_versions_of_a_definition_come_and_go(things: Api) -> None:
+    await things.made(THINGS, thing("t"))
+    await changed(things, thing_version(storage=False), thing_version("v2"))
+    newer = THINGS.replace("/v1/", "/v2/")
+    assert (await things.until(f"{newer}/t", 200)).body["apiVersion"] == "example.com/v2"
+    status = (await things("GET", f"{CRDS}/things.example.com")).body["status"]
+    assert status["storedVersions"] == ["v1", "v2"]
+    await changed(things, thing_version(storage=False, served=False), thing_version("v2"))
+    await things.until(THINGS, 404)
+    assert (await things("GET", newer)).names == ["t"]
+
+
+async def test_a_schema_that_is_none_is_refused(api: Api) -> None:
+    crd = thing_crd(
+        thing_version(schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": {"items": ANY}}}})
+    )
+    assert (await api("POST", CRDS, crd)).code == 422
+
+
+async def test_many_objects_are_deleted_together(api: Api) -> None:
+    for index in range(MANY):
+        await api.made(CONFIGMAPS, configmap(f"c{index}", labels={"odd": str(index % 2)}))
+    dry = await api("DELETE", f"{CONFIGMAPS}?dryRun=All")
+    assert len(dry.names) == len((await api("GET", CONFIGMAPS)).names) == MANY
+    assert len((await api("DELETE", f"{CONFIGMAPS}?limit=10&labelSelector=odd%3D0")).names) == 10
+    assert len((await api("DELETE", f"{CONFIGMAPS}?labelSelector=odd%3D1")).names) == MANY // 2
+    assert len((await api("GET", CONFIGMAPS)).names) == MANY // 2 - 10
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"preconditions": {"uid": "other"}}, 409),
+        ({"preconditions": {"resourceVersion": "1"}}, 409),
+        ({"propagationPolicy": "Sideways"}, 422),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422),
+        ({"dryRun": ["Some"]}, 422),
+        ({"gracePeriodSeconds": "soon"}, 500),
+        ({"kind": "Pod", "apiVersion": "v1"}, 500),
+        ("{", 500),
+        ({"gracePeriodSeconds": -1}, 200),
+        ({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}, 200),
+    ],
+)
+async def test_options_of_a_deletion(api: Api, options: object, code: int) -> None:
+    await api.made(CONFIGMAPS, configmap("c"))
+    assert (await api("DELETE", f"{CONFIGMAPS}/c", options)).code == code
+
+
+async def test_options_of_a_deletion_may_be_yaml(api: Api) -> None:
+    await api.made(CONFIGMAPS, configmap("c"))
+    options = "apiVersion: v1\nkind: DeleteOptions\ndryRun: [All]\n"
+    assert (await api("DELETE", f"{CONFIGMAPS}/c", options, media="application/yaml")).code == 200
+    assert (await api("GET", f"{CONFIGMAPS}/c")).code == 200
