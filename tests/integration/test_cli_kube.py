@@ -169,7 +169,7 @@ async def test_get_takes_namespaces(gpuledger: Command, client: KubeClient) -> N
 
 async def test_nodes_are_the_ledgers_unless_asked_otherwise(gpuledger: Command, client: KubeClient) -> None:
     await create(client, NODES, {"metadata": {"name": "only-in-kubernetes"}})
-    assert (await gpuledger("get", "nodes", "-o", "name")).out == "node/w1\n"
+    assert (await gpuledger("get", "nodes", "-o", "name")).out == "node/w1\nnode/w9\n"
     kube = await gpuledger("get", "nodes", "--kube", "-o", "name")
     assert kube.out == "node/only-in-kubernetes\n"
 
@@ -265,6 +265,12 @@ async def test_timeline_of_a_node(gpuledger: Command, client: KubeClient) -> Non
         ("Rebooted", "Node/w1"),
         ("failed", f"device/{UUID}"),
     ]
+
+
+async def test_a_slot_may_be_declared_to_be_in_a_node(gpuledger: Command) -> None:
+    first, *_ = (await gpuledger("timeline", "node", "w9", "-o", "json")).json()
+    assert (first["event"], first["about"], first["slot"]) == ("inserted", "device/other", "elsewhere")
+    assert "elsewhere  other" in (await gpuledger("describe", "node", "w9")).out
 
 
 async def test_describe_a_device(gpuledger: Command, client: KubeClient) -> None:

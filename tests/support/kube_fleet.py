@@ -18,7 +18,7 @@ CARD = Hardware(uuid=UUID, serial=SERIAL, product="NVIDIA H200", pci_address="00
 
 FACTS = [
     Said(IMPORT, "w1", 0, NodeRegistered(gpu_count=8, gpu_model="H200")),
-    Said(IMPORT, SLOT, 0, SlotDeclared(node="w1")),
+    Said(IMPORT, "elsewhere", 0, SlotDeclared(node="w9")),
     Said(INVENTORY, NAME, 1, DeviceDetected(hardware=CARD, managed=True, node="w1", card=UUID)),
     Said(INVENTORY, UUID, 1, DeviceAttached(name=NAME, slot=SLOT, serial=SERIAL, uuid=UUID, model="NVIDIA H200")),
     Said(IMPORT, UUID, 3, DeviceFailed(kind="XID 79", slot=SLOT, message="fell off the bus")),

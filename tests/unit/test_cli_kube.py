@@ -11,6 +11,8 @@ from gpuledger.cli.kube import OWN_KUBECONFIG, Access, event_of, event_row, kube
 from gpuledger.cli.nouns import KUBE_NOUNS, NODES, KubeNoun, noun_to_get
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column, Console
+from gpuledger.cli.render.values import cell
+from gpuledger.cli.timeline import _OF_NODE
 from gpuledger.cli.times import format_time
 
 NAMED = Path("/named")
@@ -93,6 +95,13 @@ def test_names_are_taken_as_they_are_written(text: str) -> None:
     noun = noun_to_get("gpudevices")
     assert isinstance(noun, KubeNoun)
     assert noun.bare(text) == "x"
+
+
+def test_a_timeline_shows_of_long_lists_how_long_they_are() -> None:
+    (column,) = (one for one in _OF_NODE.columns if one.field == "detail")
+    detail = {"cards": [{"uuid": "a"}, {"uuid": "b"}], "labels": dict.fromkeys("abcdefghij", "1"), "names": ["x", "y"]}
+    assert cell(detail, column) == "cards=(2) labels=(10) names=x,y"
+    assert cell({"labels": {"a": "1"}}, column) == "labels=a=1"
 
 
 def test_a_page() -> None:

@@ -3,7 +3,7 @@
 from itertools import permutations
 from typing import Any
 
-from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, NodeRegistered
 from gpuledger.events.payload import Payload
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.readmodels.nodes import NodesProjection
@@ -51,3 +51,17 @@ def test_a_node_known_by_its_slots_alone_is_present() -> None:
 def test_of_two_registrations_of_one_time_the_one_recorded_later_holds() -> None:
     rows = tables((1, "n1", NodeRegistered(gpu_count=1)), (1, "n1", NodeRegistered(gpu_count=2)))
     assert [row.gpu_count for row in rows["node_history"]] == [row.gpu_count for row in rows["node"]] == [2]
+
+
+def test_a_node_that_a_watcher_saw_is_present_until_it_is_gone() -> None:
+    labels = {"gpu.deckhouse.io/device-count": "8", "nvidia.com/gpu.product": "NVIDIA-H200"}
+    bare = NodeObserved(uid="u1", labels={"gpu.deckhouse.io/device-count": "many"})
+    said = [(1.0, "n1", NodeObserved(uid="u1", labels=labels)), (3.0, "n1", bare), (5.0, "n1", NodeGone(uid="u1"))]
+    for order in permutations(said):
+        told = tables(*order)
+        assert [(row.present, row.gpu_count, row.gpu_model) for row in told["node_history"]] == [
+            (True, 8, "NVIDIA-H200"),
+            (True, None, None),
+            (False, None, None),
+        ]
+        assert [row.present for row in told["node"]] == [False]

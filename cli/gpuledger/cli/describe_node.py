@@ -11,14 +11,15 @@ from gpuledger.cli.describe_parts import (
     counted,
     events_section,
     found_or_none,
+    known,
 )
 from gpuledger.cli.kube import Answer, KubeEvent, events_about
-from gpuledger.cli.lookup import has_table, rows_where
+from gpuledger.cli.lookup import has_table, rows_where, slots_of
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column
 from gpuledger.cli.rows import RowDict
 from gpuledger.db.readonly import read_only
-from gpuledger.domain.devices import DEVICE, FAILURE, SLOT
+from gpuledger.domain.devices import DEVICE, FAILURE
 from gpuledger.domain.inventory import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuNode, GpuNodeCondition
 from gpuledger.domain.inventory_status import node_status
 from gpuledger.domain.nodes import NODE
@@ -88,7 +89,7 @@ async def node_facts(place: Backend, name: str) -> NodeFacts:
     here = {"node": name}
     async with read_only(place.database_url, application_name="gpuledger describe") as connection:
         row = await rows_where(connection, NODE, here)
-        slots = await rows_where(connection, SLOT, here)
+        slots = await slots_of(connection, name)
         names = [slot["slot"] for slot in slots]
         devices = await rows_where(connection, DEVICE, {"device": [one["device"] for one in slots if one["device"]]})
         gpu_node = await rows_where(connection, GPU_NODE, here) if await has_table(connection, GPU_NODE) else []
@@ -125,15 +126,13 @@ def node_page(facts: NodeFacts, answer: Answer[NodeObjects]) -> Page:
     """The page."""
     page, objects = Page(), answer.value
     row = facts.row or {}
-    page.fields(
-        {
-            "Name": facts.name,
-            "In the fleet": row.get("present"),
-            "GPUs": row.get("gpu_count"),
-            "Model": row.get("gpu_model"),
-            "First seen": row.get("first_seen_at"),
-        }
-    )
+    registered = {
+        "In the fleet": row.get("present"),
+        "GPUs": row.get("gpu_count"),
+        "Model": row.get("gpu_model"),
+        "First seen": row.get("first_seen_at"),
+    }
+    page.fields({"Name": facts.name, **known(registered)})
     if objects and objects.node:
         page.fields(_labels(objects.node), title="Labels")
     status = (objects.state or {}).get("status") if objects else None

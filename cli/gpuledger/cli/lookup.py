@@ -7,6 +7,8 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from gpuledger.cli.rows import RowDict
+from gpuledger.domain.devices import SLOT
+from gpuledger.domain.inventory_naming import place_of
 from gpuledger.domain.table import TableSpec
 
 LIVE = "gpuledger_live"
@@ -29,6 +31,17 @@ async def rows_where(
     order = SQL(", ").join(last_first or map(Identifier, spec.key))
     cursor = await connection.execute(SQL("{} ORDER BY {} LIMIT {}").format(query, order, Literal(limit)))
     return [dict(zip(spec.columns, row, strict=True)) for row in await cursor.fetchall()]
+
+
+async def slots_of(connection: AsyncConnection[Any], node: str) -> list[RowDict]:
+    """The slots that were declared to be in a node, and those that bear its name before a slash."""
+    columns = SQL(", ").join(Identifier(name) for name in SLOT.columns)
+    query = SQL("SELECT {} FROM {} WHERE node = {} OR (node IS NULL AND starts_with(slot, {})) ORDER BY slot LIMIT {}")
+    table = Identifier(LIVE, SLOT.name)
+    cursor = await connection.execute(
+        query.format(columns, table, Literal(node), Literal(place_of(node, "")), Literal(ROWS_MAX))
+    )
+    return [dict(zip(SLOT.columns, row, strict=True)) for row in await cursor.fetchall()]
 
 
 async def has_table(connection: AsyncConnection[Any], spec: TableSpec[Any]) -> bool:

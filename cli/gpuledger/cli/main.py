@@ -4,7 +4,23 @@ import sys
 
 import typer
 
-from gpuledger.cli import crds, demo, diff, doctor, get, imports, kube_api, migrate, replay, sql, timeline, up, verify
+from gpuledger.cli import (
+    crds,
+    demo,
+    describe,
+    diff,
+    doctor,
+    get,
+    imports,
+    kube_api,
+    migrate,
+    nfd,
+    replay,
+    sql,
+    timeline,
+    up,
+    verify,
+)
 from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
 from gpuledger.cli.log import main as log
@@ -22,9 +38,11 @@ INTERRUPTED = 130
 
 app.command()(up.up)
 app.add_typer(crds.app, name="crds")
+app.add_typer(nfd.app, name="nfd")
 app.command("kube-api")(kube_api.kube_api)
 app.add_typer(imports.app, name="import")
 app.command()(get.get)
+app.command()(describe.describe)
 app.command()(timeline.timeline)
 app.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})(diff.diff)
 app.command()(reports.report)

@@ -3,7 +3,7 @@
 What the ledger says and what Kubernetes' Events say stand in one table; the source tells which is which.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -13,14 +13,15 @@ from gpuledger.cli.backend import Backend, backend, bring_current, named_project
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.identity import Recorded, identify, recorded, stood_as
 from gpuledger.cli.kube import Access, Answer, Context, Kubeconfig, KubeEvent, event_row, events_about, if_reachable
-from gpuledger.cli.lookup import rows_where
+from gpuledger.cli.lookup import rows_where, slots_of
 from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, NODES, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
+from gpuledger.cli.render.values import cell
 from gpuledger.cli.rows import RowDict, current_rows
 from gpuledger.cli.run import run
 from gpuledger.db.readonly import read_only
-from gpuledger.domain.devices import SLOT, STINT
+from gpuledger.domain.devices import STINT
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.kube.names import GPU_DEVICES, GPU_NODE_STATES
 from gpuledger.kube.names import NODES as KUBE_NODES
@@ -30,10 +31,26 @@ DEVICES_MAX = 256
 
 KINDS = (DEVICES.view.kind, NODES.view.kind)
 
+FIELDS_SHOWN = 8
+"""Entries of a mapping within an event that a table shows; the other formats show all."""
+
+
+def _detail(detail: object) -> str:
+    """An event's data on one line: of lists of things, and of large mappings, only how many entries there are."""
+    assert isinstance(detail, Mapping)
+    return cell({key: _brief(value) for key, value in detail.items()}, Column("detail"))
+
+
+def _brief(value: object) -> object:
+    is_list_of_things = isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
+    is_large = isinstance(value, Mapping) and len(value) > FIELDS_SHOWN
+    return f"({len(value)})" if (is_list_of_things or is_large) and isinstance(value, list | Mapping) else value
+
+
 _TIME, _EVENT, _ABOUT = Column("time"), Column("event"), Column("about")
 _REST = (
     Column("slot"),
-    Column("detail"),
+    Column("detail", format=_detail),
     Column("source"),
     Column("position"),
     Column("recorded", "recorded_at", wide=True),
@@ -116,7 +133,7 @@ def slot_of(one: Recorded) -> str | None:
 async def slots_and_devices(place: Backend, node: str) -> tuple[set[str], list[str]]:
     """The slots of a node, and the devices that ever sat in one of them."""
     async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
-        slots = {str(row["slot"]) for row in await rows_where(connection, SLOT, {"node": node})}
+        slots = {str(row["slot"]) for row in await slots_of(connection, node)}
         stints = await rows_where(connection, STINT, {"slot": sorted(slots)})
     return slots, sorted({str(row["device"]) for row in stints})
 

@@ -1,14 +1,19 @@
 """Nodes: what is known of each, now and at any time."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory_names import DEVICE_COUNT, GFD_PRODUCT
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
-from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
+
+COUNT = re.compile(r"[0-9]{1,9}").fullmatch
+"""What a count in a label looks like."""
 
 
 class Node(NamedTuple):
@@ -78,8 +83,16 @@ def _registered(state: Nodes, fact: Fact, data: NodeRegistered) -> None:
     )
 
 
-def _decommissioned(state: Nodes, fact: Fact, _data: NodeDecommissioned) -> None:
+def _left(state: Nodes, fact: Fact, _data: NodeDecommissioned | NodeGone) -> None:
     _put(state, _version(fact, present=False))
+
+
+def _observed(state: Nodes, fact: Fact, data: NodeObserved) -> None:
+    """What a Node's labels tell of its GPUs; a count that is none counts as unknown."""
+    count = data.labels.get(DEVICE_COUNT, "")
+    gpu_count = int(count) if COUNT(count) else None
+    model = data.labels.get(GFD_PRODUCT) or None
+    _put(state, _version(fact, present=True)._replace(gpu_count=gpu_count, gpu_model=model))
 
 
 def _declared(state: Nodes, fact: Fact, data: SlotDeclared) -> None:
@@ -104,4 +117,10 @@ def _put(state: Nodes, version: NodeVersion) -> None:
     state.node.put(Node(version.node, first_seen_at, *latest[4:], slots))
 
 
-HANDLERS: Handlers = {NodeRegistered: _registered, NodeDecommissioned: _decommissioned, SlotDeclared: _declared}
+HANDLERS: Handlers = {
+    NodeRegistered: _registered,
+    NodeDecommissioned: _left,
+    NodeObserved: _observed,
+    NodeGone: _left,
+    SlotDeclared: _declared,
+}

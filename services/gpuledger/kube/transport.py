@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import aiohttp
 import orjson
-from kubernetes.aio.client.rest import RESTClientObject
 
 from gpuledger.kube.errors import KubeConfigError, KubeError, ResponseError, UnavailableError, error_of
 from gpuledger.kube.kubeconfig import TOKEN
@@ -123,6 +122,8 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=settings.request_timeout_s, sock_connect=settings.connect_timeout_s)
         context: ssl.SSLContext | bool = True
         if self.url.startswith("https"):
+            from kubernetes.aio.client.rest import RESTClientObject  # noqa: PLC0415 - takes long
+
             try:
                 context = RESTClientObject(self._configuration).ssl_context
             except OSError as error:

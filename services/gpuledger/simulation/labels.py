@@ -56,7 +56,7 @@ def worker_version() -> dict[str, str]:
 
 
 def _rule_labels(cards: Mapping[int, Card]) -> dict[str, str]:
-    labels = {f"{names.LABEL_KERNEL_PREFIX}{name}": value for name, value in _kernel().items()}
+    labels = {f"{names.LABEL_KERNEL_PREFIX}{name}": value for name, value in _kernel().items() if name != "revision"}
     labels |= {names.LABEL_OS_ID: OS_ID, names.LABEL_OS_VERSION_ID: OS_VERSION_ID, names.LABEL_DRIVER_NAME: "nvidia"}
     labels |= {f"{names.LABEL_DRIVER_MODULE_PREFIX}{module}": names.TRUE for module in KERNEL_MODULES}
     if cards:

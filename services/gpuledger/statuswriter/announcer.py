@@ -48,6 +48,7 @@ class Announcer:
             return
         if dropped := self._waiting.add(self._told.add(news, uid, self._clock())):
             OUTCOMES.labels("dropped").inc()
+            self._told.drop(dropped)
             self._tries.pop(dropped, None)
 
     def clear(self) -> None:

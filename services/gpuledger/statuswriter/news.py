@@ -79,6 +79,10 @@ class Told:
         """The series of that name."""
         return self._series.get(name)
 
+    def drop(self, name: str) -> None:
+        """Forget a series."""
+        self._series.pop(name, None)
+
     def _forget(self, now: datetime) -> None:
         """Series of earlier periods, which nothing can be added to any more; they stand first."""
         oldest = now - timedelta(seconds=2 * self._period_s)

@@ -96,7 +96,7 @@ class StatusWriter:
 
     def health(self) -> StatusWriterHealth:
         """How it stands."""
-        if self._round is None:
+        if self._stopped is not None or self._round is None:
             return StatusWriterHealth("stopped" if self._stopped else "standing-by", 0, 0, 0, 0, (), self._stopped)
         return self._round.health()
 
@@ -245,8 +245,8 @@ class _Round:
         while True:
             begun_s = self._now()
             try:
-                async with asyncio.timeout(self._relist_s()):
-                    await self._reflect(kind)
+                async with asyncio.timeout(None) as until:
+                    await self._reflect(kind, until)
             except TimeoutError:
                 continue
             failures = 1 if self._now() - begun_s > self._settings.backoff.healthy_after_s else failures + 1
@@ -255,8 +255,8 @@ class _Round:
     def _relist_s(self) -> float:
         return max(self._settings.relist_period_s, self._wanted.settings_in_force().resync_period_s)
 
-    async def _reflect(self, kind: Kind) -> None:
-        """Follow until the server is away."""
+    async def _reflect(self, kind: Kind, until: asyncio.Timeout) -> None:
+        """Follow until the server is away, or the list is old."""
         reflector = Reflector(
             self._client, RESOURCES[kind], partial(read, kind),
             selection=SELECTIONS.get(kind, ALL), backoff=self._settings.backoff, jitter=self._jitter,
@@ -266,6 +266,7 @@ class _Round:
                 match one:
                     case Listed():
                         self._listed(kind, one)
+                        until.reschedule(self._now() + self._relist_s())
                     case Changes():
                         self._changed(kind, one)
                     case Interrupted(error):
@@ -295,6 +296,6 @@ class _Round:
         if before is None or before is after:
             self._writer.look(key)
         elif is_changed_by_others(kind, self._view.desired(key), before, after):
-            self._writer.disturbed(key, after.changed_by if after else "a deletion")
+            self._writer.disturbed(key, after.changed_by if after else "somebody who deleted it")
         else:
             self._writer.look(key)

@@ -33,7 +33,7 @@ from gpuledger.statuswriter.decide import (
     removals,
 )
 from gpuledger.statuswriter.gate import SERVER_TROUBLE, Gate
-from gpuledger.statuswriter.metrics import CONFLICTS, HANDLER_ERRORS, LATENCY, QUEUE, UNDONE, WRITES
+from gpuledger.statuswriter.metrics import CONFLICTS, EVENTS, HANDLER_ERRORS, LATENCY, QUEUE, UNDONE, WRITES
 from gpuledger.statuswriter.queue import Queue
 from gpuledger.statuswriter.settings import StatusWriterSettings
 from gpuledger.statuswriter.view import Step, View
@@ -41,6 +41,9 @@ from gpuledger.statuswriter.wanted import News
 
 STEPS_MAX = 6
 """Requests for one object in a row; who needs more waits like one that failed."""
+
+NEWS_PER_OBJECT_MAX = 16
+"""News of an object that wait until it shows them; the oldest are dropped first."""
 
 SOMEBODY = "somebody"
 log = structlog.get_logger("gpuledger.statuswriter")
@@ -104,11 +107,16 @@ class Writer:
             self._queue.add(key)
 
     def tell(self, news: News) -> None:
-        """Have people told of something, once the object shows it."""
+        """Have people told of something, once the object shows it; where too much waits the oldest is dropped."""
         if news.key.kind is Kind.MODULE:
             self._announcer.add(news, None)
             return
-        self._news.setdefault(news.key, []).append(news)
+        waiting = self._news.setdefault(news.key, [])
+        waiting.append(news)
+        del waiting[:-NEWS_PER_OBJECT_MAX]
+        if len(self._news) > self._settings.events_waiting_max:
+            del self._news[next(iter(self._news))]
+            EVENTS.labels("dropped").inc()
         self.look(news.key)
 
     def disturbed(self, key: Key, by: str | None) -> None:
@@ -152,6 +160,8 @@ class Writer:
                 return False
             async with self._gate.passing():
                 await self._do(key, self._view.step(key))
+        if disturbance := self._disturbed.get(key):
+            disturbance.is_noted = False
         self._later(key)
         return False
 

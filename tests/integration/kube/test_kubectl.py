@@ -323,6 +323,19 @@ async def test_access_is_reviewed(kubectl: Kubectl) -> None:
     assert "system:masters" in await kubectl("auth", "whoami")
 
 
+async def test_an_administrator_may_act_as_another(kubectl: Kubectl) -> None:
+    other = ("--as=system:serviceaccount:default:sa", "-n", "default")
+    await kubectl("create", "serviceaccount", "sa")
+    assert (await kubectl.run("auth", "can-i", "list", "pods", *other))[1].strip() == "no"
+    assert "Forbidden" in await kubectl.fails("get", "pods", *other)
+    await kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods")
+    await kubectl("create", "rolebinding", "readers", "--role=reader", "--serviceaccount=default:sa")
+    assert await kubectl("auth", "can-i", "list", "pods", *other) == "yes"
+    assert await kubectl("get", "pods", "-o", "name", *other) == ""
+    assert "Forbidden" in await kubectl.fails("delete", "--raw", "/api/v1/namespaces/default/pods/p", *other)
+    assert "system:serviceaccounts:default" in await kubectl("auth", "whoami", *other)
+
+
 @pytest.mark.parametrize(
     "command",
     [("logs", "p"), ("exec", "p", "--", "ls"), ("attach", "p"), ("create", "token", "default")],

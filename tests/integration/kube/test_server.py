@@ -191,7 +191,7 @@ async def test_a_watch_is_never_yaml(api: Api) -> None:
     ],
 )
 async def test_what_is_not_there_or_not_done(things: Api, method: str, path: str, code: int) -> None:
-    body = {} if method in {"POST", "PUT", "PATCH"} else None
+    body: object = {} if method in {"POST", "PUT", "PATCH"} else None
     assert (await things(method, path, body, media=MERGE if method == "PATCH" else "application/json")).code == code
 
 

@@ -154,7 +154,7 @@ async def test_new_defaults_hold_for_old_objects(things: Api) -> None:
     await changed(things, thing_version(spec=with_default))
 
     async def is_filled() -> bool:
-        return (await things("GET", f"{THINGS}/t")).body["spec"] == {"size": 3}
+        return bool((await things("GET", f"{THINGS}/t")).body["spec"] == {"size": 3})
 
     await eventually(is_filled)
 

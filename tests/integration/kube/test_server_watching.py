@@ -152,3 +152,4 @@ async def test_the_server_stops_though_it_is_watched(tmp_path: Path) -> None:
             response = await session.get(f"{kube.url}{CONFIGMAPS}?watch=1")
         with suppress(aiohttp.ClientError):
             assert await response.content.read() == b""
+        response.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import Condition, NodeInventoryChanged, NodeInventoryWithdrawn
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
+from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.client import Ask, KubeClient, Object, open_client
 from gpuledger.kube.embedded import answers
 from gpuledger.kube.embedded.errors import ApiError
 from gpuledger.kube.embedded.server import ApiServer
 from gpuledger.kube.errors import NotFoundError
 from gpuledger.kube.kubeconfig import load_configuration
 from gpuledger.kube.names import (
-    CRDS,
     EVENTS,
     GPU_DEVICES,
     GPU_NODE_STATES,
@@ -36,17 +36,18 @@ from gpuledger.kube.names import (
 )
 from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.rebuild import rebuild
 from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, compare
-from support.events import outgoing
-from support.kube import KubeApi, kube_api
+from support.events import event, outgoing
+from support.kube import Kube, kube_api
 from support.ledgers import eventually, jetstream_ledger
-from support.projections import execute, stop
+from support.projections import all_projections, execute, prepare, stop
 
 INVENTORY, WATCHER = "/services/inventory", "/watchers/settings"
 BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
 QUICK = StatusWriterSettings(
     backoff=BACKOFF, refused_backoff=BACKOFF, restart_first_s=0.02, restart_most_s=0.2, lock_check_s=0.1,
-    undos_per_hour_max=3, events_per_s=100.0,
+    stopped_retry_s=0.05, undos_per_hour_max=3, events_per_s=100.0,
 )  # fmt: skip
 COMPLETE = Condition(type="InventoryComplete", status="True", reason="AllDevicesDescribed")
 INCOMPLETE = Condition(type="InventoryComplete", status="False", reason="NoDevicesDiscovered", message="None.")
@@ -54,25 +55,37 @@ MANAGED = Condition(type="ManagedDisabled", status="False", reason="Enabled")
 WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-class CountingServer(ApiServer):
-    """Counts what is written, and fails when it is told to."""
+class CountingClient(KubeClient):
+    """Remembers what it was asked to write, and how often it listed GPUDevices."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[str] = []
-        self.asked = 0
-        self.fails: ApiError | None = None
+    written: list[str]
+    lists: int
+
+    async def ask(self, ask: Ask) -> Object:
+        if ask.method in WRITING:
+            self.written.append(f"{ask.method} {ask.path}")
+        self.lists += ask.what.startswith("list gpudevices")
+        return await super().ask(ask)
+
+    def objects_written(self) -> list[str]:
+        """What was written but Events."""
+        return [one for one in self.written if "/events" not in one]
+
+
+class FailingServer(ApiServer):
+    """Fails when it is told to, and counts requests."""
+
+    asked = 0
+    fails: ApiError | None = None
 
     async def _answer(self, http: web.Request) -> web.StreamResponse:
         self.asked += 1
-        if self.fails is not None:
-            headers = {"Retry-After": "1"} if self.fails.code == 429 else {}
-            response = answers.failed(self.fails, [])
-            response.headers.update(headers)
-            return response
-        if http.method in WRITING:
-            self.written.append(f"{http.method} {http.path}")
-        return await super()._answer(http)
+        if self.fails is None:
+            return await super()._answer(http)
+        response = answers.failed(self.fails, [])
+        if self.fails.code == 429:
+            response.headers["Retry-After"] = "1"
+        return response
 
 
 class Decided:
@@ -83,13 +96,13 @@ class Decided:
         self._numbers: dict[str, int] = {}
 
     async def record(self, *said: tuple[str, Payload], at: datetime | None = None, **more: Any) -> None:
-        events = [self._event(subject, data, at or system_clock(), **more) for subject, data in said]
-        await self.ledger.publish_many([outgoing(event) for event in events])
+        made = [self.event(subject, data, at, **more) for subject, data in said]
+        await self.ledger.publish_many([outgoing(one) for one in made])
 
-    def _event(self, subject: str, data: Payload, at: datetime, **more: Any) -> Decoded:
+    def event(self, subject: str, data: Payload, at: datetime | None = None, **more: Any) -> Decoded:
         source = WATCHER if isinstance(data, SettingsChanged) else INVENTORY
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
-        return Event(f"{source}#{number}", source, data.TYPE, subject, at, data, "e1", number, **more)
+        return Event(f"{source}#{number}", source, data.TYPE, subject, at or system_clock(), data, "e1", number, **more)
 
     async def node(self, name: str, devices: int = 2, **more: Any) -> None:
         """A node with devices is detected."""
@@ -122,22 +135,28 @@ def decided(ledger: JetStreamLedger) -> Decided:
 
 
 @pytest.fixture
-def server() -> CountingServer:
-    return CountingServer()
-
-
-@pytest.fixture
-async def api(tmp_path: Path, server: CountingServer) -> AsyncIterator[KubeApi]:
-    async with kube_api(tmp_path, server) as api, open_client(api.kubeconfig) as client:
+async def client(kube: Kube) -> AsyncIterator[KubeClient]:
+    """What people use, of a server that has every CRD."""
+    async with open_client(kube.kubeconfig) as client:
         await crds.install(client, crds.shipped() + crds.foreign())
-        server.written.clear()
-        yield api
+        yield client
 
 
 @pytest.fixture
-async def client(api: KubeApi) -> AsyncIterator[KubeClient]:
-    async with open_client(api.kubeconfig) as client:
+async def ours(kube: Kube, client: KubeClient) -> AsyncIterator[CountingClient]:
+    """What the status writer uses."""
+    async with counting(kube.kubeconfig) as ours:
+        yield ours
+
+
+@asynccontextmanager
+async def counting(kubeconfig: Path) -> AsyncIterator[CountingClient]:
+    client = CountingClient(await load_configuration(kubeconfig))
+    client.written, client.lists = [], 0
+    try:
         yield client
+    finally:
+        await client.close()
 
 
 @asynccontextmanager
@@ -182,14 +201,10 @@ async def has_event(client: KubeClient, reason: str) -> dict[str, Any]:
     return (await events(client, reason))[0]
 
 
-def objects_written(server: CountingServer) -> list[str]:
-    return [one for one in server.written if "/events" not in one]
-
-
 async def test_objects_come_change_and_go(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await decided.node("w1")
         await settled(writer, decided)
         found = await client.get(GPU_DEVICES, "w1-0")
@@ -204,7 +219,7 @@ async def test_objects_come_change_and_go(
         assert {one["type"]: one["status"] for one in state["status"]["conditions"]} == {
             "InventoryComplete": "True", "ManagedDisabled": "False",
         }  # fmt: skip
-        assert len(objects_written(server)) == 2 * 3 + 1
+        assert len(ours.objects_written()) == 2 * 3 + 1
         await decided.record(("w1-0", DeviceDescribed(hardware=hardware(0, precision=("fp8",)), managed=False)))
         await settled(writer, decided)
         found = await client.get(GPU_DEVICES, "w1-0")
@@ -220,26 +235,25 @@ async def test_objects_come_change_and_go(
 
 
 async def test_nothing_is_written_again_after_a_restart_or_by_a_resync(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     for index in range(5):
         await decided.node(f"w{index}", 4)
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
-        written = objects_written(server)
+        written = ours.objects_written()
         assert len(written) == len(set(written))
         assert len([one for one in written if one.endswith("/status")]) == 25
         await has_event(client, "GPUDeviceDetected")
         await eventually(lambda: events_number(client, 20))
-    server.written.clear()
+    ours.written.clear()
     often = StatusWriterSettings(backoff=BACKOFF, refused_backoff=BACKOFF, relist_period_s=0.1)
     await decided.record((MODULE_CONFIG, SettingsChanged(resync_period_s=1)))
-    async with writing(decided, database_url, client, often) as writer:
+    async with writing(decided, database_url, ours, often) as writer:
         await settled(writer, decided)
-        asked = server.asked
-        await eventually(lambda: has_asked(server, asked + 8))
+        await eventually(lambda: has_listed(ours, 3))
         await settled(writer, decided)
-    assert server.written == []
+    assert ours.written == []
     assert (await compare(client, decided.ledger)).differences == 0
 
 
@@ -247,15 +261,19 @@ async def events_number(client: KubeClient, number: int) -> bool:
     return len((await client.list(EVENTS)).items) == number
 
 
-async def has_asked(server: CountingServer, number: int) -> bool:
+async def has_listed(ours: CountingClient, times: int) -> bool:
+    return ours.lists >= times
+
+
+async def has_asked(server: FailingServer, number: int) -> bool:
     return server.asked >= number
 
 
 async def test_what_is_deleted_by_hand_comes_back_and_labels_of_people_stay(
-    decided: Decided, database_url: str, client: KubeClient
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     await decided.node("w1")
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
         theirs = {"labels": {"team": "a"}, "annotations": {"gpu.deckhouse.io/assignment": "pool"}}
         await client.merge_patch(GPU_DEVICES, "w1-0", {"metadata": theirs})
@@ -292,30 +310,30 @@ async def test_what_is_deleted_by_hand_comes_back_and_labels_of_people_stay(
     ],
 )
 async def test_a_status_changed_by_hand_is_undone_once(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer, change: dict[str, Any]
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient, change: dict[str, Any]
 ) -> None:
     await decided.node("w1")
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
         right = (await client.get(GPU_DEVICES, "w1-0"))["status"]
-        server.written.clear()
+        ours.written.clear()
         await client.merge_patch(GPU_DEVICES, "w1-0", {"status": change}, subresource="status")
         event = await has_event(client, "GPUStatusRestored")
         assert (event["type"], event["regarding"]["name"]) == ("Warning", "w1-0")
         await settled(writer, decided)
         assert (await client.get(GPU_DEVICES, "w1-0"))["status"] == right
-        assert len(objects_written(server)) <= 3
+        assert len(ours.objects_written()) <= 3
         assert writer.health().left == 0
 
 
 async def test_nobody_is_fought_in_a_loop(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     await decided.node("w1", 1)
     theirs = {"metadata": {"name": "w1-0"}, "status": {"state": "Faulted"}}
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
-        server.written.clear()
+        ours.written.clear()
 
         async def is_left() -> bool:
             await client.apply(GPU_DEVICES, theirs, subresource="status", force=True, field_manager="other")
@@ -323,11 +341,11 @@ async def test_nobody_is_fought_in_a_loop(
 
         await eventually(is_left)
         await has_event(client, "GPUFieldConflict")
-        ours = len(objects_written(server))
+        ours.written.clear()
         for _ in range(5):
             await client.apply(GPU_DEVICES, theirs, subresource="status", force=True, field_manager="other")
         await settled(writer, decided)
-        assert len(objects_written(server)) == ours + 5
+        assert ours.objects_written() == []
         assert (await client.get(GPU_DEVICES, "w1-0"))["status"]["state"] == "Faulted"
         verification = await compare(client, decided.ledger)
         assert [(one.key.name, one.path, one.expected, one.found) for one in verification.first] == [
@@ -336,28 +354,30 @@ async def test_nobody_is_fought_in_a_loop(
 
 
 async def test_a_disabled_module_writes_nothing(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     await decided.record((MODULE_CONFIG, SettingsChanged(enabled=False)))
     await decided.node("w1")
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
-        assert server.written == []
+        assert ours.written == []
         await decided.record((MODULE_CONFIG, SettingsChanged()))
         await settled(writer, decided)
         assert await names(client) == ["w1-0", "w1-1"]
         assert (await client.get(NODE_FEATURE_RULES, NODE_FEATURE_RULE))["spec"] == crds.node_feature_rule()["spec"]
         await decided.record((MODULE_CONFIG, SettingsChanged(enabled=False)))
         await settled(writer, decided)
-        server.written.clear()
+        ours.written.clear()
         await client.delete(GPU_DEVICES, "w1-0")
         await decided.node("w2")
         await settled(writer, decided)
-        assert objects_written(server) == [f"DELETE {GPU_DEVICES.path()}/w1-0"]
+        assert ours.written == []
 
 
-async def test_the_rule_is_kept_in_place(decided: Decided, database_url: str, client: KubeClient) -> None:
-    async with writing(decided, database_url, client) as writer:
+async def test_the_rule_is_kept_in_place(
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
         spec = crds.node_feature_rule()["spec"]
         await client.merge_patch(NODE_FEATURE_RULES, NODE_FEATURE_RULE, {"spec": {"rules": []}})
@@ -381,51 +401,47 @@ async def test_a_server_that_comes_back_empty_is_filled_again(
     decided: Decided, database_url: str, tmp_path: Path
 ) -> None:
     await decided.node("w1", 4)
-    first = CountingServer()
-    async with kube_api(tmp_path, first) as api:
-        port = int(api.url.rsplit(":", 1)[1])
-        client = await _client(api)
-        writer = StatusWriter(decided.ledger, database_url, client, settings=QUICK)
-        task = asyncio.create_task(writer.run())
-        await crds.install(client, crds.shipped() + crds.foreign())
-        await settled(writer, decided)
-    await decided.node("w2", 4)
-    second = CountingServer()
-    async with kube_api(tmp_path, second, port=port) as api, open_client(api.kubeconfig) as other:
-        await crds.install(other, crds.shipped() + crds.foreign())
+    async with AsyncExitStack() as stack:
+        async with kube_api(tmp_path) as api:
+            port = int(api.url.rsplit(":", 1)[1])
+            ours = await stack.enter_async_context(counting(api.kubeconfig))
+            await crds.install(ours, crds.shipped() + crds.foreign())
+            writer = await stack.enter_async_context(writing(decided, database_url, ours))
+            await settled(writer, decided)
+        await decided.node("w2", 4)
+        ours.written.clear()
+        async with kube_api(tmp_path, port=port) as api, open_client(api.kubeconfig) as client:
+            await crds.install(client, crds.shipped() + crds.foreign())
 
-        async def is_filled() -> bool:
-            return len(await names(other)) == 8 and (await compare(other, decided.ledger)).differences == 0
+            async def is_filled() -> bool:
+                return len(await names(client)) == 8 and (await compare(client, decided.ledger)).differences == 0
 
-        await eventually(is_filled)
-        await settled(writer, decided)
-        statuses = [one for one in second.written if one.endswith("/status")]
-        assert len(statuses) == len(set(statuses)) == 10
-        await stop(task)
-        await client.close()
+            await eventually(is_filled)
+            await settled(writer, decided)
+            await stack.aclose()
 
 
 async def test_a_server_that_was_away_gets_only_what_is_new(
     decided: Decided, database_url: str, tmp_path: Path
 ) -> None:
     await decided.node("w1", 4)
-    server = CountingServer()
-    async with kube_api(tmp_path, server) as api:
-        port = int(api.url.rsplit(":", 1)[1])
-        client = await _client(api)
-        await crds.install(client, crds.shipped() + crds.foreign())
-        writer = StatusWriter(decided.ledger, database_url, client, settings=QUICK)
-        task = asyncio.create_task(writer.run())
-        await settled(writer, decided)
-    server.written.clear()
-    await decided.node("w2", 1)
-    async with kube_api(tmp_path, server, port=port):
-        await eventually(lambda: has_names(client, 5))
-        await settled(writer, decided)
-        assert len(objects_written(server)) == 4
-        assert (await compare(client, decided.ledger)).differences == 0
-        await stop(task)
-        await client.close()
+    server = ApiServer()
+    async with AsyncExitStack() as stack:
+        async with kube_api(tmp_path, server) as api:
+            port = int(api.url.rsplit(":", 1)[1])
+            ours = await stack.enter_async_context(counting(api.kubeconfig))
+            await crds.install(ours, crds.shipped() + crds.foreign())
+            writer = await stack.enter_async_context(writing(decided, database_url, ours))
+            await settled(writer, decided)
+        before = server.store.revision
+        await decided.node("w2", 1)
+        async with kube_api(tmp_path, server, port=port):
+            await eventually(lambda: has_names(ours, 5))
+            await settled(writer, decided)
+            assert (await compare(ours, decided.ledger)).differences == 0
+            lately = server.store.collection((GPU_DEVICES.group, GPU_DEVICES.plural)).since(before)
+            assert [change.object["metadata"]["name"] for change in lately] == ["w2-0", "w2-0"]
+            await stack.aclose()
 
 
 async def has_names(client: KubeClient, number: int) -> bool:
@@ -433,10 +449,10 @@ async def has_names(client: KubeClient, number: int) -> bool:
 
 
 async def test_what_was_withdrawn_meanwhile_goes_and_what_the_ledger_never_knew_stays(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     await decided.node("w1", 2)
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
     await decided.record(("w1-0", DeviceWithdrawn(moved_to="w2")))
     await decided.node("gone", 1)
@@ -444,10 +460,10 @@ async def test_what_was_withdrawn_meanwhile_goes_and_what_the_ledger_never_knew_
     await client.create(
         GPU_DEVICES, {"apiVersion": GPU_DEVICES.api_version, "kind": "GPUDevice", "metadata": {"name": "x"}}
     )
-    server.written.clear()
-    async with writing(decided, database_url, client) as writer:
+    ours.written.clear()
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
-        assert objects_written(server) == [f"DELETE {GPU_DEVICES.path()}/w1-0"]
+        assert ours.objects_written() == [f"DELETE {GPU_DEVICES.path()}/w1-0"]
         assert await names(client) == ["w1-1", "x"]
         verification = await compare(client, decided.ledger)
         assert [(one.key.name, one.expected) for one in verification.first] == [("x", None)]
@@ -456,34 +472,30 @@ async def test_what_was_withdrawn_meanwhile_goes_and_what_the_ledger_never_knew_
         assert any("it sits in node w2 now" in note for note in notes)
 
 
-async def _client(api: KubeApi) -> KubeClient:
-    return KubeClient(await load_configuration(api.kubeconfig))
-
-
 @pytest.mark.parametrize("code", [429, 500])
-async def test_a_failing_server_is_not_stormed(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer, code: int
-) -> None:
-    async with writing(decided, database_url, client) as writer:
-        await settled(writer, decided)
-        server.fails = ApiError(code, "Trouble", "no", {})
-        server.asked = 0
-        for index in range(10):
-            await decided.node(f"w{index}", 4)
-        await eventually(lambda: has_asked(server, 4))
-        assert server.asked < 40
-        server.fails = None
-        await settled(writer, decided)
-        assert len(await names(client)) == 40
-        assert (await compare(client, decided.ledger)).differences == 0
+async def test_a_failing_server_is_not_stormed(decided: Decided, database_url: str, tmp_path: Path, code: int) -> None:
+    server = FailingServer()
+    async with kube_api(tmp_path, server) as api, counting(api.kubeconfig) as ours:
+        await crds.install(ours, crds.shipped() + crds.foreign())
+        async with writing(decided, database_url, ours) as writer:
+            await settled(writer, decided)
+            server.fails, server.asked = ApiError(code, "Trouble", "no", {}), 0
+            for index in range(10):
+                await decided.node(f"w{index}", 4)
+            await eventually(lambda: has_asked(server, 4))
+            assert server.asked < 40
+            server.fails = None
+            await settled(writer, decided)
+            assert len(await names(ours)) == 40
+            assert (await compare(ours, decided.ledger)).differences == 0
 
 
 async def test_old_and_imported_history_is_no_news(
-    decided: Decided, database_url: str, client: KubeClient, server: CountingServer
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     await decided.node("old", 2, at=system_clock() - timedelta(days=1))
     await decided.node("imported", 2, imported=True)
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
         await decided.record(("old", NodeInventoryChanged(present=False, conditions=(INCOMPLETE, MANAGED))))
         event = await has_event(client, "GPUInventoryConditionChanged")
@@ -491,12 +503,14 @@ async def test_old_and_imported_history_is_no_news(
         assert (await client.list(EVENTS)).items == [event]
 
 
-async def test_the_same_news_again_is_a_series(decided: Decided, database_url: str, client: KubeClient) -> None:
+async def test_the_same_news_again_is_a_series(
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
     incomplete = NodeInventoryChanged(present=False, conditions=(INCOMPLETE, MANAGED))
     complete = NodeInventoryChanged(present=True, conditions=(COMPLETE, MANAGED))
     await decided.node("w1", 1)
     await decided.record(("w1", incomplete), ("w1", complete), ("w1", incomplete), ("w1", complete))
-    async with writing(decided, database_url, client):
+    async with writing(decided, database_url, ours):
 
         async def counted() -> bool:
             found = await events(client, "GPUInventoryConditionChanged")
@@ -506,11 +520,11 @@ async def test_the_same_news_again_is_a_series(decided: Decided, database_url: s
 
 
 async def test_a_second_writer_waits_until_the_first_is_gone(
-    decided: Decided, database_url: str, client: KubeClient
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(decided, database_url, client) as second:
+    async with writing(decided, database_url, ours) as second:
         await settled(second, decided)
-        async with writing(decided, database_url, client) as first:
+        async with writing(decided, database_url, ours) as first:
             await decided.node("w1")
             await settled(second, decided)
             assert first.health().state == "standing-by"
@@ -525,18 +539,14 @@ async def test_a_second_writer_waits_until_the_first_is_gone(
             await eventually(is_one)
 
 
-async def test_without_its_kinds_it_waits(decided: Decided, database_url: str, tmp_path: Path) -> None:
+async def test_without_its_kinds_it_waits(decided: Decided, database_url: str, kube: Kube) -> None:
     await decided.node("w1")
-    async with (
-        kube_api(tmp_path) as api,
-        open_client(api.kubeconfig) as client,
-        writing(decided, database_url, client) as writer,
-    ):
+    async with counting(kube.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
         await eventually(lambda: is_writing(writer))
         assert "GPUDevice" in writer.health().unlisted
-        await crds.install(client, crds.shipped() + crds.foreign())
+        await crds.install(ours, crds.shipped() + crds.foreign())
         await settled(writer, decided)
-        assert await names(client) == ["w1-0", "w1-1"]
+        assert await names(ours) == ["w1-0", "w1-1"]
 
 
 async def is_writing(writer: StatusWriter) -> bool:
@@ -544,16 +554,51 @@ async def is_writing(writer: StatusWriter) -> bool:
 
 
 async def test_a_missing_prerequisite_is_a_condition_of_the_module(
-    decided: Decided, database_url: str, client: KubeClient
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     config = {"apiVersion": "deckhouse.io/v1alpha1", "kind": "ModuleConfig", "metadata": {"name": MODULE_CONFIG}}
     await client.create(MODULE_CONFIGS, config | {"spec": {"enabled": True}})
     missing = ModulePrerequisiteChanged(met=False, reason="NodeFeatureDiscoveryMissing", message="Enable it.")
     await decided.record((MODULE_CONFIG, missing))
-    async with writing(decided, database_url, client) as writer:
+    async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
         (condition,) = (await client.get(MODULE_CONFIGS, MODULE_CONFIG))["status"]["conditions"]
         assert (condition["type"], condition["status"]) == ("PrerequisiteNotMet", "True")
         event = await has_event(client, "GPUInventoryConditionChanged")
         assert event["regarding"]["kind"] == "ModuleConfig"
-    assert (await client.get(CRDS, GPU_DEVICES.full_name))["metadata"]["name"] == GPU_DEVICES.full_name
+
+
+async def test_an_event_that_does_not_fold_stops_it_until_it_is_skipped(
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    await decided.node("w1")
+    async with writing(decided, database_url, ours) as writer:
+        await settled(writer, decided)
+        bad = outgoing(decided.event("w1-0", DeviceWithdrawn()))
+        receipt = await decided.ledger.publish(bad._replace(data=bad.data.replace(b'"data":{', b'"data":7,"x":{')))
+        await decided.node("w2")
+        await eventually(lambda: is_stopped(writer))
+        assert len(await names(client)) == 2
+        skip = SourcePositionSkipped(generation=1, sequence=receipt.sequence, reason="it was ours")
+        await decided.ledger.publish(outgoing(event(skip, "log", source="/operators/eva")))
+        await settled(writer, decided)
+        assert await names(client) == ["w1-0", "w1-1", "w2-0", "w2-1"]
+
+
+async def is_stopped(writer: StatusWriter) -> bool:
+    return bool(writer.health().reason)
+
+
+async def test_a_replay_of_the_tables_writes_nothing(
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    prepare(database_url)
+    await decided.node("w1", 4)
+    async with writing(decided, database_url, ours) as writer:
+        await settled(writer, decided)
+        await eventually(lambda: events_number(client, 4))
+        ours.written.clear()
+        for projection in all_projections():
+            await rebuild(projection, decided.ledger, database_url)
+        await settled(writer, decided)
+        assert ours.written == []

@@ -1,10 +1,11 @@
 """Endpoints that are neither reading nor writing an object as it is: binding, eviction, scale, reviews, tokens."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from gpuledger.kube.embedded import reviews
-from gpuledger.kube.embedded.controllers import BUDGETS
+from gpuledger.kube.embedded.controllers import BUDGETS, PODS
 from gpuledger.kube.embedded.custom import CustomStrategy
 from gpuledger.kube.embedded.errors import Object, not_implemented
 from gpuledger.kube.embedded.options import DeleteOptions, WriteOptions
@@ -20,7 +21,7 @@ RBAC_GROUP = "rbac.authorization.k8s.io"
 RBAC_KINDS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 REVIEW_GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 
-WORKLOAD_SCALE = ScalePaths(".spec.replicas", ".status.replicas", "")
+WORKLOAD_SCALE = ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector")
 """Of Deployments, ReplicaSets and StatefulSets."""
 
 Action = Callable[[Writer, Request, Object, WriteOptions], Awaitable[Object]]
@@ -37,6 +38,19 @@ async def bind(writer: Writer, request: Request, body: Object, options: WriteOpt
     if not options.dry_run:
         writer.replace(request.target.resource, bound)
     return _success(201)
+
+
+async def bind_by_name(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
+    """As `bind`; the pod is the one that the binding is named after.
+
+    Raises:
+        ApiError: as for `bind`.
+    """
+    pods_served = writer.registry.of_group(*PODS)
+    assert pods_served is not None, "pods are always served"
+    name = (body.get("metadata") or {}).get("name") or ""
+    target = Target(pods_served, request.target.namespace, name, "binding")
+    return await bind(writer, replace(request, target=target), body, options)
 
 
 async def evict(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
@@ -98,6 +112,7 @@ async def no_token(*_: object) -> Object:
 
 
 ACTIONS: Mapping[tuple[str, str, str], Action] = {
+    ("", "bindings", ""): bind_by_name,
     ("", "pods", "binding"): bind,
     ("", "pods", "eviction"): evict,
     ("", "serviceaccounts", "token"): no_token,

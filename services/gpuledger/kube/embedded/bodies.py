@@ -7,6 +7,7 @@ from gpuledger.kube.embedded.options import WriteOptions
 from gpuledger.kube.embedded.patches import json_patch, merge_patch
 from gpuledger.kube.embedded.reading import presented
 from gpuledger.kube.embedded.requests import Request
+from gpuledger.kube.embedded.scale import ScalePaths, applied_scale, scale_of, with_scale
 from gpuledger.kube.embedded.schema.object_meta import OBJECT_META
 from gpuledger.kube.embedded.shapes import ANYTHING, Shape
 from gpuledger.kube.embedded.strategic import strategic_merge
@@ -62,8 +63,10 @@ def read_delete_options(body: bytes, content_type: str) -> Object:
     return options
 
 
-def patched(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
-    """What a patch does to an object.
+def patched(
+    body: bytes, content_type: str, request: Request, options: WriteOptions, paths: ScalePaths | None = None
+) -> Change:
+    """What a patch does to an object, or with paths through its Scale.
 
     Raises:
         ApiError: the patch cannot be read or is of a type that the resource does not take.
@@ -77,20 +80,22 @@ def patched(body: bytes, content_type: str, request: Request, options: WriteOpti
         raise bad_request("error decoding patch: it is no object")
 
     def change(obj: Object) -> Object:
-        obj = presented(resource, obj)
+        before = scale_of(obj, paths) if paths else presented(resource, obj)
         if kind == JSON_PATCH:
-            then = json_patch(obj, patch)
+            then = json_patch(before, patch)
         elif kind == MERGE_PATCH:
-            then = merge_patch(obj, patch)
+            then = merge_patch(before, patch)
         else:
-            then = strategic_merge(obj, patch, resource.shape)
-        return _accepted(then, duplicates, request, options)
+            then = strategic_merge(before, patch, ANYTHING if paths else resource.shape)
+        return with_scale(obj, then, paths) if paths else _accepted(then, duplicates, request, options)
 
     return change
 
 
-def applied(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
-    """What a server-side apply does to an object (an empty one where there is none).
+def applied(
+    body: bytes, content_type: str, request: Request, options: WriteOptions, paths: ScalePaths | None = None
+) -> Change:
+    """What a server-side apply does to an object (an empty one where there is none), or with paths through its Scale.
 
     Raises:
         ApiError: the configuration cannot be read or does not fit the URL.
@@ -106,6 +111,8 @@ def applied(body: bytes, content_type: str, request: Request, options: WriteOpti
         raise bad_request(f"error decoding YAML: {decoding.strict_message([], duplicates)}")
     if not isinstance(config.setdefault("metadata", {}), dict):
         raise internal("failed to create typed patch object: .metadata: expected map")
+    if paths:
+        config = applied_scale(config, paths, api_version=resource.api_version, kind=resource.kind)
     meta = config["metadata"]
     if target.resource.namespaced:
         meta.setdefault("namespace", target.namespace)

@@ -127,15 +127,16 @@ class Endpoints:
         _require_verb(request, "patch")
         options = write_options(query, http.headers.get("User-Agent", ""), "PatchOptions")
         content_type = http.headers.get("Content-Type", "")
+        paths = scale_paths(request.target)
         applies = decoding.media_type_of(content_type) == bodies.APPLY_PATCH
         if applies:
             require_manager(options)
-            change: Change = bodies.applied(body, content_type, request, options)
+            change: Change = bodies.applied(body, content_type, request, options, paths)
         else:
             refuse_force(query)
-            change = bodies.patched(body, content_type, request, options)
+            change = bodies.patched(body, content_type, request, options, paths)
         stored, is_new = await self._writer.update(request, change, options, applies=applies, is_patch=True)
-        if paths := scale_paths(request.target):
+        if paths:
             return answers.status(scale.scale_of(stored, paths), request, 200)
         return answers.one(stored, request, wanted, query, code=201 if is_new else 200)
 

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gpuledger.clock import Clock, NewId, random_id, system_clock
 from gpuledger.kube.embedded import answers
+from gpuledger.kube.embedded.access import authorize, caller, verb
 from gpuledger.kube.embedded.admission import ServicePlaces, WebhookAdmission
 from gpuledger.kube.embedded.builtin import BUILTIN
 from gpuledger.kube.embedded.controllers import Controllers
@@ -125,5 +126,10 @@ class ApiServer:
             if http.method not in READS and http.path not in HEALTH_PATHS:
                 raise method_not_allowed(http.method.lower())
             return web.Response(body=document.body, headers={"Content-Type": document.content_type})
-        request = Request(self.registry.target(http.path), self._clock(), warnings=warnings)
+        who = caller(http.headers.get("Impersonate-User", ""), http.headers.getall("Impersonate-Group", []))
+        target = self.registry.target(http.path)
+        if who.is_impersonated:
+            watches = Query({name: http.query.getall(name) for name in http.query}).flag("watch") or False
+            authorize(self.store, who, verb(http.method, target, watches=watches), target)
+        request = Request(target, self._clock(), who.user, who.groups, warnings)
         return await self._endpoints.answer(http, request, negotiate(accept))

@@ -1,0 +1,172 @@
+"""Admission webhooks, asked by the embedded API server over HTTPS before it stores anything."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from gpuledger.clock import system_clock
+from gpuledger.kube.embedded.tls import certificates
+from support.kube import HOST, kube_api
+from support.kube_http import CONFIGMAPS, MERGE, Api, Json, configmap, open_api
+
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+SECRETS = CONFIGMAPS.replace("configmaps", "secrets")
+
+Decide = Callable[[Json], Json]
+
+
+class Hooks:
+    """A server of webhooks: what each path decides, and what it was asked."""
+
+    def __init__(self, ca: bytes) -> None:
+        self.url = ""
+        self.asked: list[Json] = []
+        self._ca = base64.b64encode(ca).decode()
+        self._decide: dict[str, Decide] = {}
+
+    async def answer(self, http: web.Request) -> web.Response:
+        review = await http.json()
+        self.asked.append(review["request"])
+        decided = {"uid": review["request"]["uid"], "allowed": True} | self._decide[http.path](review["request"])
+        return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": decided})
+
+    async def register(self, api: Api, kind: str, decide: Decide, **more: Any) -> None:
+        """Register a hook for writes of configmaps."""
+        path = f"/{len(self._decide)}"
+        self._decide[path] = decide
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}
+        hook = {
+            "name": f"hook{path[1:]}.example.com",
+            "rules": [rule],
+            "clientConfig": {"url": self.url + path, "caBundle": self._ca},
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "timeoutSeconds": 5,
+        }
+        body = {"metadata": {"name": f"c{path[1:]}"}, "webhooks": [hook | more]}
+        await api.made(f"{GROUP}/{kind.lower()}s", body)
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with kube_api(tmp_path) as kube, open_api(kube.url) as found:
+        yield found
+
+
+@pytest.fixture
+async def hooks(tmp_path: Path) -> AsyncIterator[Hooks]:
+    files = certificates(tmp_path, HOST, system_clock())
+    found = Hooks(files.ca.read_bytes())
+    app = web.Application()
+    app.router.add_post("/{path}", found.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, 0, ssl_context=files.server_context()).start()
+    found.url = f"https://{HOST}:{runner.addresses[0][1]}"
+    yield found
+    await runner.cleanup()
+
+
+def labelling(_: Json) -> Json:
+    patch = [{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]
+    return {"patchType": "JSONPatch", "patch": base64.b64encode(orjson.dumps(patch)).decode()}
+
+
+def refusing(_: Json) -> Json:
+    return {"allowed": False, "status": {"code": 418, "message": "not today", "reason": "Teapot"}}
+
+
+def agreeing(_: Json) -> Json:
+    return {"warnings": ["mind the gap"]}
+
+
+async def test_a_hook_changes_what_is_stored(api: Api, hooks: Hooks) -> None:
+    await hooks.register(api, MUTATING, labelling)
+    made = await api.made(CONFIGMAPS, configmap("c"))
+    assert made["metadata"]["labels"] == {"seen": "yes"}
+    assert (await api("GET", f"{CONFIGMAPS}/c")).body["metadata"]["labels"] == {"seen": "yes"}
+    asked = hooks.asked[0]
+    assert (asked["operation"], asked["name"], asked["namespace"]) == ("CREATE", "c", "default")
+    assert asked["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert asked["object"]["metadata"]["name"] == "c"
+    assert asked["oldObject"] is None
+
+
+async def test_a_hook_refuses(api: Api, hooks: Hooks) -> None:
+    await hooks.register(api, VALIDATING, refusing)
+    answer = await api("POST", CONFIGMAPS, configmap("c"))
+    assert answer.code == 418
+    assert 'admission webhook "hook0.example.com" denied the request: not today' in answer.body["message"]
+    assert (await api("GET", f"{CONFIGMAPS}/c")).code == 404
+    assert (await api("POST", SECRETS, {"metadata": {"name": "s"}})).code == 201
+
+
+async def test_every_write_is_asked_about(api: Api, hooks: Hooks) -> None:
+    await hooks.register(api, VALIDATING, agreeing)
+    first = await api("POST", CONFIGMAPS, configmap("c"))
+    assert first.headers["Warning"] == '299 - "mind the gap"'
+    await api("PATCH", f"{CONFIGMAPS}/c", {"data": {"a": "b"}}, media=MERGE)
+    await api("DELETE", f"{CONFIGMAPS}/c")
+    assert [one["operation"] for one in hooks.asked] == ["CREATE", "UPDATE", "DELETE"]
+    assert hooks.asked[1]["oldObject"].get("data") is None
+    assert hooks.asked[2]["object"] is None
+    assert hooks.asked[2]["oldObject"]["data"] == {"a": "b"}
+
+
+async def test_a_deletion_may_be_refused(api: Api, hooks: Hooks) -> None:
+    await api.made(CONFIGMAPS, configmap("c"))
+    await hooks.register(api, VALIDATING, refusing)
+    assert (await api("DELETE", f"{CONFIGMAPS}/c")).code == 418
+    assert (await api("DELETE", CONFIGMAPS)).code == 418
+    assert (await api("GET", f"{CONFIGMAPS}/c")).code == 200
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Fail", 500), ("Ignore", 201)])
+async def test_a_hook_that_cannot_be_reached(api: Api, hooks: Hooks, policy: str, code: int) -> None:
+    config = {"url": f"https://{HOST}:1/none", "caBundle": ""}
+    await hooks.register(api, VALIDATING, agreeing, failurePolicy=policy, clientConfig=config)
+    answer = await api("POST", CONFIGMAPS, configmap("c"))
+    assert answer.code == code
+    assert code == 201 or answer.body["reason"] == "InternalError"
+
+
+async def test_a_hook_whose_certificate_is_not_trusted_fails(api: Api, hooks: Hooks, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    bundle = base64.b64encode(certificates(other, HOST, system_clock()).ca.read_bytes()).decode()
+    await hooks.register(api, VALIDATING, agreeing, clientConfig={"url": f"{hooks.url}/0", "caBundle": bundle})
+    assert (await api("POST", CONFIGMAPS, configmap("c"))).code == 500
+    assert hooks.asked == []
+
+
+async def test_a_dry_run_is_told_to_hooks_that_bear_it(api: Api, hooks: Hooks) -> None:
+    await hooks.register(api, VALIDATING, agreeing)
+    assert (await api("POST", f"{CONFIGMAPS}?dryRun=All", configmap("c"))).code == 201
+    assert hooks.asked[0]["dryRun"] is True
+    assert (await api("GET", f"{CONFIGMAPS}/c")).code == 404
+
+
+async def test_a_patch_is_tried_again_where_a_hook_took_its_time(api: Api, hooks: Hooks) -> None:
+    await api.made(CONFIGMAPS, configmap("c"))
+    await hooks.register(api, MUTATING, labelling)
+    first = api("PATCH", f"{CONFIGMAPS}/c", {"data": {"a": "1"}}, media=MERGE)
+    second = api("PATCH", f"{CONFIGMAPS}/c", {"data": {"b": "2"}}, media=MERGE)
+    assert {answer.code for answer in await asyncio.gather(first, second)} == {200}
+    assert (await api("GET", f"{CONFIGMAPS}/c")).body["data"] == {"a": "1", "b": "2"}
+
+
+async def test_hooks_choose_by_namespace_and_object(api: Api, hooks: Hooks) -> None:
+    selector = {"matchLabels": {"watched": "yes"}}
+    await hooks.register(api, VALIDATING, refusing, objectSelector=selector)
+    assert (await api("POST", CONFIGMAPS, configmap("a"))).code == 201
+    assert (await api("POST", CONFIGMAPS, configmap("b", labels={"watched": "yes"}))).code == 418
+    assert (
+        await api("PATCH", f"{CONFIGMAPS}/a", {"metadata": {"labels": {"watched": "yes"}}}, media=MERGE)
+    ).code == 418
