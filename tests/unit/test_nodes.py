@@ -7,12 +7,14 @@ from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, No
 from gpuledger.events.payload import Payload
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.readmodels.nodes import NodesProjection
-from support.events import event, folded, hour, log_of, rows_of
+from support.events import IMPORT, event, folded, hour, log_of, rows_of
 
 
-def tables(*said: tuple[float, str, Payload]) -> dict[str, list[Any]]:
+def tables(*said: tuple[float, str, Payload], source: str = IMPORT) -> dict[str, list[Any]]:
     """The rows after these facts, recorded in this order."""
-    events = [event(data, subject, number=number, at=at) for number, (at, subject, data) in enumerate(said, 1)]
+    events = [
+        event(data, subject, number=number, at=at, source=source) for number, (at, subject, data) in enumerate(said, 1)
+    ]
     rows = rows_of(folded(NodesProjection(), log_of(events)), positions=False)
     return {name: sorted(table.values(), key=str) for name, table in rows.items()}
 
@@ -58,7 +60,7 @@ def test_a_node_that_a_watcher_saw_is_present_until_it_is_gone() -> None:
     bare = NodeObserved(uid="u1", labels={"gpu.deckhouse.io/device-count": "many"})
     said = [(1.0, "n1", NodeObserved(uid="u1", labels=labels)), (3.0, "n1", bare), (5.0, "n1", NodeGone(uid="u1"))]
     for order in permutations(said):
-        told = tables(*order)
+        told = tables(*order, source="/watchers/nodes")
         assert [(row.present, row.gpu_count, row.gpu_model) for row in told["node_history"]] == [
             (True, 8, "NVIDIA-H200"),
             (True, None, None),
