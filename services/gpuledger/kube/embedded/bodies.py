@@ -23,6 +23,9 @@ UNSUPPORTED = 415
 _HEAD = Shape("object", fields={"apiVersion": Shape("string"), "kind": Shape("string"), "metadata": ANYTHING})
 """All that is known of an object whose version nobody serves."""
 
+_ALSO_READ = frozenset({("Eviction", "policy/v1beta1")})
+"""Kinds that are taken in an older version too."""
+
 _TYPED_HEAD = Shape("object", fields={"metadata": OBJECT_META})
 
 
@@ -185,7 +188,7 @@ def _check_kind(obj: Object, request: Request, options: WriteOptions) -> None:
     elif kind and kind != wanted_kind:
         message = f"{kind} in version {api_version!r} cannot be handled as a {wanted_kind}: no kind match"
         raise bad_request(message)
-    elif api_version and api_version != wanted_version:
+    elif api_version and api_version != wanted_version and (wanted_kind, api_version) not in _ALSO_READ:
         raise _version_differs(api_version, wanted_version)
 
 
