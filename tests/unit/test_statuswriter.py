@@ -131,6 +131,12 @@ def test_what_others_added_is_removed() -> None:
     assert removals(wanted, wanted, "") == []
 
 
+def test_of_the_rule_as_it_is_shipped_nothing_is_removed() -> None:
+    spec = node_feature_rule()["spec"]
+    assert removals(spec, spec, "/spec") == []
+    assert [one["path"] for one in removals(spec, {**spec, "more": 1}, "/spec")] == ["/spec/more"]
+
+
 def test_bodies_hold_what_is_applied_and_nothing_else() -> None:
     assert body(DEVICE, {"labels": {"a": "b"}}) == {"metadata": {"name": "w1-0", "labels": {"a": "b"}}}
     assert body(NODE, {"spec": {"nodeName": "w1"}}) == {"metadata": {"name": "w1"}, "spec": {"nodeName": "w1"}}

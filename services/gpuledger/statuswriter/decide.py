@@ -212,7 +212,7 @@ def _beyond(wanted: object, found: object, pointer: str) -> Iterator[str]:
                 yield from _beyond(wanted[key], value, path)
             else:
                 yield path
-    elif isinstance(wanted, list) and isinstance(found, list):
+    elif isinstance(wanted, list) and isinstance(found, list) and _is_told_apart(wanted) and _is_told_apart(found):
         named = {_place(one): one for one in wanted}
         for index in reversed(range(len(found))):
             path = f"{pointer}/{index}"
@@ -220,6 +220,12 @@ def _beyond(wanted: object, found: object, pointer: str) -> Iterator[str]:
                 yield from _beyond(named[_place(found[index])], found[index], path)
             else:
                 yield path
+
+
+def _is_told_apart(items: list[Any]) -> bool:
+    """Whether the items are a set or have names; others are one value, which applying replaces as a whole."""
+    places = {_place(one) for one in items}
+    return len(places) == len(items) and "" not in places
 
 
 class Undos:

@@ -386,6 +386,8 @@ async def test_the_rule_is_kept_in_place(
             return bool((await client.get(NODE_FEATURE_RULES, NODE_FEATURE_RULE))["spec"] == spec)
 
         await eventually(is_back)
+        await settled(writer, decided)
+        assert len(ours.objects_written()) == 2
         await client.delete(NODE_FEATURE_RULES, NODE_FEATURE_RULE)
 
         async def is_there() -> bool:

@@ -80,10 +80,10 @@ def test_no_fleet_is_made_up_in_a_real_cluster(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
     told = gpuledger(tmp_path, "up", "--fleet", "nodes=1,gpus=1,profile=t4")
     assert told.returncode == 2
-    assert told.stderr.decode().splitlines() == [
+    assert told.stderr.decode() == (
         "Error: --fleet would make up Nodes in the cluster that KUBECONFIG names. "
-        "Unset KUBECONFIG to use the embedded API server."
-    ]
+        "Unset KUBECONFIG to use the embedded API server.\n"
+    )
 
 
 def test_a_fleet_that_is_none_is_one_sentence(tmp_path: Path) -> None:
