@@ -1,7 +1,7 @@
 """The Kubernetes edge: from a Node's label to a GPUDevice's status, a cold start, and what all its services take.
 
 The API server, the ledger and the services are processes of their own; this one plays the people who label Nodes and
-look at statuses. Called as a program it is the services: `kube.py NATS_URL DATABASE_URL KUBECONFIG`.
+look at statuses. Called as a program it is the services: `kube.py NATS_URL DATABASE_URL KUBECONFIG RELIST_S`.
 """
 
 import asyncio
@@ -36,7 +36,6 @@ from gpuledger.kube.names import (
     NODES,
 )
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner
 from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
 from gpuledger.watchers.main import run as watch
@@ -49,8 +48,7 @@ P95_MS = 150.0
 MEMORY_MB = 600.0
 CHANGES_PER_S = 5.0
 AT_ONCE = 16
-RELIST_S = 45.0
-STEADY_S = 50.0
+STEADY_BEYOND_RELIST_S = 5.0
 SETTLE_S = 1_200.0
 TELL_S = 0.25
 CLI = "from gpuledger.cli.main import main; main()"
@@ -62,18 +60,20 @@ class KubeSizes(NamedTuple):
     nodes: int = 2_000
     changes: int = 100
     memory_nodes: int = 5_000
+    relist_s: float = 45.0
+    """Between lists of everything; longer than the changes take, so that a list hits the idling and not them."""
 
 
 FULL = KubeSizes()
-QUICK = KubeSizes(20, 5, 40)
+QUICK = KubeSizes(20, 5, 40, 1.0)
 
 
 async def kube(database_url: str, sizes: KubeSizes = FULL) -> list[Figure]:
     """Latency, cold start with its writes, and memory."""
-    async with _edge(database_url, sizes.nodes) as edge:
+    async with _edge(database_url, sizes.nodes, sizes.relist_s) as edge:
         figures = [*_cold_start(edge), *_latency(*await edge.change(sizes.changes))]
     await asyncio.to_thread(_forget, database_url)
-    async with _edge(database_url, sizes.memory_nodes) as edge:
+    async with _edge(database_url, sizes.memory_nodes, sizes.relist_s) as edge:
         return [*figures, _memory(edge)]
 
 
@@ -94,10 +94,11 @@ class Told(NamedTuple):
 class Edge:
     """Servers and services with a fleet in them."""
 
-    def __init__(self, client: KubeClient, child: asyncio.subprocess.Process, nodes: int) -> None:
+    def __init__(self, client: KubeClient, child: asyncio.subprocess.Process, nodes: int, relist_s: float) -> None:
         self.client = client
         self.nodes = nodes
         self.objects = nodes * (DEVICES_PER_NODE + 1) + 1
+        self.relist_s = relist_s
         self.created_s = 0.0
         self.cold_s = 0.0
         self.told = Told(0, 0, 0, 0, 0)
@@ -110,7 +111,7 @@ class Edge:
             while self.told.statuses < self.objects or self.told.waiting:
                 await self._listen()
             self.cold_s = perf_counter() - began
-            until = perf_counter() + STEADY_S
+            until = perf_counter() + self.relist_s + STEADY_BEYOND_RELIST_S
             while perf_counter() < until:
                 await self._listen()
 
@@ -207,9 +208,8 @@ def _percentile(times_s: list[float], percent: int) -> float:
 
 
 @asynccontextmanager
-async def _edge(database_url: str, nodes: int) -> AsyncIterator[Edge]:
+async def _edge(database_url: str, nodes: int, relist_s: float) -> AsyncIterator[Edge]:
     """A fleet of Nodes that is there before the services start, and then everything that follows from it."""
-    await asyncio.to_thread(_make_tables, database_url)
     with unsynced_nats() as nats, short_directory() as directory:
         async with _api_server(directory) as kubeconfig, open_client(kubeconfig) as client:
             await crds.install(client, crds.shipped() + crds.foreign())
@@ -217,8 +217,8 @@ async def _edge(database_url: str, nodes: int) -> AsyncIterator[Edge]:
             await _at_once(_create(client, _node_name(index)) for index in range(nodes))
             created_s = perf_counter() - began
             await client.create(MODULE_CONFIGS, _module_config())
-            async with _services(nats.url, database_url, kubeconfig) as child:
-                edge = Edge(client, child, nodes)
+            async with _services(nats.url, database_url, kubeconfig, relist_s) as child:
+                edge = Edge(client, child, nodes, relist_s)
                 edge.created_s = created_s
                 await edge.settle()
                 yield edge
@@ -235,8 +235,8 @@ async def _api_server(directory: Path) -> AsyncIterator[Path]:
         yield kubeconfig
 
 
-def _services(nats_url: str, database_url: str, kubeconfig: Path) -> Any:
-    return _process(__file__, nats_url, database_url, str(kubeconfig))
+def _services(nats_url: str, database_url: str, kubeconfig: Path, relist_s: float) -> Any:
+    return _process(__file__, nats_url, database_url, str(kubeconfig), str(relist_s))
 
 
 @asynccontextmanager
@@ -278,17 +278,6 @@ def _module_config() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _make_tables(database_url: str) -> None:
-    """Tables of the inventory, where the schema has none yet."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        for spec in InventoryProjection.specs:
-            types = zip(spec.columns, column_types(spec.row), strict=True)
-            columns = ", ".join(f"{name} {kind}" for name, kind in types)
-            key = ", ".join(spec.key)
-            statement = f"CREATE TABLE IF NOT EXISTS gpuledger_live.{spec.name} ({columns}, PRIMARY KEY ({key}))"
-            connection.execute(statement.encode())
-
-
 def _forget(database_url: str) -> None:
     """The next log begins anew, so the rows have to."""
     with psycopg.connect(database_url, autocommit=True) as connection:
@@ -299,11 +288,11 @@ def _forget(database_url: str) -> None:
         connection.execute("DELETE FROM gpuledger.outbox")
 
 
-async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
+async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: str) -> None:
     """The services of the edge, in one process as in `gpuledger up`."""
     imports_kib = peak_kib()
     async with connect_ledger(nats_url, name="bench edge") as ledger, open_client(Path(kubeconfig)) as client:
-        writer = status_writer(ledger, database_url, client, StatusWriterSettings(relist_period_s=RELIST_S))
+        writer = status_writer(ledger, database_url, client, StatusWriterSettings(relist_period_s=float(relist_s)))
         await asyncio.gather(
             watch(client, ledger, database_url),
             Runner(InventoryProjection(), ledger, database_url).run(),

@@ -11,6 +11,9 @@ import structlog
 from rich.console import Console
 
 from bench import fleet
+from bench.kube import FULL as EDGE
+from bench.kube import QUICK as QUICK_EDGE
+from bench.kube import KubeSizes, kube
 from bench.latency import latency
 from bench.memory import memory
 from bench.report import Figure, show, write
@@ -30,11 +33,12 @@ class Sizes:
     library: int = 5_000
     paced_s: float = 10.0
     memory: int = 1_000_000
+    kube: KubeSizes = EDGE
 
 
 FULL = Sizes()
-QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000)
-NAMES = ("publishing", "projecting", "latency", "memory")
+QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE)
+NAMES = ("publishing", "projecting", "latency", "memory", "kube")
 
 _progress = Console(stderr=True)
 
@@ -73,5 +77,6 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "projecting": lambda: projecting(database_url, sizes.projected, sizes.library, sizes.rounds),
         "latency": lambda: latency(database_url, sizes.paced_s, sizes.rounds),
         "memory": lambda: memory(database_url, sizes.memory),
+        "kube": lambda: kube(database_url, sizes.kube),
     }
     return measures[name]()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 FIGURES = {"publishing", "fold in memory", "rebuild into PostgreSQL", "published -> committed", "peak memory"}
+FIGURES |= {"cold start", "label of a Node -> status", "peak memory of the edge"}
 
 
 @pytest.mark.bench
