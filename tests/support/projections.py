@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -24,6 +24,9 @@ from support.events import outgoing
 from support.ledgers import eventually
 
 QUICK = RunnerSettings(tick_s=0.05, retry_first_s=0.02, retry_most_s=0.2)
+
+CANCEL_AGAIN_S = 1.0
+"""How long a task has to end before it is cancelled again."""
 
 
 def all_projections() -> list[Projection]:
@@ -90,11 +93,16 @@ async def running(*runners: Runner) -> AsyncIterator[list[asyncio.Task[None]]]:
             await stop(task)
 
 
-async def stop(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end; what it raised stays its own."""
-    task.cancel()
-    with suppress(BaseException):
-        await task
+async def stop(task: asyncio.Task[Any]) -> None:
+    """Cancel a task until it has ended, because the NATS client swallows a cancellation now and then.
+
+    What it raised stays its own.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=CANCEL_AGAIN_S)
+    if not task.cancelled():
+        task.exception()
 
 
 async def assert_true(ledger: Ledger, database_url: str, projections: Sequence[Projection]) -> None:
