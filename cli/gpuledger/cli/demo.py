@@ -25,7 +25,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Console, quiet_pipe
 from gpuledger.importers.sample import write_titan_sample
 from gpuledger.importers.titan import COLUMNS
-from gpuledger.settings import DATA_DIR, DATABASE_URL, NATS_URL
+from gpuledger.settings import DATA_DIR, DATABASE_URL, KUBECONFIG, NATS_URL
 
 SEED = 2014
 DEVICES = 1_000
@@ -71,7 +71,8 @@ class Stage:
         self.console = console
         self.folder = folder
         self.data_dir = folder / "data"
-        self._environ = {name: value for name, value in os.environ.items() if name not in {NATS_URL, DATABASE_URL}}
+        others = {NATS_URL, DATABASE_URL, KUBECONFIG}
+        self._environ = {name: value for name, value in os.environ.items() if name not in others}
         self._environ |= {DATA_DIR: str(self.data_dir), "PYTHONUNBUFFERED": "1"}
 
     def say(self, *lines: str) -> None:
@@ -135,7 +136,7 @@ class Stage:
     def _background(self, errors: int) -> subprocess.Popen[str]:
         # In a session of its own, so that Ctrl-C reaches it through us, in order.
         return subprocess.Popen(
-            (*COMMAND, "up"),
+            (*COMMAND, "up", "--no-kube"),
             **self._place(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
