@@ -60,7 +60,7 @@ class KubeSizes(NamedTuple):
     nodes: int = 2_000
     changes: int = 100
     memory_nodes: int = 5_000
-    relist_s: float = 45.0
+    relist_s: float = 70.0
     """Between lists of everything; longer than the changes take, so that a list hits the idling and not them."""
 
 
@@ -127,9 +127,10 @@ class Edge:
         listening = asyncio.create_task(self._keep_listening())
         shown: dict[Shown, float] = {}
         labelled: dict[Shown, float] = {}
+        versions = [(await self.client.list(resource)).resource_version for resource in (GPU_DEVICES, NODES)]
         watching = [
-            asyncio.create_task(self._watch(GPU_DEVICES, _unmanaged_device, shown)),
-            asyncio.create_task(self._watch(NODES, _unmanaged_node, labelled)),
+            asyncio.create_task(self._watch(GPU_DEVICES, versions[0], _unmanaged_device, shown)),
+            asyncio.create_task(self._watch(NODES, versions[1], _unmanaged_node, labelled)),
         ]
         await asyncio.sleep(1.0)
         begun: dict[str, float] = {}
@@ -153,8 +154,9 @@ class Edge:
         while True:
             await self._listen()
 
-    async def _watch(self, resource: Any, key_of: Callable[[Any], Shown | None], seen: dict[Shown, float]) -> None:
-        version = (await self.client.list(resource)).resource_version
+    async def _watch(
+        self, resource: Any, version: str, key_of: Callable[[Any], Shown | None], seen: dict[Shown, float]
+    ) -> None:
         async with aclosing(self.client.watch(resource, version)) as stream:
             async for batch in stream:
                 now = perf_counter()
