@@ -101,8 +101,8 @@ def presented_list(resource: Resource, page: Page) -> Object:
 
 def too_large(revision: int, now: int) -> ApiError:
     """The revision lies in the future."""
-    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-    details |= {"retryAfterSeconds": 1}  # type: ignore[dict-item] # a Status' details hold both
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    details: Object = {"causes": causes, "retryAfterSeconds": 1}
     message = f"Too large resource version: {revision}, current: {now}"
     return ApiError(504, "Timeout", message, details, retry_after_s=1)
 

@@ -16,7 +16,7 @@ from gpuledger.kube.embedded.names import (
 from gpuledger.kube.embedded.strategies.core_containers import containers_causes
 from gpuledger.kube.embedded.strategies.core_resources import requirement_causes
 from gpuledger.kube.embedded.strategies.core_shared import at, at_least, one_of, selector_causes
-from gpuledger.kube.embedded.strategies.core_volumes import volume_causes
+from gpuledger.kube.embedded.strategies.core_volumes import named_causes, volume_causes
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
@@ -48,7 +48,7 @@ def pod_spec_causes(spec: Object, field: str) -> Iterator[Cause]:
     yield from validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
     yield from _toleration_list_causes(spec.get("tolerations") or [], f"{field}.tolerations")
     yield from _gate_causes(spec.get("schedulingGates") or [], f"{field}.schedulingGates")
-    yield from _claim_causes(spec.get("resourceClaims") or [], f"{field}.resourceClaims")
+    yield from named_causes(spec.get("resourceClaims") or [], f"{field}.resourceClaims", _claim_source_causes)
     yield from _spread_causes(spec.get("topologySpreadConstraints") or [], f"{field}.topologySpreadConstraints")
     yield from requirement_causes(spec.get("resources") or {}, f"{field}.resources", claims)
 
@@ -117,20 +117,6 @@ def _gate_causes(gates: list[Object], field: str) -> Iterator[Cause]:
         if name in seen:
             yield duplicate(f"{field}[{index}]", name)
         seen.add(name)
-
-
-def _claim_causes(claims: list[Object], field: str) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, claim in enumerate(claims):
-        name, path = claim.get("name") or "", f"{field}[{index}]"
-        if not name:
-            yield required(f"{path}.name")
-        elif problem := dns_label_problem(name):
-            yield invalid(f"{path}.name", name, problem)
-        elif name in seen:
-            yield duplicate(f"{path}.name", name)
-        seen.add(name)
-        yield from _claim_source_causes(claim, path)
 
 
 def _claim_source_causes(claim: Object, field: str) -> Iterator[Cause]:

@@ -1,6 +1,6 @@
 """Whether the volumes of a pod hold up: their names, and that each has one source that says what it needs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpuledger.kube.embedded.errors import Cause, Object, duplicate, forbidden, invalid, required
 from gpuledger.kube.embedded.names import dns_label_problem
@@ -18,9 +18,14 @@ _NEEDS = {
 
 def volume_causes(volumes: list[Object], field: str) -> Iterator[Cause]:
     """What is wrong with the volumes that stand at `field`."""
+    return named_causes(volumes, field, _source_causes)
+
+
+def named_causes(items: list[Object], field: str, causes: Callable[[Object, str], Iterator[Cause]]) -> Iterator[Cause]:
+    """What is wrong with items that each have a DNS label of their own as name, and with the rest of each."""
     seen: set[str] = set()
-    for index, volume in enumerate(volumes):
-        name, path = volume.get("name") or "", f"{field}[{index}]"
+    for index, item in enumerate(items):
+        name, path = item.get("name") or "", f"{field}[{index}]"
         if not name:
             yield required(f"{path}.name")
         elif problem := dns_label_problem(name):
@@ -28,7 +33,7 @@ def volume_causes(volumes: list[Object], field: str) -> Iterator[Cause]:
         elif name in seen:
             yield duplicate(f"{path}.name", name)
         seen.add(name)
-        yield from _source_causes(volume, path)
+        yield from causes(item, path)
 
 
 def _source_causes(volume: Object, field: str) -> Iterator[Cause]:
