@@ -2,11 +2,14 @@
 
 import argparse
 import asyncio
+import gc
 import logging
+import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 
+import psycopg
 import structlog
 from rich.console import Console
 
@@ -63,12 +66,21 @@ def run(sizes: Sizes, names: Iterable[str]) -> list[Figure]:
     figures: list[Figure] = []
     with servers.postgres_server() as server:
         for name in names:
+            _rest(server.url)
             began = perf_counter()
             with servers.fresh_database(server.url) as database_url:
                 migrate(database_url)
                 figures += asyncio.run(_measure(name, sizes, database_url))
             _progress.print(f"{name}: {perf_counter() - began:.0f} s")
     return figures
+
+
+def _rest(database_url: str) -> None:
+    """Have written what the figure before left in memory, or its disk writes would be measured as the next one's."""
+    gc.collect()
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+    os.sync()
 
 
 def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None, list[Figure]]:
