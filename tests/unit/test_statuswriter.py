@@ -234,6 +234,21 @@ async def test_a_key_is_looked_at_once_and_by_one() -> None:
     assert len(queue) == 0
 
 
+async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
+    queue = Queue(Clock())
+    queue.add_patient(DEVICE)
+    queue.add_patient(NODE)
+    queue.add(NODE)
+    queue.add_patient(NODE)
+    assert (len(queue), queue.waiting) == (2, 2)
+    assert await queue.take() == NODE
+    queue.add_patient(NODE)
+    assert await queue.take() == DEVICE
+    queue.done(DEVICE)
+    queue.done(NODE)
+    assert len(queue) == 0
+
+
 async def test_what_waits_for_later_is_not_looked_at_sooner() -> None:
     clock = Clock()
     queue = Queue(clock)

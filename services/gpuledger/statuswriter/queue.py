@@ -1,6 +1,7 @@
 """What has to be looked at: every object at most once, at its time, and never by two at once.
 
 It holds keys only. Who takes a key looks up what is wanted then, so that of many changes only the last is written.
+Keys that are only gone through, as after a list of everything, are patient: what changed goes before them.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ class Queue:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._ready: dict[Key, None] = {}
+        self._patient: dict[Key, None] = {}
         self._later: dict[Key, float] = {}
         self._times: list[tuple[float, Key]] = []
         self._busy: set[Key] = set()
@@ -23,29 +25,34 @@ class Queue:
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._ready) + len(self._later) + len(self._busy)
+        return len(self._ready) + len(self._patient) + len(self._later) + len(self._busy)
 
     @property
     def waiting(self) -> int:
         """How many keys are to be taken now or are being looked at."""
-        return len(self._ready) + len(self._busy)
+        return len(self._ready) + len(self._patient) + len(self._busy)
 
     def add(self, key: Key, at_s: float = 0.0) -> None:
         """Have a key looked at, not before `at_s`; one that waits already keeps its place and its time."""
         if key in self._busy:
             self._again[key] = max(at_s, self._again.get(key, 0.0))
-        elif key in self._ready or key in self._later:
-            return
-        else:
+        elif key not in self._ready and key not in self._later:
+            self._patient.pop(key, None)
             self._put(key, at_s)
+
+    def add_patient(self, key: Key) -> None:
+        """Have a key looked at when nothing else is ready; one that waits already, or is being looked at, stays."""
+        if key not in self._busy and key not in self._ready and key not in self._later:
+            self._patient[key] = None
+            self._news.set()
 
     async def take(self) -> Key:
         """The next key, which is the caller's until `done`."""
         while True:
             self._ripen()
-            if self._ready:
-                key = next(iter(self._ready))
-                del self._ready[key]
+            if lane := self._ready or self._patient:
+                key = next(iter(lane))
+                del lane[key]
                 self._busy.add(key)
                 return key
             await self._wait()
@@ -59,6 +66,7 @@ class Queue:
     def clear(self) -> None:
         """Forget everything that waits."""
         self._ready.clear()
+        self._patient.clear()
         self._later.clear()
         self._times.clear()
         self._again.clear()

@@ -279,8 +279,7 @@ class _Round:
     def _listed(self, kind: Kind, listed: Listed[Seen]) -> None:
         self._view.known[kind].listed(listed.objects, listed.resource_version)
         if self._wanted.enabled:
-            for key in self._view.keys(kind):
-                self._writer.look(key)
+            self._writer.look_through(self._view.keys(kind))
 
     def _changed(self, kind: Kind, changes: Changes[Seen]) -> None:
         known = self._view.known[kind]

@@ -6,7 +6,7 @@ more than one request for an object at a time, and never send what the server al
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -105,6 +105,12 @@ class Writer:
             if recorded_ns is not None:
                 self._since.setdefault(key, recorded_ns)
             self._queue.add(key)
+
+    def look_through(self, keys: Iterable[Key]) -> None:
+        """Have many objects looked at, when nothing that changed waits."""
+        for key in keys:
+            if self._view.known[key.kind].is_listed:
+                self._queue.add_patient(key)
 
     def tell(self, news: News) -> None:
         """Have people told of something, once the object shows it; where too much waits the oldest is dropped."""
