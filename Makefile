@@ -7,7 +7,7 @@ RUN := $(UV) run --frozen --no-sync
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt lint bench test-faults schemas clean
+.PHONY: help install demo test check fmt lint bench vectors test-faults schemas clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ schemas: $(STAMP) ## Write the JSON Schemas of the events and the structure of b
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
+
+vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
+	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }
+	PYTHONPATH=tests $(RUN) python -m support.dra_vectors "$(DIR)"
 
 test-faults: $(STAMP) ## Kill projector, nats-server and postgres at random moments, many times
 	$(RUN) pytest -q -m faults -s --timeout=3600

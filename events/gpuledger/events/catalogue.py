@@ -9,12 +9,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpuledger.events import device, module, node, settings, slot, source, workload
+from gpuledger.events import (
+    claim,
+    device,
+    module,
+    node,
+    settings,
+    slice,  # noqa: A004 - the aggregate is called so
+    slot,
+    source,
+    workload,
+)
 from gpuledger.events.envelope import dataschema_of
 from gpuledger.events.payload import Payload
 from gpuledger.events.registry import PREFIX, registry
 
-__all__ = ["device", "module", "node", "registry", "settings", "slot", "source", "workload"]
+__all__ = ["claim", "device", "module", "node", "registry", "settings", "slice", "slot", "source", "workload"]
 
 registry.check()
 

@@ -59,6 +59,14 @@ SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
+RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
+RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
+DEVICE_CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")
+DEVICE_TAINT_RULES: Final = Resource("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule")
+RESOURCE_SLICE_STATUSES: Final = Resource(
+    RESOURCE_STATUS_GROUP, "v1alpha1", "resourceslicestatuses", "ResourceSliceStatus"
+)
+
 FIELD_MANAGER: Final = "gpuledger"
 """Owns what the product writes; statuses and the labels that it keeps on GPUDevices."""
 

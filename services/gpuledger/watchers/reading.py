@@ -1,11 +1,12 @@
 """What is common to reading objects: safe access to whatever an object holds. Pure; nothing here raises."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
-from gpuledger.events.payload import NAME_LENGTH_MAX
+from gpuledger.domain.quantities import parse_quantity
+from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX
 from gpuledger.watchers.decide import Object
 
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -55,3 +56,28 @@ def is_storable(value: str) -> bool:
 def packed(document: object) -> bytes:
     """JSON that is the same for equal documents."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+def listed(value: Mapping[str, Any], key: str) -> Sequence[Any]:
+    """The list under a key; an empty one where there is none."""
+    found = value.get(key)
+    return found if isinstance(found, list) else ()
+
+
+def whole(value: object) -> int:
+    """A count that an event can hold; 0 for everything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= BIGINT_MAX else 0
+
+
+def amount(value: object) -> str | None:
+    """A quantity in its canonical text; None where it is none."""
+    try:
+        return None if value is None else str(parse_quantity(value))
+    except ValueError:
+        return None
+
+
+def amounts(entries: Mapping[str, Any], *path: str) -> dict[str, str]:
+    """Quantities by name, ordered, without what is none; `path` leads to each of them."""
+    found = ((name, value if not path else mapping(value, *path[:-1]).get(path[-1])) for name, value in entries.items())
+    return {name: quantity for name, value in sorted(found) if text(name) and (quantity := amount(value)) is not None}

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpuledger.domain.quantities import parse_quantity
 from gpuledger.kube.embedded.errors import ApiError, Object
 from gpuledger.kube.embedded.resources import Context
-from gpuledger.kube.embedded.strategies.core_quantities import canonical, parse_quantity
+from gpuledger.kube.embedded.strategies.core_quantities import canonical
 from gpuledger.kube.embedded.strategies.core_template import image_pull_policy
 from gpuledger.kube.embedded.strategies.pods import TOKEN_PATH, PodStrategy, bound, prioritised
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import orjson
 
+from gpuledger.domain.quantities import parse_quantity
 from gpuledger.kube.embedded import protobuf, yaml_bodies
 from gpuledger.kube.embedded.errors import ApiError, Object, bad_request
 from gpuledger.kube.embedded.shapes import ANYTHING, Shape
-from gpuledger.kube.embedded.strategies.core_quantities import canonical, parse_quantity
+from gpuledger.kube.embedded.strategies.core_quantities import canonical
 
 READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 """What Kubernetes says it accepts."""

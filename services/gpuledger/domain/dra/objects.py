@@ -1,0 +1,158 @@
+"""What dynamic resource allocation is about: slices of pools, devices, claims' holdings, taints. Pure data.
+
+Names and meanings are those of `resource.k8s.io/v1`. Everything is keyed by driver and pool, because two drivers may
+use one pool name.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from gpuledger.domain.quantities import Quantity
+
+BLOCKING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of taints that keep a device from being allocated; all others do not."""
+
+
+class PoolId(NamedTuple):
+    """A pool of one driver."""
+
+    driver: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.name}"
+
+
+class Node(NamedTuple):
+    """Where a claim would be used."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+class Requirement(NamedTuple):
+    """One expression of a node selector; `is_field` where it is about the node's name."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+    is_field: bool = False
+
+
+class Reach(NamedTuple):
+    """Which nodes can use something: one node, all of them, or those that one of the terms selects.
+
+    Nothing at all reaches no node.
+    """
+
+    node: str | None = None
+    everywhere: bool = False
+    terms: tuple[tuple[Requirement, ...], ...] = ()
+
+
+class Policy(NamedTuple):
+    """How much of a capacity a claim consumes for what it asks; `values` ascend, all amounts are in billionths."""
+
+    default: int | None = None
+    values: tuple[int, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    step: int | None = None
+
+
+class Capacity(NamedTuple):
+    """One capacity of a device."""
+
+    value: Quantity
+    policy: Policy | None = None
+
+
+class Taint(NamedTuple):
+    """Why a device should not be used."""
+
+    key: str
+    value: str | None
+    effect: str
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it keeps the device from being allocated."""
+        return self.effect in BLOCKING_EFFECTS
+
+
+Counters = Mapping[str, Mapping[str, Quantity]]
+"""Amounts by counter set and counter."""
+
+
+class Device(NamedTuple):
+    """A device as its slice publishes it; `is_shareable` where several allocations are allowed.
+
+    `reach` is None where the slice says for all of its devices which nodes can use them.
+    """
+
+    name: str
+    is_shareable: bool = False
+    capacity: Mapping[str, Capacity] = {}
+    consumes: Counters = {}
+    taints: tuple[Taint, ...] = ()
+    reach: Reach | None = None
+
+
+class Slice(NamedTuple):
+    """One ResourceSlice; `generation` and `expected`, the number of slices, are the pool's, as this slice says.
+
+    `spec_generation` is the object's own. `reach` is None where each device has its own. `repeated_sets` are counter sets that it defines more than once.
+    """
+
+    name: str
+    uid: str
+    pool: PoolId
+    generation: int
+    expected: int
+    reach: Reach | None
+    devices: tuple[Device, ...] = ()
+    counters: Counters = {}
+    repeated_sets: tuple[str, ...] = ()
+    spec_generation: int = 1
+
+
+class ClaimId(NamedTuple):
+    """A ResourceClaim."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Holding(NamedTuple):
+    """One result of a claim's allocation. With a `share` the device is shared and `consumed` counts."""
+
+    claim: ClaimId
+    request: str
+    pool: PoolId
+    device: str
+    share: str | None = None
+    consumed: Mapping[str, Quantity] = {}
+    has_admin_access: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether it takes anything from others; administrators' access does not."""
+        return not self.has_admin_access
+
+
+class TaintRule(NamedTuple):
+    """A DeviceTaintRule; what it does not select by is None and matches anything."""
+
+    name: str
+    taint: Taint
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+    def taints(self, pool: PoolId, device: str) -> bool:
+        """Whether the rule is about a device."""
+        return self.driver in (None, pool.driver) and self.pool in (None, pool.name) and self.device in (None, device)

@@ -1,0 +1,117 @@
+"""A pool as it is seen from a node, or from the whole cluster. Pure.
+
+Rules 3 and 4 of the allocator: the newest generation in reach counts; a pool is complete when as many slices as it
+announces are there, and valid when no device or counter set has two definitions and every consumed counter exists.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpuledger.domain.dra.objects import Counters, Device, Node, Slice
+from gpuledger.domain.dra.reach import device_in_reach, in_reach
+
+
+class Placed(NamedTuple):
+    """A device and the slice that publishes it."""
+
+    slice: Slice
+    device: Device
+
+
+class PoolView(NamedTuple):
+    """A pool as seen. `slices` are those that were looked at, `near` those of them in reach.
+
+    `observed` counts slices of the generation; a pool that is not `on_node` gives that node nothing, and neither
+    does one that is incomplete, or not `valid`, which `problems` explain.
+    """
+
+    generation: int
+    slices: tuple[Slice, ...]
+    near: tuple[Slice, ...]
+    observed: int
+    expected: int
+    problems: tuple[str, ...]
+    on_node: bool = True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all slices are there, and no more."""
+        return self.observed == self.expected
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether its slices agree; one that is incomplete is not checked."""
+        return not self.problems
+
+    @property
+    def gives(self) -> bool:
+        """Whether devices can be had from it."""
+        return self.on_node and self.is_complete and self.is_valid
+
+    def placed(self) -> Iterator[Placed]:
+        """Every device of the slices that were looked at."""
+        return (Placed(one, device) for one in self.slices for device in one.devices)
+
+    def shared(self) -> Counters:
+        """What its counter sets hold in all."""
+        return {name: counters for one in self.slices for name, counters in one.counters.items()}
+
+
+def seen_from(slices: Sequence[Slice], node: Node) -> PoolView:
+    """A pool's slices from a node. Where nothing is in reach, or a newer generation is elsewhere, it is not there."""
+    near = [one for one in slices if in_reach(one, node)]
+    if not near:
+        return seen_everywhere(slices)._replace(on_node=False)
+    generation = max(one.generation for one in near)
+    current = _of_generation(near, generation)
+    if len(current) == current[0].expected:
+        return _view(generation, current, current)
+    if any(one.generation > generation for one in slices):
+        return seen_everywhere(slices)._replace(on_node=False)
+    return _view(generation, _of_generation(slices, generation), current)
+
+
+def seen_everywhere(slices: Sequence[Slice]) -> PoolView:
+    """A pool's slices as if every one were in reach; there is at least one."""
+    generation = max(one.generation for one in slices)
+    current = _of_generation(slices, generation)
+    return _view(generation, current, current)
+
+
+def usable(view: PoolView, placed: Placed, node: Node | None) -> bool:
+    """Whether a node (None: any) may be given a device of the pool, as far as the pool goes."""
+    return view.gives and placed.slice in view.near and (node is None or device_in_reach(*placed, node))
+
+
+def _of_generation(slices: Iterable[Slice], generation: int) -> tuple[Slice, ...]:
+    return tuple(sorted((one for one in slices if one.generation == generation), key=lambda one: one.name))
+
+
+def _view(generation: int, slices: tuple[Slice, ...], near: tuple[Slice, ...]) -> PoolView:
+    expected = slices[0].expected
+    problems = tuple(_problems(slices, near)) if len(slices) == expected else ()
+    return PoolView(generation, slices, near, len(slices), expected, problems)
+
+
+def _problems(slices: Sequence[Slice], near: Sequence[Slice]) -> Iterator[str]:
+    yield from _twice("device", [(device.name, one.name) for one in near for device in one.devices])
+    sets = [(name, one.name) for one in near for name in (*one.counters, *one.repeated_sets)]
+    yield from _twice("counter set", sets)
+    known = {name: set(counters) for one in slices for name, counters in one.counters.items()}
+    for one in slices:
+        for device in one.devices:
+            for name, counters in device.consumes.items():
+                if name not in known:
+                    yield f"device {device.name} in {one.name} consumes the unknown counter set {name}"
+                for counter in sorted(set(counters) - known.get(name, set(counters))):
+                    yield f"device {device.name} in {one.name} consumes the unknown counter {name}/{counter}"
+
+
+def _twice(kind: str, named: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """What is there under one name more than once, and where."""
+    for name, times in Counter(name for name, _ in named).items():
+        if times > 1:
+            where = sorted(where for other, where in named if other == name)
+            places = f"twice in {where[0]}" if len(set(where)) == 1 else f"in {' and '.join(dict.fromkeys(where))}"
+            yield f"{kind} {name} appears {'' if len(set(where)) == 1 else 'both '}{places}"

@@ -1,0 +1,61 @@
+"""Which nodes can use a slice or a device. Pure.
+
+Rule 2 of the allocator: a slice reaches the nodes that it names, or those of its devices where each has its own;
+slices with shared counters are always in reach.
+"""
+
+from collections.abc import Mapping
+
+from gpuledger.domain.dra.objects import Device, Node, Reach, Requirement, Slice
+
+
+def in_reach(one: Slice, node: Node) -> bool:
+    """Whether a slice counts for a node."""
+    if one.counters or one.repeated_sets:
+        return True
+    if one.reach is not None:
+        return reaches(one.reach, node)
+    return any(device_in_reach(one, device, node) for device in one.devices)
+
+
+def device_in_reach(one: Slice, device: Device, node: Node) -> bool:
+    """Whether a node can use a device of a slice."""
+    reach = device.reach if one.reach is None else one.reach
+    return reach is not None and reaches(reach, node)
+
+
+def reaches(reach: Reach, node: Node) -> bool:
+    """Whether a node is selected."""
+    return (
+        reach.everywhere
+        or reach.node == node.name
+        or any(term and all(_meets(node, one) for one in term) for term in reach.terms)
+    )
+
+
+def _meets(node: Node, requirement: Requirement) -> bool:
+    found = {"metadata.name": node.name} if requirement.is_field else node.labels
+    return _OPERATORS[requirement.operator](found, requirement) if requirement.operator in _OPERATORS else False
+
+
+def _is_in(found: Mapping[str, str], requirement: Requirement) -> bool:
+    return found.get(requirement.key) in requirement.values
+
+
+def _compares(found: Mapping[str, str], requirement: Requirement) -> bool:
+    """`Gt` and `Lt` compare whole numbers; anything else meets neither."""
+    try:
+        value, bound = int(found.get(requirement.key, "")), int(requirement.values[0])
+    except (ValueError, IndexError):
+        return False
+    return value > bound if requirement.operator == "Gt" else value < bound
+
+
+_OPERATORS = {
+    "In": _is_in,
+    "NotIn": lambda found, requirement: not _is_in(found, requirement),
+    "Exists": lambda found, requirement: requirement.key in found,
+    "DoesNotExist": lambda found, requirement: requirement.key not in found,
+    "Gt": _compares,
+    "Lt": _compares,
+}

@@ -1,0 +1,37 @@
+"""DeviceClasses as facts: which devices belong to a class. Pure."""
+
+from typing import Final
+
+import orjson
+
+from gpuledger.events.slice import DeviceClassDefined, DeviceClassRemoved
+from gpuledger.kube.names import DEVICE_CLASSES
+from gpuledger.watchers.claims import selectors_of
+from gpuledger.watchers.decide import Kind, Object, Part
+from gpuledger.watchers.reading import key_of, mapping, name_of, packed, text
+
+
+def read(obj: Object) -> Part:
+    """What matters of a DeviceClass."""
+    uid = text(mapping(obj, "metadata").get("uid")) or "-"
+    return Part(key_of(obj), name_of(obj), packed({"uid": uid, "selectors": selectors_of(mapping(obj, "spec"))}))
+
+
+def combine(parts: list[bytes]) -> DeviceClassDefined:
+    """The payload; a DeviceClass has one part."""
+    return DeviceClassDefined.model_validate(orjson.loads(parts[0]))
+
+
+def farewell(uid: str | None) -> DeviceClassRemoved:
+    """What says that the DeviceClass is gone."""
+    return DeviceClassRemoved(uid=uid)
+
+
+KIND: Final = Kind(
+    name="deviceclasses",
+    resource=DEVICE_CLASSES,
+    aggregate=DeviceClassDefined.AGGREGATE,
+    read=read,
+    combine=combine,
+    farewell=farewell,
+)

@@ -1,0 +1,144 @@
+"""Checks availability against verdicts of a real allocator, one cluster state a line; as a program it takes a folder.
+
+The objects go the way that they go in the product: read by the watchers into payloads, and from these into the domain.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpuledger.domain.dra.capacity import fits, free_of, remaining
+from gpuledger.domain.dra.counters import counters_left
+from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
+from gpuledger.domain.dra.objects import ClaimId, Holding, Node, PoolId, Slice, TaintRule
+from gpuledger.domain.dra.pools import Placed, PoolView, seen_everywhere, seen_from, usable
+from gpuledger.domain.dra.use import UNUSED, Use, uses_of
+from gpuledger.domain.dra.verdicts import taints_of, verdict
+from gpuledger.domain.quantities import parse_quantity
+from gpuledger.events.claim import ClaimAllocated
+from gpuledger.watchers import claims, slices, taintrules
+
+FAILURES_SHOWN_MAX = 20
+
+
+class State(NamedTuple):
+    """A cluster: pools' slices, what is held of each pool, rules, and the node from which it is looked at."""
+
+    node: Node
+    pools: dict[PoolId, list[Slice]]
+    held: dict[PoolId, list[Holding]]
+    rules: list[TaintRule]
+
+
+def vectors(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every line of every file of a folder."""
+    for path in sorted(folder.glob("*.jsonl")):
+        with path.open() as lines:
+            yield from map(json.loads, lines)
+
+
+def differences(vector: dict[str, Any]) -> list[str]:
+    """Where what we compute is not what the allocator decided."""
+    state = _state(vector)
+    found: list[str] = []
+    for pool, every in state.pools.items():
+        view = seen_from(every, state.node)
+        uses = uses_of(state.held.get(pool, ()))
+        wanted = vector["pools"][str(pool)]
+        found += _compare(f"{pool}", wanted, _pool(wanted, view, every, uses))
+        for key, decided in vector["verdicts"].items():
+            of, _, device = key.rpartition("/")
+            if of == str(pool):
+                found += _compare(key, decided, _device(state, pool, view, uses, device, decided))
+    return found
+
+
+def _state(vector: dict[str, Any]) -> State:
+    pools: dict[PoolId, list[Slice]] = defaultdict(list)
+    held: dict[PoolId, list[Holding]] = defaultdict(list)
+    for obj in vector["slices"]:
+        part = slices.read(obj)
+        one = slice_of(str(part.subject), slices.combine([part.said]))
+        pools[one.pool].append(one)
+    for obj in vector["claims"]:
+        part = claims.read(obj)
+        said = claims.combine([part.said])
+        if isinstance(said, ClaimAllocated):
+            for holding in holdings_of(ClaimId(obj["metadata"]["namespace"], obj["metadata"]["name"], said.uid), said):
+                held[holding.pool].append(holding)
+    parts = [taintrules.read(obj) for obj in vector["deviceTaintRules"]]
+    rules = [rule_of(str(part.subject), taintrules.combine([part.said])) for part in parts if part.subject]
+    return State(Node(vector["node"]["name"], vector["node"]["labels"]), pools, held, rules)
+
+
+def _pool(wanted: dict[str, Any], view: PoolView, every: list[Slice], uses: dict[str, Use]) -> dict[str, Any]:
+    everywhere = seen_everywhere(every)
+    found: dict[str, Any] = {
+        "complete": view.is_complete,
+        "valid": view.is_valid,
+        "onNode": view.on_node,
+        "everywhere": {"complete": everywhere.is_complete, "valid": everywhere.is_valid},
+    }
+    if "generation" in wanted:
+        found["generation"] = view.generation
+    if view.gives and (left := counters_left(view, uses)):
+        found["counters"] = {name: dict(one) for name, one in left.items()}
+    return found
+
+
+def _device(
+    state: State, pool: PoolId, view: PoolView, uses: dict[str, Use], name: str, wanted: dict[str, Any]
+) -> dict[str, Any]:
+    near = [placed for placed in view.placed() if placed.device.name == name and usable(view, placed, state.node)]
+    use = uses.get(name, UNUSED)
+    left = counters_left(view, uses)
+    verdicts = [verdict(one.device, use, left, taints_of(pool, one.device, state.rules)) for one in near]
+    found: dict[str, Any] = {"allocatable": any(one.is_allocatable for one in verdicts)}
+    if "free" not in wanted and "plain" not in wanted:
+        return found
+    device = (near or _newest(state.pools[pool], name))[0].device
+    if "plain" in wanted:
+        found["plain"] = found["allocatable"] and fits(device, use, {})
+    if "free" in wanted:
+        found["free"] = free_of(device, use)
+        found["remaining"] = remaining(device, use) if found["allocatable"] else dict.fromkeys(device.capacity, 0)
+    return found
+
+
+def _newest(every: list[Slice], name: str) -> list[Placed]:
+    placed = [Placed(one, device) for one in every for device in one.devices if device.name == name]
+    return sorted(placed, key=lambda one: -one.slice.generation)
+
+
+def _compare(where: str, wanted: Any, found: Any) -> list[str]:
+    wanted = _plain(wanted)
+    return [] if wanted == found else [f"{where}: the allocator says {wanted}, we say {found}"]
+
+
+def _plain(wanted: Any) -> Any:
+    """The same with quantities as numbers."""
+    if isinstance(wanted, dict):
+        return {key: _plain(value) for key, value in wanted.items()}
+    return parse_quantity(wanted).nanos if isinstance(wanted, str) else wanted
+
+
+def main(folder: Path) -> int:
+    """Check a folder; the exit code says whether all agreed."""
+    passed = failed = 0
+    for vector in vectors(folder):
+        found = differences(vector)
+        if not found:
+            passed += 1
+            continue
+        failed += 1
+        if failed <= FAILURES_SHOWN_MAX:
+            print(vector["name"], *found, sep="\n  ")
+    print(f"{passed} passed, {failed} failed")
+    return int(failed > 0 or passed == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
