@@ -101,3 +101,18 @@ class NodeInventoryChanged(Payload):
 @registry.event("node", "inventory-withdrawn", publisher="inventory")
 class NodeInventoryWithdrawn(Payload):
     """The node is gone, and what was kept of its inventory goes with it."""
+
+
+@registry.event("node", "labelled", publisher="watchers")
+class NodeLabelled(Payload):
+    """All of the Node object's labels, which node selectors of slices ask for; it replaces the last."""
+
+    uid: Name
+    labels: Labels = {}
+
+
+@registry.event("node", "unlabelled", publisher="watchers")
+class NodeUnlabelled(Payload):
+    """The Node object was deleted, and its labels with it."""
+
+    uid: Name | None = None

@@ -14,7 +14,8 @@ SELECTOR_LABELS_MAX = 256
 class SettingsChanged(Payload):
     """The module's settings from now on; what its ModuleConfig leaves out has the default that stands here.
 
-    `high_availability` None follows the cluster: two replicas where the control plane has several.
+    `high_availability` None follows the cluster: two replicas where the control plane has several. `dra_availability` is
+    the feature gate `DRAResourceAvailabilityVisibility`.
     """
 
     enabled: bool = True
@@ -26,3 +27,5 @@ class SettingsChanged(Payload):
     topology_key: Name = "topology.kubernetes.io/zone"
     resync_period_s: Annotated[int, Field(ge=1, le=BIGINT_MAX)] = 30
     high_availability: bool | None = None
+    claim_references: Literal["Full", "Redacted"] = "Full"
+    dra_availability: bool = True

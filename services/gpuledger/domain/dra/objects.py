@@ -101,7 +101,8 @@ class Device(NamedTuple):
 class Slice(NamedTuple):
     """One ResourceSlice; `generation` and `expected`, the number of slices, are the pool's, as this slice says.
 
-    `spec_generation` is the object's own. `reach` is None where each device has its own. `repeated_sets` are counter sets that it defines more than once.
+    `spec_generation` is the object's own. `reach` is None where each device has its own. `repeated_sets` are counter
+    sets that it defines more than once.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""Whether one more claim can have a device, and if not, why. Pure."""
+"""Whether one more claim can have a device, and what state that makes of it. Pure.
+
+The states are those of the seed on availability (KEP-5677); what makes a device unavailable are the allocator's rules.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,22 +10,35 @@ from typing import NamedTuple
 from gpuledger.domain.dra.capacity import fits_least
 from gpuledger.domain.dra.counters import Left, short_counters
 from gpuledger.domain.dra.objects import Device, PoolId, Taint, TaintRule
+from gpuledger.domain.dra.pools import Placed, PoolView
 from gpuledger.domain.dra.use import Use
 
 
 class Obstacle(StrEnum):
-    """What keeps a device of a pool that gives devices from one more claim."""
+    """What keeps one more claim from a device; as a `stateReason` it explains why the device is unavailable."""
 
     TAKEN = "Taken"
     CAPACITY = "InsufficientCapacity"
-    COUNTERS = "InsufficientSharedCapacity"
+    OUTDATED = "OutdatedGeneration"
+    INCOMPLETE = "PoolIncomplete"
+    INVALID = "PoolInvalid"
     TAINTED = "Tainted"
+    COUNTERS = "InsufficientSharedCapacity"
+
+
+class DeviceState(StrEnum):
+    """The seed's states of a device."""
+
+    AVAILABLE = "Available"
+    PARTIAL = "PartiallyAllocated"
+    ALLOCATED = "Allocated"
+    UNAVAILABLE = "Unavailable"
 
 
 class Verdict(NamedTuple):
     """Everything that is in the way, the most telling first; nothing means that some claim can have the device."""
 
-    obstacles: tuple[Obstacle, ...]
+    obstacles: tuple[Obstacle, ...] = ()
     taints: tuple[Taint, ...] = ()
     counters: tuple[str, ...] = ()
 
@@ -33,16 +49,42 @@ class Verdict(NamedTuple):
 
 
 def verdict(device: Device, use: Use, left: Left, taints: Iterable[Taint]) -> Verdict:
-    """What one more claim meets that tolerates no taint and asks for as little as it can."""
+    """What one more claim meets at a device of a pool that gives devices; it tolerates nothing and asks for little."""
     blocking = tuple(taint for taint in taints if taint.blocks)
-    short = tuple(short_counters(device, use, left))
-    found = {
-        Obstacle.TAKEN: use.is_exclusive,
-        Obstacle.CAPACITY: not use.is_exclusive and not fits_least(device, use),
-        Obstacle.COUNTERS: bool(short) and not use.is_exclusive,
-        Obstacle.TAINTED: bool(blocking),
-    }
-    return Verdict(tuple(obstacle for obstacle, is_there in found.items() if is_there), blocking, short)
+    short = tuple(short_counters(device, use, left)) if left else ()
+    found = (
+        (Obstacle.TAKEN, use.is_exclusive),
+        (Obstacle.CAPACITY, not use.is_exclusive and not fits_least(device, use)),
+        (Obstacle.TAINTED, bool(blocking)),
+        (Obstacle.COUNTERS, bool(short) and not use.is_exclusive),
+    )
+    return Verdict(tuple(obstacle for obstacle, is_there in found if is_there), blocking, short)
+
+
+def placed_verdict(view: PoolView, placed: Placed, use: Use, left: Left, taints: Iterable[Taint]) -> Verdict:
+    """As `verdict`, with what the pool itself puts in the way."""
+    own = verdict(placed.device, use, left, taints)
+    if placed.slice not in view.slices:
+        return own._replace(obstacles=(*own.obstacles, Obstacle.OUTDATED))
+    if not view.is_complete:
+        return own._replace(obstacles=(*own.obstacles, Obstacle.INCOMPLETE))
+    if not view.is_valid:
+        return own._replace(obstacles=(*own.obstacles, Obstacle.INVALID))
+    return own
+
+
+def state_of(use: Use, found: Verdict) -> tuple[DeviceState, Obstacle | None]:
+    """The state of a device, and the reason where it is unavailable.
+
+    A device is allocated when somebody holds it, or shares leave nothing of it. One that nobody can get for another
+    reason is unavailable, whether some of it is shared already or not.
+    """
+    obstacles = found.obstacles
+    if use.is_used and obstacles and obstacles[0] in (Obstacle.TAKEN, Obstacle.CAPACITY):
+        return DeviceState.ALLOCATED, None
+    if obstacles:
+        return DeviceState.UNAVAILABLE, obstacles[0]
+    return (DeviceState.PARTIAL if use.is_used else DeviceState.AVAILABLE), None
 
 
 def taints_of(pool: PoolId, device: Device, rules: Iterable[TaintRule]) -> tuple[Taint, ...]:

@@ -1,0 +1,125 @@
+"""The tables of dynamic resource allocation: what is there now, who held what and when, and how pools stood."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from gpuledger.domain.table import TableSpec
+
+
+class ResourceSlice(NamedTuple):
+    """A slice; `said` is the payload of its `slice.published` as JSON. `node` is None where it is not one node's."""
+
+    name: str
+    uid: str
+    driver: str
+    pool: str
+    node: str | None
+    generation: int
+    pool_generation: int
+    expected_slices: int
+    devices: int
+    published_at: datetime
+    said: str
+
+
+class ResourceClaim(NamedTuple):
+    """A claim; `phase` is Pending or Allocated, since `since`, and `said` the payload of its last event as JSON."""
+
+    claim: str
+    uid: str
+    phase: str
+    owner: str | None
+    requests: int
+    devices: int
+    since: datetime
+    said: str
+
+
+class DeviceAllocation(NamedTuple):
+    """That a claim had a device, from `valid_from` to `valid_to`; `share` is empty where it had the device alone.
+
+    `consumed` is a JSON object of quantities, and empty where nothing was recorded.
+    """
+
+    claim: str
+    uid: str
+    driver: str
+    pool: str
+    device: str
+    request: str
+    share: str
+    valid_from: datetime
+    valid_to: datetime | None
+    admin_access: bool
+    consumed: str
+
+
+class DeviceClass(NamedTuple):
+    """A DeviceClass; `said` is the payload of its definition as JSON."""
+
+    name: str
+    said: str
+
+
+class DeviceTaintRule(NamedTuple):
+    """A DeviceTaintRule; `said` is the payload of its event as JSON."""
+
+    name: str
+    said: str
+
+
+class NodeLabels(NamedTuple):
+    """A node's labels, as a JSON object."""
+
+    node: str
+    labels: str
+
+
+class PoolCondition(NamedTuple):
+    """A condition of a pool as it is seen from a node, or from the whole cluster where `node` is empty."""
+
+    driver: str
+    pool: str
+    node: str
+    type: str
+    status: bool
+    reason: str
+    message: str
+    changed_at: datetime
+
+
+class PoolAvailability(NamedTuple):
+    """How many devices of a view of a pool were in which state, from `valid_from` to `valid_to`.
+
+    `allocated` counts devices that somebody had at least a share of; `partial` those of them with something left.
+    """
+
+    driver: str
+    pool: str
+    node: str
+    valid_from: datetime
+    valid_to: datetime | None
+    generation: int
+    complete: bool
+    valid: bool
+    total: int
+    allocated: int
+    available: int
+    partial: int
+    unavailable: int
+
+
+SLICE: TableSpec[ResourceSlice] = TableSpec("resource_slice", ResourceSlice, ("name",))
+CLAIM: TableSpec[ResourceClaim] = TableSpec("resource_claim", ResourceClaim, ("claim",))
+ALLOCATION: TableSpec[DeviceAllocation] = TableSpec(
+    "device_allocation", DeviceAllocation,
+    ("claim", "uid", "driver", "pool", "device", "request", "share", "valid_from"), retires=("valid_to",),
+)  # fmt: skip
+DEVICE_CLASS: TableSpec[DeviceClass] = TableSpec("device_class", DeviceClass, ("name",))
+TAINT_RULE: TableSpec[DeviceTaintRule] = TableSpec("device_taint_rule", DeviceTaintRule, ("name",))
+NODE_LABELS: TableSpec[NodeLabels] = TableSpec("node_labels", NodeLabels, ("node",))
+CONDITION: TableSpec[PoolCondition] = TableSpec("pool_condition", PoolCondition, ("driver", "pool", "node", "type"))
+AVAILABILITY: TableSpec[PoolAvailability] = TableSpec(
+    "pool_availability", PoolAvailability, ("driver", "pool", "node", "valid_from"), retires=("valid_to",)
+)
+SPECS = (SLICE, CLAIM, ALLOCATION, DEVICE_CLASS, TAINT_RULE, NODE_LABELS, CONDITION, AVAILABILITY)
