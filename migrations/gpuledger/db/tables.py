@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
 from gpuledger.domain import devices, inventory_facts, nodes, sources, workloads
+from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.table import TableSpec
 
 BOOKKEEPING = "gpuledger"
@@ -47,6 +48,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "workloads": workloads.SPECS,
     "sources": sources.SPECS,
     "inventory": inventory_facts.SPECS,
+    "availability": availability.SPECS,
 }
 """Each projection's tables."""
 
@@ -54,6 +56,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "stint": (("slot",),),
     "failure": (("device", "failed_at"),),
     "allocation": (("device",),),
+    "device_allocation": (("driver", "pool", "device"),),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 

@@ -118,6 +118,8 @@ class ModuleSettings(NamedTuple):
     topology_key: str
     resync_period_s: int
     high_availability: bool | None
+    claim_references: str
+    dra_availability: bool
 
 
 GPU_DEVICE = TableSpec("gpu_device", GpuDevice, ("name",))
