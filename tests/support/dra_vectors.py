@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuledger.domain.dra.capacity import fits, free_of, remaining
-from gpuledger.domain.dra.counters import counters_left
+from gpuledger.domain.dra.counters import Balance
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
 from gpuledger.domain.dra.objects import ClaimId, Holding, Node, PoolId, Slice, TaintRule
 from gpuledger.domain.dra.pools import Placed, PoolView, seen_everywhere, seen_from, usable
@@ -84,7 +84,7 @@ def _pool(wanted: dict[str, Any], view: PoolView, every: list[Slice], uses: dict
     }
     if "generation" in wanted:
         found["generation"] = view.generation
-    if view.gives and (left := counters_left(view, uses)):
+    if left := Balance(view, uses).left:
         found["counters"] = {name: dict(one) for name, one in left.items()}
     return found
 
@@ -94,8 +94,8 @@ def _device(
 ) -> dict[str, Any]:
     near = [placed for placed in view.placed() if placed.device.name == name and usable(view, placed, state.node)]
     use = uses.get(name, UNUSED)
-    left = counters_left(view, uses)
-    verdicts = [verdict(one.device, use, left, taints_of(pool, one.device, state.rules)) for one in near]
+    balance = Balance(view, uses)
+    verdicts = [verdict(one.device, use, balance, taints_of(pool, one.device, state.rules)) for one in near]
     found: dict[str, Any] = {"allocatable": any(one.is_allocatable for one in verdicts)}
     if "free" not in wanted and "plain" not in wanted:
         return found

@@ -9,6 +9,7 @@ import pytest
 
 from gpuledger.events.envelope import (
     ATTRIBUTE_LENGTH_MAX,
+    SUBJECT_LENGTH_MAX,
     Decoded,
     Event,
     decode,
@@ -18,7 +19,7 @@ from gpuledger.events.envelope import (
     with_payload,
 )
 from gpuledger.events.errors import EventError, MalformedEventError, PayloadError, UnknownEventTypeError
-from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX
+from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.slot import SlotDeclared
 
 T0 = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
@@ -142,7 +143,7 @@ def test_a_missing_attribute_is_malformed_and_named(name: str) -> None:
         *itertools.product(("id", "source", "type", "sourceepoch"), (None, "", 5, "x" * (ATTRIBUTE_LENGTH_MAX + 1))),
         ("subject", ""),
         ("subject", None),
-        ("subject", "x" * (NAME_LENGTH_MAX + 1)),
+        ("subject", "x" * (SUBJECT_LENGTH_MAX + 1)),
         ("time", None),
         ("time", 1_700_000_000),
         ("time", "yesterday"),

@@ -18,6 +18,8 @@ from gpuledger.events.subjects import subject_of
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/json"
 ATTRIBUTE_LENGTH_MAX = 1024
+SUBJECT_LENGTH_MAX = 63 + 1 + NAME_LENGTH_MAX
+"""Some subjects are a namespace and a name, with a slash between."""
 
 _EPOCH_START = datetime(1, 1, 2, tzinfo=UTC)
 
@@ -163,8 +165,8 @@ def _check(event: Undecoded) -> None:
         raise _not_text("type")
     if type(epoch) is not str or not 0 < len(epoch) <= ATTRIBUTE_LENGTH_MAX:
         raise _not_text("sourceepoch")
-    if type(subject) is not str or not 0 < len(subject) <= NAME_LENGTH_MAX:
-        raise _not_text("subject", NAME_LENGTH_MAX)
+    if type(subject) is not str or not 0 < len(subject) <= SUBJECT_LENGTH_MAX:
+        raise _not_text("subject", SUBJECT_LENGTH_MAX)
     if type(number) is not int or not 0 < number <= BIGINT_MAX:
         raise MalformedEventError("sourceseq must be a whole number from 1 on.")
     if type(data) is not dict:

@@ -14,8 +14,8 @@ SELECTOR_LABELS_MAX = 256
 class SettingsChanged(Payload):
     """The module's settings from now on; what its ModuleConfig leaves out has the default that stands here.
 
-    `high_availability` None follows the cluster: two replicas where the control plane has several. `dra_availability` is
-    the feature gate `DRAResourceAvailabilityVisibility`.
+    `high_availability` None follows the cluster: two replicas where the control plane has several. `dra_availability`
+    is the feature gate `DRAResourceAvailabilityVisibility`.
     """
 
     enabled: bool = True

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints
 
-from gpuledger.events.payload import Count, Name, Payload, Text
+from gpuledger.events.payload import BIGINT_MAX, Count, Name, Payload, Text
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.registry import registry
 
@@ -15,7 +15,10 @@ COUNTERS_MAX = 1024
 TAINTS_MAX = 32
 VALUES_MAX = 64
 
-QuantityText = Annotated[str, StringConstraints(pattern=r"^[+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$")]
+QUANTITY_LENGTH_MAX = 64
+_QUANTITY = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,4})?$"
+
+QuantityText = Annotated[str, StringConstraints(max_length=QUANTITY_LENGTH_MAX, pattern=_QUANTITY)]
 Amounts = Annotated[dict[Name, QuantityText], Field(max_length=COUNTERS_MAX)]
 CountersBySet = Annotated[dict[Name, Amounts], Field(max_length=COUNTER_SETS_MAX)]
 
@@ -26,7 +29,7 @@ class Version(Payload):
     version: Text
 
 
-Attribute = StrictBool | StrictInt | Version | Text
+Attribute = StrictBool | Annotated[StrictInt, Field(ge=-BIGINT_MAX - 1, le=BIGINT_MAX)] | Version | Text
 
 
 class Taint(Payload):

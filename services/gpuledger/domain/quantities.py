@@ -35,9 +35,12 @@ class Quantity(NamedTuple):
         return Quantity(nanos, self.form)
 
     def __str__(self) -> str:
-        """The text in which Kubernetes answers it: `0.25` is `250m`, `1024Mi` is `1Gi`."""
-        if self.form == "binary" and abs(self.nanos) >= 1024 * UNIT:
-            return _binary_text(self.nanos)
+        """The text in which Kubernetes answers it: `0.25` is `250m`, `1024Mi` is `1Gi`.
+
+        It says exactly what the quantity is: `1.0001Ki` is no whole number, and `1024102400u`.
+        """
+        if self.form == "binary" and abs(self.nanos) >= 1024 * UNIT and self.nanos % UNIT == 0:
+            return _binary_text(self.nanos // UNIT)
         nanos, power = self.nanos, -3
         while nanos and nanos % 1000 == 0 and power < 6:
             nanos, power = nanos // 1000, power + 1
@@ -73,8 +76,8 @@ def _text(given: object) -> str:
     return str(given).strip()
 
 
-def _binary_text(nanos: int) -> str:
-    whole, power = _away_from_zero(Fraction(nanos, UNIT)), 0
+def _binary_text(whole: int) -> str:
+    power = 0
     while whole % 1024 == 0 and power < len(_BINARY) - 1:
         whole, power = whole // 1024, power + 1
     return f"{whole}{_BINARY[power]}"

@@ -63,6 +63,9 @@ RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "Re
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 DEVICE_CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")
 DEVICE_TAINT_RULES: Final = Resource("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule")
+OLDER_DEVICE_TAINT_RULES: Final = DEVICE_TAINT_RULES._replace(version="v1alpha3")
+"""As Kubernetes before 1.36 serves them; of the same shape."""
+
 RESOURCE_SLICE_STATUSES: Final = Resource(
     RESOURCE_STATUS_GROUP, "v1alpha1", "resourceslicestatuses", "ResourceSliceStatus"
 )

@@ -19,9 +19,8 @@ from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.watchers.decide import Fact, Kind, Known, note
 
-READ_BACK_TRIES: Final = 40
-READ_BACK_PAUSE_S: Final = 0.05
-"""How often, and how long apart, a ledger is asked again that does not yet show what it has acknowledged."""
+READ_BACK_TIMEOUT_S: Final = 5.0
+"""How long a ledger may take to show what it has acknowledged."""
 
 Listener = Callable[[Payload], None]
 """Told of the last payload about a subject, whenever the ledger says something new about it."""
@@ -48,30 +47,33 @@ class Book:
             LedgerUnavailableError: the ledger cannot be read.
         """
         receipts = await self._ledger.publish_many([_outgoing(event) for event in self._events(facts)])
-        return await self.catch_up(receipts[-1].sequence)
+        return await self._read_back(max(one.sequence for one in receipts))
 
-    async def catch_up(self, until: int = 0) -> set[str]:
-        """Read what the ledger says, up to a position at least; returns the subjects that it is about.
+    async def catch_up(self) -> set[str]:
+        """Read all that the ledger says by now; returns the subjects that it is about.
 
         Raises:
-            LedgerUnavailableError: it cannot be read, or does not show what it has acknowledged.
+            LedgerUnavailableError: it cannot be read.
         """
-        touched = await self._read_on()
-        for _ in range(READ_BACK_TRIES):
-            if self._position >= until:
-                return touched
-            await asyncio.sleep(READ_BACK_PAUSE_S)
-            touched |= await self._read_on()
-        raise LedgerUnavailableError(
-            f"The ledger has acknowledged position {until} and shows {self._kind.source} only up to {self._position}. "
-            "Look at the replicas of its stream."
-        )
-
-    async def _read_on(self) -> set[str]:
         touched: set[str] = set()
         async for messages in self._ledger.history(self._position, subject_filter=self._kind.subjects):
             touched |= self._take(messages)
             await asyncio.sleep(0)
+        return touched
+
+    async def _read_back(self, end: int) -> set[str]:
+        """Read up to a position that is known: to ask where the last one is takes the longer the more there is."""
+        touched: set[str] = set()
+        async with self._ledger.read(self._position, self._kind.subjects) as reader:
+            while self._position < end:
+                messages = await reader.next_batch(timeout_s=READ_BACK_TIMEOUT_S)
+                if not messages:
+                    raise LedgerUnavailableError(
+                        f"The ledger has acknowledged position {end} and shows {self._kind.source} only up to "
+                        f"{self._position}. Look at the replicas of its stream."
+                    )
+                touched |= self._take(messages)
+                await asyncio.sleep(0)
         return touched
 
     def _take(self, messages: Sequence[Message]) -> set[str]:

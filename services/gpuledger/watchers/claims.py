@@ -9,36 +9,52 @@ from typing import Any, Final
 import orjson
 
 from gpuledger.events.claim import (
+    ALTERNATIVES_MAX,
     EXPRESSION_LENGTH_MAX,
+    REQUESTS_MAX,
+    RESULTS_MAX,
+    SELECTORS_MAX,
+    TOLERATIONS_MAX,
     ClaimAllocated,
     ClaimReleased,
     ClaimRequested,
 )
-from gpuledger.events.payload import TEXT_LENGTH_MAX
+from gpuledger.events.slice import ATTRIBUTES_MAX
 from gpuledger.kube.names import RESOURCE_CLAIMS
 from gpuledger.watchers.decide import Kind, Object, Part
+from gpuledger.watchers.problems import Problems
 from gpuledger.watchers.reaches import terms_of
-from gpuledger.watchers.reading import amounts, key_of, listed, mapping, packed, text, whole
+from gpuledger.watchers.reading import key_of, mapping, name_of, subject_text, text
 
 _REACH: Final = {"node": None, "all_nodes": False}
+_MODES: Final = ("ExactCount", "All")
 
 
 def read(obj: Object) -> Part:
     """What matters of a ResourceClaim."""
-    metadata, devices = mapping(obj, "metadata"), mapping(obj, "spec", "devices")
+    metadata, devices, problems = mapping(obj, "metadata"), mapping(obj, "spec", "devices"), Problems()
+    namespace, name = text(metadata.get("namespace")), name_of(obj)
+    subject = subject_text(f"{namespace}/{name}") if namespace and name else None
+    if subject is None:
+        return Part(key_of(obj), None, b"", ("it has no namespace or no name",))
     said: dict[str, Any] = {
         "uid": text(metadata.get("uid")) or "-",
-        "requests": [_request(mapping(one)) for one in listed(devices, "requests") if text(mapping(one).get("name"))],
-        "constraints": [_constraint(mapping(one)) for one in listed(devices, "constraints")],
+        "requests": [
+            request
+            for one, place in problems.each(devices, "requests", REQUESTS_MAX)
+            if (request := _request(one, place))
+        ],
+        "constraints": [
+            constraint
+            for one, place in problems.each(devices, "constraints", REQUESTS_MAX)
+            if (constraint := _constraint(one, place))
+        ],
         "owner": _owner(metadata),
     }
     allocation = mapping(obj, "status").get("allocation")
     if isinstance(allocation, Mapping):
-        results = listed(mapping(allocation, "devices"), "results")
-        said["results"] = [found for one in results if (found := _result(mapping(one)))]
-        selector = allocation.get("nodeSelector")
-        said["reach"] = _REACH | {"terms": terms_of(mapping(selector))} if selector else None
-    return Part(key_of(obj), key_of(obj), packed(said))
+        said |= _allocated(allocation, problems.within("allocation"))
+    return problems.part(obj, subject, said, _without_selectors, _without_requests)
 
 
 def combine(parts: list[bytes]) -> ClaimRequested | ClaimAllocated:
@@ -52,68 +68,109 @@ def farewell(uid: str | None) -> ClaimReleased:
     return ClaimReleased(uid=uid)
 
 
-def selectors_of(holder: Mapping[str, Any]) -> list[str]:
+def selectors_of(holder: Mapping[str, Any], problems: Problems) -> list[str]:
     """The CEL expressions of a class or request."""
-    found = (mapping(one, "cel").get("expression") for one in listed(holder, "selectors"))
-    return [one for given in found if (one := text(given, EXPRESSION_LENGTH_MAX)) is not None]
+    found: list[str] = []
+    for one, place in problems.each(holder, "selectors", SELECTORS_MAX):
+        expression = text(mapping(one, "cel").get("expression"), EXPRESSION_LENGTH_MAX)
+        if expression is None:
+            place.tell("cel.expression", mapping(one, "cel").get("expression"))
+        else:
+            found.append(expression)
+    return found
 
 
 def _owner(metadata: Mapping[str, Any]) -> str | None:
     """The pod that the claim was made for."""
-    owners = (mapping(one) for one in listed(metadata, "ownerReferences"))
-    return next((text(one.get("name")) for one in owners if one.get("kind") == "Pod" and one.get("controller")), None)
+    owners = metadata.get("ownerReferences")
+    pods = (mapping(one) for one in (owners if isinstance(owners, list) else ()))
+    return next((text(one.get("name")) for one in pods if one.get("kind") == "Pod" and one.get("controller")), None)
 
 
-def _request(given: Mapping[str, Any]) -> dict[str, Any]:
+def _request(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
     """A request with its alternatives; what asks exactly is its own only one."""
-    name = given["name"]
+    names = problems.needed(given, "name")
+    if names is None:
+        return None
     if exactly := mapping(given, "exactly"):
-        return {"name": name, "wishes": [_wish(name, exactly)]}
-    wishes = [mapping(one) for one in listed(given, "firstAvailable")]
-    return {"name": name, "wishes": [_wish(one["name"], one) for one in wishes if text(one.get("name"))]}
+        return {**names, "wishes": [names | _wish(exactly, problems.within("exactly"))]}
+    alternatives = problems.each(given, "firstAvailable", ALTERNATIVES_MAX)
+    wishes = [called | _wish(one, place) for one, place in alternatives if (called := place.needed(one, "name"))]
+    return {**names, "wishes": wishes}
 
 
-def _wish(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _wish(given: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
     mode = given.get("allocationMode")
+    if mode is not None and mode not in _MODES:
+        problems.tell("allocationMode", mode)
+    tolerations = (_toleration(one, place) for one, place in problems.each(given, "tolerations", TOLERATIONS_MAX))
+    capacity = mapping(given, "capacity")
     return {
-        "name": name,
-        "device_class": text(given.get("deviceClassName")) or "-",
-        "mode": mode if mode in ("ExactCount", "All") else "ExactCount",
-        "count": whole(given.get("count")) or 1,
+        "device_class": problems.text(given, "deviceClassName") or "-",
+        "mode": mode if mode in _MODES else _MODES[0],
+        "count": problems.count(given, "count") or 1,
         "admin_access": given.get("adminAccess") is True,
-        "selectors": selectors_of(given),
-        "tolerations": [_toleration(mapping(one)) for one in listed(given, "tolerations")],
-        "capacity": amounts(mapping(given, "capacity", "requests")),
+        "selectors": selectors_of(given, problems),
+        "tolerations": [toleration for toleration in tolerations if toleration],
+        "capacity": problems.within("capacity").amounts(capacity, "requests", ATTRIBUTES_MAX),
     }
 
 
-def _toleration(given: Mapping[str, Any]) -> dict[str, Any]:
+def _toleration(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
+    """A toleration; None where something of it is not understood, as it would tolerate too much."""
+    found = problems.optional(given, "key", "operator", "effect", "value")
+    return None if found is None else found | {"operator": found["operator"] or "Equal"}
+
+
+def _constraint(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
+    """A constraint; None where something of it is not understood, as it would concern other requests."""
+    attributes = problems.optional(given, "matchAttribute", "distinctAttribute")
+    requests = [(text(one), one) for one in problems.listed(given, "requests", REQUESTS_MAX)]
+    for name, one in requests:
+        if name is None:
+            problems.tell("requests", one)
+            return None
+    if attributes is None:
+        return None
     return {
-        "key": text(given.get("key")),
-        "operator": text(given.get("operator")) or "Equal",
-        "value": text(given.get("value"), TEXT_LENGTH_MAX),
-        "effect": text(given.get("effect")),
+        "requests": [name for name, _ in requests],
+        "match_attribute": attributes["matchAttribute"],
+        "distinct_attribute": attributes["distinctAttribute"],
     }
 
 
-def _constraint(given: Mapping[str, Any]) -> dict[str, Any]:
+def _allocated(allocation: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    devices, selector = mapping(allocation, "devices"), allocation.get("nodeSelector")
+    results = (_result(one, place) for one, place in problems.each(devices, "results", RESULTS_MAX))
+    terms = terms_of(mapping(selector), problems.within("nodeSelector"))
     return {
-        "requests": [one for one in listed(given, "requests") if text(one)],
-        "match_attribute": text(given.get("matchAttribute")),
-        "distinct_attribute": text(given.get("distinctAttribute")),
+        "results": [result for result in results if result],
+        "reach": None if selector is None else _REACH | {"terms": terms},
     }
 
 
-def _result(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    names = {key: text(given.get(key)) for key in ("request", "driver", "pool", "device")}
-    if None in names.values():
+def _result(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
+    names = problems.needed(given, "request", "driver", "pool", "device")
+    if names is None:
         return None
     return {
         **names,
         "admin_access": given.get("adminAccess") is True,
-        "share": text(given.get("shareID")),
-        "consumed": amounts(mapping(given, "consumedCapacity")),
+        "share": problems.text(given, "shareID"),
+        "consumed": problems.amounts(given, "consumedCapacity", ATTRIBUTES_MAX),
     }
+
+
+def _without_selectors(said: dict[str, Any]) -> str:
+    for request in said["requests"]:
+        for wish in request["wishes"]:
+            wish["selectors"] = []
+    return "the selectors of its requests"
+
+
+def _without_requests(said: dict[str, Any]) -> str:
+    said["requests"] = said["constraints"] = []
+    return "its requests"
 
 
 KIND: Final = Kind(

@@ -61,7 +61,8 @@ class Kind:
 
     `read` must take any object whatsoever. `combine` makes the payload of a subject from its parts, ordered by their
     keys, and `farewell` what says that it is gone, given the uid that it had. Of `always` there is a payload even
-    without a part.
+    without a part. `older` are versions of the resource with objects of the same shape, which servers may have that do
+    not have its own, newest first.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Kind:
     farewell: Callable[[str | None], Payload]
     only_named: str | None = None
     always: tuple[str, ...] = ()
+    older: tuple[Resource, ...] = ()
 
     @property
     def source(self) -> str:

@@ -8,13 +8,18 @@ from gpuledger.events.slice import DeviceClassDefined, DeviceClassRemoved
 from gpuledger.kube.names import DEVICE_CLASSES
 from gpuledger.watchers.claims import selectors_of
 from gpuledger.watchers.decide import Kind, Object, Part
-from gpuledger.watchers.reading import key_of, mapping, name_of, packed, text
+from gpuledger.watchers.problems import Problems
+from gpuledger.watchers.reading import key_of, mapping, name_of, text
 
 
 def read(obj: Object) -> Part:
     """What matters of a DeviceClass."""
+    name, problems = name_of(obj), Problems()
+    if name is None:
+        return Part(key_of(obj), None, b"", ("it has no name",))
     uid = text(mapping(obj, "metadata").get("uid")) or "-"
-    return Part(key_of(obj), name_of(obj), packed({"uid": uid, "selectors": selectors_of(mapping(obj, "spec"))}))
+    said = {"uid": uid, "selectors": selectors_of(mapping(obj, "spec"), problems)}
+    return problems.part(obj, name, said)
 
 
 def combine(parts: list[bytes]) -> DeviceClassDefined:

@@ -1,4 +1,4 @@
-"""The `watchers` service: Nodes, NodeFeatures, the ModuleConfig and people's marks on GPUDevices, as facts.
+"""The `watchers` service: Nodes, people's marks on GPUDevices, the ModuleConfig, and devices in claims, as facts.
 
 Wiring only. One instance records at a time; the others wait for its lock.
 """

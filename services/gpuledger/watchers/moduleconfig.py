@@ -1,7 +1,7 @@
 """The ModuleConfig as a fact: the module's settings, with a default for everything that it leaves out. Pure.
 
-What cannot be understood is told as a problem and has its default; only the approval of devices falls back to people,
-because a device that was approved by mistake is hard to take back.
+What cannot be understood is told as a problem and has its default, but for what is hard to take back: devices are then
+approved by people, and claims are not named.
 """
 
 import re
@@ -14,12 +14,15 @@ from gpuledger.events.payload import TEXT_LENGTH_MAX
 from gpuledger.events.settings import SELECTOR_LABELS_MAX, SettingsChanged
 from gpuledger.kube.names import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.watchers.decide import Kind, Object, Part
+from gpuledger.watchers.problems import shown
 from gpuledger.watchers.reading import chosen, key_of, mapping, name_of, packed, text
 
 _PERIOD: Final = re.compile(r"([1-9]\d{0,8})([smh])", re.ASCII).fullmatch
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 _MODES: Final = ("Manual", "Automatic", "Selector")
 MANUAL, SELECTOR = "Manual", "Selector"
+_REFERENCES: Final = ("Full", "Redacted")
+REDACTED = "Redacted"
 
 
 class Understood(NamedTuple):
@@ -59,10 +62,11 @@ def understand(obj: Object) -> Understood:
         if given is not None:
             value = parse(given)
             if value is None:
-                problems.append(f"{path} is {given!r:.100}")
+                problems.append(f"{path} is {shown(given)}")
             else:
                 values[name] = value
     problems += _approve(values, mapping(settings, "deviceApproval"))
+    problems += _refer(values, mapping(settings, "dra").get("claimReferences"))
     return Understood(values, tuple(problems))
 
 
@@ -71,7 +75,7 @@ def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     mode = given.get("mode")
     if mode is not None and mode not in _MODES:
         values["approval_mode"] = MANUAL
-        yield f"deviceApproval.mode is {mode!r:.100}"
+        yield f"deviceApproval.mode is {shown(mode)}"
     elif mode is not None:
         values["approval_mode"] = mode
     selector = given.get("selector")
@@ -82,9 +86,19 @@ def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(selector, Mapping) or set(selector) - {"matchLabels"} or len(fit) != len(labels):
         if mode == SELECTOR:
             values["approval_mode"] = MANUAL
-        yield f"deviceApproval.selector is {selector!r:.100}, where only matchLabels is understood"
+        yield f"deviceApproval.selector is {shown(selector)}, where only matchLabels is understood"
     else:
         values["approval_selector"] = fit
+
+
+def _refer(values: dict[str, Any], given: object) -> Iterator[str]:
+    """Whether statuses name claims; they do not, where it cannot be understood."""
+    if given is None:
+        return
+    is_known = given in _REFERENCES
+    values["claim_references"] = given if is_known else REDACTED
+    if not is_known:
+        yield f"dra.claimReferences is {shown(given)}"
 
 
 def _boolean(value: object) -> bool | None:
@@ -105,6 +119,7 @@ _FIELDS: Final[tuple[tuple[str, str, Callable[[object], object]], ...]] = (
     ("scheduling.topologyKey", "topology_key", text),
     ("inventory.resyncPeriod", "resync_period_s", _period_s),
     ("highAvailability", "high_availability", _boolean),
+    ("featureGates.DRAResourceAvailabilityVisibility", "dra_availability", _boolean),
 )
 """Where a setting stands, what `settings.changed` calls it, and how it is read; None where it makes no sense."""
 

@@ -1,12 +1,15 @@
 """What is common to reading objects: safe access to whatever an object holds. Pure; nothing here raises."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
 
 from gpuledger.domain.quantities import parse_quantity
+from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
+from gpuledger.events.errors import SubjectError
 from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX
+from gpuledger.events.subjects import escape
 from gpuledger.watchers.decide import Object
 
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -26,8 +29,19 @@ def key_of(obj: Object) -> str:
 
 
 def name_of(obj: Object) -> str | None:
-    """The object's name."""
-    return text(mapping(obj, "metadata").get("name"))
+    """The object's name, if an event can be about it."""
+    return subject_text(text(mapping(obj, "metadata").get("name")))
+
+
+def subject_text(given: str | None) -> str | None:
+    """The same, if an event can be about it; None for everything else."""
+    if given is None or len(given) > SUBJECT_LENGTH_MAX:
+        return None
+    try:
+        escape(given)
+    except SubjectError:
+        return None
+    return given
 
 
 def text(value: object, length_max: int = NAME_LENGTH_MAX) -> str | None:
@@ -58,12 +72,6 @@ def packed(document: object) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
-def listed(value: Mapping[str, Any], key: str) -> Sequence[Any]:
-    """The list under a key; an empty one where there is none."""
-    found = value.get(key)
-    return found if isinstance(found, list) else ()
-
-
 def whole(value: object) -> int:
     """A count that an event can hold; 0 for everything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= BIGINT_MAX else 0
@@ -75,9 +83,3 @@ def amount(value: object) -> str | None:
         return None if value is None else str(parse_quantity(value))
     except ValueError:
         return None
-
-
-def amounts(entries: Mapping[str, Any], *path: str) -> dict[str, str]:
-    """Quantities by name, ordered, without what is none; `path` leads to each of them."""
-    found = ((name, value if not path else mapping(value, *path[:-1]).get(path[-1])) for name, value in entries.items())
-    return {name: quantity for name, value in sorted(found) if text(name) and (quantity := amount(value)) is not None}

@@ -1,5 +1,6 @@
 """What an API server says about itself: which kinds it serves, and which cluster it is. Nothing here guesses."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from gpuledger.kube.client import Ask, KubeClient
@@ -25,6 +26,18 @@ async def is_served(client: KubeClient, resource: Resource) -> bool:
         return False
     kinds = await _discover(client, f"/apis/{resource.api_version}")
     return any(one.get("name") == resource.plural for one in kinds.get("resources") or ())
+
+
+async def first_served(client: KubeClient, resources: Iterable[Resource]) -> Resource | None:
+    """The first of these that the API server serves, by its own word; None where it serves none.
+
+    Raises:
+        KubeError: it does not say.
+    """
+    for resource in resources:
+        if await is_served(client, resource):
+            return resource
+    return None
 
 
 async def cluster_of(client: KubeClient) -> str:

@@ -5,21 +5,35 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.events.payload import TEXT_LENGTH_MAX
-from gpuledger.events.slice import SlicePublished, SliceWithdrawn
+from gpuledger.events.payload import BIGINT_MAX, TEXT_LENGTH_MAX
+from gpuledger.events.slice import (
+    ATTRIBUTES_MAX,
+    COUNTER_SETS_MAX,
+    COUNTERS_MAX,
+    DEVICES_PER_SLICE_MAX,
+    TAINTS_MAX,
+    VALUES_MAX,
+    SlicePublished,
+    SliceWithdrawn,
+)
 from gpuledger.kube.names import RESOURCE_SLICES
 from gpuledger.watchers.decide import Kind, Object, Part
+from gpuledger.watchers.problems import Problems
 from gpuledger.watchers.reaches import reach_of
-from gpuledger.watchers.reading import amount, amounts, key_of, listed, mapping, name_of, packed, text, whole
+from gpuledger.watchers.reading import amount, is_storable, key_of, mapping, name_of, text
+
+_LISTS: Final = frozenset({"strings", "ints", "bools", "versions"})
+"""Attributes that have several values, by which nothing is selected here."""
 
 
 def read(obj: Object) -> Part:
     """What matters of a ResourceSlice: nearly all of its spec."""
-    spec, metadata = mapping(obj, "spec"), mapping(obj, "metadata")
-    driver, pool = text(spec.get("driver")), text(mapping(spec, "pool").get("name"))
-    if driver is None or pool is None:
-        return Part(key_of(obj), None, b"", ("it names no driver or no pool",))
-    return Part(key_of(obj), name_of(obj), packed(_said(spec, metadata) | {"driver": driver, "pool": pool}))
+    spec, problems = mapping(obj, "spec"), Problems()
+    driver, pool, name = text(spec.get("driver")), text(mapping(spec, "pool").get("name")), name_of(obj)
+    if driver is None or pool is None or name is None:
+        return Part(key_of(obj), None, b"", ("it has no name, no driver or no pool",))
+    said = _said(spec, mapping(obj, "metadata"), problems) | {"driver": driver, "pool": pool}
+    return problems.part(obj, name, said, _without_attributes)
 
 
 def combine(parts: list[bytes]) -> SlicePublished:
@@ -32,90 +46,105 @@ def farewell(uid: str | None) -> SliceWithdrawn:
     return SliceWithdrawn(uid=uid)
 
 
-def taint_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
+def taint_of(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
     """A taint; None where something that it needs is missing."""
-    key, effect = text(given.get("key")), text(given.get("effect"))
-    if key is None or effect is None:
-        return None
-    return {"key": key, "value": text(given.get("value"), TEXT_LENGTH_MAX), "effect": effect}
+    names = problems.needed(given, "key", "effect")
+    return None if names is None else names | {"value": problems.text(given, "value", TEXT_LENGTH_MAX)}
 
 
-def _said(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    pool = mapping(spec, "pool")
+def _said(spec: Mapping[str, Any], metadata: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    pool, in_pool = mapping(spec, "pool"), problems.within("pool")
     is_per_device = spec.get("perDeviceNodeSelection") is True
+    devices = problems.each(spec, "devices", DEVICES_PER_SLICE_MAX)
+    sets = problems.each(spec, "sharedCounters", COUNTER_SETS_MAX)
     return {
         "uid": text(metadata.get("uid")) or "-",
-        "generation": whole(metadata.get("generation")),
-        "pool_generation": whole(pool.get("generation")),
-        "slice_count": whole(pool.get("resourceSliceCount")),
-        "reach": None if is_per_device else reach_of(spec),
+        "generation": problems.count(metadata, "generation"),
+        "pool_generation": in_pool.count(pool, "generation"),
+        "slice_count": in_pool.count(pool, "resourceSliceCount"),
+        "reach": None if is_per_device else reach_of(spec, problems),
         "devices": [
-            _device(mapping(one), has_reach=is_per_device)
-            for one in listed(spec, "devices")
-            if text(mapping(one).get("name"))
+            names | _device(one, place, has_reach=is_per_device)
+            for one, place in devices
+            if (names := place.needed(one, "name"))
         ],
         "counter_sets": [
-            {"name": mapping(one).get("name"), "counters": amounts(mapping(one, "counters"), "value")}
-            for one in listed(spec, "sharedCounters")
-            if text(mapping(one).get("name"))
+            names | {"counters": place.amounts(one, "counters", COUNTERS_MAX, "value")}
+            for one, place in sets
+            if (names := place.needed(one, "name"))
         ],
     }
 
 
-def _device(given: Mapping[str, Any], *, has_reach: bool) -> dict[str, Any]:
-    taints = (taint_of(mapping(one)) for one in listed(given, "taints"))
+def _device(given: Mapping[str, Any], problems: Problems, *, has_reach: bool) -> dict[str, Any]:
+    taints = (taint_of(one, place) for one, place in problems.each(given, "taints", TAINTS_MAX))
+    attributes = problems.entries(given, "attributes", ATTRIBUTES_MAX)
+    capacities = problems.entries(given, "capacity", ATTRIBUTES_MAX)
     return {
-        "name": given["name"],
         "shareable": given.get("allowMultipleAllocations") is True,
         "attributes": {
-            name: value
-            for name, one in sorted(mapping(given, "attributes").items())
-            if text(name) and (value := _attribute(mapping(one))) is not None
+            name: value for name, one, place in attributes if (value := _attribute(mapping(one), place)) is not None
         },
         "capacity": {
-            name: found
-            for name, one in sorted(mapping(given, "capacity").items())
-            if text(name) and (found := _capacity(mapping(one))) is not None
+            name: found for name, one, place in capacities if (found := _capacity(mapping(one), place)) is not None
         },
-        "consumes": _consumes(given),
+        "consumes": _consumes(given, problems),
         "taints": [taint for taint in taints if taint],
-        "reach": reach_of(given) if has_reach else None,
+        "reach": reach_of(given, problems) if has_reach else None,
     }
 
 
-def _attribute(given: Mapping[str, Any]) -> object:
-    """The value of an attribute, of whichever type it is; kinds that are not known here are left out."""
-    for key in ("string", "int", "bool"):
-        if key in given:
-            return given[key]
-    version = text(given.get("version"))
-    return {"version": version} if version else None
+def _attribute(given: Mapping[str, Any], problems: Problems) -> object:
+    """The value of an attribute, of whichever type it is; those with several values are passed over."""
+    match given:
+        case {"string": str(value)} if len(value) <= TEXT_LENGTH_MAX and is_storable(value):
+            return value
+        case {"bool": bool(value)}:
+            return value
+        case {"int": int(value)} if not isinstance(value, bool) and -BIGINT_MAX <= value <= BIGINT_MAX:
+            return value
+        case {"version": value} if version := text(value, TEXT_LENGTH_MAX):
+            return {"version": version}
+    if not _LISTS & given.keys():
+        problems.tell("value", given)
+    return None
 
 
-def _capacity(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    value = amount(given.get("value"))
-    return None if value is None else {"value": value, "policy": _policy(given)}
+def _capacity(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
+    value = problems.amount(given, "value")
+    return None if value is None else {"value": value, "policy": _policy(given, problems)}
 
 
-def _policy(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    if "requestPolicy" not in given:
+def _policy(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
+    if given.get("requestPolicy") is None:
         return None
     policy, allowed = mapping(given, "requestPolicy"), mapping(given, "requestPolicy", "validRange")
+    values = [(amount(value), value) for value in problems.listed(policy, "validValues", VALUES_MAX)]
+    for found, value in values:
+        if found is None:
+            problems.tell("validValues", value)
     return {
-        "default": amount(policy.get("default")),
-        "values": [found for value in listed(policy, "validValues") if (found := amount(value)) is not None],
-        **{name: amount(allowed.get(name)) for name in ("min", "max", "step")},
+        "default": problems.amount(policy, "default"),
+        "values": [found for found, _ in values if found is not None],
+        **{name: problems.amount(allowed, name) for name in ("min", "max", "step")},
     }
 
 
-def _consumes(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def _consumes(given: Mapping[str, Any], problems: Problems) -> dict[str, dict[str, str]]:
     """Amounts by counter set and counter; a set that is named twice is consumed twice."""
     found: dict[str, dict[str, str]] = {}
-    for one in listed(given, "consumesCounters"):
-        name = text(mapping(one).get("counterSet"))
-        if name is not None:
-            found.setdefault(name, {}).update(amounts(mapping(one, "counters"), "value"))
+    for one, place in problems.each(given, "consumesCounters", COUNTER_SETS_MAX):
+        if names := place.needed(one, "counterSet"):
+            counters = found.setdefault(names["counterSet"], {})
+            room = COUNTERS_MAX - len(counters)
+            counters.update(place.amounts(one, "counters", room, "value"))
     return found
+
+
+def _without_attributes(said: dict[str, Any]) -> str:
+    for device in said["devices"]:
+        device["attributes"] = {}
+    return "the attributes of its devices"
 
 
 KIND: Final = Kind(

@@ -5,24 +5,22 @@ from typing import Final
 import orjson
 
 from gpuledger.events.slice import TaintRuleLifted, TaintRuleSet
-from gpuledger.kube.names import DEVICE_TAINT_RULES
+from gpuledger.kube.names import DEVICE_TAINT_RULES, OLDER_DEVICE_TAINT_RULES
 from gpuledger.watchers.decide import Kind, Object, Part
-from gpuledger.watchers.reading import key_of, mapping, name_of, packed, text
+from gpuledger.watchers.problems import Problems
+from gpuledger.watchers.reading import key_of, mapping, name_of, text
 from gpuledger.watchers.slices import taint_of
 
 
 def read(obj: Object) -> Part:
-    """What matters of a DeviceTaintRule; one without a taint says nothing."""
-    taint = taint_of(mapping(obj, "spec", "taint"))
-    if taint is None:
-        return Part(key_of(obj), None, b"", ("it has no taint with a key and an effect",))
-    selector = mapping(obj, "spec", "deviceSelector")
-    said = {
-        "uid": text(mapping(obj, "metadata").get("uid")) or "-",
-        "taint": taint,
-        **{name: text(selector.get(name)) for name in ("driver", "pool", "device")},
-    }
-    return Part(key_of(obj), name_of(obj), packed(said))
+    """What matters of a DeviceTaintRule; one that is not understood whole would taint too much, and says nothing."""
+    spec, name, problems = mapping(obj, "spec"), name_of(obj), Problems()
+    taint = taint_of(mapping(spec, "taint"), problems.within("taint"))
+    selector = problems.optional(mapping(spec, "deviceSelector"), "driver", "pool", "device")
+    if name is None or taint is None or selector is None:
+        return Part(key_of(obj), None, b"", problems.told or ("it has no name",))
+    uid = text(mapping(obj, "metadata").get("uid")) or "-"
+    return problems.part(obj, name, {"uid": uid, "taint": taint, **selector})
 
 
 def combine(parts: list[bytes]) -> TaintRuleSet:
@@ -38,6 +36,7 @@ def farewell(uid: str | None) -> TaintRuleLifted:
 KIND: Final = Kind(
     name="taintrules",
     resource=DEVICE_TAINT_RULES,
+    older=(OLDER_DEVICE_TAINT_RULES,),
     aggregate=TaintRuleSet.AGGREGATE,
     read=read,
     combine=combine,

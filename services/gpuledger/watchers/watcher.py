@@ -2,8 +2,9 @@
 
 Every list and every change is compared with the ledger, so it does not matter what happened between: a restart, an
 expired version, a stream that broke, deletions that nobody saw. Only a list that came whole says that something is
-gone, and so does the server's word that it does not serve the kind at all. What was recorded is read back, and compared
-again: what got lost, or in late, on the way is a difference like any other. Nothing here decides what a fact is.
+gone, and so does the server's word that it serves the kind in no version that we read. What was recorded is read
+back, and compared again: what got lost, or in late, on the way is a difference like any other. Nothing here decides
+what a fact is.
 """
 
 import asyncio
@@ -17,13 +18,14 @@ import structlog
 from gpuledger.clock import Clock
 from gpuledger.kube.client import KubeClient, Selection
 from gpuledger.kube.errors import KubeError, NotFoundError, RefusedError
+from gpuledger.kube.names import Resource
 from gpuledger.kube.watch import Backoff, Changed, Changes, Interrupted, Jitter, Listed, Reflector, Sleep
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.watchers.book import Book
 from gpuledger.watchers.decide import Fact, Kind, Known, Part, View, differences, facts_about, note, subjects_to_compare
 from gpuledger.watchers.errors import RecordingError
 from gpuledger.watchers.metrics import WatcherMetrics
-from gpuledger.watchers.serving import cluster_of, is_served
+from gpuledger.watchers.serving import cluster_of, first_served
 from gpuledger.watchers.tasks import ticking
 
 FACTS_PER_PUBLISH: Final = 1000
@@ -81,6 +83,7 @@ class Watcher:
         self._around = around
         self._metrics = WatcherMetrics(kind.name, around.clock)
         self._view = View(kind)
+        self._resource = kind.resource
         self._failures = 0
         self._absent = False
         self._interrupted = False
@@ -96,7 +99,6 @@ class Watcher:
                 try:
                     await self._book.catch_up()
                     await self._follow()
-                    log.warning("watcher.elsewhere", watcher=self._kind.name, server=self._around.client.url)
                 except TRANSIENT as error:
                     await self._pause(error)
         finally:
@@ -110,7 +112,7 @@ class Watcher:
         await self._around.sleep(pause_s)
 
     async def _follow(self) -> None:
-        """From a list on, until another cluster answers."""
+        """From a list on, until another cluster answers, or this one serves another version of the kind."""
         looked = False
         async with (
             aclosing(self._reflector().run()) as run,
@@ -118,6 +120,7 @@ class Watcher:
         ):
             async for one in ticks:
                 if not isinstance(one, Listed | Interrupted) and await self._is_elsewhere():
+                    log.warning("watcher.elsewhere", watcher=self._kind.name, server=self._around.client.url)
                     return
                 match one:
                     case None:
@@ -131,13 +134,18 @@ class Watcher:
                     case Changes():
                         await self._take(one.changes)
                     case Interrupted():
-                        looked |= await self._on_interruption(one)
+                        self._interrupted = self._is_doubtful = True
+                        served = await self._served(one.error)
+                        if served is not None and served != self._resource:
+                            self._resource = served
+                            return
+                        looked |= await self._on_interruption(one, is_absent=served is None)
 
     def _reflector(self) -> Reflector[Part]:
         named = self._kind.only_named
         return Reflector(
             self._around.client,
-            self._kind.resource,
+            self._resource,
             self._kind.read,
             selection=Selection(fields=f"metadata.name={named}" if named else ""),
             backoff=self._around.settings.backoff,
@@ -151,10 +159,19 @@ class Watcher:
         self._interrupted = False
         await self._around.sleep(pause_s)
 
-    async def _on_interruption(self, one: Interrupted) -> bool:
-        """Whether it was the server's word that there is nothing of the kind; anything else says nothing."""
-        self._interrupted = self._is_doubtful = True
-        if isinstance(one.error, NotFoundError) and await self._is_absent():
+    async def _served(self, error: KubeError) -> Resource | None:
+        """What to follow after an error: None where the server's word is that it does not serve the kind at all."""
+        if not isinstance(error, NotFoundError):
+            return self._resource
+        try:
+            return await first_served(self._around.client, (self._kind.resource, *self._kind.older))
+        except KubeError as unanswered:
+            self._metrics.failed(unanswered)
+            return self._resource
+
+    async def _on_interruption(self, one: Interrupted, *, is_absent: bool) -> bool:
+        """Whether there is nothing of the kind, as the kind is not served; anything else says nothing."""
+        if is_absent:
             self._tell_absence()
             await self._take_all([])
             return True
@@ -186,13 +203,6 @@ class Watcher:
         except KubeError as error:
             self._metrics.failed(error)
             return None
-
-    async def _is_absent(self) -> bool:
-        try:
-            return not await is_served(self._around.client, self._kind.resource)
-        except KubeError as error:
-            self._metrics.failed(error)
-            return False
 
     def _tell_absence(self) -> None:
         if not self._absent:

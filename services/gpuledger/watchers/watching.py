@@ -6,15 +6,38 @@ Nothing here may talk to a server itself.
 
 import asyncio
 from contextlib import suppress
+from typing import Final
 
 from gpuledger.clock import NewId
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger
-from gpuledger.watchers import gpudevices, metrics, moduleconfig, nodefeatures, nodes
+from gpuledger.watchers import (
+    claims,
+    deviceclasses,
+    gpudevices,
+    metrics,
+    moduleconfig,
+    nodefeatures,
+    nodelabels,
+    nodes,
+    slices,
+    taintrules,
+)
 from gpuledger.watchers.book import Book
 from gpuledger.watchers.tasks import first_of
 from gpuledger.watchers.watcher import Surroundings, Watcher
+
+UNRELATED: Final = (
+    nodefeatures.KIND,
+    gpudevices.KIND,
+    nodelabels.KIND,
+    slices.KIND,
+    claims.KIND,
+    deviceclasses.KIND,
+    taintrules.KIND,
+)
+"""Kinds that are watched without a look at any other."""
 
 
 class Watching:
@@ -27,8 +50,7 @@ class Watching:
         self._key = ManagedKey()
         self._settings = Book(ledger, moduleconfig.KIND, new_id, self._key.listen)
         self._nodes = Book(ledger, nodes.kind(self._key.value), new_id)
-        self._features = Book(ledger, nodefeatures.KIND, new_id)
-        self._devices = Book(ledger, gpudevices.KIND, new_id)
+        self._unrelated = [(kind, Book(ledger, kind, new_id)) for kind in UNRELATED]
         self._turns = 0
 
     async def run(self) -> None:
@@ -40,8 +62,7 @@ class Watching:
             await first_of(
                 settings.run(),
                 self._watch_nodes(settings.looked),
-                Watcher(nodefeatures.KIND, self._features, self._around).run(),
-                Watcher(gpudevices.KIND, self._devices, self._around).run(),
+                *(Watcher(kind, book, self._around).run() for kind, book in self._unrelated),
             )
         finally:
             metrics.active(False)

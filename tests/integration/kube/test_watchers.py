@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,9 +12,7 @@ from prometheus_client import REGISTRY
 from gpuledger.embedded.nats import NatsServer
 from gpuledger.embedded.postgres import PostgresServer
 from gpuledger.events.envelope import decode
-from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.embedded.server import ApiServer
 from gpuledger.kube.names import (
     ANNOTATION_ASSIGNMENT,
     CRDS,
@@ -30,9 +27,12 @@ from gpuledger.kube.names import (
 from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.watchers import nodelabels
 from gpuledger.watchers.main import run
 from gpuledger.watchers.watcher import WatcherSettings
-from support.kube import KubeApi, kube_api
+from support.kube_equipped import equip, equipped_client
+from support.kube_proxy import KubeProxy
+from support.kube_server import KubeServer, NewKube
 from support.ledgers import eventually, everything, jetstream_ledger
 from support.projections import stop
 
@@ -50,16 +50,9 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[KubeApi]:
-    async with kube_api(tmp_path) as api:
-        yield api
-
-
-@pytest.fixture
-async def client(api: KubeApi) -> AsyncIterator[KubeClient]:
+async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
     """A client of a server that has every CRD."""
-    async with open_client(api.kubeconfig) as client:
-        await crds.install(client, crds.shipped() + crds.foreign())
+    async with equipped_client(kube) as client:
         yield client
 
 
@@ -74,9 +67,10 @@ async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterato
 
 
 async def said(ledger: Ledger, source: str | None = None) -> list[str]:
-    """What stands in the ledger, in words, by one source or all."""
+    """What stands in the ledger, in words, by one source or all; nodes' labels have tests of their own."""
     events = [decode(message.data) for message in await everything(ledger)]
-    return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in events if source in (None, one.source)]
+    found = [one for one in events if one.source != nodelabels.KIND.source]
+    return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in found if source in (None, one.source)]
 
 
 async def comes(ledger: Ledger, *words: str, source: str | None = None) -> None:
@@ -153,8 +147,8 @@ async def test_what_changes_is_said_in_its_order(
     client: KubeClient, ledger: JetStreamLedger, database_url: str
 ) -> None:
     async with watching(client, ledger, database_url):
-        await comes(ledger, DEFAULTS)
         await put_node(client, "w1")
+        await comes(ledger, DEFAULTS, "node w1 observed")
         for product in "abab":
             await label(client, "w1", PRODUCT, product)
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -164,7 +158,8 @@ async def test_what_changes_is_said_in_its_order(
         await put_node(client, "w1", **{PRODUCT: "c"})
         await comes(ledger, *["node w1 observed"] * 5, "node w1 gone", "node w1 observed", source="/watchers/nodes")
     events = [decode(message.data) for message in await everything(ledger)]
-    labels = [getattr(one.data, "labels", {}).get(PRODUCT, "-") for one in events if one.subject == "w1"]
+    observed = [one.data for one in events if (one.subject, one.source) == ("w1", "/watchers/nodes")]
+    labels = [getattr(one, "labels", {}).get(PRODUCT, "-") for one in observed]
     assert "".join(labels) == "-abab-c"
 
 
@@ -194,12 +189,12 @@ async def test_what_happened_while_nobody_watched_is_said_afterwards(
 
 
 async def test_kinds_that_are_not_installed_are_waited_for(
-    api: KubeApi, ledger: JetStreamLedger, database_url: str
+    kube: KubeServer, ledger: JetStreamLedger, database_url: str
 ) -> None:
-    async with open_client(api.kubeconfig) as client, watching(client, ledger, database_url):
+    async with open_client(kube.kubeconfig) as client, watching(client, ledger, database_url):
         await put_node(client, "w1")
         await comes(ledger, DEFAULTS, "node w1 observed")
-        await crds.install(client, crds.shipped() + crds.foreign())
+        await equip(kube, client)
         await put_feature(client, "w1")
         await put_settings(client, {"highAvailability": True})
         await mark(client, "d0", labels={"a": "b"})
@@ -226,68 +221,39 @@ async def test_another_label_of_management_has_the_nodes_read_again(
 
 
 async def test_a_server_that_was_away_loses_and_repeats_nothing(
-    tmp_path: Path, ledger: JetStreamLedger, database_url: str
+    kube: KubeServer, client: KubeClient, proxy: KubeProxy, ledger: JetStreamLedger, database_url: str
 ) -> None:
-    server = ApiServer()
-    async with kube_api(tmp_path, server) as api:
-        port, kubeconfig = int(api.url.rsplit(":", 1)[1]), api.kubeconfig
-        async with open_client(kubeconfig) as other:
-            await crds.install(other, crds.shipped() + crds.foreign())
-            await put_node(other, "w1")
-            await put_node(other, "w2")
-        client = await _opened(kubeconfig)
-        task = asyncio.create_task(run(client, ledger, database_url, settings=HASTY))
+    await put_node(client, "w1")
+    await put_node(client, "w2")
+    async with open_client(proxy.kubeconfig) as theirs, watching(theirs, ledger, database_url):
         first = [DEFAULTS, "node w1 observed", "node w2 observed"]
         await comes(ledger, *first)
-    try:
+        await proxy.away()
         await failures("nodes")
-        (tmp_path / "elsewhere").mkdir()
-        async with kube_api(tmp_path / "elsewhere", server) as api, open_client(api.kubeconfig) as other:
-            await other.delete(NODES, "w1")
-            await put_node(other, "w3")
-        for _, collection in server.store:
-            collection._changes.clear()
-            collection._oldest = server.store.revision
-        assert await said(ledger) != []
-        async with kube_api(tmp_path, server, port) as api:
-            await comes(ledger, *first, "node w1 gone", "node w3 observed")
-            async with open_client(api.kubeconfig) as other:
-                await put_node(other, "w4")
-            await comes(ledger, *first, "node w1 gone", "node w3 observed", "node w4 observed")
-    finally:
-        await stop(task)
-        await client.close()
+        await client.delete(NODES, "w1")
+        await put_node(client, "w3")
+        await kube.forget_history()
+        await proxy.back()
+        await comes(ledger, *first, "node w1 gone", "node w3 observed")
+        await put_node(client, "w4")
+        await comes(ledger, *first, "node w1 gone", "node w3 observed", "node w4 observed")
 
 
 async def test_a_server_that_comes_back_as_another_is_believed(
-    tmp_path: Path, ledger: JetStreamLedger, database_url: str
+    kube: KubeServer, proxy: KubeProxy, new_kube: NewKube, ledger: JetStreamLedger, database_url: str
 ) -> None:
-    async with kube_api(tmp_path) as api:
-        port = int(api.url.rsplit(":", 1)[1])
-        async with open_client(api.kubeconfig) as other:
-            for name in ("w1", "w2"):
-                await put_node(other, name)
-        client = await _opened(api.kubeconfig)
-        task = asyncio.create_task(run(client, ledger, database_url, settings=HASTY))
+    async with open_client(kube.kubeconfig) as client:
+        for name in ("w1", "w2"):
+            await put_node(client, name)
+    async with open_client(proxy.kubeconfig) as theirs, watching(theirs, ledger, database_url):
         first = [DEFAULTS, "node w1 observed", "node w2 observed"]
         await comes(ledger, *first)
-    try:
-        server = ApiServer()
-        (tmp_path / "elsewhere").mkdir()
-        async with kube_api(tmp_path / "elsewhere", server) as api, open_client(api.kubeconfig) as other:
-            await put_node(other, "w2")
-        async with kube_api(tmp_path, server, port):
-            await comes(ledger, *first, "node w1 gone", "node w2 gone", "node w2 observed")
-    finally:
-        await stop(task)
-        await client.close()
-
-
-async def _opened(kubeconfig: Path) -> KubeClient:
-    context = open_client(kubeconfig)
-    client = await context.__aenter__()
-    client.context = context  # type: ignore[attr-defined] # keeps it open
-    return client
+        await proxy.away()
+        another = await new_kube()
+        async with open_client(another.kubeconfig) as client:
+            await put_node(client, "w2")
+        await proxy.lead_to(another)
+        await comes(ledger, *first, "node w1 gone", "node w2 gone", "node w2 observed")
 
 
 async def failures(watcher: str) -> None:

@@ -20,32 +20,71 @@ def counters_left(view: PoolView, uses: Mapping[str, Use]) -> Left:
         name: {counter: amount.nanos for counter, amount in counters.items()}
         for name, counters in view.shared().items()
     }
-    for device in _in_use(view, uses):
-        for name, counters in device.consumes.items():
-            for counter, amount in counters.items():
-                if counter in left.get(name, {}):
-                    left[name][counter] -= amount.nanos
+    for placed in view.placed():
+        if uses.get(placed.device.name, UNUSED).is_used:
+            _take(left, placed.device, 1)
     return left
 
 
-def short_counters(device: Device, use: Use, left: Left) -> list[str]:
-    """The counters, as `set/counter`, that keep one more claim from getting a device."""
+def overdrawn_counters(left: Left) -> list[str]:
+    """The counters, as `set/counter`, that more is taken from than they hold."""
+    return [f"{name}/{counter}" for name, counters in left.items() for counter, nanos in counters.items() if nanos < 0]
+
+
+def short_counters(device: Device, use: Use, left: Left, overdrawn: Iterable[str]) -> list[str]:
+    """The counters that keep one more claim from getting a device: its own, and those that are overdrawn."""
     if not device.consumes or (device.is_shareable and use.consumed is not None):
         return []
-    return [
+    own = (
         f"{name}/{counter}"
-        for name, counters in left.items()
+        for name, counters in device.consumes.items()
         for counter, amount in counters.items()
-        if amount < _needs(device, name, counter)
-    ]
+        if (has := left.get(name, {}).get(counter)) is not None and has < amount.nanos
+    )
+    return sorted({*own, *overdrawn})
 
 
-def _needs(device: Device, name: str, counter: str) -> int:
-    amount = device.consumes.get(name, {}).get(counter)
-    return amount.nanos if amount else 0
+class Balance:
+    """The counters of a view, kept while its devices come into use and go.
+
+    Nobody asks for the counters of a pool that gives nothing: then there are none.
+    """
+
+    def __init__(self, view: PoolView, uses: Mapping[str, Use]) -> None:
+        self.left: Left = counters_left(view, uses) if view.gives else {}
+        self.overdrawn = overdrawn_counters(self.left)
+        self._named: dict[str, list[Device]] = {}
+        self._consuming: dict[str, dict[str, None]] = {}
+        if self.left:
+            for placed in view.placed():
+                self._enter(placed.device)
+
+    def move(self, name: str, before: Use, now: Use) -> set[str]:
+        """A device of that name is used otherwise now; returns the devices that may fare otherwise for it.
+
+        Those are who consumes of the same sets, and all of them where other counters are overdrawn now.
+        """
+        devices = self._named.get(name, ())
+        if before.is_used == now.is_used or not devices:
+            return set()
+        for device in devices:
+            _take(self.left, device, 1 if now.is_used else -1)
+        was, self.overdrawn = self.overdrawn, overdrawn_counters(self.left)
+        if was != self.overdrawn:
+            return set(self._named)
+        return {other for device in devices for of in device.consumes for other in self._consuming[of]}
+
+    def _enter(self, device: Device) -> None:
+        if device.consumes:
+            self._named.setdefault(device.name, []).append(device)
+        for name in device.consumes:
+            self._consuming.setdefault(name, {})[device.name] = None
 
 
-def _in_use(view: PoolView, uses: Mapping[str, Use]) -> Iterable[Device]:
-    """Devices in use; of those with one name on several nodes each counts."""
-    devices = (placed.device for placed in view.placed())
-    return (device for device in devices if device.consumes and uses.get(device.name, UNUSED).is_used)
+def _take(left: Left, device: Device, times: int) -> None:
+    """Take what a device consumes so many times; of devices with one name on several nodes each counts."""
+    for name, counters in device.consumes.items():
+        of = left.get(name, {})
+        for counter, amount in counters.items():
+            if counter in of:
+                of[counter] -= times * amount.nanos

@@ -4,9 +4,9 @@ Availability per device, a summary, and on one slice of each view what is to be 
 are told only where several claims can share it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.dra.books import Book, Evaluated, Standing
 from gpuledger.domain.dra.objects import Holding
@@ -15,6 +15,12 @@ from gpuledger.domain.dra.verdicts import DeviceState
 from gpuledger.domain.quantities import Quantity
 
 Document = dict[str, Any]
+
+ERRORS_TOLD_MAX: Final = 100
+"""So many of a pool's errors are told one by one; an object of the API has to stay small."""
+
+PROBLEMS_TOLD_MAX: Final = 10
+"""So many of what makes a pool invalid stand in the message of its condition."""
 
 
 class PoolCondition(NamedTuple):
@@ -31,7 +37,7 @@ def slice_status(
     book: Book, evaluated: Evaluated, name: str, conditions: Iterable[PoolCondition], *, redacted: bool
 ) -> Document:
     """The whole status of a slice. `redacted` leaves out which claims hold something, and keeps how many."""
-    standings = evaluated.standings[name]
+    standings = evaluated.of(name)
     status: Document = {
         "devices": [_device(book, one, redacted=redacted) for one in standings.values()],
         "summary": _summary(standings.values()),
@@ -51,14 +57,14 @@ def conditions_of(view: PoolView) -> Iterator[tuple[str, bool, str, str]]:
     elif view.is_valid:
         yield "Valid", True, "ValidationPassed", ""
     else:
-        yield "Valid", False, "ValidationFailed", "; ".join(view.problems)
+        yield "Valid", False, "ValidationFailed", "; ".join(_first(view.problems, PROBLEMS_TOLD_MAX))
 
 
 def vanished_errors(holdings: Iterable[Holding], *, redacted: bool) -> Iterator[str]:
-    """What is wrong with claims on devices that are no more."""
-    for one in holdings:
-        who = "A ResourceClaim" if redacted else f"ResourceClaim {one.claim}"
-        yield f"{who} references non-existent device '{one.device}' in pool '{one.pool.name}'"
+    """What is wrong with claims on devices that are no more, once for each claim and device."""
+    for claim, device, pool in dict.fromkeys((one.claim, one.device, one.pool.name) for one in holdings):
+        who = "A ResourceClaim" if redacted else f"ResourceClaim {claim}"
+        yield f"{who} references non-existent device '{device}' in pool '{pool}'"
 
 
 def overdrawn_errors(evaluated: Evaluated) -> Iterator[str]:
@@ -94,10 +100,16 @@ def _allocation(holding: Holding, *, redacted: bool, told: bool) -> Document:
 
 
 def _available(standing: Standing) -> Iterator[tuple[str, Quantity]]:
-    """What is left of each capacity, never less than nothing; of a device that somebody holds, nothing."""
+    """What is left of each capacity, from nothing to all of it; of a device that somebody holds, nothing."""
     for name, one in standing.device.capacity.items():
         left = 0 if standing.use.is_exclusive else one.value.nanos - standing.use.consumed_of(name)
         yield name, one.value.as_much(max(0, min(left, one.value.nanos)))
+
+
+def _total(standing: Standing) -> Iterator[tuple[str, Quantity]]:
+    """What a device has of each capacity; less than nothing, which can be published, is nothing."""
+    for name, one in standing.device.capacity.items():
+        yield name, one.value.as_much(max(0, one.value.nanos))
 
 
 def _summary(standings: Iterable[Standing]) -> Document:
@@ -125,8 +137,8 @@ def _sums(standings: Iterable[Standing]) -> tuple[Mapping[str, Quantity], Mappin
     available: dict[str, Quantity] = {}
     for standing in standings:
         if standing.device.is_shareable:
-            for name, one in standing.device.capacity.items():
-                _add(total, name, one.value)
+            for name, amount in _total(standing):
+                _add(total, name, amount)
             for name, amount in _available(standing):
                 _add(available, name, amount)
     return dict(sorted(total.items())), available
@@ -149,7 +161,13 @@ def _pool(book: Book, evaluated: Evaluated, conditions: Iterable[PoolCondition],
         "observedSliceCount": view.observed,
         "expectedSliceCount": view.expected,
     }
-    return found | ({"validationErrors": errors} if errors else {})
+    return found | ({"validationErrors": _first(errors, ERRORS_TOLD_MAX)} if errors else {})
+
+
+def _first(errors: Sequence[str], told_max: int) -> list[str]:
+    """The first of them, and how many more there are."""
+    more = len(errors) - told_max
+    return [*errors[:told_max], *([f"{more} more"] if more > 0 else [])]
 
 
 def _condition(one: PoolCondition) -> Document:

@@ -42,10 +42,14 @@ def slice_of(name: str, said: SlicePublished) -> Slice:
 
 
 def holdings_of(claim: ClaimId, said: ClaimAllocated) -> Iterator[Holding]:
-    """What a claim was given."""
+    """What a claim was given; what it was given twice, by the same words, is one holding of both amounts."""
+    found: dict[tuple[str, PoolId, str, str | None], Holding] = {}
     for one in said.results:
         pool = PoolId(one.driver, one.pool)
-        yield Holding(claim, one.request, pool, one.device, one.share, amounts(one.consumed), one.admin_access)
+        given = Holding(claim, one.request, pool, one.device, one.share, amounts(one.consumed), one.admin_access)
+        place = (one.request, pool, one.device, one.share)
+        found[place] = _together(found[place], given) if place in found else given
+    yield from found.values()
 
 
 def rule_of(name: str, said: TaintRuleSet) -> TaintRule:
@@ -108,3 +112,15 @@ def _sure_nanos(text: str) -> int:
 
 def _taint(said: TaintGiven) -> Taint:
     return Taint(said.key, said.value, said.effect)
+
+
+def _together(one: Holding, other: Holding) -> Holding:
+    """Both: administrators' access takes nothing from others, and does not hide what does."""
+    if other.has_admin_access:
+        return one
+    if one.has_admin_access:
+        return other
+    consumed = dict(one.consumed)
+    for name, amount in other.consumed.items():
+        consumed[name] = consumed[name].as_much(consumed[name].nanos + amount.nanos) if name in consumed else amount
+    return one._replace(consumed=consumed)

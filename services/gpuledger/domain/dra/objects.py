@@ -116,6 +116,11 @@ class Slice(NamedTuple):
     repeated_sets: tuple[str, ...] = ()
     spec_generation: int = 1
 
+    @property
+    def has_counters(self) -> bool:
+        """Whether it defines counters, and so is in every node's reach."""
+        return bool(self.counters or self.repeated_sets)
+
 
 class ClaimId(NamedTuple):
     """A ResourceClaim."""

@@ -4,7 +4,6 @@ Rules 3 and 4 of the allocator: the newest generation in reach counts; a pool is
 announces are there, and valid when no device or counter set has two definitions and every consumed counter exists.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,7 +22,8 @@ class PoolView(NamedTuple):
     """A pool as seen. `slices` are those that were looked at, `near` those of them in reach.
 
     `observed` counts slices of the generation; a pool that is not `on_node` gives that node nothing, and neither
-    does one that is incomplete, or not `valid`, which `problems` explain.
+    does one that is incomplete, or not `valid`, which `problems` explain. A view that `is_local` was decided by the
+    slices in reach alone; whatever is published elsewhere changes nothing in it.
     """
 
     generation: int
@@ -33,6 +33,7 @@ class PoolView(NamedTuple):
     expected: int
     problems: tuple[str, ...]
     on_node: bool = True
+    is_local: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -66,7 +67,7 @@ def seen_from(slices: Sequence[Slice], node: Node) -> PoolView:
     generation = max(one.generation for one in near)
     current = _of_generation(near, generation)
     if len(current) == current[0].expected:
-        return _view(generation, current, current)
+        return _view(generation, current, current)._replace(is_local=True)
     if any(one.generation > generation for one in slices):
         return seen_everywhere(slices)._replace(on_node=False)
     return _view(generation, _of_generation(slices, generation), current)
@@ -110,8 +111,13 @@ def _problems(slices: Sequence[Slice], near: Sequence[Slice]) -> Iterator[str]:
 
 def _twice(kind: str, named: Sequence[tuple[str, str]]) -> Iterator[str]:
     """What is there under one name more than once, and where."""
-    for name, times in Counter(name for name, _ in named).items():
-        if times > 1:
-            where = sorted(where for other, where in named if other == name)
-            places = f"twice in {where[0]}" if len(set(where)) == 1 else f"in {' and '.join(dict.fromkeys(where))}"
-            yield f"{kind} {name} appears {'' if len(set(where)) == 1 else 'both '}{places}"
+    places: dict[str, list[str]] = {}
+    for name, where in named:
+        places.setdefault(name, []).append(where)
+    for name, everywhere in places.items():
+        if len(everywhere) > 1:
+            yield f"{kind} {name} appears {_in(sorted(set(everywhere)))}"
+
+
+def _in(slices: Sequence[str]) -> str:
+    return f"twice in {slices[0]}" if len(slices) == 1 else f"in both {' and '.join(slices)}"

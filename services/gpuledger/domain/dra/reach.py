@@ -4,14 +4,21 @@ Rule 2 of the allocator: a slice reaches the nodes that it names, or those of it
 slices with shared counters are always in reach.
 """
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from gpuledger.domain.dra.objects import Device, Node, Reach, Requirement, Slice
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+"""Whole numbers as Kubernetes reads them; what it cannot hold in 64 bits is none."""
+
+_WHOLE_MAX: Final = 2**63 - 1
 
 
 def in_reach(one: Slice, node: Node) -> bool:
     """Whether a slice counts for a node."""
-    if one.counters or one.repeated_sets:
+    if one.has_counters:
         return True
     if one.reach is not None:
         return reaches(one.reach, node)
@@ -44,11 +51,15 @@ def _is_in(found: Mapping[str, str], requirement: Requirement) -> bool:
 
 def _compares(found: Mapping[str, str], requirement: Requirement) -> bool:
     """`Gt` and `Lt` compare whole numbers; anything else meets neither."""
-    try:
-        value, bound = int(found.get(requirement.key, "")), int(requirement.values[0])
-    except (ValueError, IndexError):
+    value, bound = _whole(found.get(requirement.key, "")), _whole("".join(requirement.values[:1]))
+    if value is None or bound is None:
         return False
     return value > bound if requirement.operator == "Gt" else value < bound
+
+
+def _whole(text: str) -> int | None:
+    number = int(text) if _WHOLE.fullmatch(text) else None
+    return number if number is not None and -_WHOLE_MAX - 1 <= number <= _WHOLE_MAX else None
 
 
 _OPERATORS = {

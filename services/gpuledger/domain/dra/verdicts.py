@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gpuledger.domain.dra.capacity import fits_least
-from gpuledger.domain.dra.counters import Left, short_counters
+from gpuledger.domain.dra.counters import Balance, short_counters
 from gpuledger.domain.dra.objects import Device, PoolId, Taint, TaintRule
-from gpuledger.domain.dra.pools import Placed, PoolView
+from gpuledger.domain.dra.pools import PoolView
 from gpuledger.domain.dra.use import Use
 
 
@@ -48,29 +48,32 @@ class Verdict(NamedTuple):
         return not self.obstacles
 
 
-def verdict(device: Device, use: Use, left: Left, taints: Iterable[Taint]) -> Verdict:
-    """What one more claim meets at a device of a pool that gives devices; it tolerates nothing and asks for little."""
+def verdict(
+    device: Device, use: Use, balance: Balance, taints: Iterable[Taint], of_pool: Obstacle | None = None
+) -> Verdict:
+    """What one more claim meets at a device; it tolerates nothing and asks for little.
+
+    `of_pool` is what the pool itself puts in the way of all devices of a slice.
+    """
     blocking = tuple(taint for taint in taints if taint.blocks)
-    short = tuple(short_counters(device, use, left)) if left else ()
+    short = tuple(short_counters(device, use, balance.left, balance.overdrawn)) if of_pool is None else ()
     found = (
         (Obstacle.TAKEN, use.is_exclusive),
         (Obstacle.CAPACITY, not use.is_exclusive and not fits_least(device, use)),
+        (of_pool, of_pool is not None),
         (Obstacle.TAINTED, bool(blocking)),
         (Obstacle.COUNTERS, bool(short) and not use.is_exclusive),
     )
-    return Verdict(tuple(obstacle for obstacle, is_there in found if is_there), blocking, short)
+    return Verdict(tuple(obstacle for obstacle, is_there in found if obstacle and is_there), blocking, short)
 
 
-def placed_verdict(view: PoolView, placed: Placed, use: Use, left: Left, taints: Iterable[Taint]) -> Verdict:
-    """As `verdict`, with what the pool itself puts in the way."""
-    own = verdict(placed.device, use, left, taints)
-    if placed.slice not in view.slices:
-        return own._replace(obstacles=(*own.obstacles, Obstacle.OUTDATED))
+def obstacle_of(view: PoolView, *, is_current: bool) -> Obstacle | None:
+    """What a pool puts in the way of all devices of a slice, which may be one of those that count, or outdated."""
+    if not is_current:
+        return Obstacle.OUTDATED
     if not view.is_complete:
-        return own._replace(obstacles=(*own.obstacles, Obstacle.INCOMPLETE))
-    if not view.is_valid:
-        return own._replace(obstacles=(*own.obstacles, Obstacle.INVALID))
-    return own
+        return Obstacle.INCOMPLETE
+    return None if view.is_valid else Obstacle.INVALID
 
 
 def state_of(use: Use, found: Verdict) -> tuple[DeviceState, Obstacle | None]:

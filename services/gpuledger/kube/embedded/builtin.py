@@ -214,6 +214,7 @@ _DRA = (
     _dra.namespaced("ResourceClaim", "resourceclaims", sub=("status",)),
     _dra.namespaced("ResourceClaimTemplate", "resourceclaimtemplates"),
     _dra.cluster("ResourceSlice", "resourceslices"),
+    _Group("resource.k8s.io", "v1beta2").cluster("DeviceTaintRule", "devicetaintrules", sub=("status",)),
     _Group("resource.k8s.io", "v1alpha3").cluster("DeviceTaintRule", "devicetaintrules", sub=("status",)),
 )
 

@@ -1,0 +1,375 @@
+"""Slices, claims, classes, taint rules and labels on an API server: the ledger ends up true, whatever happens."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+from prometheus_client import REGISTRY
+
+from gpuledger.events.envelope import decode
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.names import (
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    NODES,
+    OLDER_DEVICE_TAINT_RULES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Resource,
+)
+from gpuledger.kube.watch import Backoff
+from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.watchers import claims, deviceclasses, nodelabels, slices, taintrules
+from gpuledger.watchers.decide import Kind
+from gpuledger.watchers.main import run
+from gpuledger.watchers.watcher import WatcherSettings
+from support.kube_proxy import KubeProxy
+from support.kube_server import KubeServer
+from support.ledgers import eventually, everything, jetstream_ledger
+from support.projections import stop
+from support.scripted_api import refuse
+
+KINDS = (nodelabels.KIND, slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND)
+LISTED = (slices.KIND, claims.KIND, deviceclasses.KIND)
+"""Kinds that every server of the tests serves."""
+
+SOURCES = frozenset(kind.source for kind in KINDS)
+HASTY = WatcherSettings(
+    audit_interval_s=0.1, first_look_s=2.0, lock_check_s=0.05, backoff=Backoff(first_s=0.02, max_s=0.2)
+)
+DRIVER = "gpu.example.com"
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
+    async with open_client(kube.kubeconfig) as client:
+        yield client
+
+
+@asynccontextmanager
+async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterator[None]:
+    """The service, as it runs."""
+    task = asyncio.create_task(run(client, ledger, url, settings=HASTY))
+    try:
+        yield
+        assert not task.done() or task.result()
+    finally:
+        await stop(task)
+
+
+async def said(ledger: Ledger) -> list[str]:
+    """What stands in the ledger of these kinds, in words."""
+    events = [decode(message.data) for message in await everything(ledger)]
+    return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in events if one.source in SOURCES]
+
+
+async def comes(ledger: Ledger, *words: str) -> None:
+    """Return when all of this was said, and nothing else; kinds come in any order, what is about one subject in its."""
+
+    async def is_said() -> bool:
+        return sorted(await said(ledger)) == sorted(words)
+
+    try:
+        await eventually(is_said)
+    except TimeoutError:
+        assert sorted(await said(ledger)) == sorted(words)
+    for subject in {_about(one) for one in words}:
+        found = [one for one in await said(ledger) if _about(one) == subject]
+        assert found == [one for one in words if _about(one) == subject]
+
+
+def _about(word: str) -> str:
+    return word.rpartition(" ")[0]
+
+
+async def put_slice(client: KubeClient, name: str, *devices: str, generation: int = 1) -> Json:
+    pool = {"name": "p", "generation": generation, "resourceSliceCount": 1}
+    offered = [{"name": one, "attributes": {"uuid": {"string": one}}} for one in devices]
+    spec = {"driver": DRIVER, "pool": pool, "nodeName": "w1", "devices": offered}
+    return await client.apply(RESOURCE_SLICES, {"metadata": {"name": name}, "spec": spec})
+
+
+async def put_claim(client: KubeClient, name: str) -> Json:
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    metadata = {"name": name, "namespace": "default"}
+    return await client.apply(RESOURCE_CLAIMS, {"metadata": metadata, "spec": {"devices": {"requests": [request]}}})
+
+
+async def set_status(client: KubeClient, name: str, status: Json) -> None:
+    await client.merge_patch(RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status")
+
+
+async def allocate(client: KubeClient, name: str, device: str) -> None:
+    result = {"request": "r", "driver": DRIVER, "pool": "p", "device": device}
+    await set_status(client, name, {"allocation": {"devices": {"results": [result]}}})
+
+
+async def put_class(client: KubeClient, name: str, expression: str = "true") -> None:
+    spec = {"selectors": [{"cel": {"expression": expression}}]}
+    await client.apply(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": spec})
+
+
+async def delete_claim(client: KubeClient, name: str) -> None:
+    await client.delete(RESOURCE_CLAIMS, name, "default")
+
+
+async def touch(client: KubeClient) -> None:
+    """Change something that nobody follows, so that what is followed was last changed before now."""
+    await client.apply(
+        CONFIG_MAPS, {"metadata": {"name": "unrelated", "namespace": "default"}, "data": {"a": uuid4().hex}}
+    )
+
+
+async def test_slices_are_published_replaced_and_withdrawn(
+    client: KubeClient, ledger: JetStreamLedger, database_url: str
+) -> None:
+    await put_slice(client, "early", "gpu-0")
+    async with watching(client, ledger, database_url):
+        await comes(ledger, "slice early published")
+        await put_slice(client, "late", "gpu-1")
+        await put_slice(client, "late", "gpu-1", "gpu-2", generation=2)
+        await client.merge_patch(RESOURCE_SLICES, "late", {"metadata": {"labels": {"unrelated": "x"}}})
+        await client.delete(RESOURCE_SLICES, "early")
+        await comes(
+            ledger,
+            "slice early published",
+            "slice early withdrawn",
+            *["slice late published"] * 2,
+        )
+    events = [decode(message.data).data for message in await everything(ledger)]
+    late = [one for one in events if getattr(one, "pool_generation", 0) == 2]
+    assert [device.name for device in late[0].devices] == ["gpu-1", "gpu-2"]  # type: ignore[attr-defined]
+
+
+CLAIM = "claim default/c"
+
+
+async def test_a_claim_from_its_beginning_to_its_end(
+    client: KubeClient, ledger: JetStreamLedger, database_url: str
+) -> None:
+    async with watching(client, ledger, database_url):
+        await put_claim(client, "c")
+        await comes(ledger, f"{CLAIM} requested")
+        await allocate(client, "c", "gpu-0")
+        user = {"resource": "pods", "name": "p", "uid": "1"}
+        await set_status(client, "c", {"reservedFor": [user]})
+        await set_status(client, "c", {"reservedFor": None})
+        await set_status(client, "c", {"allocation": None})
+        await allocate(client, "c", "gpu-1")
+        await delete_claim(client, "c")
+        told = ["requested", "allocated", "requested", "allocated", "released"]
+        await comes(ledger, *(f"{CLAIM} {one}" for one in told))
+
+
+async def test_what_there_is_is_said_once_whatever_is_listed_again(
+    kube: KubeServer, client: KubeClient, proxy: KubeProxy, ledger: JetStreamLedger, database_url: str
+) -> None:
+    await client.apply(NODES, {"metadata": {"name": "w1", "labels": {"team": "a"}}})
+    await put_slice(client, "s", "gpu-0")
+    await put_class(client, "gpu")
+    await put_claim(client, "c")
+    await allocate(client, "c", "gpu-0")
+    first = ["node w1 labelled", "slice s published", "device-class gpu defined", f"{CLAIM} allocated"]
+    for _ in range(2):
+        async with open_client(proxy.kubeconfig) as theirs, watching(theirs, ledger, database_url):
+            await comes(ledger, *first)
+            before = [lists(kind) for kind in LISTED]
+            await proxy.away()
+            await touch(client)
+            await kube.forget_history()
+            await proxy.back()
+            await listed_again(before)
+            await comes(ledger, *first)
+            await put_claim(client, "d")
+            await comes(ledger, *first, "claim default/d requested")
+            await delete_claim(client, "d")
+            first += ["claim default/d requested", "claim default/d released"]
+            await comes(ledger, *first)
+
+
+async def test_what_happened_while_nobody_watched_is_said_afterwards(
+    client: KubeClient, ledger: JetStreamLedger, database_url: str
+) -> None:
+    for name in ("gone", "again"):
+        await put_slice(client, name, f"of-{name}")
+        await put_claim(client, name)
+        await allocate(client, name, f"of-{name}")
+        await put_class(client, name)
+        await client.apply(NODES, {"metadata": {"name": name}})
+    begins = {"slice": "published", "claim": "allocated", "device-class": "defined", "node": "labelled"}
+    ends = {"slice": "withdrawn", "claim": "released", "device-class": "removed", "node": "unlabelled"}
+
+    def words(name: str, told: dict[str, str]) -> list[str]:
+        return [f"{one} {f'default/{name}' if one == 'claim' else name} {event}" for one, event in told.items()]
+
+    first = [*words("gone", begins), *words("again", begins)]
+    async with watching(client, ledger, database_url):
+        await comes(ledger, *first)
+    for name in ("gone", "again"):
+        for resource in (RESOURCE_SLICES, DEVICE_CLASSES, NODES):
+            await client.delete(resource, name)
+        await delete_claim(client, name)
+    await put_slice(client, "again", "of-again")
+    await put_claim(client, "again")
+    await put_class(client, "again")
+    await client.apply(NODES, {"metadata": {"name": "again"}})
+    async with watching(client, ledger, database_url):
+        again = [*words("again", ends), *words("again", begins | {"claim": "requested"})]
+        await comes(ledger, *first, *words("gone", ends), *again)
+
+
+async def test_labels_of_nodes_are_followed_apart_from_the_nodes(
+    client: KubeClient, ledger: JetStreamLedger, database_url: str
+) -> None:
+    await client.apply(NODES, {"metadata": {"name": "w1"}})
+    async with watching(client, ledger, database_url):
+        await comes(ledger, "node w1 labelled")
+        for value in ("a", "b"):
+            await client.merge_patch(NODES, "w1", {"metadata": {"labels": {"unrelated": value}}})
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        await client.merge_patch(NODES, "w1", {"status": status}, subresource="status")
+        await client.delete(NODES, "w1")
+        await comes(ledger, *["node w1 labelled"] * 3, "node w1 unlabelled")
+    events = [decode(message.data) for message in await everything(ledger)]
+    assert [one.data.EVENT for one in events if one.source == "/watchers/nodes"] == ["observed", "gone"]
+
+
+@pytest.mark.embedded_only("a real one does not serve DeviceTaintRules unless it is told to")
+@pytest.mark.parametrize("version", [DEVICE_TAINT_RULES, OLDER_DEVICE_TAINT_RULES])
+async def test_taint_rules_of_either_version(
+    version: Any, client: KubeClient, ledger: JetStreamLedger, database_url: str
+) -> None:
+    spec: Json = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "broken", "effect": "NoExecute"}}
+    async with watching(client, ledger, database_url):
+        await client.create(version, {"metadata": {"name": "t"}, "spec": spec})
+        await comes(ledger, "taint-rule t set")
+        await client.merge_patch(version, "t", {"spec": {"taint": {"effect": "NoSchedule"}}})
+        status = {"conditions": [condition("EvictionInProgress")]}
+        await client.merge_patch(version, "t", {"status": status}, subresource="status")
+        await client.delete(version, "t")
+        await comes(ledger, *["taint-rule t set"] * 2, "taint-rule t lifted")
+
+
+def condition(kind: str) -> Json:
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": "Why",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+class Older(KubeProxy):
+    """A server that does not serve some versions of groups, by its own word."""
+
+    def __init__(self, server: KubeServer, directory: Path) -> None:
+        super().__init__(server, directory)
+        self.hidden: set[str] = set()
+        self.refused: list[str] = []
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path == "/apis":
+            return await self._groups()
+        if any(f"{request.path}/".startswith(f"/apis/{version}/") for version in self.hidden):
+            self.refused.append(request.path)
+            return await refuse(404, "NotFound")(request)
+        return await super()._answer(request)
+
+    async def _groups(self) -> web.StreamResponse:
+        async with self._upstream.get(f"{self._server.url}/apis") as answer:
+            found = await answer.json()
+        for group in found["groups"]:
+            group["versions"] = [one for one in group["versions"] if one["groupVersion"] not in self.hidden]
+        return web.json_response(found)
+
+
+@pytest.fixture
+async def older(kube: KubeServer, tmp_path: Path) -> AsyncIterator[Older]:
+    proxy = Older(kube, tmp_path)
+    try:
+        await proxy.back()
+        yield proxy
+    finally:
+        await proxy.away()
+
+
+NEW, OLD = DEVICE_TAINT_RULES.api_version, OLDER_DEVICE_TAINT_RULES.api_version
+
+
+async def test_a_server_without_dynamic_resource_allocation_is_no_trouble(
+    client: KubeClient, older: Older, ledger: JetStreamLedger, database_url: str
+) -> None:
+    older.hidden = {RESOURCE_SLICES.api_version, NEW, OLD}
+    await put_slice(client, "s", "gpu-0")
+    await client.apply(NODES, {"metadata": {"name": "w1"}})
+    errors = {kind.name: errors_of(kind) for kind in KINDS}
+    async with open_client(older.kubeconfig) as theirs, watching(theirs, ledger, database_url):
+        await comes(ledger, "node w1 labelled")
+        await asked_twice(older, *(kind.resource for kind in KINDS if kind is not nodelabels.KIND))
+        assert {kind.name: errors_of(kind) for kind in KINDS} == errors
+        older.hidden = {NEW, OLD}
+        await comes(ledger, "node w1 labelled", "slice s published")
+
+
+async def asked_twice(older: Older, *resources: Resource) -> None:
+    """Return when each was asked for again after the answer that it is not there."""
+
+    async def is_so() -> bool:
+        return all(older.refused.count(resource.path()) > 1 for resource in resources)
+
+    await eventually(is_so)
+
+
+@pytest.mark.embedded_only("a real one does not serve DeviceTaintRules unless it is told to")
+async def test_taint_rules_are_followed_from_one_version_to_another(
+    kube: KubeServer, client: KubeClient, older: Older, ledger: JetStreamLedger, database_url: str
+) -> None:
+    older.hidden = {NEW}
+    spec: Json = {"taint": {"key": "broken", "effect": "NoExecute"}}
+    await client.create(OLDER_DEVICE_TAINT_RULES, {"metadata": {"name": "t"}, "spec": spec})
+    async with open_client(older.kubeconfig) as theirs, watching(theirs, ledger, database_url):
+        await comes(ledger, "taint-rule t set")
+        for hidden in (OLD, NEW):
+            before = [lists(kind) for kind in LISTED]
+            await older.away()
+            await touch(client)
+            await kube.forget_history()
+            older.hidden = {hidden}
+            await older.back()
+            await listed_again(before)
+            assert [*(await said(ledger))] == ["taint-rule t set"]
+        await comes(ledger, "taint-rule t set")
+        await client.delete(DEVICE_TAINT_RULES, "t")
+        await comes(ledger, "taint-rule t set", "taint-rule t lifted")
+
+
+async def listed_again(before: list[float]) -> None:
+    async def is_so() -> bool:
+        return all(lists(kind) > count for kind, count in zip(LISTED, before, strict=True))
+
+    await eventually(is_so)
+
+
+def lists(kind: Kind) -> float:
+    return REGISTRY.get_sample_value("gpuledger_watcher_lists_total", {"watcher": kind.name}) or 0.0
+
+
+def errors_of(kind: Kind) -> float:
+    labels = {"watcher": kind.name, "error": "NotFoundError"}
+    return REGISTRY.get_sample_value("gpuledger_watcher_errors_total", labels) or 0.0

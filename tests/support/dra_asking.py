@@ -1,0 +1,110 @@
+"""Clusters with dynamic resource allocation for tests, told as watchers tell them, and claims that ask for devices."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuledger.domain.dra.candidates import Field, Offered
+from gpuledger.domain.dra.cluster import HANDLERS, Availability
+from gpuledger.domain.dra.objects import Node
+from gpuledger.domain.dra.placing import Pending
+from gpuledger.domain.dra.why import Explanation, explain
+from gpuledger.domain.dra.why_words import answer_words
+from gpuledger.domain.fact import Fact
+from gpuledger.events.claim import Asked, ClaimAllocated, ClaimRequested, Constraint, Request, Result, Wish
+from gpuledger.events.node import NodeLabelled
+from gpuledger.events.payload import Payload
+from gpuledger.events.reach import NodeReach
+from gpuledger.events.slice import CounterSet, DeviceClassDefined, SliceDevice, SlicePublished, Taint
+from support.events import Said, numbered
+
+WATCHERS = "/services/watchers"
+DRIVER = "gpu.example.com"
+CLASS = ("gpu", DeviceClassDefined(uid="u-gpu"))
+
+Told = tuple[str, Payload]
+"""A subject and what is said of it."""
+
+
+def available(*told: Told, classes: Iterable[Told] = (CLASS,)) -> Availability:
+    """What amounts to these facts, an hour apart."""
+    state = Availability()
+    facts = [Said(WATCHERS, subject, hour, data) for hour, (subject, data) in enumerate((*classes, *told))]
+    for sequence, event in enumerate(numbered(facts), 1):
+        HANDLERS[type(event.data)](state, Fact(event, sequence, 0), event.data)
+    return state
+
+
+def devices(*names: str, **same: Any) -> tuple[SliceDevice, ...]:
+    """Devices that are alike but for their names."""
+    return tuple(SliceDevice(name=name, **same) for name in names)
+
+
+def slice_of(node: str, *offered: SliceDevice, **other: Any) -> Told:
+    """The only slice of a node's pool; `other` says it otherwise."""
+    given: dict[str, Any] = {
+        "pool": node,
+        "reach": NodeReach(node=node),
+        "pool_generation": 1,
+        "slice_count": 1,
+    } | other
+    name = given.pop("name", f"{node}-slice")
+    return name, SlicePublished(uid=f"u-{name}", driver=given.pop("driver", DRIVER), devices=offered, **given)
+
+
+def holding(claim: str, *where: str, driver: str = DRIVER, **other: Any) -> Told:
+    """A claim that has devices, each `pool/device`."""
+    results = tuple(
+        Result(request="r", driver=driver, pool=pool, device=device, **other)
+        for pool, _, device in (one.partition("/") for one in where)
+    )
+    return claim, ClaimAllocated(uid=f"u-{claim}", results=results)
+
+
+def node(name: str, **labels: str) -> Told:
+    """A node that is known."""
+    return name, NodeLabelled(uid=f"u-{name}", labels={"kubernetes.io/hostname": name, **labels})
+
+
+def wish(name: str = "gpu", count: int = 1, **other: Any) -> Wish:
+    """What one request asks for."""
+    return Wish(name=name, device_class=other.pop("device_class", "gpu"), count=count, **other)
+
+
+def asking(*wishes: Wish, constraints: Iterable[Constraint] = ()) -> ClaimRequested:
+    """A claim with a request for each wish."""
+    requests = tuple(Request(name=one.name, wishes=(one,)) for one in wishes)
+    return ClaimRequested(uid="u-asking", requests=requests, constraints=tuple(constraints))
+
+
+def says(expression: str, offered: Offered) -> bool | str:
+    """Selectors for tests: `attribute=value` selects, and `attribute!` fails where a device lacks it."""
+    if expression.endswith("!"):
+        return expression[:-1] in offered.said.attributes or f"no such key: {expression[:-1]}"
+    name, _, value = expression.partition("=")
+    return str(offered.said.attributes.get(name)) == value
+
+
+def explained(state: Availability, *claims: Asked, at: str | None = None) -> Explanation:
+    """The explanation for claims that ask, from a node or anywhere."""
+    pending = [Pending(f"ns/c{number}", asked) for number, asked in enumerate(claims)]
+    seen: Node | None = None if at is None else state.node(at)
+    return explain(Field(state, says), pending, seen)
+
+
+def words(*told: Told, claim: ClaimRequested, at: str | None = None) -> str:
+    """The answer of now to a claim in a cluster with these facts."""
+    return answer_words(explained(available(*told), claim, at=at), "now")
+
+
+BAD = Taint(key="bad", value="yes", effect="NoSchedule")
+"""A taint that blocks."""
+
+SLICE = slice_of("w1", *devices("gpu-0", "gpu-1", "gpu-2"))
+"""Three devices of a node."""
+
+PARTS = (
+    slice_of("w1", name="counters", counter_sets=(CounterSet(name="mem", counters={"gi": "8"}),), slice_count=2),
+    slice_of("w1", *devices("half-0", "half-1", consumes={"mem": {"gi": "4"}}),
+             SliceDevice(name="whole", consumes={"mem": {"gi": "8"}}), slice_count=2),
+)  # fmt: skip
+"""A device of a node in parts, of which either both halves or the whole can be had."""

@@ -1,0 +1,70 @@
+"""Checks status documents against verdicts of a real allocator: the same states, folded as facts of the ledger."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from gpuledger.domain.dra.objects import PoolId
+from gpuledger.domain.quantities import parse_quantity
+from gpuledger.events.node import NodeLabelled
+from gpuledger.watchers import claims, slices, taintrules
+from support.dra import Document, Told
+
+KINDS = ((slices, "slices"), (claims, "claims"), (taintrules, "deviceTaintRules"))
+"""The watchers' modules, and where their objects are in a vector."""
+
+CAN_BE_HAD = ("Available", "PartiallyAllocated")
+
+
+def told_of(vector: dict[str, Any]) -> Told:
+    """The cluster state of a vector as the ledger tells it."""
+    node = vector["node"]
+    told = Told((node["name"], NodeLabelled(uid="u", labels=node["labels"])))
+    for module, key in KINDS:
+        for obj in vector[key]:
+            part = module.read(obj)
+            if part.subject is not None:
+                told.say((part.subject, module.combine([part.said])))
+    return told
+
+
+def compared(vector: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What the allocator decided and what the status of the node's own slices says, and about what.
+
+    A name that several slices publish has one verdict and several statuses, and is left out. What is free counts from
+    nothing to all of a capacity, and nothing is of a device that somebody holds.
+    """
+    told = told_of(vector)
+    rows = [row for row in told.state.slice.rows.values() if row.node == vector["node"]["name"]]
+    statuses = {row.name: told.status(row.name) for row in told.state.slice.rows.values()}
+    times = Counter(
+        (row.driver, row.pool, one["name"])
+        for row in told.state.slice.rows.values()
+        for one in statuses[row.name]["devices"]
+    )
+    for row in rows:
+        pool = f"{row.driver}/{row.pool}"
+        for device in statuses[row.name]["devices"]:
+            decided = vector["verdicts"].get(f"{pool}/{device['name']}")
+            if decided is not None and times[row.driver, row.pool, device["name"]] == 1:
+                is_held = told.state.book(PoolId(row.driver, row.pool)).use(device["name"]).is_exclusive
+                yield from _device(f"{pool}/{device['name']}", device, decided, is_held=is_held)
+        if "poolStatus" in statuses[row.name]:
+            yield from _pool(pool, statuses[row.name]["poolStatus"], vector["pools"][pool])
+
+
+def _device(where: str, device: Document, decided: dict[str, Any], *, is_held: bool) -> Iterator[tuple[str, Any, Any]]:
+    yield f"{where} allocatable", decided["allocatable"], device["state"] in CAN_BE_HAD
+    if "availableCapacity" in device and "free" in decided and not is_held:
+        total = {name: _nanos(text) for name, text in device["capacity"].items()}
+        free = {name: max(0, min(_nanos(text), total[name])) for name, text in decided["free"].items()}
+        yield f"{where} free", free, {name: _nanos(text) for name, text in device["availableCapacity"].items()}
+
+
+def _pool(where: str, told: Document, decided: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    conditions = {one["type"]: one["status"] == "True" for one in told["conditions"]}
+    yield where, {"Complete": decided["complete"], "Valid": decided["valid"]}, conditions
+
+
+def _nanos(text: str) -> int:
+    return parse_quantity(text).nanos
