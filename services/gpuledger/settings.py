@@ -9,6 +9,11 @@ DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
 KUBECONFIG = "KUBECONFIG"
+KUBERNETES_SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
+"""Kubernetes sets it in every pod."""
+
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+"""Where a pod finds its service account's token, if it is given one."""
 
 DEFAULT_DATA_DIR = Path("~/.local/share/gpuledger")
 DEFAULT_METRICS_LISTEN = "127.0.0.1:0"
@@ -30,13 +35,20 @@ class Servers:
 class Settings:
     """What the environment says. Without `servers`, embedded ones run under `data_dir`.
 
-    `kubeconfig` names a real cluster, which is used in place of the embedded API server.
+    `kubeconfig` names a real cluster, which is used in place of the embedded API server; without it, the cluster of the
+    pod that we run in, where `has_service_account` says that it lets us in.
     """
 
     data_dir: Path
     servers: Servers | None
     metrics_listen: str
     kubeconfig: str | None = None
+    has_service_account: bool = False
+
+    @property
+    def has_cluster(self) -> bool:
+        """Whether there is a real cluster to work with."""
+        return self.kubeconfig is not None or self.has_service_account
 
 
 def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> Settings:
@@ -58,4 +70,5 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         servers,
         environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
         environ.get(KUBECONFIG) or None,
+        bool(environ.get(KUBERNETES_SERVICE_HOST)) and SERVICE_ACCOUNT_TOKEN.is_file(),
     )

@@ -25,7 +25,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Console, quiet_pipe
 from gpuledger.importers.sample import write_titan_sample
 from gpuledger.importers.titan import COLUMNS
-from gpuledger.settings import DATA_DIR, DATABASE_URL, KUBECONFIG, NATS_URL
+from gpuledger.settings import DATA_DIR, DATABASE_URL, KUBECONFIG, KUBERNETES_SERVICE_HOST, NATS_URL
 
 SEED = 2014
 DEVICES = 1_000
@@ -71,7 +71,7 @@ class Stage:
         self.console = console
         self.folder = folder
         self.data_dir = folder / "data"
-        others = {NATS_URL, DATABASE_URL, KUBECONFIG}
+        others = {NATS_URL, DATABASE_URL, KUBECONFIG, KUBERNETES_SERVICE_HOST}
         self._environ = {name: value for name, value in os.environ.items() if name not in others}
         self._environ |= {DATA_DIR: str(self.data_dir), "PYTHONUNBUFFERED": "1"}
 

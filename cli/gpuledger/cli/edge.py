@@ -1,7 +1,8 @@
 """The Kubernetes edge of `gpuledger up`: an API server, and the services between it and the ledger.
 
-A cluster that KUBECONFIG names is used as it is; nothing is installed in it, and no fleet is ever simulated there.
-Otherwise the embedded API server runs beside everything else, with every CRD that the services need.
+A cluster that KUBECONFIG names, or that of the pod that we run in, is used as it is; nothing is installed in it, and no
+fleet is ever simulated there. Otherwise the embedded API server runs beside everything else, with every CRD that the
+services need.
 """
 
 import asyncio
@@ -72,7 +73,7 @@ async def kube_edge(settings: Settings, options: EdgeOptions, ledger: Ledger, da
         CliError: the embedded server cannot start.
         KubeError: the cluster cannot be used.
     """
-    if settings.kubeconfig is not None:
+    if settings.has_cluster:
         async with open_client() as client:
             yield _edge(None, client, options, ledger, database_url)
         return
@@ -91,12 +92,13 @@ def check_options(settings: Settings, options: EdgeOptions) -> None:
     Raises:
         CliError: there would be one.
     """
-    if options.fleet is not None and settings.kubeconfig is not None:
-        raise CliError(
-            f"--fleet would make up Nodes in the cluster that {KUBECONFIG} names",
-            f"Unset {KUBECONFIG} to use the embedded API server",
-            code=ExitCode.USAGE,
-        )
+    if options.fleet is None or not settings.has_cluster:
+        return
+    which, way_out = f"that {KUBECONFIG} names", f"Unset {KUBECONFIG}"
+    if settings.kubeconfig is None:
+        which, way_out = "that this pod runs in", "Set automountServiceAccountToken: false for the pod"
+    hint = f"{way_out} to use the embedded API server"
+    raise CliError(f"--fleet would make up Nodes in the cluster {which}", hint, code=ExitCode.USAGE)
 
 
 def _edge(

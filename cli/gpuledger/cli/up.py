@@ -53,8 +53,9 @@ def up(
 ) -> None:
     """Run the embedded servers, all projections and the Kubernetes edge until Ctrl-C.
 
-    With NATS_URL and DATABASE_URL set, those servers are used and none are started; with KUBECONFIG set, that cluster
-    instead of the embedded API server. Any other command with the same --data-dir finds what runs here.
+    With NATS_URL and DATABASE_URL set, those servers are used and none are started; with KUBECONFIG set, or in a pod
+    with a service account's token, that cluster instead of the embedded API server. Any other command with the same
+    --data-dir finds what runs here.
     """
     from gpuledger.cli.edge import EdgeOptions, FleetOptions, check_options  # noqa: PLC0415 - takes a second to import
     from gpuledger.cli.serving import serve  # noqa: PLC0415

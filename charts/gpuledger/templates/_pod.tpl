@@ -1,0 +1,99 @@
+{{/*
+A pod template that runs gpuledger, for the Deployment and for every job. Call with a dict:
+  root        the chart's top-level context
+  component   the component's name
+  account     its ServiceAccount; without one the pod gets no token
+  args        what gpuledger is asked to do
+  secret      the Secret with the servers' URLs; without one it gets none
+  resources   the container's resources
+  container   more fields of the container, as text
+  pod         more fields of the pod, as text
+  annotations more annotations, as text
+*/}}
+{{- define "gpuledger.podTemplate" -}}
+{{- $values := .root.Values -}}
+metadata:
+  labels:
+    {{- with $values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- include "gpuledger.labels" (list .root .component) | nindent 4 }}
+  {{- if or .annotations $values.podAnnotations }}
+  annotations:
+    {{- with .annotations }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- with $values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+spec:
+  {{- with .account }}
+  serviceAccountName: {{ . }}
+  {{- end }}
+  automountServiceAccountToken: {{ not (empty .account) }}
+  enableServiceLinks: false
+  {{- with .pod }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with $values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.podSecurityContext }}
+  securityContext:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  containers:
+    - name: gpuledger
+      image: {{ include "gpuledger.image" .root | quote }}
+      imagePullPolicy: {{ $values.image.pullPolicy }}
+      args: {{ toJson .args }}
+      env:
+        - name: HOME
+          value: /tmp
+        {{- with .secret }}
+        {{- include "gpuledger.serverEnv" (list $.root .) | nindent 8 }}
+        {{- end }}
+        {{- with $values.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with .container }}
+      {{- . | nindent 6 }}
+      {{- end }}
+      {{- with .resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.securityContext }}
+      securityContext:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      volumeMounts:
+        - name: tmp
+          mountPath: /tmp
+        {{- with $values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    - name: tmp
+      emptyDir: {sizeLimit: 64Mi}
+    {{- with $values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}

@@ -1,0 +1,297 @@
+"""The Helm chart on an API server that holds service accounts against RBAC: real helm, real jobs, real services.
+
+The roles are proved both ways: whatever a component asks is allowed, and whatever is allowed is asked.
+"""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.db.revision import check_current
+from gpuledger.kube import crds
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.errors import NotFoundError
+from gpuledger.kube.names import (
+    CRDS,
+    EVENTS,
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    MODULE_CONFIG,
+    MODULE_CONFIGS,
+    NAMESPACES,
+    NFD_COVERAGE,
+    NODE_FEATURE_RULES,
+    NODE_FEATURES,
+    NODES,
+    PREREQUISITE_NOT_MET,
+    RESOURCE_SLICE_STATUSES,
+    RESOURCE_SLICES,
+    SECRETS,
+    Resource,
+)
+from support.chart import (
+    CHART,
+    IMAGE,
+    NAME,
+    NAMESPACE,
+    RELEASE,
+    WITH_SECRET,
+    Object,
+    Told,
+    helm,
+    needs_helm,
+    render,
+)
+from support.kube_accounts import ADMIN, JOBS, AccountServer, Asked, Kubelet, config_file
+from support.kube_fleet import create, label_like_nfd
+from support.ledgers import eventually
+from support.rights import beyond, granted, unused
+from support.up import COMMAND, DEADLINE_S
+
+pytestmark = needs_helm
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
+WAIT = ("--timeout", f"{DEADLINE_S:.0f}s")
+NODE = "w1"
+KEPT = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES)
+"""The kinds whose objects come and go with the nodes."""
+
+SELDOM = {Asked("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)}
+"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted."""
+
+
+class Cluster:
+    """A cluster with Node Feature Discovery's kinds and a namespace, and what helm does to it."""
+
+    def __init__(self, config: Path, server: AccountServer, client: KubeClient, kubelet: Kubelet) -> None:
+        self.config = config
+        self.server = server
+        self.client = client
+        self.kubelet = kubelet
+
+    async def helm(self, verb: str, values: dict[str, Any] | None = None, *options: str) -> Told:
+        """Run helm on the release."""
+        chart = () if verb == "uninstall" else (str(CHART), *WAIT)
+        arguments = (verb, RELEASE, *chart, "--namespace", NAMESPACE, *options)
+        return await asyncio.to_thread(helm, *arguments, values=values, kubeconfig=self.config)
+
+    async def names(self, resource: Resource) -> set[str]:
+        """What of a kind the release has."""
+        label = f"app.kubernetes.io/instance={RELEASE}"
+        found = (await self.client.list(resource)).items
+        return {one["metadata"]["name"] for one in found if label in _labels(one)}
+
+    def asked_by(self, account: str) -> set[Asked]:
+        """What an account has asked."""
+        return self.server.asked[f"{NAMESPACE}:{account}"]
+
+
+def _labels(obj: Object) -> list[str]:
+    return [f"{key}={value}" for key, value in (obj["metadata"].get("labels") or {}).items()]
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    server = AccountServer()
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(server.serving("127.0.0.1", 0))
+        config = config_file(tmp_path, url, ADMIN)
+        client = await stack.enter_async_context(open_client(config))
+        await crds.install(client, crds.foreign())
+        await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        kubelet = await stack.enter_async_context(Kubelet(client, tmp_path).running())
+        yield Cluster(config, server, client, kubelet)
+
+
+@pytest.fixture
+def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
+    """Values with real servers."""
+    return {**IMAGE, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
+
+
+async def test_a_release_is_installed_upgraded_and_uninstalled(
+    cluster: Cluster, values: dict[str, Any], database_url: str
+) -> None:
+    installed = await cluster.helm("install", values)
+    assert installed.code == 0, (installed, cluster.kubelet.ran)
+    assert f"rollout status deployment/{NAME}" in installed.out
+    migrated, brought = (cluster.kubelet.ran[f"{NAME}-{job}"] for job in ("migrate", "crds"))
+    assert (migrated.code, brought.code) == (0, 0)
+    assert "Migrated from an empty database" in migrated.log
+    assert brought.log.count("created") == len(crds.shipped())
+    check_current(database_url)
+    assert await cluster.names(JOBS) == set()
+    assert await cluster.names(SERVICE_ACCOUNTS) == await cluster.names(SECRETS) == {NAME}
+    assert await cluster.names(BUDGETS) == {NAME}
+
+    upgraded = await cluster.helm("upgrade", {**values, "replicas": 1})
+    assert upgraded.code == 0, upgraded
+    assert "nothing to migrate" in cluster.kubelet.ran[f"{NAME}-migrate"].log
+    assert cluster.kubelet.ran[f"{NAME}-crds"].log.count("unchanged") == len(crds.shipped())
+    assert (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["replicas"] == 1
+    assert await cluster.names(BUDGETS) == set()
+
+    assert (await cluster.helm("uninstall")).code == 0
+    for resource in (DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS, ROLES, CLUSTER_ROLES, JOBS):
+        assert await cluster.names(resource) == set(), resource
+    left = {one["metadata"]["name"] for one in (await cluster.client.list(CRDS)).items}
+    assert {crd["metadata"]["name"] for crd in crds.shipped()} <= left
+
+
+async def test_installing_the_kinds_needs_just_the_rights_of_its_role(cluster: Cluster, values: dict[str, Any]) -> None:
+    assert (await cluster.helm("install", values)).code == 0
+    asked, rules = cluster.asked_by(f"{NAME}-crds"), granted(render(values), f"{NAME}-crds")
+    assert (beyond(asked, rules), unused(asked, rules)) == (set(), set())
+    assert cluster.server.refused == []
+
+
+async def test_a_migration_that_fails_stops_the_install_which_can_be_repeated(
+    cluster: Cluster, values: dict[str, Any]
+) -> None:
+    servers = {**values["servers"], "databaseUrl": "postgresql://nobody@127.0.0.1:1/none"}
+    installed = await cluster.helm("install", {**values, "servers": servers})
+    assert installed.code != 0
+    assert "pre-install" in installed.err
+    ran = cluster.kubelet.ran[f"{NAME}-migrate"]
+    assert ran.code == 4
+    assert "PostgreSQL" in ran.log
+    assert await cluster.names(DEPLOYMENTS) == set()
+    assert await cluster.names(JOBS) == {f"{NAME}-migrate"}
+
+    repeated = await cluster.helm("upgrade", values, "--install")
+    assert repeated.code == 0, repeated
+    assert await cluster.names(DEPLOYMENTS) == {NAME}
+    assert await cluster.names(JOBS) == set()
+
+
+async def test_coverage_fails_a_release_whose_labels_are_wrong(cluster: Cluster, values: dict[str, Any]) -> None:
+    values |= {"nfdCoverage": {"enabled": True}}
+    await create(cluster.client, NODE_FEATURE_RULES, crds.node_feature_rule())
+    await label_like_nfd(cluster.client, NODE)
+    installed = await cluster.helm("install", values)
+    assert installed.code == 0, (installed, cluster.kubelet.ran)
+    assert "Every label is as it should be: 1 GPU nodes" in cluster.kubelet.ran[NFD_COVERAGE].log
+
+    labels = {"gpu.deckhouse.io/device-count": "7"}
+    await cluster.client.merge_patch(NODES, NODE, {"metadata": {"labels": labels}})
+    upgraded = await cluster.helm("upgrade", values)
+    assert upgraded.code != 0
+    assert "post-upgrade" in upgraded.err
+    ran = cluster.kubelet.ran[NFD_COVERAGE]
+    assert ran.code == 1
+    assert "gpu.deckhouse.io/device-count" in ran.log
+    job = await cluster.client.get(JOBS, NFD_COVERAGE, NAMESPACE)
+    assert {one["type"] for one in job["status"]["conditions"]} >= {"Failed"}
+
+    account = f"{NAME}-nfd-coverage"
+    asked, rules = cluster.asked_by(account), granted(render(values), account)
+    assert (beyond(asked, rules), unused(asked, rules)) == (set(), set())
+    assert cluster.server.refused == []
+
+
+@asynccontextmanager
+async def serving(environ: dict[str, str]) -> AsyncIterator[None]:
+    """`gpuledger up` as the Deployment's pods run it, but for the port."""
+    command = (*COMMAND, "up", "--listen", "127.0.0.1:0")
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.DEVNULL)
+    try:
+        yield
+        assert process.returncode is None
+    finally:
+        process.terminate()
+        async with asyncio.timeout(DEADLINE_S):
+            await process.wait()
+
+
+async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster, values: dict[str, Any]) -> None:
+    assert (await cluster.helm("install", values)).code == 0
+    pod = (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["template"]["spec"]
+    environ = await cluster.kubelet.environment(NAMESPACE, pod)
+    await create(cluster.client, MODULE_CONFIGS, {"metadata": {"name": MODULE_CONFIG}, "spec": {"enabled": True}})
+    async with serving(environ):
+        await _live(cluster.client)
+    await _differ(cluster.client)
+    verified = await asyncio.to_thread(
+        subprocess.run, (*COMMAND, "verify", "--kube"), env=environ, capture_output=True, timeout=DEADLINE_S
+    )
+    assert (verified.returncode, b"GPUDevice/" in verified.stdout) == (1, True), verified
+    asked, rules = cluster.asked_by(NAME), granted(render(values), NAME, f"{NAME}-events")
+    assert (beyond(asked, rules), unused(asked | SELDOM, rules)) == (set(), set())
+    assert cluster.server.refused == []
+
+
+async def _live(client: KubeClient) -> None:
+    """Everything that leads the services to a request: nodes come and go, and people meddle."""
+    await create(client, NODES, {"metadata": {"name": "bare"}})
+    await eventually(partial(_is_told_of_a_missing_prerequisite, client))
+    for node in (NODE, "w2"):
+        await label_like_nfd(client, node)
+        await create(client, RESOURCE_SLICES, _slice(node))
+    for resource in KEPT:
+        await eventually(partial(_have_a_status, client, resource, 2))
+    await eventually(partial(_is_counted_after_meddling, client))
+    await client.delete(NODE_FEATURES, "w2", "default")
+    await client.delete(NODES, "w2")
+    await client.delete(RESOURCE_SLICES, "w2")
+    for resource in KEPT:
+        await eventually(partial(_have_a_status, client, resource, 1))
+
+
+def _slice(node: str) -> Object:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": node, "devices": [{"name": "gpu-0"}]}
+    return {"metadata": {"name": node}, "spec": spec}
+
+
+async def _is_told_of_a_missing_prerequisite(client: KubeClient) -> bool:
+    told = (await client.get(MODULE_CONFIGS, MODULE_CONFIG)).get("status") or {}
+    return any(one["type"] == PREREQUISITE_NOT_MET for one in told.get("conditions") or ())
+
+
+async def _have_a_status(client: KubeClient, resource: Resource, number: int) -> bool:
+    found = (await client.list(resource)).items
+    return len(found) == number and all("status" in one for one in found)
+
+
+async def _is_counted_after_meddling(client: KubeClient) -> bool:
+    """Change a status that is as it should be; the second time makes a series of what is told of it."""
+    device = (await client.list(GPU_DEVICES)).items[0]
+    if device["status"].get("state") == "Discovered":
+        await _spoil(client, GPU_DEVICES, device["metadata"]["name"], {"state": "Faulted"})
+    return any("series" in one for one in (await client.list(EVENTS)).items)
+
+
+async def _spoil(client: KubeClient, resource: Resource, name: str, status: Object) -> None:
+    try:
+        await client.merge_patch(resource, name, {"status": status}, subresource="status")
+    except NotFoundError:
+        return
+
+
+async def _differ(client: KubeClient) -> None:
+    """One object of each kind is not as the ledger says."""
+    statuses: tuple[Object, ...] = ({"state": "Faulted"}, {"conditions": []}, {"devices": []})
+    for resource, status in zip(KEPT, statuses, strict=True):
+        for obj in (await client.list(resource)).items:
+            await _spoil(client, resource, obj["metadata"]["name"], status)
+
+
+async def test_a_right_that_is_missing_is_noticed(cluster: Cluster, tmp_path: Path) -> None:
+    """The proof above is none if the server lets an account do everything."""
+    installed = await cluster.helm("install", WITH_SECRET, "--no-hooks")
+    assert installed.code == 0, installed
+    async with open_client(config_file(tmp_path, cluster.client.url, f"{NAMESPACE}:{NAME}")) as ours:
+        await ours.list(NODES)
+        with pytest.raises(Exception, match="cannot list resource"):
+            await ours.list(SECRETS)
+    assert len(cluster.server.refused) == 1

@@ -1,0 +1,170 @@
+"""An API server that holds service accounts against RBAC, remembers what they ask, and somebody who runs their jobs.
+
+The token of an account is `<namespace>:<name>`. The embedded server lets everybody in as an administrator; here a
+request with such a token is made in the account's name, so that the roles that are installed decide about it.
+"""
+
+import asyncio
+import os
+import sys
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.embedded.errors import ApiError
+from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.kube.embedded.server import ApiServer
+from gpuledger.kube.names import SECRETS, Resource
+from gpuledger.kube.watch import Changes, Listed, Reflector
+from support.up import COMMAND, DEADLINE_S
+
+JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+APPLY = "application/apply-patch+yaml"
+VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+ADMIN = ""
+"""Stands for the administrator among accounts."""
+
+Object = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """What RBAC decides about."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+    namespace: str = ""
+
+
+class AccountServer(ApiServer):
+    """Remembers what each account asked, and what it was refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: defaultdict[str, set[Asked]] = defaultdict(set)
+        self.refused: list[str] = []
+
+    async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
+        account = http.headers.get("Authorization", "").partition(" ")[2]
+        if not account:
+            return await super()._routed(http, warnings)
+        if (asked := asked_of(http)) is not None:
+            self.asked[account].add(asked)
+        headers = http.headers.copy()
+        headers["Impersonate-User"] = f"system:serviceaccount:{account}"
+        try:
+            response = await super()._routed(http.clone(headers=headers), warnings)
+        except ApiError as error:
+            if error.code == 403:
+                self.refused.append(error.message)
+            raise
+        if asked is not None and response.status == 201 and http.headers.get("Content-Type") == APPLY:
+            self.asked[account].add(asked._replace(verb="create"))  # what an apply creates needs both rights
+        return response
+
+
+def asked_of(http: web.Request) -> Asked | None:
+    """What a request is to RBAC; None for what is no resource, which discovery is for everybody."""
+    parts = http.path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
+    if not rest:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    resource, name, subresource = [*rest, "", ""][:3]
+    verb = VERBS[http.method]
+    if verb == "get" and not name:
+        verb = "watch" if "watch" in http.query else "list"
+    return Asked(verb, group, f"{resource}/{subresource}" if subresource else resource, name, namespace)
+
+
+def config_file(directory: Path, url: str, account: str, ca: bytes | None = None) -> Path:
+    """The kubeconfig of an account, or of the administrator."""
+    path = directory / f"kubeconfig.{account.replace(':', '.')}"
+    write_kubeconfig(path, kubeconfig(url, ca, account))
+    return path
+
+
+class Ran(NamedTuple):
+    """How a job's container ended, and its log."""
+
+    code: int
+    log: str
+
+
+class Kubelet:
+    """Runs the container of every Job, as its account and with its environment, and tells how it ended."""
+
+    def __init__(self, client: KubeClient, directory: Path) -> None:
+        self._client = client
+        self._directory = directory
+        self.ran: dict[str, Ran] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Kubelet"]:
+        """Until the block ends."""
+        work = asyncio.create_task(self._run())
+        try:
+            yield self
+            assert not work.done(), work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+
+    async def _run(self) -> None:
+        seen: set[str] = set()
+        async with aclosing(Reflector(self._client, JOBS, lambda job: job).run()) as told:
+            async for one in told:
+                jobs = one.objects if isinstance(one, Listed) else []
+                if isinstance(one, Changes):
+                    jobs = [change.object for change in one.changes if change.type == "ADDED"]
+                for job in jobs:
+                    if job["metadata"]["uid"] not in seen:
+                        seen.add(job["metadata"]["uid"])
+                        await self._finish(job)
+
+    async def _finish(self, job: Object) -> None:
+        metadata, name = job["metadata"], job["metadata"]["name"]
+        self.ran[name] = ran = await self._container(metadata["namespace"], job["spec"]["template"]["spec"])
+        kinds = ("SuccessCriteriaMet", "Complete") if ran.code == 0 else ("FailureTarget", "Failed")
+        now = metadata["creationTimestamp"]
+        conditions = [{"type": kind, "status": "True", "reason": "Ended", "lastTransitionTime": now} for kind in kinds]
+        counted = {"succeeded": 1, "completionTime": now} if ran.code == 0 else {"failed": 1}
+        status = {"startTime": now, "conditions": conditions, **counted}
+        await self._client.merge_patch(JOBS, name, {"status": status}, metadata["namespace"], subresource="status")
+
+    async def environment(self, namespace: str, pod: Object) -> dict[str, str]:
+        """The environment of a pod's container; a kubeconfig stands for the token of its account."""
+        (container,) = pod["containers"]
+        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        for variable in container["env"]:
+            environ[variable["name"]] = await self._value(namespace, variable)
+        if pod["automountServiceAccountToken"]:
+            account = f"{namespace}:{pod['serviceAccountName']}"
+            environ["KUBECONFIG"] = str(config_file(self._directory, self._client.url, account))
+        return environ
+
+    async def _container(self, namespace: str, pod: Object) -> Ran:
+        (container,), environ = pod["containers"], await self.environment(namespace, pod)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, *container["args"], env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            log, _ = await process.communicate()
+        return Ran(process.returncode or 0, log.decode())
+
+    async def _value(self, namespace: str, variable: Object) -> str:
+        if "value" in variable:
+            return str(variable["value"])
+        reference = variable["valueFrom"]["secretKeyRef"]
+        secret = await self._client.get(SECRETS, reference["name"], namespace)
+        return b64decode(secret["data"][reference["key"]]).decode()

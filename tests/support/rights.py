@@ -1,0 +1,35 @@
+"""What the roles of the chart allow, held against what was asked: neither may have more than the other."""
+
+from collections.abc import Iterable
+
+from support.chart import Manifests
+from support.kube_accounts import Asked
+
+
+def granted(made: Manifests, *names: str) -> set[Asked]:
+    """What the roles of these names allow; an empty name or namespace stands for all."""
+    return {
+        Asked(verb, group, resource, name, one["metadata"].get("namespace", ""))
+        for one in made.objects
+        if one["kind"] in {"ClusterRole", "Role"} and one["metadata"]["name"] in names
+        for rule in one["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def _allows(rule: Asked, asked: Asked) -> bool:
+    same = (rule.verb, rule.group, rule.resource) == (asked.verb, asked.group, asked.resource)
+    return same and rule.name in ("", asked.name) and rule.namespace in ("", asked.namespace)
+
+
+def beyond(asked: Iterable[Asked], rules: set[Asked]) -> set[Asked]:
+    """What was asked and is not allowed."""
+    return {one for one in asked if not any(_allows(rule, one) for rule in rules)}
+
+
+def unused(asked: set[Asked], rules: set[Asked]) -> set[Asked]:
+    """What is allowed and was not asked."""
+    return {rule for rule in rules if not any(_allows(rule, one) for one in asked)}
