@@ -25,12 +25,11 @@ from gpuledger.statuswriter.decide import (
     actual_of,
     body,
     decide,
-    differing,
     digest,
-    first_difference,
     is_changed_by_others,
     removals,
 )
+from gpuledger.statuswriter.differences import differing, first_difference
 from gpuledger.statuswriter.gate import Bucket, Gate
 from gpuledger.statuswriter.known import Known, read
 from gpuledger.statuswriter.metrics import InventoryMetrics

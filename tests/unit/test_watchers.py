@@ -12,11 +12,12 @@ from prometheus_client import REGISTRY
 
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeGone, NodeObserved
+from gpuledger.events.subjects import ALL
 from gpuledger.kube.names import LABEL_ENABLED
 from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.api import Outgoing, Receipt
-from gpuledger.ledger.errors import PublishError
-from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.ledger.memory import MemoryLedger, MemoryReader
 from gpuledger.watchers import nodefeatures, nodes
 from gpuledger.watchers.book import Book
 from gpuledger.watchers.decide import Fact, Kind
@@ -330,6 +331,33 @@ async def test_a_book_that_was_left_while_reading_knows_everything_afterwards() 
     assert book.known == first.known
     await book.record([Fact("w0", START, NodeGone(uid="u"))])
     assert decode((await everything(ledger))[-1].data).number == 9_001
+
+
+class SlowToShow(MemoryLedger):
+    """Acknowledges what it does not show yet, and tells nobody where its end is."""
+
+    shows = True
+
+    @asynccontextmanager
+    async def read(self, after: int = 0, subject_filter: str = ALL) -> AsyncIterator[MemoryReader]:
+        async with super().read(after, subject_filter if self.shows else "nothing") as reader:
+            yield reader
+
+    async def last_sequence(self, subject_filter: str) -> int:
+        raise AssertionError(f"The end of {subject_filter} is looked for, which takes the longer the more there is.")
+
+
+async def test_what_was_recorded_is_read_back_without_a_search_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuledger.watchers.book.READ_BACK_TIMEOUT_S", 0.01)
+    ledger = SlowToShow()
+    book = Book(ledger, NODES, lambda: "e")
+    assert await book.record([Fact("w1", START, NodeObserved(uid="u"))]) == {"w1"}
+    ledger.shows = False
+    with pytest.raises(LedgerUnavailableError, match=r"position 2 .* only up to 1\."):
+        await book.record([Fact("w1", hour(1), NodeGone(uid="u"))])
+    ledger.shows = True
+    assert await book.record([Fact("w1", hour(1), NodeGone(uid="u"))]) == {"w1"}
+    assert await ledger.head() == 2
 
 
 async def test_a_long_list_is_recorded_whole() -> None:

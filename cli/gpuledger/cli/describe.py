@@ -1,56 +1,85 @@
-"""`gpuledger describe`: one page about a device or a node, from the ledger and, where it can be asked, Kubernetes.
+"""`gpuledger describe`: one page about a device, node or slice, from the ledger and, if it can be asked, Kubernetes.
 
 The ledger's side is complete without an API server; the page says where Kubernetes could not be asked, and why.
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 import typer
 
 from gpuledger.cli.backend import backend, bring_current
+from gpuledger.cli.claim_access import NOTHING, namespaces_in, readable
 from gpuledger.cli.describe_device import device_facts, device_objects, device_page
 from gpuledger.cli.describe_node import node_facts, node_objects, node_page
 from gpuledger.cli.describe_parts import found_or_none
+from gpuledger.cli.describe_resources import node_resources, resources_tree
+from gpuledger.cli.describe_slice import SliceObjects, slice_facts, slice_objects, slice_page, status_of
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.kube import Access, Answer, Context, Kubeconfig, if_reachable
 from gpuledger.cli.nouns import DEVICES, NODES, noun_of
-from gpuledger.cli.options import DataDir
+from gpuledger.cli.options import At, DataDir
 from gpuledger.cli.page import Page
 from gpuledger.cli.run import run
 from gpuledger.cli.timeline import KINDS, NoKube
+from gpuledger.cli.times import parse_time
+from gpuledger.clock import system_clock
 from gpuledger.kube.client import KubeClient, Object
 from gpuledger.kube.names import GPU_DEVICES
 
 T = TypeVar("T")
 
 NOT_WANTED = "--no-kube leaves it out."
+PAST = "Kubernetes has no past."
+SLICE_KIND = "slice"
+SLICE_NAMES = (SLICE_KIND, "slices", *(f"resourceslice{end}" for end in ("", "s", "s.resource.k8s.io")))
 
 Kind = Annotated[
-    str, typer.Argument(help="What it is: device or node.", autocompletion=lambda: list(KINDS), show_default=False)
+    str,
+    typer.Argument(
+        help="What it is: device, node or slice.",
+        autocompletion=lambda: [*KINDS, SLICE_KIND],
+        show_default=False,
+    ),
 ]
 Name = Annotated[
     str,
-    typer.Argument(help="Serial number, UUID or GPUDevice; or the node's name.", show_default=False),
+    typer.Argument(help="Serial number, UUID or GPUDevice; or the node's or slice's name.", show_default=False),
 ]
 
 
 def describe(
     kind: Kind,
     name: Name,
+    at: At = None,
     no_kube: NoKube = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show what a device or node is, where it is, how it stands, and what happened to it, on one page."""
+    """Show what a device, node or slice is, where it is, how it stands, and what happened to it, on one page.
+
+    --at shows how a slice stood in the past, by the ledger alone.
+    """
+    access = None if no_kube else Access(kubeconfig, context, data_dir)
+    if kind.lower() in SLICE_NAMES:
+        when = None if at is None else parse_time(at, system_clock())
+        _shown(run(_slice(name.removeprefix(f"{SLICE_KIND}/"), when, data_dir, access)), SLICE_KIND, name)
+        return
     noun = noun_of(kind)
     if noun not in (DEVICES, NODES):
-        raise CliError(f"{noun.view.kinds.capitalize()} have no page", "Ask for a device or node", ExitCode.USAGE)
-    access = None if no_kube else Access(kubeconfig, context, data_dir)
+        hint = "Ask for a device, node or slice"
+        raise CliError(f"{noun.view.kinds.capitalize()} have no page", hint, ExitCode.USAGE)
+    if at is not None:
+        raise CliError("--at is for slices", "Ask `gpuledger timeline` for the past of others", ExitCode.USAGE)
     page = run(_device(name, data_dir, access) if noun is DEVICES else _node(name, data_dir, access))
+    _shown(page, noun.view.kind, name)
+
+
+def _shown(page: Page | None, kind: str, name: str) -> None:
     if page is None:
-        raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {noun.view.kinds}`")
+        raise CliError(f"{kind} {name!r} was not found", f"List them with `gpuledger get {kind}s`")
     page.show()
 
 
@@ -71,10 +100,24 @@ async def _node(name: str, data_dir: DataDir, access: Access | None) -> Page | N
     async with backend(data_dir, "describe") as place:
         await bring_current(place)
         facts = await node_facts(place, name)
+        resources = await node_resources(place, name)
     answer = await _asked(access, lambda client: node_objects(client, name))
-    if not facts.is_known and not (answer.value and answer.value.is_known):
+    if not facts.is_known and not resources.pools and not (answer.value and answer.value.is_known):
         return None
-    return node_page(facts, answer)
+    may_name = NOTHING if resources.is_redacted else await readable(access, resources.namespaces)
+    return node_page(facts, answer, resources_tree(resources, may_name))
+
+
+async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Access | None) -> Page | None:
+    async with backend(data_dir, "describe") as place:
+        facts = await slice_facts(place, name, at)
+    if facts is None:
+        return None
+    answer: Answer[SliceObjects] = Answer(None, PAST)
+    if at is None:
+        answer = await _asked(access, lambda client: slice_objects(client, name))
+    namespaces = namespaces_in(status_of(facts, answer)[1])
+    return slice_page(facts, answer, NOTHING if facts.is_redacted else await readable(access, namespaces))
 
 
 async def _uuid_of(name: str, access: Access | None) -> str | None:

@@ -18,6 +18,7 @@ from gpuledger.cli.lookup import has_table, rows_where, slots_of
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column
 from gpuledger.cli.rows import RowDict
+from gpuledger.cli.tree import Tree
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.devices import DEVICE, FAILURE
 from gpuledger.domain.inventory import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuNode, GpuNodeCondition
@@ -122,8 +123,8 @@ async def _gpu_devices(client: KubeClient, node: str) -> list[Object]:
         return []
 
 
-def node_page(facts: NodeFacts, answer: Answer[NodeObjects]) -> Page:
-    """The page."""
+def node_page(facts: NodeFacts, answer: Answer[NodeObjects], resources: Tree) -> Page:
+    """The page; `resources` are those of dynamic resource allocation."""
     page, objects = Page(), answer.value
     row = facts.row or {}
     registered = {
@@ -140,6 +141,7 @@ def node_page(facts: NodeFacts, answer: Answer[NodeObjects]) -> Page:
     page.fields(_state(facts, answer), title="GPUNodeState")
     page.table("Conditions", conditions_of(status), CONDITIONS)
     page.table("GPUDevices", _devices(facts, answer), DEVICES)
+    page.tree(resources)
     page.table("Slots", facts.slots, SLOTS)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
     page.table(f"Workloads{counted(facts.workloads)}", facts.workloads[:ROWS_SHOWN], WORKLOADS)

@@ -1,26 +1,26 @@
 """`gpuledger get`: the rows of one kind, now, at a past time, or as they were known; and Kubernetes objects."""
 
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
+from gpuledger.cli.availability_nouns import AvailabilityNoun
+from gpuledger.cli.backend import backend, bring_current, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get_availability import Selected, show_availability, watch_availability
 from gpuledger.cli.get_kube import Wanted, get_objects, watch_objects
 from gpuledger.cli.kube import Access, Context, Kubeconfig
+from gpuledger.cli.moments import Moment, moment_of, sequence_of
 from gpuledger.cli.nouns import KINDS, KubeNoun, Noun, noun_to_get
 from gpuledger.cli.options import AsRecorded, At, DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output, render
-from gpuledger.cli.rows import RowDict, current_rows, missing_names, recorded_ns_of, rows_as_recorded, rows_at
+from gpuledger.cli.rows import RowDict, current_rows, missing_names, rows_as_recorded, rows_at
 from gpuledger.cli.run import run
-from gpuledger.cli.times import parse_as_recorded, parse_time
 from gpuledger.cli.watch import watch_rows
 from gpuledger.clock import system_clock
 from gpuledger.db.readonly import read_only
 from gpuledger.kube.client import Selection
-from gpuledger.projection.asof import sequence_at
 
 KUBERNETES = "Kubernetes kinds"
 
@@ -36,7 +36,13 @@ Kube = Annotated[
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", help="Only this namespace.", rich_help_panel=KUBERNETES, show_default="all"),
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="Only this namespace (claims, too).",
+        rich_help_panel=KUBERNETES,
+        show_default="all",
+    ),
 ]
 AllNamespaces = Annotated[
     bool, typer.Option("--all-namespaces", "-A", help="All namespaces.", rich_help_panel=KUBERNETES)
@@ -68,7 +74,7 @@ def get(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Show devices, nodes, slots, workloads, failures, sources or contradictions, or Kubernetes objects.
+    """Show devices, nodes, slots, workloads, failures, sources, contradictions, slices, slicepools or claims.
 
     --at answers what was true at a time, with all we know today. --as-recorded answers what we knew then. The
     Kubernetes kinds are read from the API server, with its own columns: gpudevices, gpunodestates, nodefeatures, and
@@ -83,13 +89,29 @@ def get(
         wanted = Wanted(noun, selection, tuple(map(noun.bare, names or [])), Access(kubeconfig, context, data_dir))
         run(_objects(wanted, output, watch=watch, headers=not no_headers))
         return
-    given = {"--namespace": namespace, "--selector": selector, "--field-selector": field_selector}
+    is_namespaced = isinstance(noun, AvailabilityNoun) and noun.namespaced
+    given = {"--selector": selector, "--field-selector": field_selector}
+    given |= {} if is_namespaced else {"--namespace": namespace}
     _refuse(given, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
+    moment = moment_of(at, as_recorded, system_clock())
+    if isinstance(noun, AvailabilityNoun):
+        selected = Selected(noun, tuple(names or ()), None if all_namespaces else namespace)
+        _availability(selected, moment, output, data_dir, watch=watch, headers=not no_headers)
+        return
     bare = [name.removeprefix(f"{noun.view.kind}/") for name in names or []]
     if watch:
         run(watch_rows(noun, bare, data_dir, output, headers=not no_headers))
         return
-    _show(noun, bare, at, as_recorded, output, data_dir, headers=not no_headers)
+    _show(noun, bare, moment, output, data_dir, headers=not no_headers)
+
+
+def _availability(
+    wanted: Selected, moment: Moment, output: Output, data_dir: Path | None, *, watch: bool, headers: bool
+) -> None:
+    if watch:
+        run(watch_availability(wanted, data_dir, output, headers=headers))
+        return
+    show_availability(wanted, moment, output, data_dir, headers=headers)
 
 
 async def _objects(wanted: Wanted, output: Output, *, watch: bool, headers: bool) -> None:
@@ -111,56 +133,21 @@ def _check_watch(past: dict[str, str | None], output: Output, *, watch: bool) ->
 
 
 def _show(
-    noun: Noun,
-    names: list[str],
-    at: str | None,
-    as_recorded: str | None,
-    output: Output,
-    data_dir: Path | None,
-    *,
-    headers: bool,
+    noun: Noun, names: list[str], moment: Moment, output: Output, data_dir: Path | None, *, headers: bool
 ) -> None:
-    now = system_clock()
-    if at is not None and as_recorded is not None:
-        raise CliError("--at and --as-recorded exclude each other", "Choose one", ExitCode.USAGE)
-    time = None if at is None else parse_time(at, now)
-    when = None if as_recorded is None else parse_as_recorded(as_recorded, now)
-    rows = run(_rows(noun, names, time, when, data_dir))
+    rows = run(_rows(noun, names, moment, data_dir))
     if rows or not names:
         render(rows, noun.view, output, headers=headers)
     for name in missing_names(rows, noun, names):
         raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {noun.view.kinds}`")
 
 
-async def _rows(
-    noun: Noun, names: list[str], at: datetime | None, when: datetime | tuple[int | None, int] | None, data_dir: DataDir
-) -> list[RowDict]:
+async def _rows(noun: Noun, names: list[str], moment: Moment, data_dir: DataDir) -> list[RowDict]:
     async with backend(data_dir, f"get {noun.view.kinds}") as place:
-        if when is not None:
-            return await rows_as_recorded(place, noun, await sequence_of(place, when), names)
+        if moment.recorded is not None:
+            return await rows_as_recorded(place, noun, await sequence_of(place, moment.recorded), names)
         await bring_current(place, named_projections([noun.projection]))
         async with read_only(place.database_url, application_name="gpuledger get") as connection:
-            if at is not None:
-                return await rows_at(connection, noun, at, names)
+            if moment.at is not None:
+                return await rows_at(connection, noun, moment.at, names)
             return await current_rows(connection, noun, names)
-
-
-async def sequence_of(place: Backend, when: datetime | tuple[int | None, int]) -> int:
-    """The sequence that a position, or a time of recording, stands for.
-
-    Raises:
-        CliError: the position is of another generation, or lies beyond the end of the log.
-    """
-    if isinstance(when, datetime):
-        return await sequence_at(place.ledger, int(when.timestamp() * 1_000_000_000), recorded_ns_of)
-    generation, sequence = when
-    head = await place.ledger.head()
-    if generation not in (None, place.ledger.generation):
-        raise CliError(
-            f"The log is at generation {place.ledger.generation}, not {generation}",
-            "Positions of an archived generation belong to that archive",
-            ExitCode.USAGE,
-        )
-    if sequence > head:
-        raise CliError(f"The log ends at position {place.ledger.generation}/{head}", code=ExitCode.USAGE)
-    return sequence

@@ -20,6 +20,7 @@ from gpuledger.cli import (
     timeline,
     up,
     verify,
+    why,
 )
 from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
@@ -43,6 +44,7 @@ app.command("kube-api")(kube_api.kube_api)
 app.add_typer(imports.app, name="import")
 app.command()(get.get)
 app.command()(describe.describe)
+app.add_typer(why.app, name="why")
 app.command()(timeline.timeline)
 app.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})(diff.diff)
 app.command()(reports.report)

@@ -1,13 +1,15 @@
 """What `get` can show: the ledger's kinds with their columns, table and past, and the Kubernetes kinds.
 
 The same columns come from the tables of now, from the history functions (`--at`) and from a fold of the log
-(`--as-recorded`), so that the three can be compared. A Kubernetes kind has the columns that its API server gives.
+(`--as-recorded`), so that the three can be compared. Kinds whose rows have to be computed are in `availability_nouns`;
+a Kubernetes kind has the columns that its API server gives.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from gpuledger.cli.availability_nouns import AVAILABILITY_NOUNS, AvailabilityNoun
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Column, View
 from gpuledger.domain import devices, nodes, sources, workloads
@@ -51,6 +53,18 @@ class KubeNoun:
         """A name as people give it: alone, or behind its kind."""
         kind, slash, rest = name.partition("/")
         return rest if slash and kind.lower() in (self.kind, self.resource.plural, *self.aliases) else name
+
+
+class Named(Protocol):
+    """Anything that other words stand for, too."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The other words."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
 
 
 def _gpus(milli: object) -> str:
@@ -244,7 +258,7 @@ KUBE_NOUNS = {
 }
 """The Kubernetes kinds. `nodes` are the ledger's unless Kubernetes' are asked for."""
 
-KINDS = tuple(dict.fromkeys((*NOUNS, *KUBE_NOUNS)))
+KINDS = tuple(dict.fromkeys((*NOUNS, *AVAILABILITY_NOUNS, *KUBE_NOUNS)))
 """Every kind, for those who choose one."""
 
 
@@ -254,27 +268,31 @@ def noun_of(kind: str) -> Noun:
     Raises:
         CliError: there is none.
     """
-    for name, noun in NOUNS.items():
-        if kind.lower() in (name, *noun.aliases):
-            return noun
-    raise _unknown(kind, NOUNS)
+    noun = _named(kind, NOUNS)
+    if noun is None:
+        raise _unknown(kind, NOUNS)
+    return noun
 
 
-def noun_to_get(kind: str, *, kube: bool = False) -> Noun | KubeNoun:
+def noun_to_get(kind: str, *, kube: bool = False) -> Noun | AvailabilityNoun | KubeNoun:
     """What is meant by a name or alias; `kube` has Kubernetes' own come first where both have it.
 
     Raises:
         CliError: there is none.
     """
-    in_kube = next((noun for name, noun in KUBE_NOUNS.items() if kind.lower() in (name, *noun.aliases)), None)
+    in_kube = _named(kind, KUBE_NOUNS)
     if in_kube is not None and (kube or in_kube.resource is not KUBE_NODES):
         return in_kube
     if kube:
         raise _unknown(kind, KUBE_NOUNS)
-    try:
-        return noun_of(kind)
-    except CliError as error:
-        raise _unknown(kind, KINDS) from error
+    noun = _named(kind, NOUNS) or _named(kind, AVAILABILITY_NOUNS)
+    if noun is None:
+        raise _unknown(kind, KINDS)
+    return noun
+
+
+def _named(kind: str, nouns: Mapping[str, N]) -> N | None:
+    return next((noun for name, noun in nouns.items() if kind.lower() in (name, *noun.aliases)), None)
 
 
 def _unknown(kind: str, kinds: Iterable[str]) -> CliError:

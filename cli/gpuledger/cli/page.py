@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from gpuledger.cli.errors import visible
 from gpuledger.cli.render import Column, Console, quiet_pipe
 from gpuledger.cli.render.values import NONE, cell
+from gpuledger.cli.tree import Tree, tree_lines
 
 INDENT = "  "
 GAP = "  "
@@ -49,6 +50,10 @@ class Page:
     def line(self, title: str, text: str) -> None:
         """One line."""
         self._lines.append(f"{title}:{GAP}{visible(text)}")
+
+    def tree(self, tree: Tree) -> None:
+        """Nested fields."""
+        self._lines += tree_lines(tree)
 
     def show(self, console: Console | None = None) -> None:
         """Write the page to stdout."""

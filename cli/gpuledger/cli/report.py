@@ -1,32 +1,115 @@
-"""`gpuledger report`: the documented views of the `report` schema by name."""
+"""`gpuledger report`: the documented views of the `report` schema by name, as rows or drawn over time."""
 
+import shutil
+from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated
 
 import typer
+from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from gpuledger.cli.backend import backend, bring_current
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
-from gpuledger.cli.render import Output, View, columns_of, render
+from gpuledger.cli.options import DataDir, NoHeaders
+from gpuledger.cli.plot import Chart
+from gpuledger.cli.plot_reports import CHARTS, chart_of
+from gpuledger.cli.plot_svg import svg
+from gpuledger.cli.plot_terminal import coloured, plain, terminal_lines
+from gpuledger.cli.render import Console, Output, View, columns_of, quiet_pipe, render
 from gpuledger.cli.rows import RowDict
 from gpuledger.cli.run import run
+from gpuledger.clock import system_clock
 from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import REPORTS, view_of
+
+ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")
+"""The reports whose rows are each about one pool."""
+
+ABOUT_VIEWS = ("availability", "exhausted")
+"""Those whose rows are each about a pool as seen from one place."""
+
+
+class ReportOutput(StrEnum):
+    """What `-o` takes here: all that rows can be shown as, and drawings."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    JSONL = "jsonl"
+    YAML = "yaml"
+    NAME = "name"
+    CSV = "csv"
+    PLOT = "plot"
+    SVG = "svg"
+
+
+DRAWN = (ReportOutput.PLOT, ReportOutput.SVG)
 
 Name = Annotated[
     str, typer.Argument(help=f"One of {', '.join(REPORTS)}.", autocompletion=lambda: list(REPORTS), show_default=False)
 ]
+Pool = Annotated[
+    str | None,
+    typer.Option("--pool", metavar="DRIVER/POOL", help=f"Only this pool ({', '.join(ABOUT_POOLS)})."),
+]
+Node = Annotated[
+    str | None,
+    typer.Option("--node", help=f"Only the view of this node's own slices ({', '.join(ABOUT_VIEWS)})."),
+]
+Drawable = Annotated[
+    ReportOutput | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help=f"How to show the rows; {' and '.join(CHARTS)} can be drawn.",
+        show_default="table; plot for one pool's availability on a terminal",
+    ),
+]
 
 
 def report(
-    name: Name, output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False, data_dir: DataDir = None
+    name: Name,
+    pool: Pool = None,
+    node: Node = None,
+    output: Drawable = None,
+    no_headers: NoHeaders = False,
+    data_dir: DataDir = None,
 ) -> None:
     """Show a report. Its columns are described in docs/reports.md and as comments in the database."""
     wanted = name.replace("_", "-")
     if wanted not in REPORTS:
         raise CliError(f"There is no report {name!r}", f"Choose from {', '.join(REPORTS)}", ExitCode.USAGE)
-    columns, rows = run(answer(f"SELECT * FROM {view_of(wanted)}", data_dir, f"report {wanted}"))  # noqa: S608 - from our list
-    render(rows, View("row", columns_of(columns)), output, headers=not no_headers)
+    console = Console.standard()
+    chosen = output or _default(wanted, pool, is_terminal=console.terminal)
+    if chosen in DRAWN and wanted not in CHARTS:
+        chart_of(wanted, (), system_clock())
+    statement = selection(wanted, pool, node).as_string()
+    columns, rows = run(answer(statement, data_dir, f"report {wanted}"))
+    if chosen in DRAWN:
+        _draw(chart_of(wanted, rows, system_clock()), chosen, console)
+        return
+    render(rows, View("row", columns_of(columns)), Output(chosen.value), headers=not no_headers)
+
+
+def selection(report: str, pool: str | None, node: str | None) -> Composed:
+    """The question that a report answers, narrowed to one pool and to one place that it is seen from.
+
+    Raises:
+        CliError: this report's rows are not about that, or the pool is not written as one.
+    """
+    conditions: list[Composed] = []
+    if pool is not None:
+        _check(report, "--pool", ABOUT_POOLS)
+        driver, slash, name = pool.partition("/")
+        if not slash:
+            hint = "Write DRIVER/POOL, as `gpuledger get slicepools -o name` does"
+            raise CliError(f"{pool!r} names no pool", hint, ExitCode.USAGE)
+        conditions.append(SQL("driver = {} AND pool = {}").format(Literal(driver), Literal(name)))
+    if node is not None:
+        _check(report, "--node", ABOUT_VIEWS)
+        conditions.append(SQL("node = {}").format(Literal(node)))
+    source = SQL("SELECT * FROM {}").format(Identifier(*view_of(report).split(".")))
+    return SQL(" WHERE ").join([source, *([SQL(" AND ").join(conditions)] if conditions else [])])
 
 
 async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[str], list[RowDict]]:
@@ -49,3 +132,24 @@ def distinct(names: list[str]) -> list[str]:
             unique = f"{name}_{number}"
         found[unique] = None
     return list(found)
+
+
+def _default(report: str, pool: str | None, *, is_terminal: bool) -> ReportOutput:
+    """A person who looks at one pool sees a picture; scripts always get columns."""
+    is_drawn = is_terminal and pool is not None and report in CHARTS
+    return ReportOutput.PLOT if is_drawn else ReportOutput.TABLE
+
+
+def _check(report: str, option: str, reports: Sequence[str]) -> None:
+    if report not in reports:
+        raise CliError(f"{option} does not apply to {report}", f"It is for {', '.join(reports)}", ExitCode.USAGE)
+
+
+def _draw(chart: Chart, output: ReportOutput, console: Console) -> None:
+    with quiet_pipe(console.out):
+        if output is ReportOutput.SVG:
+            console.out.write(svg(chart))
+            return
+        paint = coloured if console.colour else plain
+        width = shutil.get_terminal_size().columns
+        console.out.writelines(f"{line}\n" for line in terminal_lines(chart, width, paint))

@@ -5,8 +5,9 @@ It waits for the log, never for the clock: an idle ledger costs nothing. Rows ar
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
 from gpuledger.cli.log.tail import steady
@@ -27,25 +28,51 @@ AGGREGATE_TOKEN = 3
 Rows = dict[tuple[object, ...], RowDict]
 
 
+class Watched(NamedTuple):
+    """What is followed: how its rows look, what each is called, and what an output shows of them."""
+
+    view: View
+    name_of: Callable[[RowDict], object]
+    shown: Callable[[Sequence[RowDict]], Sequence[RowDict]] = list
+
+
 async def watch_rows(noun: Noun, names: Sequence[str], data_dir: Path | None, output: Output, *, headers: bool) -> None:
     """Show the rows, then every one that changes, for ever. What is no more is told on stderr."""
     (projection,) = named_projections([noun.projection])
-    view = steady(noun.view)
+    watched = Watched(noun.view, lambda row: row[noun.view.name_key])
     async with backend(data_dir, f"get {noun.view.kinds} --watch") as place:
-        known: Rows = {}
-        async with place.ledger.read(after=await place.ledger.head()) as reader:
-            while True:
-                rows = await _current(place, noun, projection, names)
-                fresh = differing(known, rows)
-                if fresh:
-                    render(filled(fresh, noun.view, output), view, output, headers=headers, live=True)
-                    headers = False
-                for key in known.keys() - rows.keys():
-                    message(f"{noun.view.kind} {known[key][noun.view.name_key]!r} is gone.")
-                known = rows
-                while not concerns(projection, await reader.next_batch()):
-                    pass
-                await asyncio.sleep(PAUSE_S)
+
+        async def read() -> Rows:
+            return await _current(place, noun, projection, names)
+
+        await follow(place, projection, read, watched, output, headers=headers)
+
+
+async def follow(
+    place: Backend,
+    projection: Projection,
+    read: Callable[[], Awaitable[Rows]],
+    watched: Watched,
+    output: Output,
+    *,
+    headers: bool,
+) -> None:
+    """Read rows whenever the log has something for a projection, and show those that differ, for ever."""
+    view = steady(watched.view)
+    known: Rows = {}
+    async with place.ledger.read(after=await place.ledger.head()) as reader:
+        while True:
+            rows = await read()
+            fresh = watched.shown(differing(known, rows))
+            if fresh:
+                render(filled(fresh, watched.view, output), view, output, headers=headers, live=True)
+                headers = False
+            for key in known.keys() - rows.keys():
+                message(f"{watched.view.kind} {watched.name_of(known[key])!r} is gone.")
+            known = rows
+            while not concerns(projection, await reader.next_batch()):
+                pass
+            await asyncio.sleep(PAUSE_S)
 
 
 async def _current(place: Backend, noun: Noun, projection: Projection, names: Sequence[str]) -> Rows:

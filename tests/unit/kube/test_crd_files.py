@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from gpuledger.domain.dra import verdicts
 from gpuledger.kube import crds, names
 from gpuledger.kube.names import DeviceState, NodeCondition, Resource
 
 SHIPPED = crds.shipped()
+ATOMIC = {".status.devices[].allocations", ".status.poolStatus.validationErrors"}
+"""Lists in an order that we give them."""
+
 ALL = SHIPPED + crds.foreign()
 
 
@@ -42,8 +46,8 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 @pytest.mark.parametrize(
-    "resource", [names.GPU_DEVICES, names.GPU_NODE_STATES, names.MODULE_CONFIGS, names.NODE_FEATURES,
-                 names.NODE_FEATURE_RULES]
+    "resource", [names.GPU_DEVICES, names.GPU_NODE_STATES, names.RESOURCE_SLICE_STATUSES, names.MODULE_CONFIGS,
+                 names.NODE_FEATURES, names.NODE_FEATURE_RULES]
 )  # fmt: skip
 def test_names_are_those_of_the_code(resource: Resource) -> None:
     spec = by_name(resource.full_name)["spec"]
@@ -57,7 +61,7 @@ def test_names_are_those_of_the_code(resource: Resource) -> None:
 @pytest.mark.parametrize("crd", ALL, ids=ids)
 def test_a_schema_is_structural(crd: dict[str, Any]) -> None:
     for path, node in nodes(schema(crd)):
-        assert "type" in node, path
+        assert ("type" in node) is not node.get("x-kubernetes-int-or-string", False), path
         assert not {"$ref", "oneOf", "anyOf", "uniqueItems"} & node.keys(), path
 
 
@@ -72,10 +76,10 @@ def test_strings_and_lists_have_bounds(crd: dict[str, Any]) -> None:
     for path, node in nodes(schema(crd)):
         if path in {".apiVersion", ".kind", ".metadata"}:
             continue
-        if node["type"] == "array":
+        if node.get("type") == "array":
             assert "maxItems" in node, path
-            assert node["x-kubernetes-list-type"] in {"map", "set"}, path
-        if node["type"] == "string":
+            assert node["x-kubernetes-list-type"] in {"map", "set"} or path in ATOMIC, path
+        if node.get("type", "string") == "string":
             assert node.keys() & {"maxLength", "enum", "pattern", "format"}, path
 
 
@@ -92,7 +96,7 @@ def test_kubectl_is_served(crd: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("crd", SHIPPED, ids=ids)
 def test_conditions_are_a_map_by_type(crd: dict[str, Any]) -> None:
-    conditions = schema(crd)["properties"]["status"]["properties"]["conditions"]
+    (conditions,) = (node for path, node in nodes(schema(crd)) if path.endswith(".conditions"))
     assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
     assert conditions["items"]["properties"]["status"]["enum"] == ["True", "False", "Unknown"]
 
@@ -107,6 +111,12 @@ def test_selectable_fields_exist_and_are_scalars(crd: dict[str, Any]) -> None:
 def test_states_are_those_of_the_code() -> None:
     status = schema(by_name("gpudevices.gpu.deckhouse.io"))["properties"]["status"]["properties"]
     assert status["state"]["enum"] == list(DeviceState)
+
+
+def test_states_and_reasons_of_a_slices_devices_are_those_of_the_code() -> None:
+    known = dict(nodes(schema(by_name("resourceslicestatuses.resource.gpuledger.io"))))
+    assert set(known[".status.devices[].state"]["enum"]) == set(verdicts.DeviceState)
+    assert set(known[".status.devices[].stateReason"]["enum"]) == set(verdicts.Obstacle) - {verdicts.Obstacle.TAKEN}
 
 
 def test_the_description_names_every_condition_of_a_node() -> None:

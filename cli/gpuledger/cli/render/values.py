@@ -55,7 +55,12 @@ def json_text(value: object, *, indent: bool = False) -> str:
 
 def yaml_item(row: Mapping[str, object]) -> str:
     """One item of a YAML list, keys in the row's order, long text unfolded."""
-    return yaml.dump([_plain(row)], Dumper=_YamlDumper, sort_keys=False, allow_unicode=True, width=YAML_LINE_CHARS)
+    return yaml_text([row])
+
+
+def yaml_text(document: object) -> str:
+    """YAML, keys in the document's order, long text unfolded."""
+    return yaml.dump(_plain(document), Dumper=_YamlDumper, sort_keys=False, allow_unicode=True, width=YAML_LINE_CHARS)
 
 
 def is_number(value: object) -> bool:

@@ -1,0 +1,64 @@
+"""Slices and claims as they were: at a time, by what happened up to then; at a position, by what was known then."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpuledger.cli.availability_state import as_of
+from gpuledger.cli.backend import Backend
+from gpuledger.events.claim import ClaimReleased
+from support.dra_asking import WATCHERS, devices, holding, slice_of
+from support.events import Said, hour, numbered, outgoing
+from support.ledgers import memory_ledger
+
+SLICE = slice_of("w1", *devices("gpu-0", "gpu-1"))
+FIRST, LATE = holding("a/first", "w1/gpu-0"), holding("a/late", "w1/gpu-1")
+FACTS = [
+    Said(WATCHERS, SLICE[0], 1, SLICE[1]),
+    Said(WATCHERS, FIRST[0], 4, FIRST[1]),
+    Said(WATCHERS, FIRST[0], 6, ClaimReleased(uid="u-a/first")),
+    Said(WATCHERS, LATE[0], 3, LATE[1]),  # learnt of after what happened later
+]
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Backend]:
+    async with memory_ledger() as ledger:
+        await ledger.publish_many([outgoing(event) for event in numbered(FACTS)])
+        yield Backend(ledger, "", "", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("at", "held"),
+    [
+        (0.5, None),
+        (1, []),
+        (3, ["gpu-1"]),
+        (4, ["gpu-0", "gpu-1"]),
+        (5.9, ["gpu-0", "gpu-1"]),
+        (6, ["gpu-1"]),
+        (99, ["gpu-1"]),
+    ],
+)
+async def test_up_to_a_time_facts_count_in_the_order_of_their_times(
+    place: Backend, at: float, held: list[str] | None
+) -> None:
+    state = await as_of(place, hour(at))
+    status = state.status("w1-slice")
+    found = None if status is None else [one["name"] for one in status["devices"] if one["state"] == "Allocated"]
+    assert found == held
+
+
+@pytest.mark.parametrize(("sequence", "held"), [(1, []), (2, ["gpu-0"]), (3, []), (4, ["gpu-1"])])
+async def test_up_to_a_position_facts_count_that_were_recorded(place: Backend, sequence: int, held: list[str]) -> None:
+    state = await as_of(place, sequence)
+    status = state.status("w1-slice")
+    assert status is not None
+    assert [one["name"] for one in status["devices"] if one["state"] == "Allocated"] == held
+
+
+async def test_since_when_a_claim_holds_does_not_depend_on_when_it_was_told(place: Backend) -> None:
+    state = await as_of(place, hour(99))
+    (row,) = state.held("a/late")
+    assert row.valid_from == hour(3)
+    assert [one.valid_to for one in state.allocation.rows.values() if one.claim == "a/first"] == [hour(6)]
