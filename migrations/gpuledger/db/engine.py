@@ -45,8 +45,12 @@ async def connect(
     parameters = connection_parameters(url, application_name, options)
     try:
         connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
-        await connection.execute(_IN_UTC)
-        await connection.set_autocommit(autocommit)
+        try:
+            await connection.execute(_IN_UTC)
+            await connection.set_autocommit(autocommit)
+        except BaseException:
+            await connection.close()  # cancelled here, say: nobody else has it yet
+            raise
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
     try:
@@ -78,8 +82,12 @@ def open_blocking(url: str, *, application_name: str, autocommit: bool, options:
     parameters = connection_parameters(url, application_name, options)
     try:
         connection = psycopg.connect(**parameters, autocommit=True)
-        connection.execute(_IN_UTC)
-        connection.autocommit = autocommit
+        try:
+            connection.execute(_IN_UTC)
+            connection.autocommit = autocommit
+        except BaseException:
+            connection.close()
+            raise
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
     return connection
