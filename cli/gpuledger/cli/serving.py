@@ -5,7 +5,7 @@ that cannot be brought back do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
@@ -24,12 +24,10 @@ from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.published import CountedLedger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.settings import Settings
+from gpuledger.tasks import end
 from gpuledger.telemetry_http import Health, ListenError, serving
 
 EMBEDDED_SERVERS = 2
-
-CANCEL_AGAIN_S = 1.0
-"""How long something that was cancelled has to end before it is cancelled again."""
 
 log = structlog.get_logger("gpuledger.up")
 
@@ -112,19 +110,7 @@ async def _side_by_side(work: list[Work]) -> None:
     try:
         await asyncio.gather(*tasks)
     finally:
-        await _end(tasks)
-
-
-async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel until all have ended, because the NATS client swallows a cancellation now and then."""
-    pending = set(tasks)
-    for task in pending:
-        if not task.cancelling():  # a second cancellation would interrupt an orderly end
-            task.cancel()
-    while pending:
-        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
-        for task in pending:
-            task.cancel()
+        await end(tasks)
 
 
 def _tell(settings: Settings, servers: Servers, edge: Edge | None, url: str) -> None:

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-CANCEL_AGAIN_S = 1.0
-"""How long something that was cancelled has to end before it is cancelled again: the NATS client swallows some."""
+from gpuledger.tasks import end
 
 
 async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -14,10 +13,4 @@ async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
     try:
         await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
-        pending = set(tasks)
-        while pending:
-            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
-            for task in pending:
-                task.cancel()
+        await end(tasks)

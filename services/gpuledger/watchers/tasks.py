@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
+from gpuledger.tasks import end
+
 T = TypeVar("T")
 
 
 async def first_of(*works: Coroutine[Any, Any, None]) -> None:
     """Run until one ends, and cancel the others before anything else happens; raises what the first one raised."""
-    tasks = [asyncio.ensure_future(work) for work in works]
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
     for task in tasks:
         if task in done:
             task.result()
@@ -24,14 +24,12 @@ async def first_of(*works: Coroutine[Any, Any, None]) -> None:
 async def ticking(items: AsyncIterator[T], interval_s: float) -> AsyncGenerator[T | None]:
     """The items as they come, and None whenever none came for `interval_s`."""
     while True:
-        following = asyncio.ensure_future(_next(items))
+        following = asyncio.create_task(_next(items))
         try:
             while not (await asyncio.wait([following], timeout=interval_s))[0]:
                 yield None
         finally:
-            if not following.done():
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
+            await end([following])
         try:
             item = following.result()
         except StopAsyncIteration:
