@@ -31,6 +31,8 @@ COMMANDS = (
     "get sources",
     "diff 2015-01-01 2016-06-01 --kind devices",
     "get workloads",
+    "get slicepools",
+    "report exhausted",
     "get unicorns",
     "report nonsense",
     "verify",

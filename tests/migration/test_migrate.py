@@ -6,6 +6,7 @@ from importlib import resources
 import psycopg
 import pytest
 import sqlalchemy
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -81,9 +82,33 @@ def test_migrating_twice_changes_nothing(database_url: str) -> None:
         assert connection.execute("SELECT count(*) FROM gpuledger_live.node_slot").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("schema", ["gpuledger_live", "gpuledger_prev"])
+def test_settings_of_the_first_revision_get_what_later_ones_know(database_url: str, schema: str) -> None:
+    """Rows that events of before made are what those events amount to now, where a rebuild kept them as well."""
+    _migrate_to(database_url, "0001")
+    with psycopg.connect(database_url) as connection:
+        if schema != "gpuledger_live":
+            connection.execute(f"CREATE TABLE {schema}.module_settings (LIKE gpuledger_live.module_settings)".encode())
+        connection.execute(
+            f"INSERT INTO {schema}.module_settings VALUES "
+            "('gpu', now(), true, 'key', true, 'Manual', '{}', 'Spread', 'zone', 30, NULL)".encode()
+        )
+    assert migrate(database_url)[:2] == ("0001", HEAD_REVISION)
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            f"SELECT module, approval_mode, resync_period_s, claim_references, dra_availability "
+            f"FROM {schema}.module_settings".encode()
+        ).fetchall()
+    assert rows == [("gpu", "Manual", 30, "Full", True)]
+    if schema == "gpuledger_live":
+        assert _differences(database_url) == []
+
+
 def test_revisions_are_told_apart(database_url: str) -> None:
     assert current_revision(database_url) is None
-    with pytest.raises(SchemaOutdatedError, match="is empty, this build needs 0001; run `gpuledger migrate`"):
+    with pytest.raises(
+        SchemaOutdatedError, match=f"is empty, this build needs {HEAD_REVISION}; run `gpuledger migrate`"
+    ):
         check_current(database_url)
     migrate(database_url)
     assert current_revision(database_url) == HEAD_REVISION
@@ -187,6 +212,16 @@ def test_a_url_that_is_none_is_not_shown() -> None:
         current_revision("postgresql://me:secret@host:port:7/x?what")
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def _migrate_to(database_url: str, revision: str) -> None:
+    """Bring an empty database to a revision of the past, without the views, which are this build's."""
+    engine = sqlalchemy.create_engine(_sqlalchemy_url(database_url))
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {tables.BOOKKEEPING}")
+        command.upgrade(alembic_config(connection), revision)
+    engine.dispose()
+    assert current_revision(database_url) == revision
 
 
 def _differences(database_url: str) -> list[object]:

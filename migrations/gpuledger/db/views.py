@@ -21,6 +21,11 @@ REPORTS = (
     "allocation",
     "queue-waits",
     "contradictions",
+    "device-allocations",
+    "dra-gpu-hours",
+    "availability",
+    "exhausted",
+    "never-released",
 )
 """The reports by the names a person uses."""
 
@@ -50,6 +55,11 @@ _FILES = (
     "gpu_hours",
     "queue_waits",
     "contradictions",
+    "device_allocations",
+    "dra_gpu_hours",
+    "availability",
+    "exhausted",
+    "never_released",
     "stints_at",
     *(name for name in FUNCTIONS_AT if name != "stints_at"),
     "grants",
