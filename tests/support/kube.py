@@ -11,14 +11,6 @@ from gpuledger.kube.embedded.server import ApiServer
 HOST = "127.0.0.1"
 
 
-class Kube(NamedTuple):
-    """Some API server, how to find it, and what the recording's checker needs to be let in."""
-
-    url: str
-    kubeconfig: Path
-    credentials: tuple[str, ...] = ()
-
-
 class KubeApi(NamedTuple):
     """A running server and how to find it."""
 

@@ -2,12 +2,16 @@
 
 import asyncio
 import io
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
 import orjson
+
+from support.kube_server import KubeServer
 
 Json = dict[str, Any]
 
@@ -78,7 +82,13 @@ class Api:
         """Create a CRD, and wait until its first version is served."""
         await self.made(CRDS, crd)
         spec = crd["spec"]
-        await self.until(f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}", 200)
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        await eventually(lambda: self.is_watched(path))
+
+    async def is_watched(self, path: str) -> bool:
+        """Whether a resource can be watched; that comes last, and a real server answers 429 until then."""
+        async with self.session.get(path, params={"watch": "1"}) as response:
+            return response.status == 200
 
     async def until(self, path: str, code: int) -> Answer:
         """Get a path until it is answered so."""
@@ -120,11 +130,29 @@ class Watch:
 
 
 @asynccontextmanager
-async def open_api(url: str, **more: Any) -> AsyncIterator[Api]:
-    """Requests to a server, with as many connections as are asked for."""
-    connector = more.pop("connector", None) or aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(url, connector=connector, **more) as session:
+async def api_of(server: KubeServer, **more: Any) -> AsyncIterator[Api]:
+    """Requests to a server by its administrator."""
+    async with session_of(server, **more) as session:
         yield Api(session)
+
+
+@asynccontextmanager
+async def session_of(
+    server: KubeServer, *, ca: Path | None = None, **more: Any
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """As many connections to a server as are asked for, with what it asks of its administrator.
+
+    `ca` is trusted in place of the server's own authority.
+    """
+    trusted = ca or server.ca
+    context = ssl.create_default_context(cafile=str(trusted)) if trusted else True
+    headers = {"Authorization": f"Bearer {server.token}"} if server.token else {}
+    connector = aiohttp.TCPConnector(limit=0, ssl=context)
+    no_limit = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(
+        server.url, connector=connector, headers=headers, timeout=no_limit, **more
+    ) as session:
+        yield session
 
 
 def _bytes(body: object) -> bytes:

@@ -1,31 +1,41 @@
-"""A real kube-apiserver with etcd for tests, where `KUBEBUILDER_ASSETS` names the folder that has both.
+"""A real kube-apiserver with etcd as a `KubeServer`, where `KUBEBUILDER_ASSETS` names the folder that has both.
 
-It is the convention of envtest: the control plane alone, without kubelets, schedulers and controllers.
+It is the convention of envtest: the control plane alone, without kubelets, schedulers and controllers. Of what
+controllers do, only the service account `default` of each namespace is made here, because no pod is let in without it.
 """
 
 import asyncio
 import os
-import socket
-import ssl
-import urllib.error
-import urllib.request
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable
+from contextlib import aclosing, suppress
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gpuledger.clock import system_clock
-from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.embedded.tls import certificates
-from support.kube import Kube
+from gpuledger.kube.errors import AlreadyExistsError
+from gpuledger.kube.names import NAMESPACES, Resource
+from gpuledger.kube.watch import Backoff, Changes, Listed, Reflector
+from support.etcd import Etcd
+from support.kube_http import api_of
+from support.kube_server import HOST, KubeServer, free_ports
+from support.processes import Program
 
 ASSETS = "KUBEBUILDER_ASSETS"
-HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
+POLL_S = 0.1
 ADMIN_TOKEN = "tests"
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+WATCHED = (
+    *(f"/api/v1/{plural}" for plural in ("configmaps", "namespaces", "nodes", "pods", "secrets")),
+    *("/apis/events.k8s.io/v1/events", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+)
+"""What the tests watch. Before Kubernetes 1.36 a server said that it was ready a moment before it could be watched."""
 
 
 def assets() -> Path | None:
@@ -34,47 +44,99 @@ def assets() -> Path | None:
     return Path(named) if named else None
 
 
-@asynccontextmanager
-async def real_kube(directory: Path, programs: Path) -> AsyncIterator[Kube]:
-    """An empty, real API server, at which everything is allowed."""
-    client, peer, secure = _free_ports(3)
-    etcd_url, url = f"http://{HOST}:{client}", f"https://{HOST}:{secure}"
-    files = certificates(directory / "tls", HOST, system_clock())
-    _write_keys(directory)
-    async with AsyncExitStack() as stack:
-        etcd = (
-            *(str(programs / "etcd"), "--data-dir", str(directory / "etcd"), "--unsafe-no-fsync"),
-            *("--listen-client-urls", etcd_url, "--advertise-client-urls", etcd_url),
-            *("--listen-peer-urls", f"http://{HOST}:{peer}"),
+class RealKube(KubeServer):
+    """A real API server, at which its administrator may do everything.
+
+    Stopped, its etcd runs on; the process is killed, for nothing that matters is in it.
+    """
+
+    def __init__(self, directory: Path, programs: Path) -> None:
+        files = certificates(directory / "tls", HOST, system_clock())
+        port, etcd_port = free_ports(directory, 2)
+        super().__init__(directory, f"https://{HOST}:{port}", files.ca, ADMIN_TOKEN)
+        _write_credentials(directory)
+        self._etcd = Etcd(programs / "etcd", directory, etcd_port)
+        self._program = Program(
+            (
+                *(str(programs / "kube-apiserver"), "--etcd-servers", self._etcd.url),
+                *("--bind-address", HOST, "--advertise-address", HOST, "--secure-port", str(port)),
+                *("--tls-cert-file", str(files.certificate), "--tls-private-key-file", str(files.key)),
+                *("--token-auth-file", str(directory / "tokens.csv"), "--authorization-mode", "RBAC"),
+                *("--service-account-issuer", "https://kubernetes.default.svc"),
+                *("--service-account-key-file", str(directory / "sa.pub")),
+                *("--service-account-signing-key-file", str(directory / "sa.key")),
+                *("--service-cluster-ip-range", "10.0.0.0/24", "--endpoint-reconciler-type", "none"),
+            ),
+            directory / "apiserver.log",
         )
-        await stack.enter_async_context(_program(etcd, directory / "etcd.log"))
-        apiserver = (
-            *(str(programs / "kube-apiserver"), "--etcd-servers", etcd_url),
-            *("--bind-address", HOST, "--secure-port", str(secure)),
-            *("--tls-cert-file", str(files.certificate), "--tls-private-key-file", str(files.key)),
-            *("--token-auth-file", str(directory / "tokens.csv"), "--authorization-mode", "RBAC"),
-            *("--service-account-issuer", "https://kubernetes.default.svc"),
-            *("--service-account-key-file", str(directory / "sa.pub")),
-            *("--service-account-signing-key-file", str(directory / "sa.key")),
-            *("--service-cluster-ip-range", "10.0.0.0/24", "--disable-admission-plugins", "ServiceAccount"),
-        )
-        await stack.enter_async_context(_program(apiserver, directory / "apiserver.log"))
-        await _ready(url, files.ca)
-        path = directory / "kubeconfig"
-        write_kubeconfig(path, kubeconfig(url, files.ca.read_bytes(), ADMIN_TOKEN))
-        yield Kube(url, path, ("--ca", str(files.ca), "--token", ADMIN_TOKEN))
+        self._accounts: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._etcd.start()
+        await self._program.start()
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while self._program.running and not await self._is_ready():  # noqa: ASYNC110 - it gets ready
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise AssertionError(self._program.complaint()) from None
+        assert self._program.running, self._program.complaint()
+        self._accounts = asyncio.create_task(_make_accounts(self.kubeconfig))
+
+    async def stop(self) -> None:
+        if self._accounts is not None:
+            self._accounts.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._accounts
+        await self._program.kill()
+
+    async def forget_history(self) -> None:
+        """Compacting alone would leave what the server has in its watch caches, restarting alone what etcd has."""
+        await self.stop()
+        await self._etcd.compact()
+        await self.start()
+
+    async def close(self) -> None:
+        await self.stop()
+        await self._etcd.stop()
+
+    async def _is_ready(self) -> bool:
+        try:
+            async with api_of(self) as api:
+                answers = [(await api("GET", path)).code for path in ("/readyz", "/api/v1/namespaces/default")]
+                return answers == [200, 200] and all([await api.is_watched(path) for path in WATCHED])
+        except (aiohttp.ClientError, TimeoutError):
+            return False
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+async def _make_accounts(kubeconfig: Path) -> None:
+    """Give each namespace its service account, as the controller manager does."""
+    async with open_client(kubeconfig) as client:
+        reflector = Reflector(client, NAMESPACES, _name, backoff=Backoff(first_s=0.05, max_s=0.5))
+        async with aclosing(reflector.run()) as run:
+            async for one in run:
+                if isinstance(one, Listed):
+                    await _make_account(client, one.objects)
+                elif isinstance(one, Changes):
+                    await _make_account(client, (change.object for change in one.changes if change.type == "ADDED"))
 
 
-def _write_keys(directory: Path) -> None:
+async def _make_account(client: KubeClient, namespaces: Iterable[str]) -> None:
+    for namespace in namespaces:
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": namespace},
+        }
+        with suppress(AlreadyExistsError):
+            await client.create(SERVICE_ACCOUNTS, account)
+
+
+def _name(obj: dict[str, Any]) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _write_credentials(directory: Path) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
@@ -83,35 +145,3 @@ def _write_keys(directory: Path) -> None:
     (directory / "sa.key").write_bytes(private)
     (directory / "sa.pub").write_bytes(public)
     (directory / "tokens.csv").write_text(f"{ADMIN_TOKEN},admin,1,system:masters\n")
-
-
-@asynccontextmanager
-async def _program(command: tuple[str, ...], log: Path) -> AsyncIterator[None]:
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-
-
-async def _ready(url: str, ca: Path) -> None:
-    context = ssl.create_default_context(cafile=str(ca))
-    request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
-    async with asyncio.timeout(START_TIMEOUT_S):
-        while not await asyncio.to_thread(_answers, request, context):  # noqa: ASYNC110 - another process gets ready
-            await asyncio.sleep(0.1)
-
-
-def _answers(request: urllib.request.Request, context: ssl.SSLContext) -> bool:
-    try:
-        with urllib.request.urlopen(request, context=context, timeout=1) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False

@@ -104,7 +104,7 @@ class Announcer:
             return
         del self._tries[series.name]
         OUTCOMES.labels("failed").inc()
-        log.warning("event.failed", event=series.name, reason=str(error))
+        log.warning("event.failed", name=series.name, reason=str(error))
 
 
 @contextmanager

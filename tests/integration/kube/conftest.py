@@ -1,28 +1,74 @@
-"""An API server for each test: the embedded one, and a real one too where KUBEBUILDER_ASSETS names its programs.
+"""API servers for tests: the embedded one, and a real one too where KUBEBUILDER_ASSETS names its programs.
 
-The ids of the tests tell which ran on which: `[embedded]`, `[real]`.
+The ids of the tests tell which ran on which: `[embedded]`, `[real]`; `support.kube_kinds` decides.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support.kube import Kube, kube_api
-from support.real_kube import ASSETS, assets, real_kube
+from support import kube_kinds
+from support.embedded_kube import EmbeddedKube
+from support.kube_http import Api, api_of, thing_crd
+from support.kube_proxy import KubeProxy, kube_proxy
+from support.kube_server import KubeServer, NewKube
+from support.real_kube import RealKube, assets
 
-SERVERS = [
-    "embedded",
-    pytest.param("real", marks=pytest.mark.skipif(assets() is None, reason=f"{ASSETS} names no real API server")),
-]
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in kube_kinds.MARKERS:
+        config.addinivalue_line("markers", marker)
 
 
-@pytest.fixture(params=SERVERS)
-async def kube(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kube]:
-    programs = assets()
-    if request.param == "real" and programs is not None:
-        async with real_kube(tmp_path, programs) as real:
-            yield real
-    else:
-        async with kube_api(tmp_path) as api:
-            yield Kube(api.url, api.kubeconfig)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    kube_kinds.parametrize(metafunc)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    kube_kinds.skip(items)
+
+
+@pytest.fixture
+async def new_kube(kube_kind: str, tmp_path: Path) -> AsyncIterator[NewKube]:
+    numbers = count(1)
+    async with AsyncExitStack() as stack:
+
+        async def start(**embedded: Any) -> KubeServer:
+            directory = tmp_path / f"kube-{next(numbers)}"
+            programs = assets()
+            if kube_kind == kube_kinds.REAL and programs is not None:
+                return await stack.enter_async_context(RealKube(directory, programs))
+            return await stack.enter_async_context(EmbeddedKube(directory, **embedded))
+
+        yield start
+
+
+@pytest.fixture
+async def kube(new_kube: NewKube) -> KubeServer:
+    """An empty API server."""
+    return await new_kube()
+
+
+@pytest.fixture
+async def proxy(kube: KubeServer, tmp_path: Path) -> AsyncIterator[KubeProxy]:
+    """A proxy before the server."""
+    async with kube_proxy(kube, tmp_path) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def api(kube: KubeServer) -> AsyncIterator[Api]:
+    """Plain HTTP to the server."""
+    async with api_of(kube) as api:
+        yield api
+
+
+@pytest.fixture
+async def things(api: Api) -> Api:
+    """The same, with a kind of things."""
+    await api.serve(thing_crd())
+    return api

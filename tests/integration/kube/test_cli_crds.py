@@ -7,9 +7,9 @@ import pytest
 
 from gpuledger.cli.errors import ExitCode
 from gpuledger.kube.client import open_client
-from gpuledger.kube.names import CRDS, GPU_DEVICES, GPU_NODE_STATES
+from gpuledger.kube.names import CRDS, GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES
 from support.cli import Cli, Result
-from support.kube import Kube
+from support.kube_server import KubeServer
 
 
 class Crds:
@@ -25,7 +25,7 @@ class Crds:
 
 
 @pytest.fixture
-def crds(kube: Kube, capsys: pytest.CaptureFixture[str]) -> Crds:
+def crds(kube: KubeServer, capsys: pytest.CaptureFixture[str]) -> Crds:
     """The command."""
     return Crds(Cli(capsys), kube.kubeconfig)
 
@@ -33,9 +33,8 @@ def crds(kube: Kube, capsys: pytest.CaptureFixture[str]) -> Crds:
 async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
     before = await crds("diff", "-o", "json")
     assert before.code == ExitCode.ERROR
-    assert [(row["name"], row["state"]) for row in before.json()] == [
-        (GPU_DEVICES.full_name, "missing"), (GPU_NODE_STATES.full_name, "missing"),
-    ]  # fmt: skip
+    kinds = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES)
+    assert [(row["name"], row["state"]) for row in before.json()] == [(kind.full_name, "missing") for kind in kinds]
     installed = await crds("install")
     assert installed.code == ExitCode.OK
     assert "created" in installed.out
@@ -44,7 +43,7 @@ async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
     assert "as shipped" in after.err
 
 
-async def test_diff_names_the_place(crds: Crds, kube: Kube) -> None:
+async def test_diff_names_the_place(crds: Crds, kube: KubeServer) -> None:
     await crds("install")
     async with open_client(kube.kubeconfig) as client:
         await client.merge_patch(CRDS, GPU_DEVICES.full_name, {"spec": {"names": {"shortNames": ["gd"]}}})

@@ -12,7 +12,6 @@ from gpuledger.clock import system_clock
 from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, Selection, open_client
 from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
-from gpuledger.kube.embedded.server import ApiServer
 from gpuledger.kube.embedded.tls import certificates
 from gpuledger.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnavailableError
 from gpuledger.kube.names import (
@@ -25,22 +24,24 @@ from gpuledger.kube.names import (
     NODES,
 )
 from gpuledger.kube.watch import Changes, Interrupted, Listed, Reflector
-from support.kube import Kube, kube_api
+from support.kube_equipped import equip
+from support.kube_proxy import KubeProxy
+from support.kube_server import HOST, KubeServer, NewKube
 
 DEADLINE_S = 20
 
 
 @pytest.fixture
-async def client(kube: Kube) -> AsyncIterator[KubeClient]:
+async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
     """A client of an empty server."""
     async with open_client(kube.kubeconfig) as client:
         yield client
 
 
 @pytest.fixture
-async def equipped(client: KubeClient) -> KubeClient:
+async def equipped(kube: KubeServer, client: KubeClient) -> KubeClient:
     """A client of a server that has every CRD."""
-    await crds.install(client, crds.shipped() + crds.foreign())
+    await equip(kube, client)
     return client
 
 
@@ -64,12 +65,13 @@ async def test_a_changed_crd_is_told_and_mended(client: KubeClient) -> None:
     await crds.install(client)
     path = "/spec/versions/0/additionalPrinterColumns/0/name"
     await client.json_patch(CRDS, GPU_DEVICES.full_name, [{"op": "replace", "path": path, "value": "Where"}])
-    changed, same = await crds.diff(client)
-    assert (changed.state, same.state) == ("different", "same")
+    changed, *others = await crds.diff(client)
+    assert (changed.state, {one.state for one in others}) == ("different", {"same"})
     assert [(one.path, one.shipped, one.live) for one in changed.differences] == [
         ("spec.versions[0].additionalPrinterColumns[0].name", "Node", "Where")
     ]
-    assert [one.change for one in await crds.install(client, force=True)] == ["configured", "unchanged"]
+    mended, *left = await crds.install(client, force=True)
+    assert (mended.change, {one.change for one in left}) == ("configured", {"unchanged"})
     assert {one.state for one in await crds.diff(client)} == {"same"}
 
 
@@ -166,17 +168,16 @@ async def test_pages_of_a_real_list(client: KubeClient) -> None:
     assert [one["metadata"]["name"] for one in listing.items] == [f"w{index}" for index in range(7)]
 
 
-async def test_tls_is_checked_against_the_kubeconfigs_authority(tmp_path: Path) -> None:
-    files = certificates(tmp_path / "tls", "127.0.0.1", system_clock())
-    others = certificates(tmp_path / "others", "127.0.0.1", system_clock())
-    async with ApiServer().serving("127.0.0.1", 0, files.server_context()) as url:
-        for name, ca in (("good", files.ca), ("bad", others.ca)):
-            write_kubeconfig(tmp_path / name, kubeconfig(url, ca.read_bytes()))
-        async with open_client(tmp_path / "good") as client:
-            assert (await client.get(NAMESPACES, "default"))["kind"] == "Namespace"
-        async with open_client(tmp_path / "bad") as client:
-            with pytest.raises(UnavailableError, match="certificate"):
-                await client.get(NAMESPACES, "default")
+async def test_tls_is_checked_against_the_kubeconfigs_authority(new_kube: NewKube, tmp_path: Path) -> None:
+    server = await new_kube(secure=True)
+    others = certificates(tmp_path / "others", HOST, system_clock())
+    bad = tmp_path / "bad"
+    write_kubeconfig(bad, kubeconfig(server.url, others.ca.read_bytes(), server.token))
+    async with open_client(server.kubeconfig) as client:
+        assert (await client.get(NAMESPACES, "default"))["kind"] == "Namespace"
+    async with open_client(bad) as client:
+        with pytest.raises(UnavailableError, match="certificate"):
+            await client.get(NAMESPACES, "default")
 
 
 async def test_nodes_come_change_and_go(client: KubeClient) -> None:
@@ -200,19 +201,50 @@ async def test_nodes_come_change_and_go(client: KubeClient) -> None:
     assert seen == ["=w1", "ADDED:w2", "MODIFIED:w1", "DELETED:w2"]
 
 
-async def test_a_server_that_goes_and_comes_back_is_listed_anew(tmp_path: Path) -> None:
+async def test_a_server_that_goes_and_comes_back_is_listed_anew(kube: KubeServer) -> None:
     seen: list[str] = []
-    async with kube_api(tmp_path) as api:
-        port = int(api.url.rsplit(":", 1)[1])
-        ready, down = asyncio.Event(), asyncio.Event()
-        follower = asyncio.create_task(_follow_through(api.kubeconfig, seen, ready, down))
-        await asyncio.wait_for(ready.wait(), DEADLINE_S)
+    ready, down = asyncio.Event(), asyncio.Event()
+    follower = asyncio.create_task(_follow_through(kube.kubeconfig, seen, ready, down))
+    await asyncio.wait_for(ready.wait(), DEADLINE_S)
+    await kube.stop()
     await asyncio.wait_for(down.wait(), DEADLINE_S)
-    async with kube_api(tmp_path, port=port) as api, open_client(api.kubeconfig) as client:
-        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "later"}})
-        await asyncio.wait_for(follower, DEADLINE_S)
+    await kube.start()
+    await _create_later(kube)
+    await asyncio.wait_for(follower, DEADLINE_S)
     assert seen[0] == "="
     assert seen[-1] in {"=later", "ADDED:later"}
+
+
+async def test_a_stream_that_breaks_off_goes_on_where_it_was(kube: KubeServer, proxy: KubeProxy) -> None:
+    seen: list[str] = []
+    ready, down = asyncio.Event(), asyncio.Event()
+    follower = asyncio.create_task(_follow_through(proxy.kubeconfig, seen, ready, down))
+    await asyncio.wait_for(ready.wait(), DEADLINE_S)
+    await proxy.away()
+    await asyncio.wait_for(down.wait(), DEADLINE_S)
+    await _create_later(kube)
+    await proxy.back()
+    await asyncio.wait_for(follower, DEADLINE_S)
+    assert seen == ["=", "ADDED:later"]
+
+
+async def test_who_waited_too_long_lists_anew(kube: KubeServer, proxy: KubeProxy) -> None:
+    seen: list[str] = []
+    ready, down = asyncio.Event(), asyncio.Event()
+    follower = asyncio.create_task(_follow_through(proxy.kubeconfig, seen, ready, down))
+    await asyncio.wait_for(ready.wait(), DEADLINE_S)
+    await proxy.away()
+    await asyncio.wait_for(down.wait(), DEADLINE_S)
+    await _create_later(kube)
+    await kube.forget_history()
+    await proxy.back()
+    await asyncio.wait_for(follower, DEADLINE_S)
+    assert seen == ["=", "=later"]
+
+
+async def _create_later(kube: KubeServer) -> None:
+    async with open_client(kube.kubeconfig) as client:
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "later"}})
 
 
 async def _follow_through(kubeconfig: Path, seen: list[str], ready: asyncio.Event, down: asyncio.Event) -> None:

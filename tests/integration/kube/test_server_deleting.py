@@ -1,11 +1,7 @@
-"""What goes away with what in the embedded API server: owners, namespaces, definitions, and what holds them."""
-
-from collections.abc import AsyncIterator
-from pathlib import Path
+"""What goes away with what in an API server: owners, namespaces, definitions, and what holds them."""
 
 import pytest
 
-from support.kube import kube_api
 from support.kube_http import (
     ANY,
     CONFIGMAPS,
@@ -16,7 +12,6 @@ from support.kube_http import (
     Json,
     configmap,
     eventually,
-    open_api,
     thing,
     thing_crd,
     thing_version,
@@ -28,16 +23,7 @@ HELD = ["example.com/held"]
 LET_GO = {"metadata": {"finalizers": None}}
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with kube_api(tmp_path) as kube, open_api(kube.url) as found:
-        yield found
-
-
-@pytest.fixture
-async def things(api: Api) -> Api:
-    await api.serve(thing_crd())
-    return api
+COLLECTED = pytest.mark.embedded_only("dependents are collected by a controller")
 
 
 def owned_by(owner: Json, **more: object) -> list[Json]:
@@ -46,6 +32,7 @@ def owned_by(owner: Json, **more: object) -> list[Json]:
     return [reference | more]
 
 
+@COLLECTED
 async def test_dependents_go_with_their_owner(things: Api) -> None:
     owner = await things.made(THINGS, thing("owner"))
     await things.made(CONFIGMAPS, configmap("dependent", ownerReferences=owned_by(owner)))
@@ -58,6 +45,7 @@ async def test_dependents_go_with_their_owner(things: Api) -> None:
     assert [one["name"] for one in kept] == ["other"]
 
 
+@COLLECTED
 async def test_foreground_deletion_waits_for_dependents(things: Api) -> None:
     owner = await things.made(THINGS, thing("owner"))
     references = owned_by(owner, blockOwnerDeletion=True)
@@ -70,6 +58,7 @@ async def test_foreground_deletion_waits_for_dependents(things: Api) -> None:
     await things.until(f"{THINGS}/owner", 404)
 
 
+@COLLECTED
 async def test_foreground_deletion_waits_only_for_who_blocks_it(things: Api) -> None:
     owner = await things.made(THINGS, thing("owner"))
     await things.made(CONFIGMAPS, configmap("held", ownerReferences=owned_by(owner), finalizers=HELD))
@@ -78,6 +67,7 @@ async def test_foreground_deletion_waits_only_for_who_blocks_it(things: Api) -> 
     assert (await things("GET", f"{CONFIGMAPS}/held")).body["metadata"]["deletionTimestamp"]
 
 
+@COLLECTED
 async def test_orphans_stay(things: Api) -> None:
     owner = await things.made(THINGS, thing("owner"))
     await things.made(CONFIGMAPS, configmap("orphan", ownerReferences=owned_by(owner)))
@@ -86,12 +76,14 @@ async def test_orphans_stay(things: Api) -> None:
     assert "ownerReferences" not in (await things("GET", f"{CONFIGMAPS}/orphan")).body["metadata"]
 
 
+@COLLECTED
 async def test_who_names_an_owner_that_never_was_goes(things: Api) -> None:
     nobody = thing("nobody", uid="11111111-2222-3333-4444-555555555555")
     await things.made(CONFIGMAPS, configmap("dangling", ownerReferences=owned_by(nobody)))
     await things.until(f"{CONFIGMAPS}/dangling", 404)
 
 
+@COLLECTED
 async def test_an_owner_is_in_the_same_namespace(things: Api) -> None:
     await things.made(NAMESPACES, {"metadata": {"name": "other"}})
     owner = await things.made(THINGS, thing("owner"))
@@ -101,6 +93,7 @@ async def test_an_owner_is_in_the_same_namespace(things: Api) -> None:
     assert (await things("GET", f"{THINGS}/owner")).code == 200
 
 
+@pytest.mark.embedded_only("a namespace is emptied by a controller")
 async def test_a_namespace_goes_when_it_is_empty(things: Api) -> None:
     await things.made(NAMESPACES, {"metadata": {"name": "team"}})
     inside, held = CONFIGMAPS.replace("default", "team"), THINGS.replace("default", "team")
@@ -131,7 +124,8 @@ async def test_a_definition_takes_its_objects_along(things: Api) -> None:
     assert (await things("POST", THINGS, thing("late"))).code == 405
     await things("PATCH", f"{THINGS}/held", LET_GO, media=MERGE)
     await things.until(f"{CRDS}/things.example.com", 404)
-    assert (await things("GET", THINGS)).text == "404 page not found\n"
+    answer = await things.until(THINGS, 404)
+    assert answer.text == "404 page not found\n"
 
 
 async def test_a_definition_may_come_back_empty(things: Api) -> None:
@@ -143,9 +137,8 @@ async def test_a_definition_may_come_back_empty(things: Api) -> None:
 
 
 async def changed(api: Api, *versions: Json) -> None:
-    crd = (await api("GET", f"{CRDS}/things.example.com")).body
-    crd["spec"]["versions"] = list(versions)
-    assert (await api("PUT", f"{CRDS}/things.example.com", crd)).code == 200
+    patch = {"spec": {"versions": versions}}
+    assert (await api("PATCH", f"{CRDS}/things.example.com", patch, media=MERGE)).code == 200
 
 
 async def test_new_defaults_hold_for_old_objects(things: Api) -> None:

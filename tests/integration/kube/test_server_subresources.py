@@ -1,11 +1,7 @@
-"""Parts of objects with endpoints of their own in the embedded API server: status, scale, binding, eviction."""
-
-from collections.abc import AsyncIterator
-from pathlib import Path
+"""Parts of objects with endpoints of their own in an API server: status, scale, binding, eviction."""
 
 import pytest
 
-from support.kube import kube_api
 from support.kube_http import (
     APPLY,
     DEFAULT,
@@ -14,7 +10,6 @@ from support.kube_http import (
     THINGS,
     Api,
     Json,
-    open_api,
     thing,
     thing_crd,
     thing_version,
@@ -27,10 +22,10 @@ PATHS = {"specReplicasPath": ".spec.wanted.count", "statusReplicasPath": ".statu
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with kube_api(tmp_path) as kube, open_api(kube.url) as found:
-        await found.serve(thing_crd(thing_version(subresources={"status": {}, "scale": PATHS})))
-        yield found
+async def scaled(api: Api) -> Api:
+    """With a kind of things that has a scale."""
+    await api.serve(thing_crd(thing_version(subresources={"status": {}, "scale": PATHS})))
+    return api
 
 
 def pod(name: str) -> Json:
@@ -46,32 +41,32 @@ async def count(api: Api) -> int:
     return found
 
 
-async def test_a_scale_is_written_where_the_definition_says(api: Api) -> None:
-    await api.made(THINGS, thing("t", {"wanted": {"count": 1}, "other": True}))
-    found = await api("GET", f"{THINGS}/t/scale")
+async def test_a_scale_is_written_where_the_definition_says(scaled: Api) -> None:
+    await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}, "other": True}))
+    found = await scaled("GET", f"{THINGS}/t/scale")
     assert (found.body["kind"], found.body["spec"], found.body["status"]) == ("Scale", {"replicas": 1}, {"replicas": 0})
-    assert (await api("PUT", f"{THINGS}/t/scale", scale(2))).body["spec"] == {"replicas": 2}
-    assert await count(api) == 2
-    assert (await api("PATCH", f"{THINGS}/t/scale", {"spec": {"replicas": 3}}, media=MERGE)).code == 200
-    assert await count(api) == 3
+    assert (await scaled("PUT", f"{THINGS}/t/scale", scale(2))).body["spec"] == {"replicas": 2}
+    assert await count(scaled) == 2
+    assert (await scaled("PATCH", f"{THINGS}/t/scale", {"spec": {"replicas": 3}}, media=MERGE)).code == 200
+    assert await count(scaled) == 3
     operations = [
         {"op": "test", "path": "/kind", "value": "Scale"},
         {"op": "replace", "path": "/spec/replicas", "value": 4},
     ]
-    assert (await api("PATCH", f"{THINGS}/t/scale", operations, media=JSON_PATCH)).code == 200
-    assert await count(api) == 4
-    assert (await api("PATCH", f"{THINGS}/t/scale?fieldManager=a&force=1", scale(5), media=APPLY)).code == 200
-    assert (await api("GET", f"{THINGS}/t")).body["spec"] == {"wanted": {"count": 5}, "other": True}
+    assert (await scaled("PATCH", f"{THINGS}/t/scale", operations, media=JSON_PATCH)).code == 200
+    assert await count(scaled) == 4
+    assert (await scaled("PATCH", f"{THINGS}/t/scale?fieldManager=a&force=1", scale(5), media=APPLY)).code == 200
+    assert (await scaled("GET", f"{THINGS}/t")).body["spec"] == {"wanted": {"count": 5}, "other": True}
 
 
-async def test_a_scale_that_is_none_is_refused(api: Api) -> None:
-    await api.made(THINGS, thing("t", {"wanted": {"count": 1}}))
-    answer = await api("PUT", f"{THINGS}/t/scale", scale(-1))
+async def test_a_scale_that_is_none_is_refused(scaled: Api) -> None:
+    await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}}))
+    answer = await scaled("PUT", f"{THINGS}/t/scale", scale(-1))
     assert (answer.code, answer.causes) == (422, {("FieldValueInvalid", "spec.replicas")})
     assert answer.body["details"]["kind"] == "Scale"
-    assert (await api("PUT", f"{THINGS}/t/scale", scale(2, resourceVersion="1"))).code == 409
-    assert (await api("PUT", f"{THINGS}/t/scale", thing("t"))).code == 400
-    assert await count(api) == 1
+    assert (await scaled("PUT", f"{THINGS}/t/scale", scale(2, resourceVersion="1"))).code == 409
+    assert (await scaled("PUT", f"{THINGS}/t/scale", thing("t"))).code == 400
+    assert await count(scaled) == 1
 
 
 async def test_workloads_tell_their_selector(api: Api) -> None:
@@ -86,13 +81,13 @@ async def test_workloads_tell_their_selector(api: Api) -> None:
     assert found.body["status"] == {"replicas": 0, "selector": "app=x,tier in (a,b)"}
 
 
-async def test_a_status_changes_nothing_else_of_a_custom_resource(api: Api) -> None:
-    await api.made(THINGS, thing("t", {"wanted": {"count": 1}}))
+async def test_a_status_changes_nothing_else_of_a_custom_resource(scaled: Api) -> None:
+    await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}}))
     patch = {"metadata": {"labels": {"a": "b"}}, "spec": {"wanted": {"count": 9}}, "status": {"count": 7}}
-    body = (await api("PATCH", f"{THINGS}/t/status", patch, media=MERGE)).body
+    body = (await scaled("PATCH", f"{THINGS}/t/status", patch, media=MERGE)).body
     assert (body["metadata"].get("labels"), body["spec"]["wanted"]) == (None, {"count": 1})
     assert (body["status"], body["metadata"]["generation"]) == ({"count": 7}, 1)
-    body = (await api("PATCH", f"{THINGS}/t", {"status": {"count": 8}, "spec": {"x": 1}}, media=MERGE)).body
+    body = (await scaled("PATCH", f"{THINGS}/t", {"status": {"count": 8}, "spec": {"x": 1}}, media=MERGE)).body
     assert (body["status"], body["metadata"]["generation"]) == ({"count": 7}, 2)
 
 
@@ -113,6 +108,7 @@ async def test_pods_are_bound(api: Api, path: str) -> None:
     assert (await api("POST", path, binding)).code == 409
 
 
+@pytest.mark.embedded_only("what a disruption budget allows is counted by a controller")
 async def test_budgets_hold_pods(api: Api) -> None:
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     labelled = pod("p")

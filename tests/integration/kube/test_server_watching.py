@@ -1,7 +1,6 @@
-"""Watches of the embedded API server: what they are told, when they end, and how many there may be."""
+"""Watches of an API server: what they are told, when they end, and how many there may be."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,23 +8,25 @@ import aiohttp
 import pytest
 
 from gpuledger.kube.embedded.server import ApiServer
-from support.kube import KubeApi, kube_api
-from support.kube_http import CONFIGMAPS, MERGE, THINGS, Api, configmap, eventually, open_api, thing, thing_crd
+from support.kube import kube_api
+from support.kube_http import (
+    CONFIGMAPS,
+    MERGE,
+    THINGS,
+    Api,
+    api_of,
+    configmap,
+    eventually,
+    session_of,
+    thing,
+    thing_crd,
+)
+from support.kube_server import KubeServer, NewKube
 
 WATCHERS = 100
-STOP_MAX_S = 5.0
-
-
-@pytest.fixture
-async def kube(tmp_path: Path) -> AsyncIterator[KubeApi]:
-    async with kube_api(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(kube: KubeApi) -> AsyncIterator[Api]:
-    async with open_api(kube.url) as found:
-        yield found
+STOP_MAX_S = 15.0
+BOOKMARKED_S = 4
+"""A real server sends a bookmark two seconds before a watch's time is over."""
 
 
 async def labelled(api: Api, name: str, label: str | None) -> None:
@@ -55,16 +56,37 @@ async def test_a_selection_is_entered_and_left(api: Api) -> None:
         assert [(await watch.event())[0] for _ in range(4)] == ["ADDED", "DELETED", "ADDED", "DELETED"]
 
 
-async def test_a_revision_that_is_forgotten_has_expired(tmp_path: Path) -> None:
-    async with kube_api(tmp_path, ApiServer(changes_kept=3)) as kube, open_api(kube.url) as api:
+async def test_a_revision_that_is_forgotten_has_expired(kube: KubeServer) -> None:
+    async with api_of(kube) as api:
+        version = (await api.made(CONFIGMAPS, configmap("a")))["metadata"]["resourceVersion"]
+        await labelled(api, "a", "x")
+    await kube.forget_history()
+    async with api_of(kube) as api:
+        async with api.watching(f"{CONFIGMAPS}?watch=1&resourceVersion={version}") as watch:
+            event = await watch.next()
+            assert event is not None
+            assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+            assert await watch.next() is None
+        recent = (await api("GET", CONFIGMAPS)).version
+        await labelled(api, "a", "last")
+        async with api.watching(f"{CONFIGMAPS}?watch=1&resourceVersion={recent}") as watch:
+            assert await watch.event() == ("MODIFIED", "a")
+
+
+@pytest.mark.embedded_only("how many changes it keeps is a setting of the embedded server")
+async def test_only_so_many_changes_are_kept(tmp_path: Path) -> None:
+    async with (
+        kube_api(tmp_path, ApiServer(changes_kept=3)) as kube,
+        aiohttp.ClientSession(kube.url) as session,
+    ):
+        api = Api(session)
         version = int((await api.made(CONFIGMAPS, configmap("a")))["metadata"]["resourceVersion"])
         for index in range(12):
             await labelled(api, "a", str(index))
         async with api.watching(f"{CONFIGMAPS}?watch=1&resourceVersion={version}") as watch:
             event = await watch.next()
             assert event is not None
-            assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
-            assert await watch.next() is None
+            assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
         recent = (await api("GET", f"{CONFIGMAPS}/a")).version
         await labelled(api, "a", "last")
         async with api.watching(f"{CONFIGMAPS}?watch=1&resourceVersion={recent}") as watch:
@@ -74,9 +96,9 @@ async def test_a_revision_that_is_forgotten_has_expired(tmp_path: Path) -> None:
 async def test_a_watch_from_the_future_waits_for_it(api: Api) -> None:
     ahead = int((await api("GET", CONFIGMAPS)).version) + 1
     async with api.watching(f"{CONFIGMAPS}?watch=1&resourceVersion={ahead}") as watch:
-        await api.made(CONFIGMAPS, configmap("a"))
-        await api.made(CONFIGMAPS, configmap("b"))
-        assert await watch.event() == ("ADDED", "b")
+        made = [(await api.made(CONFIGMAPS, configmap(name)))["metadata"] for name in ("a", "b")]
+        first = next(meta["name"] for meta in made if int(meta["resourceVersion"]) > ahead)
+        assert await watch.event() == ("ADDED", first)
 
 
 async def test_a_watch_ends_in_time(api: Api) -> None:
@@ -84,15 +106,16 @@ async def test_a_watch_ends_in_time(api: Api) -> None:
         assert await watch.next() is None
 
 
-async def test_bookmarks_tell_how_far_a_watch_is(tmp_path: Path) -> None:
-    async with kube_api(tmp_path, ApiServer(bookmark_every_s=0.01)) as kube, open_api(kube.url) as api:
-        await api.made(CONFIGMAPS, configmap("a"))
-        query = "watch=1&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dnone"
+async def test_bookmarks_tell_how_far_a_watch_is(new_kube: NewKube) -> None:
+    async with api_of(await new_kube(bookmark_every_s=0.01)) as api:
+        made = int((await api.made(CONFIGMAPS, configmap("a")))["metadata"]["resourceVersion"])
+        query = f"watch=1&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dnone&timeoutSeconds={BOOKMARKED_S}"
         async with api.watching(f"{CONFIGMAPS}?{query}") as watch:
             event = await watch.next()
             assert event is not None
             assert event["type"] == "BOOKMARK"
-            assert event["object"]["metadata"]["resourceVersion"] == (await api("GET", CONFIGMAPS)).version
+            version = int(event["object"]["metadata"]["resourceVersion"])
+            assert made <= version <= int((await api("GET", CONFIGMAPS)).version)
 
 
 async def test_a_watch_may_begin_with_a_list(api: Api) -> None:
@@ -135,21 +158,26 @@ async def test_many_watch_the_same(api: Api) -> None:
     assert {tuple(watcher.result()) for watcher in watchers} == {tuple(("ADDED", f"t{index}") for index in range(20))}
 
 
-async def test_a_client_that_goes_away_frees_its_watch(kube: KubeApi, api: Api) -> None:
-    async def is_free() -> bool:
-        return kube.server.watches == 0
+@pytest.mark.embedded_only("it asks the embedded server how many watches are open")
+async def test_a_client_that_goes_away_frees_its_watch(tmp_path: Path) -> None:
+    async with kube_api(tmp_path) as kube:
 
-    async with open_api(kube.url) as other, other.watching(f"{CONFIGMAPS}?watch=1") as watch:
-        await api.made(CONFIGMAPS, configmap("a"))
-        assert await watch.event() == ("ADDED", "a")
-        assert kube.server.watches == 1
-    await eventually(is_free)
+        async def is_free() -> bool:
+            return kube.server.watches == 0
+
+        async with aiohttp.ClientSession(kube.url) as session:
+            api = Api(session)
+            async with api.watching(f"{CONFIGMAPS}?watch=1") as watch:
+                await api.made(CONFIGMAPS, configmap("a"))
+                assert await watch.event() == ("ADDED", "a")
+                assert kube.server.watches == 1
+        await eventually(is_free)
 
 
-async def test_the_server_stops_though_it_is_watched(tmp_path: Path) -> None:
-    async with asyncio.timeout(STOP_MAX_S), aiohttp.ClientSession() as session:
-        async with kube_api(tmp_path) as kube:
-            response = await session.get(f"{kube.url}{CONFIGMAPS}?watch=1")
+async def test_the_server_stops_though_it_is_watched(kube: KubeServer) -> None:
+    async with asyncio.timeout(STOP_MAX_S), session_of(kube) as session:
+        response = await session.get(f"{CONFIGMAPS}?watch=1")
+        await kube.stop()
         with suppress(aiohttp.ClientError):
             assert await response.content.read() == b""
         response.close()

@@ -1,4 +1,4 @@
-"""Admission webhooks, asked by the embedded API server over HTTPS before it stores anything."""
+"""Admission webhooks, asked by an API server over HTTPS before it stores anything."""
 
 import asyncio
 import base64
@@ -12,12 +12,15 @@ from aiohttp import web
 
 from gpuledger.clock import system_clock
 from gpuledger.kube.embedded.tls import certificates
-from support.kube import HOST, kube_api
-from support.kube_http import CONFIGMAPS, MERGE, Api, Json, configmap, open_api
+from support.kube_http import CONFIGMAPS, MERGE, Api, Json, configmap, eventually
+from support.kube_server import HOST
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 SECRETS = CONFIGMAPS.replace("configmaps", "secrets")
+IN_FORCE = "/in-force"
+PROBE = {"in-force": "asked"}
+REFUSED = 418
 
 Decide = Callable[[Json], Json]
 
@@ -33,16 +36,35 @@ class Hooks:
 
     async def answer(self, http: web.Request) -> web.Response:
         review = await http.json()
-        self.asked.append(review["request"])
-        decided = {"uid": review["request"]["uid"], "allowed": True} | self._decide[http.path](review["request"])
+        request = review["request"]
+        if http.path == IN_FORCE:
+            decided = refusing(request)
+        else:
+            self.asked.append(request)
+            decided = self._decide[http.path](request)
+        decided = {"uid": request["uid"], "allowed": True} | decided
         return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": decided})
 
     async def register(self, api: Api, kind: str, decide: Decide, **more: Any) -> None:
-        """Register a hook for writes of configmaps."""
+        """Register a hook for writes of configmaps, and wait until the server asks it.
+
+        A real server learns of a configuration a moment later than it accepts it.
+        """
         path = f"/{len(self._decide)}"
         self._decide[path] = decide
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}
-        hook = {
+        probe = self._hook(IN_FORCE, "secrets") | {"objectSelector": {"matchLabels": PROBE}}
+        body = {"metadata": {"name": f"c{path[1:]}"}, "webhooks": [self._hook(path, "configmaps") | more, probe]}
+        await api.made(f"{GROUP}/{kind.lower()}s", body)
+        secret = {"metadata": {"generateName": "probe-", "labels": PROBE}}
+
+        async def is_in_force() -> bool:
+            return (await api("POST", f"{SECRETS}?dryRun=All", secret)).code == REFUSED
+
+        await eventually(is_in_force)
+
+    def _hook(self, path: str, plural: str) -> Json:
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": [plural], "operations": ["*"]}
+        return {
             "name": f"hook{path[1:]}.example.com",
             "rules": [rule],
             "clientConfig": {"url": self.url + path, "caBundle": self._ca},
@@ -50,14 +72,6 @@ class Hooks:
             "sideEffects": "None",
             "timeoutSeconds": 5,
         }
-        body = {"metadata": {"name": f"c{path[1:]}"}, "webhooks": [hook | more]}
-        await api.made(f"{GROUP}/{kind.lower()}s", body)
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with kube_api(tmp_path) as kube, open_api(kube.url) as found:
-        yield found
 
 
 @pytest.fixture
@@ -80,7 +94,7 @@ def labelling(_: Json) -> Json:
 
 
 def refusing(_: Json) -> Json:
-    return {"allowed": False, "status": {"code": 418, "message": "not today", "reason": "Teapot"}}
+    return {"allowed": False, "status": {"code": REFUSED, "message": "not today", "reason": "Teapot"}}
 
 
 def agreeing(_: Json) -> Json:
@@ -102,7 +116,7 @@ async def test_a_hook_changes_what_is_stored(api: Api, hooks: Hooks) -> None:
 async def test_a_hook_refuses(api: Api, hooks: Hooks) -> None:
     await hooks.register(api, VALIDATING, refusing)
     answer = await api("POST", CONFIGMAPS, configmap("c"))
-    assert answer.code == 418
+    assert answer.code == REFUSED
     assert 'admission webhook "hook0.example.com" denied the request: not today' in answer.body["message"]
     assert (await api("GET", f"{CONFIGMAPS}/c")).code == 404
     assert (await api("POST", SECRETS, {"metadata": {"name": "s"}})).code == 201
@@ -123,8 +137,8 @@ async def test_every_write_is_asked_about(api: Api, hooks: Hooks) -> None:
 async def test_a_deletion_may_be_refused(api: Api, hooks: Hooks) -> None:
     await api.made(CONFIGMAPS, configmap("c"))
     await hooks.register(api, VALIDATING, refusing)
-    assert (await api("DELETE", f"{CONFIGMAPS}/c")).code == 418
-    assert (await api("DELETE", CONFIGMAPS)).code == 418
+    assert (await api("DELETE", f"{CONFIGMAPS}/c")).code == REFUSED
+    assert (await api("DELETE", CONFIGMAPS)).code == REFUSED
     assert (await api("GET", f"{CONFIGMAPS}/c")).code == 200
 
 
@@ -166,7 +180,7 @@ async def test_hooks_choose_by_namespace_and_object(api: Api, hooks: Hooks) -> N
     selector = {"matchLabels": {"watched": "yes"}}
     await hooks.register(api, VALIDATING, refusing, objectSelector=selector)
     assert (await api("POST", CONFIGMAPS, configmap("a"))).code == 201
-    assert (await api("POST", CONFIGMAPS, configmap("b", labels={"watched": "yes"}))).code == 418
+    assert (await api("POST", CONFIGMAPS, configmap("b", labels={"watched": "yes"}))).code == REFUSED
     assert (
         await api("PATCH", f"{CONFIGMAPS}/a", {"metadata": {"labels": {"watched": "yes"}}}, media=MERGE)
-    ).code == 418
+    ).code == REFUSED

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,7 +15,7 @@ from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeDevicesObserved, PciDevice
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.kube.client import KubeClient, Selection, open_client
-from gpuledger.kube.errors import NotFoundError, UnavailableError
+from gpuledger.kube.errors import NotFoundError
 from gpuledger.kube.names import NODE_FEATURES, NODES, PODS
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
@@ -26,7 +25,8 @@ from gpuledger.simulation.fleet import FleetSpec
 from gpuledger.simulation.hardware import GPU_RESOURCE
 from gpuledger.simulation.main import run
 from gpuledger.simulation.workload import Rates
-from support.kube import Kube, kube_api
+from support.kube_proxy import KubeProxy
+from support.kube_server import KubeServer, NewKube
 from support.ledgers import DEADLINE_S, everything
 
 SPEC = FleetSpec(nodes=3, gpus=4, profile="h200")
@@ -60,7 +60,7 @@ class FastClock:
 
 
 @pytest.fixture
-async def client(kube: Kube) -> AsyncIterator[KubeClient]:
+async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
     """A client of an empty server."""
     async with open_client(kube.kubeconfig) as client:
         yield client
@@ -178,12 +178,10 @@ async def test_goes_on_where_it_was(client: KubeClient) -> None:
     assert len((await client.list(NODES)).items) == SPEC.nodes
 
 
-async def test_pods_that_a_new_cluster_does_not_have_are_over(tmp_path: Path) -> None:
+async def test_pods_that_a_new_cluster_does_not_have_are_over(new_kube: NewKube) -> None:
     ledger, clock = MemoryLedger(), FastClock(60)
-    for run_ in range(2):
-        directory = tmp_path / str(run_)
-        directory.mkdir()
-        async with kube_api(directory) as api, open_client(api.kubeconfig) as client:
+    for _ in range(2):
+        async with open_client((await new_kube()).kubeconfig) as client:
             await simulate(client, ledger, clock)
             events = await events_of(ledger)
             check_ledger(events, clock)
@@ -191,13 +189,11 @@ async def test_pods_that_a_new_cluster_does_not_have_are_over(tmp_path: Path) ->
         clock = FastClock(30, clock.time)
 
 
-async def test_the_same_seed_gives_the_same_ledger(tmp_path: Path) -> None:
+async def test_the_same_seed_gives_the_same_ledger(new_kube: NewKube) -> None:
     said = []
-    for run_ in range(2):
-        directory = tmp_path / str(run_)
-        directory.mkdir()
+    for _ in range(2):
         ledger = MemoryLedger()
-        async with kube_api(directory) as api, open_client(api.kubeconfig) as client:
+        async with open_client((await new_kube()).kubeconfig) as client:
             await simulate(client, ledger, FastClock(30))
         said.append([(event.id, event.subject, event.data) for event in await events_of(ledger)])
     assert said[0] == said[1]
@@ -265,18 +261,16 @@ async def test_a_speed_that_is_none_is_refused(client: KubeClient) -> None:
         await simulate(client, MemoryLedger(), FastClock(1), speed=0)
 
 
-async def test_an_api_server_that_is_away_is_waited_for() -> None:
+async def test_an_api_server_that_is_away_is_waited_for(proxy: KubeProxy) -> None:
     waited: list[float] = []
-
-    class Away:
-        async def get(self, *_: object) -> None:
-            raise UnavailableError("away")
 
     class Clock(FastClock):
         async def sleep(self, seconds: float) -> None:
             waited.append(seconds)
             await super().sleep(seconds)
 
-    await simulate(Away(), MemoryLedger(), Clock(60))  # type: ignore[arg-type] # nothing else is asked of it
+    await proxy.away()
+    async with open_client(proxy.kubeconfig) as client:
+        await simulate(client, MemoryLedger(), Clock(60))
     assert waited == sorted(waited)
     assert len(waited) > 3

@@ -1,14 +1,11 @@
 """The status writer on real servers: what the ledger decides stands in the API server, and nothing is written twice."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from gpuledger.clock import system_clock
 from gpuledger.events.device import DeviceDescribed, DeviceDetected, DeviceWithdrawn, Hardware
@@ -19,12 +16,8 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.kube import crds
-from gpuledger.kube.client import Ask, KubeClient, Object, open_client
-from gpuledger.kube.embedded import answers
-from gpuledger.kube.embedded.errors import ApiError
-from gpuledger.kube.embedded.server import ApiServer
+from gpuledger.kube.client import KubeClient
 from gpuledger.kube.errors import NotFoundError
-from gpuledger.kube.kubeconfig import load_configuration
 from gpuledger.kube.names import (
     EVENTS,
     GPU_DEVICES,
@@ -34,58 +27,22 @@ from gpuledger.kube.names import (
     NODE_FEATURE_RULE,
     NODE_FEATURE_RULES,
 )
-from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, compare
 from support.events import event, outgoing
-from support.kube import Kube, kube_api
+from support.kube_equipped import equip, equipped_client
+from support.kube_proxy import KubeProxy, only
+from support.kube_server import KubeServer, NewKube
 from support.ledgers import eventually, jetstream_ledger
-from support.projections import all_projections, execute, prepare, stop
+from support.projections import all_projections, execute, prepare
+from support.scripted_api import refuse
+from support.statuswriting import BACKOFF, QUICK, CountingClient, all_written, counting, status_writer
 
 INVENTORY, WATCHER = "/services/inventory", "/watchers/settings"
-BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
-QUICK = StatusWriterSettings(
-    backoff=BACKOFF, refused_backoff=BACKOFF, restart_first_s=0.02, restart_most_s=0.2, lock_check_s=0.1,
-    stopped_retry_s=0.05, undos_per_hour_max=3, events_per_s=100.0,
-)  # fmt: skip
 COMPLETE = Condition(type="InventoryComplete", status="True", reason="AllDevicesDescribed")
 INCOMPLETE = Condition(type="InventoryComplete", status="False", reason="NoDevicesDiscovered", message="None.")
 MANAGED = Condition(type="ManagedDisabled", status="False", reason="Enabled")
-WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-
-
-class CountingClient(KubeClient):
-    """Remembers what it was asked to write, and how often it listed GPUDevices."""
-
-    written: list[str]
-    lists: int
-
-    async def ask(self, ask: Ask) -> Object:
-        if ask.method in WRITING:
-            self.written.append(f"{ask.method} {ask.path}")
-        self.lists += ask.what.startswith("list gpudevices")
-        return await super().ask(ask)
-
-    def objects_written(self) -> list[str]:
-        """What was written but Events."""
-        return [one for one in self.written if "/events" not in one]
-
-
-class FailingServer(ApiServer):
-    """Fails when it is told to, and counts requests."""
-
-    asked = 0
-    fails: ApiError | None = None
-
-    async def _answer(self, http: web.Request) -> web.StreamResponse:
-        self.asked += 1
-        if self.fails is None:
-            return await super()._answer(http)
-        response = answers.failed(self.fails, [])
-        if self.fails.code == 429:
-            response.headers["Retry-After"] = "1"
-        return response
 
 
 class Decided:
@@ -135,54 +92,29 @@ def decided(ledger: JetStreamLedger) -> Decided:
 
 
 @pytest.fixture
-async def client(kube: Kube) -> AsyncIterator[KubeClient]:
+async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
     """What people use, of a server that has every CRD."""
-    async with open_client(kube.kubeconfig) as client:
-        await crds.install(client, crds.shipped() + crds.foreign())
+    async with equipped_client(kube) as client:
         yield client
 
 
 @pytest.fixture
-async def ours(kube: Kube, client: KubeClient) -> AsyncIterator[CountingClient]:
+async def ours(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingClient]:
     """What the status writer uses."""
     async with counting(kube.kubeconfig) as ours:
         yield ours
 
 
 @asynccontextmanager
-async def counting(kubeconfig: Path) -> AsyncIterator[CountingClient]:
-    client = CountingClient(await load_configuration(kubeconfig))
-    client.written, client.lists = [], 0
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-@asynccontextmanager
 async def writing(
     decided: Decided, database_url: str, client: KubeClient, settings: StatusWriterSettings = QUICK
 ) -> AsyncIterator[StatusWriter]:
-    writer = StatusWriter(decided.ledger, database_url, client, settings=settings)
-    task = asyncio.create_task(writer.run())
-    try:
+    async with status_writer(decided.ledger, database_url, client, settings) as writer:
         yield writer
-        assert not task.done(), task
-    finally:
-        await stop(task)
 
 
 async def settled(writer: StatusWriter, decided: Decided) -> None:
-    """Return when everything that the ledger has was looked at."""
-    head = await decided.ledger.head()
-
-    async def is_settled() -> bool:
-        health = writer.health()
-        return health.state in {"writing", "disabled"} and (
-            health.position >= head and not health.waiting and not health.unlisted and not health.failing
-        )
-
-    await eventually(is_settled)
+    await all_written(writer, decided.ledger)
 
 
 async def names(client: KubeClient) -> list[str]:
@@ -265,8 +197,8 @@ async def has_listed(ours: CountingClient, times: int) -> bool:
     return ours.lists >= times
 
 
-async def has_asked(server: FailingServer, number: int) -> bool:
-    return server.asked >= number
+async def has_asked(proxy: KubeProxy, number: int, part: str = "") -> bool:
+    return sum(part in one.path for one in proxy.asked) >= number
 
 
 async def test_what_is_deleted_by_hand_comes_back_and_labels_of_people_stay(
@@ -400,50 +332,39 @@ async def test_the_rule_is_kept_in_place(
 
 
 async def test_a_server_that_comes_back_empty_is_filled_again(
-    decided: Decided, database_url: str, tmp_path: Path
+    decided: Decided, database_url: str, client: KubeClient, proxy: KubeProxy, new_kube: NewKube
 ) -> None:
     await decided.node("w1", 4)
-    async with AsyncExitStack() as stack:
-        async with kube_api(tmp_path) as api:
-            port = int(api.url.rsplit(":", 1)[1])
-            ours = await stack.enter_async_context(counting(api.kubeconfig))
-            await crds.install(ours, crds.shipped() + crds.foreign())
-            writer = await stack.enter_async_context(writing(decided, database_url, ours))
-            await settled(writer, decided)
+    async with counting(proxy.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
+        await settled(writer, decided)
+        await proxy.away()
         await decided.node("w2", 4)
-        ours.written.clear()
-        async with kube_api(tmp_path, port=port) as api, open_client(api.kubeconfig) as client:
-            await crds.install(client, crds.shipped() + crds.foreign())
+        another = await new_kube()
+        await proxy.lead_to(another)
+        async with equipped_client(another) as others:
 
             async def is_filled() -> bool:
-                return len(await names(client)) == 8 and (await compare(client, decided.ledger)).differences == 0
+                return len(await names(others)) == 8 and (await compare(others, decided.ledger)).differences == 0
 
             await eventually(is_filled)
             await settled(writer, decided)
-            await stack.aclose()
 
 
 async def test_a_server_that_was_away_gets_only_what_is_new(
-    decided: Decided, database_url: str, tmp_path: Path
+    decided: Decided, database_url: str, kube: KubeServer, client: KubeClient, proxy: KubeProxy
 ) -> None:
     await decided.node("w1", 4)
-    server = ApiServer()
-    async with AsyncExitStack() as stack:
-        async with kube_api(tmp_path, server) as api:
-            port = int(api.url.rsplit(":", 1)[1])
-            ours = await stack.enter_async_context(counting(api.kubeconfig))
-            await crds.install(ours, crds.shipped() + crds.foreign())
-            writer = await stack.enter_async_context(writing(decided, database_url, ours))
-            await settled(writer, decided)
-        before = server.store.revision
+    async with counting(proxy.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
+        await settled(writer, decided)
+        await kube.stop()
         await decided.node("w2", 1)
-        async with kube_api(tmp_path, server, port=port):
-            await eventually(lambda: has_names(ours, 5))
-            await settled(writer, decided)
-            assert (await compare(ours, decided.ledger)).differences == 0
-            lately = server.store.collection((GPU_DEVICES.group, GPU_DEVICES.plural)).since(before)
-            assert [change.object["metadata"]["name"] for change in lately] == ["w2-0", "w2-0"]
-            await stack.aclose()
+        proxy.asked.clear()
+        await kube.start()
+        await eventually(lambda: has_names(ours, 5))
+        await settled(writer, decided)
+        assert (await compare(ours, decided.ledger)).differences == 0
+        devices = [one for one in proxy.written if one.path.startswith(GPU_DEVICES.path())]
+        assert {one.path.removeprefix(GPU_DEVICES.path()) for one in devices} == {"/w2-0", "/w2-0/status"}
 
 
 async def has_names(client: KubeClient, number: int) -> bool:
@@ -475,21 +396,37 @@ async def test_what_was_withdrawn_meanwhile_goes_and_what_the_ledger_never_knew_
 
 
 @pytest.mark.parametrize("code", [429, 500])
-async def test_a_failing_server_is_not_stormed(decided: Decided, database_url: str, tmp_path: Path, code: int) -> None:
-    server = FailingServer()
-    async with kube_api(tmp_path, server) as api, counting(api.kubeconfig) as ours:
-        await crds.install(ours, crds.shipped() + crds.foreign())
-        async with writing(decided, database_url, ours) as writer:
-            await settled(writer, decided)
-            server.fails, server.asked = ApiError(code, "Trouble", "no", {}), 0
-            for index in range(10):
-                await decided.node(f"w{index}", 4)
-            await eventually(lambda: has_asked(server, 4))
-            assert server.asked < 40
-            server.fails = None
-            await settled(writer, decided)
-            assert len(await names(ours)) == 40
-            assert (await compare(ours, decided.ledger)).differences == 0
+async def test_a_failing_server_is_not_stormed(
+    decided: Decided, database_url: str, client: KubeClient, proxy: KubeProxy, code: int
+) -> None:
+    async with counting(proxy.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
+        await settled(writer, decided)
+        proxy.fault = refuse(code, "Trouble", headers={"Retry-After": "1"} if code == 429 else None)
+        proxy.asked.clear()
+        for index in range(10):
+            await decided.node(f"w{index}", 4)
+        await eventually(lambda: has_asked(proxy, 4))
+        assert len(proxy.asked) < 40
+        proxy.fault = None
+        await settled(writer, decided)
+        assert len(await names(ours)) == 40
+        assert (await compare(ours, decided.ledger)).differences == 0
+
+
+@pytest.mark.parametrize(("code", "tries"), [(422, 1), (500, QUICK.events_tried_max)])
+async def test_events_that_are_not_taken_hold_nothing_up(
+    decided: Decided, database_url: str, client: KubeClient, proxy: KubeProxy, code: int, tries: int
+) -> None:
+    async with counting(proxy.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
+        proxy.fault = only("/events", refuse(code, "Trouble"))
+        await decided.node("w1", 1)
+        await eventually(lambda: has_asked(proxy, tries, "/events"))
+        await settled(writer, decided)
+        proxy.fault = None
+        await decided.node("w2", 1)
+        assert (await has_event(client, "GPUDeviceDetected"))["regarding"]["name"] == "w2-0"
+        await settled(writer, decided)
+        assert await names(client) == ["w1-0", "w2-0"]
 
 
 async def test_old_and_imported_history_is_no_news(
@@ -541,12 +478,12 @@ async def test_a_second_writer_waits_until_the_first_is_gone(
             await eventually(is_one)
 
 
-async def test_without_its_kinds_it_waits(decided: Decided, database_url: str, kube: Kube) -> None:
+async def test_without_its_kinds_it_waits(decided: Decided, database_url: str, kube: KubeServer) -> None:
     await decided.node("w1")
     async with counting(kube.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
         await eventually(lambda: is_writing(writer))
         assert "GPUDevice" in writer.health().unlisted
-        await crds.install(ours, crds.shipped() + crds.foreign())
+        await equip(kube, ours)
         await settled(writer, decided)
         assert await names(ours) == ["w1-0", "w1-1"]
 

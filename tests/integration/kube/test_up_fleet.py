@@ -13,6 +13,8 @@ from gpuledger.kube import names
 from gpuledger.kube.client import KubeClient, open_client
 from support.up import DEADLINE_S, Up, gpuledger, running_up
 
+pytestmark = pytest.mark.embedded_only("`gpuledger up --fleet` brings its own API server and refuses another")
+
 NODES, GPUS = 3, 2
 FLEET = ("--fleet", f"nodes={NODES},gpus={GPUS},profile=mixed", "--speed", "600", "--seed", "7")
 

@@ -1,0 +1,39 @@
+"""The embedded API server as a `KubeServer`: each start is a new one that reads what the last one saved."""
+
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from gpuledger.clock import system_clock
+from gpuledger.kube.embedded.persistence import load, save
+from gpuledger.kube.embedded.server import ApiServer
+from gpuledger.kube.embedded.tls import certificates
+from gpuledger.kube.embedded.watching import BOOKMARK_EVERY_S
+from support.kube_server import HOST, KubeServer, free_ports
+
+
+class EmbeddedKube(KubeServer):
+    """An embedded API server; with `secure` it speaks HTTPS, as a real one always does."""
+
+    def __init__(self, directory: Path, *, secure: bool = False, bookmark_every_s: float = BOOKMARK_EVERY_S) -> None:
+        files = certificates(directory / "tls", HOST, system_clock()) if secure else None
+        (self._port,) = free_ports(directory, 1)
+        scheme = "https" if secure else "http"
+        super().__init__(directory, f"{scheme}://{HOST}:{self._port}", files.ca if files else None)
+        self._tls: ssl.SSLContext | None = files.server_context() if files else None
+        self._objects = directory / "objects.jsonl"
+        self._bookmark_every_s = bookmark_every_s
+        self._serving = AsyncExitStack()
+
+    async def start(self) -> None:
+        server = ApiServer(bookmark_every_s=self._bookmark_every_s)
+        load(server.store, self._objects)
+        self._serving.callback(save, server.store, self._objects)
+        await self._serving.enter_async_context(server.serving(HOST, self._port, self._tls))
+
+    async def stop(self) -> None:
+        await self._serving.aclose()
+
+    async def forget_history(self) -> None:
+        await self.stop()
+        await self.start()

@@ -1,0 +1,38 @@
+"""Clients of API servers that serve every kind that the product uses."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gpuledger.kube import crds
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.names import (
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    MODULE_CONFIGS,
+    NODE_FEATURE_RULES,
+    NODE_FEATURES,
+    RESOURCE_SLICE_STATUSES,
+)
+from support.kube_http import api_of, eventually
+from support.kube_server import KubeServer
+
+KINDS = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES, NODE_FEATURES, NODE_FEATURE_RULES, MODULE_CONFIGS)
+
+
+@asynccontextmanager
+async def equipped_client(server: KubeServer) -> AsyncIterator[KubeClient]:
+    """A client of a server that has every CRD."""
+    async with open_client(server.kubeconfig) as client:
+        await equip(server, client)
+        yield client
+
+
+async def equip(server: KubeServer, client: KubeClient) -> None:
+    """Install every CRD, and wait until each kind can be watched."""
+    await crds.install(client, crds.shipped() + crds.foreign())
+    async with api_of(server) as api:
+
+        async def is_served() -> bool:
+            return all([await api.is_watched(kind.path()) for kind in KINDS])
+
+        await eventually(is_served)

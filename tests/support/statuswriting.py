@@ -1,0 +1,76 @@
+"""The status writer for tests: quick to try again, on a client that counts, and settled when nothing is left to do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gpuledger.kube.client import Ask, KubeClient, Object
+from gpuledger.kube.kubeconfig import load_configuration
+from gpuledger.kube.watch import Backoff
+from gpuledger.ledger.api import Ledger
+from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings
+from support.ledgers import eventually
+from support.projections import stop
+
+WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
+QUICK = StatusWriterSettings(
+    backoff=BACKOFF, refused_backoff=BACKOFF, restart_first_s=0.02, restart_most_s=0.2, lock_check_s=0.1,
+    stopped_retry_s=0.05, undos_per_hour_max=3, events_per_s=100.0, orphan_grace_s=0.05,
+)  # fmt: skip
+
+
+class CountingClient(KubeClient):
+    """Remembers what it was asked to write, and how often it listed GPUDevices."""
+
+    written: list[str]
+    lists: int
+
+    async def ask(self, ask: Ask) -> Object:
+        if ask.method in WRITING:
+            self.written.append(f"{ask.method} {ask.path}")
+        self.lists += ask.what.startswith("list gpudevices")
+        return await super().ask(ask)
+
+    def objects_written(self) -> list[str]:
+        """What was written but Events."""
+        return [one for one in self.written if "/events" not in one]
+
+
+@asynccontextmanager
+async def counting(kubeconfig: Path) -> AsyncIterator[CountingClient]:
+    """A client that has counted nothing yet."""
+    client = CountingClient(await load_configuration(kubeconfig))
+    client.written, client.lists = [], 0
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def status_writer(
+    ledger: Ledger, database_url: str, client: KubeClient, settings: StatusWriterSettings = QUICK
+) -> AsyncIterator[StatusWriter]:
+    """A status writer that runs until the block ends."""
+    writer = StatusWriter(ledger, database_url, client, settings=settings)
+    task = asyncio.create_task(writer.run())
+    try:
+        yield writer
+        assert not task.done(), task
+    finally:
+        await stop(task)
+
+
+async def all_written(writer: StatusWriter, ledger: Ledger) -> None:
+    """Return when everything that the ledger has was looked at."""
+    head = await ledger.head()
+
+    async def is_settled() -> bool:
+        health = writer.health()
+        return health.state in {"writing", "disabled"} and (
+            health.position >= head and not health.waiting and not health.unlisted and not health.failing
+        )
+
+    await eventually(is_settled)
