@@ -7,10 +7,9 @@ look at statuses. Called as a program it is the services: `kube.py NATS_URL DATA
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from statistics import quantiles
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ if __name__ == "__main__":
 
 from prometheus_client import REGISTRY
 
+from bench.processes import api_server, at_once, percentile_ms, process
 from bench.rebuilding import peak_kib
 from bench.report import Figure
 from bench.servers import unsynced_nats
@@ -47,11 +47,9 @@ MODEL = "20b5"
 P95_MS = 150.0
 MEMORY_MB = 600.0
 CHANGES_PER_S = 5.0
-AT_ONCE = 16
 STEADY_BEYOND_RELIST_S = 5.0
 SETTLE_S = 1_200.0
 TELL_S = 0.25
-CLI = "from gpuledger.cli.main import main; main()"
 
 
 class KubeSizes(NamedTuple):
@@ -194,8 +192,10 @@ def _cold_start(edge: Edge) -> list[Figure]:
 def _latency(shown: list[float], labelled: list[float]) -> list[Figure]:
     name, peer = "label of a Node -> status of its GPUDevices", "the label itself, watched"
     return [
-        Figure(f"{name}, p50", _percentile(shown, 50), "ms", peer, _percentile(labelled, 50), None),
-        Figure(f"{name}, p95", _percentile(shown, 95), "ms", peer, _percentile(labelled, 95), P95_MS, is_ratio=False),
+        Figure(f"{name}, p50", percentile_ms(shown, 50), "ms", peer, percentile_ms(labelled, 50), None),
+        Figure(
+            f"{name}, p95", percentile_ms(shown, 95), "ms", peer, percentile_ms(labelled, 95), P95_MS, is_ratio=False
+        ),
     ]
 
 
@@ -205,18 +205,14 @@ def _memory(edge: Edge) -> Figure:
     return Figure(name, peak_mb, "MB", "the process after its imports", imports_mb, MEMORY_MB, is_ratio=False)
 
 
-def _percentile(times_s: list[float], percent: int) -> float:
-    return quantiles(times_s, n=100, method="inclusive")[percent - 1] * 1000
-
-
 @asynccontextmanager
 async def _edge(database_url: str, nodes: int, relist_s: float) -> AsyncIterator[Edge]:
     """A fleet of Nodes that is there before the services start, and then everything that follows from it."""
     with unsynced_nats() as nats, short_directory() as directory:
-        async with _api_server(directory) as kubeconfig, open_client(kubeconfig) as client:
+        async with api_server(directory) as kubeconfig, open_client(kubeconfig) as client:
             await crds.install(client, crds.shipped() + crds.foreign())
             began = perf_counter()
-            await _at_once(_create(client, _node_name(index)) for index in range(nodes))
+            await at_once(_create(client, _node_name(index)) for index in range(nodes))
             created_s = perf_counter() - began
             await client.create(MODULE_CONFIGS, _module_config())
             async with _services(nats.url, database_url, kubeconfig, relist_s) as child:
@@ -226,41 +222,8 @@ async def _edge(database_url: str, nodes: int, relist_s: float) -> AsyncIterator
                 yield edge
 
 
-@asynccontextmanager
-async def _api_server(directory: Path) -> AsyncIterator[Path]:
-    kubeconfig = directory / "kubeconfig"
-    arguments = ("kube-api", "--listen", "127.0.0.1:0", "--kubeconfig", str(kubeconfig))
-    async with _process("-c", CLI, *arguments):
-        async with asyncio.timeout(60):
-            while not kubeconfig.exists():  # noqa: ASYNC110 - another process writes it
-                await asyncio.sleep(0.05)
-        yield kubeconfig
-
-
 def _services(nats_url: str, database_url: str, kubeconfig: Path, relist_s: float) -> Any:
-    return _process(__file__, nats_url, database_url, str(kubeconfig), str(relist_s))
-
-
-@asynccontextmanager
-async def _process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
-    try:
-        yield child
-    finally:
-        with suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()
-
-
-async def _at_once(requests: Iterable[Awaitable[object]]) -> None:
-    """Carry out requests, so many at once."""
-    left = iter(requests)
-
-    async def work() -> None:
-        for request in left:
-            await request
-
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    return process(__file__, nats_url, database_url, str(kubeconfig), str(relist_s))
 
 
 async def _create(client: KubeClient, name: str) -> None:

@@ -14,6 +14,9 @@ import structlog
 from rich.console import Console
 
 from bench import fleet
+from bench.availability import FULL as AVAILABILITY
+from bench.availability import QUICK as QUICK_AVAILABILITY
+from bench.availability import AvailabilitySizes, availability
 from bench.kube import FULL as EDGE
 from bench.kube import QUICK as QUICK_EDGE
 from bench.kube import KubeSizes, kube
@@ -37,11 +40,12 @@ class Sizes:
     paced_s: float = 10.0
     memory: int = 1_000_000
     kube: KubeSizes = EDGE
+    availability: AvailabilitySizes = AVAILABILITY
 
 
 FULL = Sizes()
-QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE)
-NAMES = ("publishing", "projecting", "latency", "memory", "kube")
+QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE, QUICK_AVAILABILITY)
+NAMES = ("publishing", "projecting", "latency", "memory", "kube", "availability")
 
 _progress = Console(stderr=True)
 
@@ -90,5 +94,6 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "latency": lambda: latency(database_url, sizes.paced_s, sizes.rounds),
         "memory": lambda: memory(database_url, sizes.memory),
         "kube": lambda: kube(database_url, sizes.kube),
+        "availability": lambda: availability(database_url, sizes.availability, sizes.rounds),
     }
     return measures[name]()

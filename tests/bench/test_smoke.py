@@ -9,6 +9,7 @@ import pytest
 
 FIGURES = {"publishing", "fold in memory", "rebuild into PostgreSQL", "published -> committed", "peak memory"}
 FIGURES |= {"cold start", "label of a Node -> status", "peak memory of the edge"}
+FIGURES |= {"claim change -> status", "burst of", "a claim's change, folded"}
 
 
 @pytest.mark.bench

@@ -55,7 +55,7 @@ async def test_events_are_recorded_in_the_order_of_their_times_as_the_imports_ow
         ('{"type": "t", "data": {}}', "subject and time missing"),
         (_line(time="soon"), "time 'soon' is not an RFC 3339 time with a zone"),
         (_line(time="2025-01-01T00:00:00"), "it has no zone"),
-        (_line(subject=""), "subject must be text of 1 to 253 characters"),
+        (_line(subject=""), "subject must be text of 1 to 317 characters"),
         (_line(subject="€" * 200), "subject does not fit into a subject"),
         (_line(data=[]), "data must be a JSON object"),
         (_line(data={}), "The data does not fit io.gpuledger.device.inserted.v1: slot: Field required"),

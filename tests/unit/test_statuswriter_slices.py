@@ -292,7 +292,7 @@ def test_the_module_config_says_how_slices_are_shown(given: dict[str, Any], expe
     ("given", "expected", "problem"),
     [
         ({"dra": {"claimReferences": "full"}}, {"claim_references": "Redacted"}, "dra.claimReferences is 'full'"),
-        ({"dra": {"claimReferences": []}}, {"claim_references": "Redacted"}, "dra.claimReferences is []"),
+        ({"dra": {"claimReferences": []}}, {"claim_references": "Redacted"}, "dra.claimReferences is a list"),
         (
             {"featureGates": {"DRAResourceAvailabilityVisibility": "no"}}, {},
             "featureGates.DRAResourceAvailabilityVisibility is 'no'",

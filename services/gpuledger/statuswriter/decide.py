@@ -2,9 +2,10 @@
 
 Pure. Objects are compared by digests of the parts that the product keeps: the whole status, its own labels, and the
 spec where the product gives one. Everything else of an object belongs to other people and is neither read nor
-written. No object has an ownerReference or a finalizer of ours: Kubernetes would delete devices with their Node before
-the ledger says that they are gone. Only what the ledger knew and withdrew is deleted, so that the wrong ledger, or an
-empty one, deletes nothing.
+written. Of our objects only a ResourceSliceStatus has an owner, its ResourceSlice: with one, Kubernetes would delete
+devices with their Node before the ledger says that they are gone. None has a finalizer of ours. Only what the ledger
+knew and withdrew is deleted, or what is about a slice that was replaced, so that the wrong ledger, or an empty one,
+deletes nothing.
 """
 
 from collections import deque
@@ -25,6 +26,8 @@ from gpuledger.kube.names import (
     MODULE_CONFIGS,
     NODE_FEATURE_RULES,
     PREREQUISITE_NOT_MET,
+    RESOURCE_SLICE_STATUSES,
+    RESOURCE_SLICES,
     Resource,
 )
 
@@ -32,6 +35,7 @@ Document = dict[str, Any]
 
 DIGEST_BYTES: Final = 12
 HOUR_S: Final = 3600.0
+OF_METADATA: Final = ("labels", "ownerReferences")
 OUR_LABELS: Final = frozenset({LABEL_PRODUCT, LABEL_VENDOR})
 
 
@@ -42,6 +46,7 @@ class Kind(StrEnum):
     NODE = "GPUNodeState"
     RULE = "NodeFeatureRule"
     MODULE = "ModuleConfig"
+    SLICE = "ResourceSliceStatus"
 
 
 RESOURCES: Final[Mapping[Kind, Resource]] = {
@@ -49,6 +54,7 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.NODE: GPU_NODE_STATES,
     Kind.RULE: NODE_FEATURE_RULES,
     Kind.MODULE: MODULE_CONFIGS,
+    Kind.SLICE: RESOURCE_SLICE_STATUSES,
 }
 
 
@@ -60,17 +66,22 @@ class Key(NamedTuple):
 
 
 class Desired(NamedTuple):
-    """How an object has to be. `main` is what is kept outside its status: `labels` or `spec`."""
+    """How an object has to be. `main` is what is kept outside its status: `labels`, or `spec` and `ownerReferences`.
+
+    `about` is the UID of what it describes, where it is to go with that; one about another is replaced.
+    """
 
     main: Document
     status: Document
+    about: str | None = None
 
 
 class Actual(NamedTuple):
     """What is remembered of an object: who it is, and digests of what the product keeps.
 
     `changed_by` is the last field manager other than ours. `sent_main` and `sent_status` are
-    digests of what was sent and is kept otherwise by the server: sending it again would change nothing.
+    digests of what was sent and is kept otherwise by the server: sending it again would change nothing. `about` is as
+    in Desired.
     """
 
     uid: str
@@ -81,6 +92,7 @@ class Actual(NamedTuple):
     changed_by: str | None = None
     sent_main: bytes | None = None
     sent_status: bytes | None = None
+    about: str | None = None
 
 
 class Action(StrEnum):
@@ -100,8 +112,12 @@ def decide(kind: Kind, desired: Desired | None, *, withdrawn: bool, actual: Actu
         return Action.DELETE if is_ours else Action.NOTHING
     if actual is None:
         return Action.NOTHING if kind is Kind.MODULE else Action.CREATE
-    if actual.deleting:
-        return Action.NOTHING
+    return Action.NOTHING if actual.deleting else _decide_between(desired, actual)
+
+
+def _decide_between(desired: Desired, actual: Actual) -> Action:
+    if actual.about != desired.about:
+        return Action.DELETE
     if _differs(desired.main, actual.main, actual.sent_main):
         return Action.MAIN
     if _differs(desired.status, actual.status, actual.sent_status):
@@ -136,6 +152,7 @@ def actual_of(kind: Kind, obj: Document) -> Actual:
         digest(status_of(kind, obj)),
         "deletionTimestamp" in metadata,
         _changed_by(metadata),
+        about=(obj.get("spec") or {}).get("sliceUID") if kind is Kind.SLICE else None,
     )
 
 
@@ -144,6 +161,10 @@ def main_of(kind: Kind, obj: Document) -> Document:
     if kind is Kind.DEVICE:
         labels = obj["metadata"].get("labels") or {}
         return {"labels": {key: value for key, value in labels.items() if is_our_label(key)}}
+    if kind is Kind.SLICE:
+        owners = obj["metadata"].get("ownerReferences") or ()
+        ours = [one for one in owners if one.get("kind") == RESOURCE_SLICES.kind]
+        return {"spec": obj.get("spec") or {}, "ownerReferences": ours}
     return {} if kind is Kind.MODULE else {"spec": obj.get("spec") or {}}
 
 
@@ -193,10 +214,9 @@ def _changed_by(metadata: Document) -> str | None:
 
 
 def body(key: Key, part: Document) -> Document:
-    """An object to apply: `part` holds labels, spec or status."""
-    labels = part.get("labels")
-    metadata = {"name": key.name} | ({"labels": labels} if labels else {})
-    return {"metadata": metadata} | {name: value for name, value in part.items() if name != "labels"}
+    """An object to apply: `part` holds labels, spec and owners, or status."""
+    metadata = {"name": key.name} | {name: part[name] for name in OF_METADATA if part.get(name)}
+    return {"metadata": metadata} | {name: value for name, value in part.items() if name not in OF_METADATA}
 
 
 def removals(wanted: Document, found: Document, pointer: str) -> list[Document]:
@@ -245,47 +265,3 @@ class Undos:
         for other in [other for other, times in self._times.items() if times[-1] + HOUR_S <= now_s]:
             del self._times[other]
         self._times.setdefault(key, deque(maxlen=self._max)).append(now_s)
-
-
-class Difference(NamedTuple):
-    """A place where an object is not as the ledger says; None: there is nothing on that side."""
-
-    key: Key
-    path: str
-    expected: object
-    found: object
-
-
-def differing(desired: Mapping[Key, Desired], actual: Mapping[Key, Actual]) -> Iterator[Key]:
-    """The objects that are not as wanted, by digests; one that the ledger never knew is not as wanted either."""
-    for key, wanted in desired.items():
-        found = actual.get(key)
-        if decide(key.kind, wanted, withdrawn=False, actual=found) is not Action.NOTHING:
-            yield key
-    for key in actual:
-        if key.kind in (Kind.DEVICE, Kind.NODE) and key not in desired:
-            yield key
-
-
-def first_difference(key: Key, desired: Desired | None, obj: Document | None) -> Difference | None:
-    """Where an object first differs from what is wanted."""
-    if desired is None or obj is None:
-        return None if desired is None and obj is None else Difference(key, "", _told(desired), _found(key, obj))
-    found = {"main": main_of(key.kind, obj), "status": status_of(key.kind, obj)}
-    return next(_walk(key, "", {"main": desired.main, "status": desired.status}, found), None)
-
-
-def _told(desired: Desired | None) -> object:
-    return None if desired is None else {**desired.main, "status": desired.status}
-
-
-def _found(key: Key, obj: Document | None) -> object:
-    return None if obj is None else {**main_of(key.kind, obj), "status": status_of(key.kind, obj)}
-
-
-def _walk(key: Key, path: str, expected: object, found: object) -> Iterator[Difference]:
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for name in sorted(expected.keys() | found.keys()):
-            yield from _walk(key, f"{path}.{name}", expected.get(name), found.get(name))
-    elif expected != found:
-        yield Difference(key, path.removeprefix(".main").removeprefix("."), expected, found)

@@ -6,7 +6,7 @@ disabled there are none.
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -14,6 +14,8 @@ from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.domain.inventory_names import Status
 from gpuledger.domain.inventory_status import module_condition
+from gpuledger.kube.errors import KubeError
+from gpuledger.statuswriter.decide import Action, Key
 from gpuledger.statuswriter.wanted import Wanted
 from gpuledger.telemetry import SECONDS
 
@@ -84,11 +86,23 @@ def _add_conditions(state: Wanted, conditions: GaugeMetricFamily) -> None:
 
 
 @contextmanager
-def inventory_metrics(state: State) -> Iterator[None]:
-    """Have the process's registry tell of the inventory."""
-    collector = InventoryMetrics(state)
-    REGISTRY.register(collector)
+def registered(collectors: Iterable[Collector]) -> Iterator[None]:
+    """Have the process's registry ask them too."""
+    with ExitStack() as stack:
+        for collector in collectors:
+            REGISTRY.register(collector)
+            stack.callback(REGISTRY.unregister, collector)
+        yield
+
+
+@contextmanager
+def counted_write(key: Key, action: Action) -> Iterator[None]:
+    """Count a write request, and how it went."""
+    outcome = "done"
     try:
         yield
+    except KubeError as error:
+        outcome = type(error).__name__
+        raise
     finally:
-        REGISTRY.unregister(collector)
+        WRITES.labels(key.kind, action, outcome).inc()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from gpuledger.statuswriter.decide import Key
+from gpuledger.statuswriter.decide import Key, Kind
 
 
 class Queue:
@@ -31,6 +31,10 @@ class Queue:
     def waiting(self) -> int:
         """How many keys are to be taken now or are being looked at."""
         return len(self._ready) + len(self._patient) + len(self._busy)
+
+    def depth(self, kind: Kind) -> int:
+        """How many keys of a kind are to be taken now."""
+        return sum(key.kind is kind for lane in (self._ready, self._patient) for key in lane)
 
     def add(self, key: Key, at_s: float = 0.0) -> None:
         """Have a key looked at, not before `at_s`; one that waits already keeps its place and its time."""

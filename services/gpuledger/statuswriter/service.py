@@ -5,22 +5,19 @@ Nothing is written before the fold has reached the head that the ledger had at t
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import aclosing
-from functools import partial
 from typing import Any, NamedTuple
 
 import psycopg
 import structlog
+from prometheus_client.registry import Collector
 
 from gpuledger.clock import Clock, system_clock
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import lock
-from gpuledger.kube.client import ALL, KubeClient, Selection
+from gpuledger.kube.client import KubeClient
 from gpuledger.kube.crds import node_feature_rule
-from gpuledger.kube.errors import UnavailableError
-from gpuledger.kube.names import MODULE_CONFIG, NODE_FEATURE_RULE
-from gpuledger.kube.watch import Changes, Interrupted, Jitter, Listed, Reflector, system_jitter
+from gpuledger.kube.watch import Jitter, system_jitter
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
@@ -28,13 +25,14 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.statuswriter.announcer import Announcer
-from gpuledger.statuswriter.decide import RESOURCES, Key, Kind, is_changed_by_others
+from gpuledger.statuswriter.decide import Kind
+from gpuledger.statuswriter.following import Following
 from gpuledger.statuswriter.gate import Bucket, Gate
-from gpuledger.statuswriter.known import Change, Seen, read
-from gpuledger.statuswriter.metrics import ACTIVE, HANDLER_ERRORS, inventory_metrics
+from gpuledger.statuswriter.metrics import ACTIVE, HANDLER_ERRORS, InventoryMetrics, registered
 from gpuledger.statuswriter.news import is_fresh
 from gpuledger.statuswriter.queue import Queue
 from gpuledger.statuswriter.settings import StatusWriterSettings
+from gpuledger.statuswriter.slicemetrics import SliceMetrics
 from gpuledger.statuswriter.together import together
 from gpuledger.statuswriter.view import View
 from gpuledger.statuswriter.wanted import Wanted, WantedProjection
@@ -47,20 +45,15 @@ INSTANCE = "gpuledger-statuswriter"
 TRANSIENT = (LedgerUnavailableError, DatabaseUnavailableError, psycopg.OperationalError)
 """What the status writer recovers from by starting anew."""
 
-SELECTIONS = {
-    Kind.RULE: Selection(fields=f"metadata.name={NODE_FEATURE_RULE}"),
-    Kind.MODULE: Selection(fields=f"metadata.name={MODULE_CONFIG}"),
-}
-
 log = structlog.get_logger("gpuledger.statuswriter")
 
 
 class StatusWriterHealth(NamedTuple):
     """`state` is standing-by, folding, writing, disabled or stopped, which has a `reason`.
 
-    `waiting` counts objects that are to be looked at now, `failing` those that could not be written and are tried again
-    later, `left` those that are left as somebody else has them; `unlisted`
-    names the kinds that the API server has not shown yet.
+    `waiting` counts objects that are to be looked at now or after a short pause, `failing` those that could not be
+    written and are tried again later, `left` those that are left as somebody else has them; `unlisted` names the kinds
+    that the API server has not shown yet.
     """
 
     state: str
@@ -133,7 +126,7 @@ class StatusWriter:
             try:
                 await self._round.fold_to_head()
                 self._stopped = None
-                with inventory_metrics(self._round.state):
+                with registered(self._round.collectors()):
                     await together([self._keep_lock(connection), *self._round.work()])
             finally:
                 ACTIVE.set(0)
@@ -176,15 +169,17 @@ class _Round:
     def _gate(self, per_s: float, burst: int) -> Gate:
         return Gate(Bucket(per_s, burst, self._now), self._settings.backoff, self._jitter, self._now)
 
-    def state(self) -> Wanted:
-        """The fold, for metrics."""
-        return self._wanted
+    def collectors(self) -> list[Collector]:
+        """What metrics follow from the fold and the queue."""
+        slices = SliceMetrics(lambda: self._wanted, self._queue.depth, self._writer.behind.seconds)
+        return [InventoryMetrics(lambda: self._wanted), slices]
 
     def health(self) -> StatusWriterHealth:
         """How it stands."""
         state = "folding" if not self._is_folded else "writing" if self._wanted.enabled else "disabled"
         unlisted = tuple(str(kind) for kind, known in self._view.known.items() if not known.is_listed)
-        waiting, failing, left = self._queue.waiting, self._writer.failing, self._writer.left
+        waiting = self._queue.waiting + self._writer.paused
+        failing, left = self._writer.failing, self._writer.left
         return StatusWriterHealth(state, self._fold.sequence, waiting, failing, left, unlisted, None)
 
     async def fold_to_head(self) -> None:
@@ -211,7 +206,13 @@ class _Round:
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What has to run side by side."""
         writers = [self._writer.work() for _ in range(self._settings.writes_at_once_max)]
-        return [self._follow_ledger(), self._announcer.run(), *map(self._follow, Kind), *writers]
+        following = [
+            Following(
+                kind, self._client, self._view, self._writer, self._settings, now=self._now, jitter=self._jitter
+            ).run()
+            for kind in Kind
+        ]
+        return [self._follow_ledger(), self._announcer.run(), *following, *writers]
 
     async def _follow_ledger(self) -> None:
         async with self._ledger.read(after=self._fold.sequence) as reader:
@@ -222,6 +223,7 @@ class _Round:
     def _take(self, messages: list[Message]) -> None:
         self._fold.apply_all(messages)
         changed, news = self._wanted.take_changed(), self._wanted.take_news()
+        self._view.changed(changed)
         is_enabled, was_enabled = self._wanted.enabled, self._was_enabled
         self._was_enabled = is_enabled
         if not is_enabled:
@@ -238,63 +240,3 @@ class _Round:
         self._writer.forget()
         HANDLER_ERRORS.clear()
         log.info("statuswriter.disabled")
-
-    async def _follow(self, kind: Kind) -> None:
-        """Keep what is known of a kind true. After an outage all is listed: who answers may be another server."""
-        failures = 0
-        while True:
-            begun_s = self._now()
-            try:
-                async with asyncio.timeout(None) as until:
-                    await self._reflect(kind, until)
-            except TimeoutError:
-                continue
-            failures = 1 if self._now() - begun_s > self._settings.backoff.healthy_after_s else failures + 1
-            await asyncio.sleep(self._settings.backoff.pause_s(failures, self._jitter()))
-
-    def _relist_s(self) -> float:
-        return max(self._settings.relist_period_s, self._wanted.settings_in_force().resync_period_s)
-
-    async def _reflect(self, kind: Kind, until: asyncio.Timeout) -> None:
-        """Follow until the server is away, or the list is old."""
-        reflector = Reflector(
-            self._client, RESOURCES[kind], partial(read, kind),
-            selection=SELECTIONS.get(kind, ALL), backoff=self._settings.backoff, jitter=self._jitter,
-        )  # fmt: skip
-        async with aclosing(reflector.run()) as run:
-            async for one in run:
-                match one:
-                    case Listed():
-                        self._listed(kind, one)
-                        until.reschedule(self._now() + self._relist_s())
-                    case Changes():
-                        self._changed(kind, one)
-                    case Interrupted(error):
-                        self._view.known[kind].interrupted()
-                        HANDLER_ERRORS.labels(f"watch {RESOURCES[kind].plural}").inc()
-                        log.info("watch.interrupted", kind=str(kind), reason=str(error), retry_s=one.pause_s)
-                        if isinstance(error, UnavailableError):
-                            return
-
-    def _listed(self, kind: Kind, listed: Listed[Seen]) -> None:
-        self._view.known[kind].listed(listed.objects, listed.resource_version)
-        if self._wanted.enabled:
-            self._writer.look_through(self._view.keys(kind))
-
-    def _changed(self, kind: Kind, changes: Changes[Seen]) -> None:
-        known = self._view.known[kind]
-        for change in changes.changes:
-            found = known.changed(change)
-            if self._wanted.enabled:
-                self._weigh(kind, found)
-
-    def _weigh(self, kind: Kind, change: Change) -> None:
-        """Whether a change was ours to expect, or somebody else's."""
-        key = Key(kind, change.name)
-        before, after = change.before, change.after
-        if before is None or before is after:
-            self._writer.look(key)
-        elif is_changed_by_others(kind, self._view.desired(key), before, after):
-            self._writer.disturbed(key, after.changed_by if after else "somebody who deleted it")
-        else:
-            self._writer.look(key)

@@ -11,12 +11,16 @@ class StatusWriterSettings:
 
     `undos_per_hour_max` is per object: who changes it more often than that gets their way until an earlier undo is an
     hour old. `relist_period_s` is how often everything is listed anew although no watch was interrupted.
+    `slice_status_pause_s` is what lies at least between two writes of one ResourceSliceStatus's status, and
+    `orphan_grace_s` how long one that was deleted may be gone before it is made again: it may have gone with its slice.
     """
 
     writes_at_once_max: int = 16
     writes_per_s: float = 400.0
     writes_burst: int = 800
     undos_per_hour_max: int = 6
+    slice_status_pause_s: float = 0.2
+    orphan_grace_s: float = 0.5
     relist_period_s: float = 600.0
     lock_check_s: float = 5.0
     messages_per_batch: int = 1024

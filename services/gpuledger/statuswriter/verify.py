@@ -12,22 +12,12 @@ from gpuledger.kube.crds import node_feature_rule
 from gpuledger.kube.errors import NotFoundError
 from gpuledger.ledger.api import Ledger, Position
 from gpuledger.projection.asof import OnProgress, fold_until
-from gpuledger.statuswriter.decide import (
-    RESOURCES,
-    Actual,
-    Desired,
-    Difference,
-    Document,
-    Key,
-    Kind,
-    differing,
-    first_difference,
-)
-from gpuledger.statuswriter.known import read
+from gpuledger.statuswriter.decide import RESOURCES, Actual, Desired, Document, Key, Kind
+from gpuledger.statuswriter.differences import OURS, Difference, differing, first_difference
+from gpuledger.statuswriter.known import Seen, read
 from gpuledger.statuswriter.view import View
 from gpuledger.statuswriter.wanted import Wanted, WantedProjection
 
-COMPARED = (Kind.DEVICE, Kind.NODE)
 SHOWN_MAX = 20
 """How many differences are told in full."""
 
@@ -46,8 +36,9 @@ class KubeVerification(NamedTuple):
 
 
 async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None) -> KubeVerification:
-    """Compare every GPUDevice and GPUNodeState with the ledger.
+    """Compare every GPUDevice, GPUNodeState and ResourceSliceStatus with the ledger.
 
+    ResourceSliceStatuses are left out while nobody keeps them; a kind that the server does not have has no objects.
     The API server is listed after the ledger was folded, so what is decided or written meanwhile may show as a
     difference; compare again then.
 
@@ -59,7 +50,7 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
     state = fold.state
     assert isinstance(state, Wanted)
     desired = _desired(state)
-    actual = await _actual(client)
+    actual = await _actual(client, state)
     keys = list(differing(desired, actual))
     shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
     first = tuple(one for one in shown if one is not None)
@@ -69,17 +60,28 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
 
 def _desired(state: Wanted) -> dict[Key, Desired]:
     view = View(state, node_feature_rule())
-    wanted = {key: view.desired(key) for kind in COMPARED for key in view.keys(kind)}
+    wanted = {key: view.desired(key) for kind in _compared(state) for key in view.keys(kind)}
     return {key: one for key, one in wanted.items() if one is not None}
 
 
-async def _actual(client: KubeClient) -> dict[Key, Actual]:
-    found = {}
-    for kind in COMPARED:
-        for seen in (await client.collect(RESOURCES[kind], partial(read, kind))).items:
-            if not seen.actual.deleting:
-                found[Key(kind, seen.name)] = seen.actual
-    return found
+def _compared(state: Wanted) -> list[Kind]:
+    return [kind for kind in OURS if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
+
+
+async def _actual(client: KubeClient, state: Wanted) -> dict[Key, Actual]:
+    return {
+        Key(kind, seen.name): seen.actual
+        for kind in _compared(state)
+        for seen in await _seen(client, kind)
+        if not seen.actual.deleting
+    }
+
+
+async def _seen(client: KubeClient, kind: Kind) -> list[Seen]:
+    try:
+        return (await client.collect(RESOURCES[kind], partial(read, kind))).items
+    except NotFoundError:
+        return []
 
 
 async def _difference(client: KubeClient, key: Key, desired: Mapping[Key, Desired]) -> Difference | None:

@@ -1,11 +1,14 @@
 """Both sides of the status writer: what is wanted, what is known of the API server, and the next step between them."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from gpuledger.statuswriter.decide import Action, Actual, Desired, Document, Key, Kind, decide
 from gpuledger.statuswriter.known import Known
 from gpuledger.statuswriter.wanted import Wanted, desired, rule_key
+
+RECENT_MAX: Final = 256
+"""How many statuses of slices are kept made up: one that is written is asked for several times in a row."""
 
 
 class Step(NamedTuple):
@@ -26,18 +29,30 @@ class View:
         self.wanted = wanted
         self.known = {kind: Known() for kind in Kind}
         self._rule = rule
+        self._recent: dict[Key, Desired | None] = {}
 
     def desired(self, key: Key) -> Desired | None:
         """How an object has to be."""
-        return desired(self.wanted, key, self._rule)
+        if key.kind is not Kind.SLICE:
+            return desired(self.wanted, key, self._rule)
+        if key not in self._recent:
+            if len(self._recent) >= RECENT_MAX:
+                del self._recent[next(iter(self._recent))]
+            self._recent[key] = desired(self.wanted, key, self._rule)
+        return self._recent[key]
+
+    def changed(self, keys: Iterable[Key]) -> None:
+        """These may have to be others than before."""
+        for key in keys:
+            self._recent.pop(key, None)
 
     def actual(self, key: Key) -> Actual | None:
         """What is known of an object."""
         return self.known[key.kind].objects.get(key.name)
 
     def step(self, key: Key) -> Step:
-        """The next step; none while the module is disabled, or before the kind was listed."""
-        if not self.wanted.enabled or not self.known[key.kind].is_listed:
+        """The next step; none while the kind is not kept, or before it was listed."""
+        if not self.wanted.keeps(key.kind) or not self.known[key.kind].is_listed:
             return IDLE
         wanted, actual = self.desired(key), self.actual(key)
         return Step(decide(key.kind, wanted, withdrawn=key in self.wanted.withdrawn, actual=actual), wanted, actual)

@@ -1,6 +1,6 @@
-"""What the API server has to show: a fold of the inventory's decisions, and each object that follows from it.
+"""What the API server has to show: a fold of the inventory's decisions and of allocations, and what follows from it.
 
-Pure. Beside the inventory it keeps two small things for the shell to take: which objects were withdrawn, until they are
+Pure. Beside these it keeps two small things for the shell to take: which objects were withdrawn, until they are
 known to be gone, and what happened that is worth a Kubernetes Event.
 """
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.dra.cluster import HANDLERS as SLICE_HANDLERS
+from gpuledger.domain.fact import Fact, Handler, Handlers
 from gpuledger.domain.inventory import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice, Inventory
 from gpuledger.domain.inventory_names import Status, Type
 from gpuledger.domain.inventory_status import device_labels, device_status, module_condition, node_status
@@ -16,12 +17,18 @@ from gpuledger.domain.table import Changes, Table
 from gpuledger.events.device import DeviceDetected, DeviceMarked, DeviceWithdrawn
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import Condition, NodeInventoryChanged, NodeInventoryWithdrawn
+from gpuledger.events.slice import SlicePublished, SliceWithdrawn
 from gpuledger.kube.names import PREREQUISITE_NOT_MET, EventReason
 from gpuledger.projection.definition import Projection
 from gpuledger.statuswriter.decide import Desired, Document, Key, Kind, canonical
+from gpuledger.statuswriter.slices import Present, desired_slice
 
 USUAL = frozenset({(Type.INVENTORY_COMPLETE, Status.TRUE), (Type.MANAGED_DISABLED, Status.FALSE)})
 """Conditions that are no news of a node that has just become known."""
+
+
+REDACTED = "Redacted"
+"""The setting of claim references that leaves out which claims hold something."""
 
 
 class News(NamedTuple):
@@ -37,10 +44,15 @@ class News(NamedTuple):
 
 
 class Wanted(Inventory):
-    """The inventory as decided, what was withdrawn, and what is new."""
+    """The inventory as decided, how slices stand, what was withdrawn, and what is new.
+
+    Its tables are the inventory's; those of the slices are never written, and let go of their past by themselves.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.slices = Present()
+        self._slices_shown = self._how_slices_are_shown()
         self.withdrawn: dict[Key, None] = {}
         self.news: list[News] = []
         self._gone: dict[Key, None] = {}
@@ -57,9 +69,17 @@ class Wanted(Inventory):
         keys |= dict.fromkeys(Key(Kind.NODE, row.node) for row in _rows(self.node))
         keys |= dict.fromkeys(Key(Kind.NODE, row.node) for row in _rows(self.condition))
         keys |= dict.fromkeys(Key(Kind.MODULE, row.module) for row in _rows(self.module))
+        keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
+        shown, self._slices_shown = self._slices_shown, self._how_slices_are_shown()
+        if shown != self._slices_shown:
+            keys |= dict.fromkeys(key for key in self.keys() if key.kind is Kind.SLICE)
         self.mark.take_changes()
         self.settings.take_changes()
         return keys
+
+    def _how_slices_are_shown(self) -> tuple[bool, str]:
+        settings = self.settings_in_force()
+        return settings.dra_availability, settings.claim_references
 
     def withdraw(self, key: Key) -> None:
         """An object is to be no more."""
@@ -71,11 +91,17 @@ class Wanted(Inventory):
         """Whether the module is enabled; nothing is written while it is not."""
         return self.settings_in_force().enabled
 
+    def keeps(self, kind: Kind) -> bool:
+        """Whether objects of a kind are written; while they are not they stay as they are."""
+        settings = self.settings_in_force()
+        return settings.enabled and (kind is not Kind.SLICE or settings.dra_availability)
+
     def keys(self) -> Iterator[Key]:
         """Every object that is wanted or was withdrawn, but for the rule."""
         yield from [Key(Kind.MODULE, name) for name in self.module.rows]
         yield from [Key(Kind.NODE, name) for name in self.node.rows]
         yield from [Key(Kind.DEVICE, name) for name in self.device.rows]
+        yield from [Key(Kind.SLICE, name) for name in self.slices.slice.rows]
         yield from list(self.withdrawn)
 
 
@@ -96,6 +122,9 @@ def desired(state: Wanted, key: Key, rule: Document) -> Desired | None:
             return Desired({"spec": rule["spec"]}, {}) if key == rule_key(rule) else None
         case Kind.MODULE:
             return _module(state, key.name)
+        case Kind.SLICE:
+            is_redacted = state.settings_in_force().claim_references == REDACTED
+            return desired_slice(state.slices, key.name, redacted=is_redacted)
 
 
 def rule_key(rule: Document) -> Key:
@@ -189,12 +218,36 @@ def _prerequisite_changed(state: Wanted, fact: Fact, data: ModulePrerequisiteCha
     _tell(state, fact, key, EventReason.CONDITION_CHANGED, about, note, is_warning=not data.met)
 
 
+def _of_slices(handler: Handler) -> Handler:
+    def fold(state: Wanted, fact: Fact, said: object) -> None:
+        handler(state.slices, fact, said)
+        state.slices.forget_past()
+
+    return fold
+
+
+_AVAILABILITY: Handlers = {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()}
+
+
+def _slice_published(state: Wanted, fact: Fact, data: SlicePublished) -> None:
+    _AVAILABILITY[SlicePublished](state, fact, data)
+    state.withdrawn.pop(Key(Kind.SLICE, fact.event.subject), None)
+
+
+def _slice_withdrawn(state: Wanted, fact: Fact, data: SliceWithdrawn) -> None:
+    if state.slices.slice.get(fact.event.subject) is not None:
+        state.withdraw(Key(Kind.SLICE, fact.event.subject))
+    _AVAILABILITY[SliceWithdrawn](state, fact, data)
+
+
 _HANDLERS: Handlers = {
     DeviceDetected: _detected,
     DeviceWithdrawn: _withdrawn,
     NodeInventoryChanged: _inventory_changed,
     NodeInventoryWithdrawn: _inventory_withdrawn,
     ModulePrerequisiteChanged: _prerequisite_changed,
+    SlicePublished: _slice_published,
+    SliceWithdrawn: _slice_withdrawn,
 }
 
 
@@ -206,6 +259,7 @@ class WantedProjection(Projection):
     specs = DECIDED_SPECS
     handlers = {
         **{model: handler for model, handler in DECIDED_HANDLERS.items() if model is not DeviceMarked},
+        **_AVAILABILITY,
         **_HANDLERS,
     }
 

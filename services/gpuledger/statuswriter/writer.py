@@ -6,8 +6,8 @@ more than one request for an object at a time, and never send what the server al
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import structlog
@@ -18,24 +18,24 @@ from gpuledger.kube.errors import ConflictError, KubeError, NotFoundError, Refus
 from gpuledger.kube.names import EventReason
 from gpuledger.kube.watch import Jitter
 from gpuledger.statuswriter.announcer import Announcer
+from gpuledger.statuswriter.answers import SOMEBODY, answered, extra_of, owners_of
+from gpuledger.statuswriter.behind import Behind
 from gpuledger.statuswriter.decide import (
     RESOURCES,
     Action,
-    Actual,
     Document,
     Key,
     Kind,
     Undos,
     actual_of,
     body,
-    digest,
-    is_our_label,
-    removals,
 )
 from gpuledger.statuswriter.gate import SERVER_TROUBLE, Gate
-from gpuledger.statuswriter.metrics import CONFLICTS, EVENTS, HANDLER_ERRORS, LATENCY, QUEUE, UNDONE, WRITES
+from gpuledger.statuswriter.metrics import CONFLICTS, EVENTS, HANDLER_ERRORS, QUEUE, UNDONE, counted_write
+from gpuledger.statuswriter.pace import Pace
 from gpuledger.statuswriter.queue import Queue
 from gpuledger.statuswriter.settings import StatusWriterSettings
+from gpuledger.statuswriter.slicemetrics import note_sync
 from gpuledger.statuswriter.view import Step, View
 from gpuledger.statuswriter.wanted import News
 
@@ -45,7 +45,6 @@ STEPS_MAX = 6
 NEWS_PER_OBJECT_MAX = 16
 """News of an object that wait until it shows them; the oldest are dropped first."""
 
-SOMEBODY = "somebody"
 log = structlog.get_logger("gpuledger.statuswriter")
 
 
@@ -84,15 +83,22 @@ class Writer:
         self._now = now
         self._jitter = jitter
         self._undos = Undos(settings.undos_per_hour_max)
+        self._pace = Pace(settings.slice_status_pause_s, now)
+        self._paused: set[Key] = set()
         self._disturbed: dict[Key, _Disturbance] = {}
         self._failures: dict[Key, int] = {}
-        self._since: dict[Key, int] = {}
+        self.behind = Behind(clock)
         self._news: dict[Key, list[News]] = {}
 
     @property
     def left(self) -> int:
         """How many objects are left as somebody else has them."""
         return sum(one.is_left for one in self._disturbed.values())
+
+    @property
+    def paused(self) -> int:
+        """How many objects are to be written, and were a moment ago."""
+        return len(self._paused)
 
     @property
     def failing(self) -> int:
@@ -103,7 +109,7 @@ class Writer:
         """Have an object looked at; `recorded_ns` is when the ledger got what may change it."""
         if self._view.known[key.kind].is_listed:
             if recorded_ns is not None:
-                self._since.setdefault(key, recorded_ns)
+                self.behind.note(key, recorded_ns)
             self._queue.add(key)
 
     def look_through(self, keys: Iterable[Key]) -> None:
@@ -126,15 +132,21 @@ class Writer:
         self.look(news.key)
 
     def disturbed(self, key: Key, by: str | None) -> None:
-        """Somebody else changed or deleted an object that was as wanted."""
+        """Somebody else changed an object that was as wanted."""
         self._disturbed.setdefault(key, _Disturbance(by or SOMEBODY))
         self.look(key)
+
+    def deleted(self, key: Key) -> None:
+        """Somebody else deleted an object that was as wanted. One with an owner may have gone with that."""
+        self._disturbed.setdefault(key, _Disturbance("somebody who deleted it"))
+        grace_s = self._settings.orphan_grace_s if key.kind is Kind.SLICE else 0.0
+        self._queue.add(key, self._now() + grace_s)
 
     def forget(self) -> None:
         """Write and tell nothing of what waits."""
         self._queue.clear()
         self._announcer.clear()
-        for kept in (self._disturbed, self._failures, self._since, self._news):
+        for kept in (self.behind, self._disturbed, self._failures, self._news, self._paused):
             kept.clear()
 
     async def work(self) -> None:
@@ -149,6 +161,7 @@ class Writer:
             await asyncio.sleep(0)
 
     async def _settle(self, key: Key) -> None:
+        self._paused.discard(key)
         try:
             if await self._bring(key):
                 self._failures.pop(key, None)
@@ -156,13 +169,14 @@ class Writer:
             self._failed(key, error)
 
     async def _bring(self, key: Key) -> bool:
-        """Take steps until there is nothing to do; False where the object is left as it is for now."""
+        """Take steps until nothing is to be done, or not yet; False where none may be taken, or they do not end."""
         for taken in range(STEPS_MAX):
             step = self._view.step(key)
-            if step.action is Action.NOTHING:
+            is_too_soon = self._is_too_soon(key, step)
+            if step.action is Action.NOTHING or (is_too_soon and taken):
                 self._settled(key, step, has_written=taken > 0)
                 return True
-            if not self._may_undo(key, step):
+            if is_too_soon or not self._may_undo(key, step):
                 return False
             async with self._gate.passing():
                 await self._do(key, self._view.step(key))
@@ -170,6 +184,15 @@ class Writer:
             disturbance.is_noted = False
         self._later(key)
         return False
+
+    def _is_too_soon(self, key: Key, step: Step) -> bool:
+        """Whether the object was written a moment ago; it is looked at again when it may be written."""
+        at_s = self._pace.free_at_s(key, step.action)
+        if at_s <= self._now():
+            return False
+        self._paused.add(key)
+        self._queue.add(key, at_s)
+        return True
 
     def _may_undo(self, key: Key, step: Step) -> bool:
         """Whether a write may happen now; undoing what others do is bounded."""
@@ -200,11 +223,12 @@ class Writer:
     async def _apply(self, key: Key, step: Step, *, is_status: bool) -> None:
         assert step.desired is not None
         part = {"status": step.desired.status} if is_status else step.desired.main
+        catching_up = self.behind.catching_up(key) if is_status else nullcontext()
         disturbance = self._disturbed.get(key)
         has_leave = disturbance is not None and disturbance.is_noted
         subresource = "status" if is_status else None
         try:
-            with _counted(key, step.action):
+            with self._pace.noted(key, step.action), counted_write(key, step.action), catching_up:
                 obj = await self._client.apply(
                     RESOURCES[key.kind], body(key, part), subresource=subresource, force=has_leave
                 )
@@ -216,25 +240,25 @@ class Writer:
         except ConflictError as error:
             if has_leave:
                 raise
-            self._disturbed[key] = _Disturbance(_owners(error))
+            self._disturbed[key] = _Disturbance(owners_of(error))
             return
-        if (extra := _extra(key, part, obj)) and has_leave:
+        if (extra := extra_of(key, part, obj)) and has_leave:
             obj = await self._strip(key, obj, extra, subresource)
         elif extra and disturbance is None:
             self._disturbed[key] = _Disturbance(actual_of(key.kind, obj).changed_by or SOMEBODY)
-        self._view.known[key.kind].written(key.name, _answered(key, step, obj, None if extra else is_status))
+        self._view.known[key.kind].written(key.name, answered(key, step, obj, None if extra else is_status))
 
     async def _strip(self, key: Key, obj: Document, extra: list[Document], subresource: str | None) -> Document:
         """Remove what somebody else put there, which applying leaves."""
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": obj["metadata"]["resourceVersion"]}
-        with _counted(key, Action.STATUS if subresource else Action.MAIN):
+        with counted_write(key, Action.STATUS if subresource else Action.MAIN):
             return await self._client.json_patch(RESOURCES[key.kind], key.name, [test, *extra], subresource=subresource)
 
     async def _delete(self, key: Key, step: Step) -> None:
         assert step.actual is not None
         known = self._view.known[key.kind]
         try:
-            with _counted(key, step.action):
+            with counted_write(key, step.action):
                 await self._client.delete(RESOURCES[key.kind], key.name, uid=step.actual.uid)
         except NotFoundError:
             known.gone(key.name)
@@ -242,9 +266,9 @@ class Writer:
             known.written(key.name, step.actual._replace(deleting=True))
 
     def _settled(self, key: Key, step: Step, *, has_written: bool) -> None:
-        since = self._since.pop(key, None)
-        if since is not None and has_written:
-            LATENCY.observe(max(0.0, self._clock().timestamp() - since / 1e9))
+        note_sync(key.kind, "written" if has_written else "unchanged")
+        if step.action is Action.NOTHING:
+            self.behind.settled(key, has_written=has_written)
         actual = self._view.actual(key)
         if actual is None and step.desired is None:
             self._view.wanted.withdrawn.pop(key, None)
@@ -275,6 +299,8 @@ class Writer:
 
     def _failed(self, key: Key, error: KubeError) -> None:
         HANDLER_ERRORS.labels(RESOURCES[key.kind].plural).inc()
+        note_sync(key.kind, "failed")
+        self.behind.note(key)
         if not isinstance(error, SERVER_TROUBLE) and key not in self._failures:
             log.warning("write.failed", kind=str(key.kind), name=key.name, reason=str(error))
         self._later(key, is_refused=isinstance(error, RefusedError) and not isinstance(error, SERVER_TROUBLE))
@@ -283,50 +309,3 @@ class Writer:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         backoff = self._settings.refused_backoff if is_refused else self._settings.backoff
         self._queue.add(key, self._now() + backoff.pause_s(failures, self._jitter()))
-
-
-def _extra(key: Key, part: Document, obj: Document) -> list[Document]:
-    """What the object has beyond what was applied, where all of it is the product's."""
-    if key.kind is Kind.MODULE:
-        return []
-    if "labels" in part:
-        found = {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if is_our_label(name)}
-        return removals(part["labels"], found, "/metadata/labels")
-    (name, wanted), *_ = part.items()
-    return removals(wanted, obj.get(name) or {}, f"/{name}")
-
-
-def _answered(key: Key, step: Step, obj: Document, whole_status: bool | None) -> Actual:
-    """What is known after an answer; where the server keeps what was sent otherwise, sending it again is no use."""
-    assert step.desired is not None
-    actual = actual_of(key.kind, obj)
-    if step.actual is not None and step.actual.uid == actual.uid:
-        actual = actual._replace(
-            sent_main=step.actual.sent_main if step.actual.main == actual.main else None,
-            sent_status=step.actual.sent_status if step.actual.status == actual.status else None,
-        )
-    if whole_status is True:
-        sent = digest(step.desired.status)
-        return actual._replace(sent_status=sent if sent != actual.status else None)
-    if whole_status is False:
-        sent = digest(step.desired.main)
-        return actual._replace(sent_main=sent if sent != actual.main else None)
-    return actual
-
-
-def _owners(error: ConflictError) -> str:
-    """The managers that a conflict names: `conflict with "kubectl-edit" using ...`."""
-    named = {cause.message.split('"')[1] for cause in error.causes if cause.message.count('"') >= 2}
-    return ", ".join(sorted(named)) or SOMEBODY
-
-
-@contextmanager
-def _counted(key: Key, action: Action) -> Iterator[None]:
-    outcome = "done"
-    try:
-        yield
-    except KubeError as error:
-        outcome = type(error).__name__
-        raise
-    finally:
-        WRITES.labels(key.kind, action, outcome).inc()

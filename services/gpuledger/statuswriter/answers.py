@@ -1,0 +1,42 @@
+"""What an answer of the API server to a write says of the object. Pure."""
+
+from gpuledger.kube.errors import ConflictError
+from gpuledger.statuswriter.decide import Actual, Document, Key, Kind, actual_of, digest, is_our_label, removals
+from gpuledger.statuswriter.view import Step
+
+SOMEBODY = "somebody"
+
+
+def extra_of(key: Key, part: Document, obj: Document) -> list[Document]:
+    """What the object has beyond what was applied, where all of it is the product's."""
+    if key.kind is Kind.MODULE:
+        return []
+    if "labels" in part:
+        found = {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if is_our_label(name)}
+        return removals(part["labels"], found, "/metadata/labels")
+    (name, wanted), *_ = part.items()
+    return removals(wanted, obj.get(name) or {}, f"/{name}")
+
+
+def answered(key: Key, step: Step, obj: Document, whole_status: bool | None) -> Actual:
+    """What is known after an answer; where the server keeps what was sent otherwise, sending it again is no use."""
+    assert step.desired is not None
+    actual = actual_of(key.kind, obj)
+    if step.actual is not None and step.actual.uid == actual.uid:
+        actual = actual._replace(
+            sent_main=step.actual.sent_main if step.actual.main == actual.main else None,
+            sent_status=step.actual.sent_status if step.actual.status == actual.status else None,
+        )
+    if whole_status is True:
+        sent = digest(step.desired.status)
+        return actual._replace(sent_status=sent if sent != actual.status else None)
+    if whole_status is False:
+        sent = digest(step.desired.main)
+        return actual._replace(sent_main=sent if sent != actual.main else None)
+    return actual
+
+
+def owners_of(error: ConflictError) -> str:
+    """The managers that a conflict names: `conflict with "kubectl-edit" using ...`."""
+    named = {cause.message.split('"')[1] for cause in error.causes if cause.message.count('"') >= 2}
+    return ", ".join(sorted(named)) or SOMEBODY
