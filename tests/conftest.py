@@ -1,13 +1,16 @@
 """What every test may ask for: real servers, and hypothesis settings that suit them."""
 
+import logging
 import os
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from gpuledger.embedded.nats import NatsServer
 from gpuledger.embedded.postgres import PostgresServer
+from gpuledger.telemetry import LOGGERS
 from support import servers
 
 settings.register_profile("local", deadline=None, print_blob=True)
@@ -16,6 +19,16 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 for name in ("NATS_URL", "DATABASE_URL", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
     os.environ.pop(name, None)  # no test may reach servers of the machine's own
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that serves logs to a stream of its test, which is closed when the next one begins."""
+    logger, shown = logging.getLogger(LOGGERS), structlog.get_config()
+    before = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.level, logger.propagate = before
+    structlog.configure(**shown)
 
 
 @pytest.fixture(scope="session")

@@ -1,24 +1,13 @@
 """The services' log: one form for everything that our packages say, whichever logger they use."""
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
 import structlog
 
-from gpuledger.telemetry import LOGGERS, configure_logging
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """The logging of the process is that of every test."""
-    logger, shown = logging.getLogger(LOGGERS), structlog.get_config()
-    before = logger.handlers, logger.level, logger.propagate
-    yield
-    logger.handlers, logger.level, logger.propagate = before
-    structlog.configure(**shown)
+from gpuledger.telemetry import configure_logging
 
 
 def lines(capture: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
