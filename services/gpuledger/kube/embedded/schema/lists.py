@@ -14,6 +14,8 @@ from gpuledger.kube.embedded.schema.structural import Node
 
 def repeated_items(value: object, node: Node, path: str = "") -> Iterator[Cause]:
     """A cause for every item that repeats one before it, at any depth."""
+    if not node.has_keyed_lists:
+        return
     if isinstance(value, list) and node.list_type != "atomic":
         yield from _repeated_here(value, node, path)
     for one, below, where in _children(value, node, path):
@@ -22,6 +24,8 @@ def repeated_items(value: object, node: Node, path: str = "") -> Iterator[Cause]
 
 def embedded_problems(value: object, node: Node, path: str = "") -> Iterator[Cause]:
     """What embedded resources lack of `apiVersion`, `kind` and an object for `metadata`."""
+    if not node.has_embedded:
+        return
     if node.embedded and isinstance(value, dict):
         yield from _no_resource(value, path)
     for one, below, where in _children(value, node, path):

@@ -65,13 +65,24 @@ class Node:
     atomic_map: bool = False
     rules: tuple[Mapping[str, Any], ...] = ()
     description: str = ""
+    types: tuple[str, ...] = field(init=False)
+    """The JSON types that a value may have; none is any."""
 
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The JSON types that a value may have; none is any."""
-        if self.int_or_string:
-            return ("integer", "string")
-        return (self.type,) if self.type else ()
+    combines: bool = field(init=False)
+    """Whether other schemas are to be met, or not to be met, by the same value."""
+
+    has_keyed_lists: bool = field(init=False)
+    """Whether it, or anything below, is a list of type `set` or `map`."""
+
+    has_embedded: bool = field(init=False)
+    """Whether it, or anything below, is an embedded resource."""
+
+    def __post_init__(self) -> None:
+        self.types = ("integer", "string") if self.int_or_string else (self.type,) if self.type else ()
+        self.combines = bool(self.all_of or self.any_of or self.one_of or self.refused is not None)
+        below = [one for one in (*self.properties.values(), self.additional, self.items) if one is not None]
+        self.has_keyed_lists = self.list_type != "atomic" or any(one.has_keyed_lists for one in below)
+        self.has_embedded = self.embedded or any(one.has_embedded for one in below)
 
 
 def node_of(schema: object) -> Node:

@@ -17,6 +17,9 @@ from gpuledger.kube.embedded.schema.structural import Bounds, Node
 NOWHERE = "<nil>"
 """The field of a cause that concerns no field."""
 
+_JSON_TYPES = {
+    type(None): "null", bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object",
+}  # fmt: skip
 _INT32 = 2**31
 _INT64 = 2**63
 
@@ -42,13 +45,17 @@ def problems_of_value(value: object, node: Node, place: Place, old: object = ABS
         return []
     if value is None:
         return [*_wrong_type(value, node, place), *_not_in_enum(value, node, place)]
-    return [
-        *_wrong_type(value, node, place),
-        *_combined(value, node, place),
-        *_scalar_problems(value, node.bounds, node, place),
-        *_not_in_enum(value, node, place),
-        *_nested(value, node, place, old),
-    ]
+    causes = [*_wrong_type(value, node, place)] if json_type(value) not in node.types else []
+    if node.combines:
+        causes += _combined(value, node, place)
+    holds_others = isinstance(value, dict | list)
+    if not holds_others:
+        causes += _scalar_problems(value, node.bounds, node, place)
+    if node.bounds.enum:
+        causes += _not_in_enum(value, node, place)
+    if holds_others:
+        causes += _nested(value, node, place, old)
+    return causes
 
 
 def _wrong_type(value: object, node: Node, place: Place) -> Iterator[Cause]:
@@ -66,12 +73,7 @@ def _wrong_type(value: object, node: Node, place: Place) -> Iterator[Cause]:
 
 def json_type(value: object) -> str:
     """The JSON type of a value; a number that was written as an integer is an integer."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    kinds = ((str, "string"), (int, "integer"), (float, "number"), (list, "array"), (dict, "object"))
-    return next(name for kind, name in kinds if isinstance(value, kind))
+    return _JSON_TYPES[type(value)]
 
 
 def _scalar_problems(value: object, bounds: Bounds, node: Node, place: Place) -> Iterator[Cause]:
