@@ -14,6 +14,7 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
+from gpuledger.garbage import short_walks
 from gpuledger.kube.client import Ask, KubeClient, Object
 from gpuledger.kube.kubeconfig import load_configuration
 from gpuledger.kube.names import RESOURCE_SLICE_STATUSES
@@ -82,4 +83,5 @@ async def _tell(writer: StatusWriter, client: TimingClient) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(*sys.argv[1:]))
+    with short_walks():
+        asyncio.run(_serve(*sys.argv[1:]))

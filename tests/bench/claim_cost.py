@@ -17,10 +17,10 @@ from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.payload import Payload
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import DeviceCapacity, SliceDevice, SlicePublished
+from gpuledger.garbage import seldom_collected
 from gpuledger.kube.crds import node_feature_rule
 from gpuledger.ledger.api import Message
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.garbage import seldom_collected
 from gpuledger.statuswriter.decide import Kind, digest
 from gpuledger.statuswriter.wanted import Wanted, WantedProjection, desired
 

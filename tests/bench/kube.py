@@ -24,6 +24,7 @@ from bench.processes import api_server, at_once, percentile_ms, process
 from bench.rebuilding import peak_kib
 from bench.report import Figure
 from bench.servers import unsynced_nats
+from gpuledger.garbage import short_walks
 from gpuledger.inventory.main import InventoryProjection
 from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, open_client
@@ -282,4 +283,5 @@ def _writes(*actions: str) -> int:
 _WRITES = "gpuledger_statuswriter_writes_total"
 
 if __name__ == "__main__":
-    asyncio.run(_serve(*sys.argv[1:]))
+    with short_walks():
+        asyncio.run(_serve(*sys.argv[1:]))

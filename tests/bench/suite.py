@@ -25,6 +25,7 @@ from bench.memory import memory
 from bench.report import Figure, show, write
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
+from gpuledger.garbage import short_walks
 from support import servers
 
 
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(sizes: Sizes, names: Iterable[str]) -> list[Figure]:
     """The figures of these names."""
     figures: list[Figure] = []
-    with servers.postgres_server() as server:
+    with short_walks(), servers.postgres_server() as server:
         for name in names:
             _rest(server.url)
             began = perf_counter()

@@ -12,6 +12,7 @@ from gpuledger.cli.options import DataDir
 from gpuledger.cli.run import run
 from gpuledger.cli.stopping import say, until_stopped
 from gpuledger.clock import system_clock
+from gpuledger.garbage import short_walks
 from gpuledger.settings import read_settings
 from gpuledger.telemetry import configure_logging
 from gpuledger.telemetry_http import ListenError, parse_address
@@ -39,7 +40,8 @@ def kube_api(
         host, port = parse_address(listen)
     except ListenError as error:
         raise CliError(str(error)) from error
-    run(until_stopped(_serve(host, port, kubeconfig, directory)))
+    with short_walks():
+        run(until_stopped(_serve(host, port, kubeconfig, directory)))
 
 
 async def _serve(host: str, port: int, config: Path | None, directory: Path | None) -> None:

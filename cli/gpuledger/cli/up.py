@@ -13,6 +13,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.run import run
 from gpuledger.cli.stopping import until_stopped
+from gpuledger.garbage import short_walks
 from gpuledger.settings import read_settings
 from gpuledger.telemetry import configure_logging
 from gpuledger.telemetry_http import ListenError, parse_address
@@ -71,7 +72,8 @@ def up(
     edge = None if no_kube else EdgeOptions(kube_listen, simulated)
     if edge is not None:
         check_options(settings, edge)
-    run(until_stopped(serve(settings, address, edge)))
+    with short_walks():
+        run(until_stopped(serve(settings, address, edge)))
 
 
 def _check_address(address: str) -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from gpuledger.garbage import seldom_collected
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.skips import skipped_positions
 
 OnProgress = Callable[[int, int], None]

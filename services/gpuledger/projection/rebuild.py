@@ -16,11 +16,11 @@ from gpuledger.clock import NewId, random_id
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import VIEWS_LOCK, lock_until_commit, try_lock
 from gpuledger.db.views import recreate_views_async
+from gpuledger.garbage import seldom_collected
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold, Numbering
-from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.paging import page_in
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, Store, schema_of

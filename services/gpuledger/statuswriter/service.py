@@ -15,6 +15,7 @@ from gpuledger.clock import Clock, system_clock
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import lock
+from gpuledger.garbage import seldom_collected
 from gpuledger.kube.client import KubeClient
 from gpuledger.kube.crds import node_feature_rule
 from gpuledger.kube.watch import Jitter, system_jitter
@@ -22,7 +23,6 @@ from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.garbage import seldom_collected
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.statuswriter.announcer import Announcer
 from gpuledger.statuswriter.decide import Kind
