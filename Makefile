@@ -7,7 +7,7 @@ RUN := $(UV) run --frozen --no-sync
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt lint bench vectors test-faults schemas clean
+.PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ demo: $(STAMP) ## Import a fleet's history, ask it questions, prove the tables (
 test: $(STAMP) ## The whole suite, against real NATS and PostgreSQL servers it starts itself
 	$(RUN) pytest -q
 
-check: lint test ## What CI runs: format, lint, types, layers, then make test
+check: lint test test-long ## What CI runs: format, lint, types, layers, then make test, then the long tests
 
 lint: $(STAMP)
 	$(RUN) ruff format --check .
@@ -47,6 +47,9 @@ schemas: $(STAMP) ## Write the JSON Schemas of the events and the structure of b
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
+
+test-long: $(STAMP) ## What takes long: whole releases by Helm, and every recorded verdict asked as a claim
+	$(RUN) pytest -q -m long
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }

@@ -119,6 +119,7 @@ def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
     return {**IMAGE, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
 
 
+@pytest.mark.long
 async def test_a_release_is_installed_upgraded_and_uninstalled(
     cluster: Cluster, values: dict[str, Any], database_url: str
 ) -> None:
@@ -155,6 +156,7 @@ async def test_installing_the_kinds_needs_just_the_rights_of_its_role(cluster: C
     assert cluster.server.refused == []
 
 
+@pytest.mark.long
 async def test_a_migration_that_fails_stops_the_install_which_can_be_repeated(
     cluster: Cluster, values: dict[str, Any]
 ) -> None:
@@ -174,6 +176,7 @@ async def test_a_migration_that_fails_stops_the_install_which_can_be_repeated(
     assert await cluster.names(JOBS) == set()
 
 
+@pytest.mark.long
 async def test_coverage_fails_a_release_whose_labels_are_wrong(cluster: Cluster, values: dict[str, Any]) -> None:
     values |= {"nfdCoverage": {"enabled": True}}
     await create(cluster.client, NODE_FEATURE_RULES, crds.node_feature_rule())
@@ -213,6 +216,7 @@ async def serving(environ: dict[str, str]) -> AsyncIterator[None]:
             await process.wait()
 
 
+@pytest.mark.long
 async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster, values: dict[str, Any]) -> None:
     assert (await cluster.helm("install", values)).code == 0
     pod = (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["template"]["spec"]

@@ -60,6 +60,7 @@ def _is_cheap(one: Capacity) -> bool:
     return asked is not None and (unasked is None or asked < unasked)
 
 
+@pytest.mark.long
 @pytest.mark.shared
 @pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no recorded verdicts in {FOLDER}")
 def test_every_recorded_verdict_agrees() -> None:
