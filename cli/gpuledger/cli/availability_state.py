@@ -14,6 +14,7 @@ from gpuledger.domain.dra.cluster import Availability
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table
 from gpuledger.projection.asof import fold_until
+from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.store import LIVE, schema_of
 from gpuledger.readmodels.availability import AvailabilityProjection
@@ -79,20 +80,21 @@ def _collecting(handler: Handler) -> Handler:
     return lambda collected, fact, _said: collected.add(fact, handler)
 
 
-class _Facts(AvailabilityProjection):
+class _Facts(Projection):
     """Collects what the projection would fold."""
 
+    name, version, specs = AvailabilityProjection.name, AvailabilityProjection.version, ()
     handlers = {model: _collecting(handler) for model, handler in AvailabilityProjection.handlers.items()}
 
     def __init__(self, until: datetime) -> None:
         self._until = until
 
-    def new_state(self) -> _Collected:  # type: ignore[override]
+    def new_state(self) -> _Collected:
         """An empty state."""
         return _Collected(self._until)
 
 
-async def _folded(place: Backend, projection: AvailabilityProjection, until: int | None) -> object:
+async def _folded(place: Backend, projection: Projection, until: int | None) -> object:
     target = await place.ledger.head() if until is None else until
     with progress("Folding the log", total=target) as advance:
         fold = await fold_until(projection, place.ledger, target, lambda done, _total: advance.to(done))

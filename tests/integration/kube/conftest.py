@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from gpuledger.kube.client import KubeClient
+from gpuledger.ledger.jetstream import JetStreamLedger
 from support import kube_kinds
 from support.embedded_kube import EmbeddedKube
+from support.kube_equipped import equipped_client
 from support.kube_http import Api, api_of, thing_crd
 from support.kube_proxy import KubeProxy, kube_proxy
 from support.kube_server import KubeServer, NewKube
+from support.ledgers import jetstream_ledger
 from support.real_kube import RealKube, assets
 
 
@@ -72,3 +76,17 @@ async def things(api: Api) -> Api:
     """The same, with a kind of things."""
     await api.serve(thing_crd())
     return api
+
+
+@pytest.fixture
+async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
+    """A client of a server that has every CRD."""
+    async with equipped_client(kube) as client:
+        yield client
+
+
+@pytest.fixture
+async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
+    """An empty ledger."""
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        yield ledger

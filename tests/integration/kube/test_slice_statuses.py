@@ -23,10 +23,9 @@ from gpuledger.statuswriter.main import StatusWriter, compare
 from gpuledger.watchers import slices
 from support.dra_facts import DRIVER, allocated
 from support.events import outgoing
-from support.kube_equipped import equipped_client
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
-from support.ledgers import eventually, jetstream_ledger
+from support.ledgers import eventually
 from support.projections import all_projections, prepare
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
 
@@ -82,18 +81,6 @@ def slice_object(name: str, devices: tuple[str, ...], pool: str, memory: str | N
 def uid_of(obj: Object) -> str:
     uid: str = obj["metadata"]["uid"]
     return uid
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
-
-
-@pytest.fixture
-async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
-    async with equipped_client(kube) as client:
-        yield client
 
 
 @pytest.fixture

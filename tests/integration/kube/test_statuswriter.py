@@ -34,7 +34,7 @@ from support.events import event, outgoing
 from support.kube_equipped import equip, equipped_client
 from support.kube_proxy import KubeProxy, only
 from support.kube_server import KubeServer, NewKube
-from support.ledgers import eventually, jetstream_ledger
+from support.ledgers import eventually
 from support.projections import all_projections, execute, prepare
 from support.scripted_api import refuse
 from support.statuswriting import BACKOFF, QUICK, CountingClient, all_written, counting, status_writer
@@ -81,21 +81,8 @@ def device(node: str, index: int) -> DeviceDetected:
 
 
 @pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
-
-
-@pytest.fixture
 def decided(ledger: JetStreamLedger) -> Decided:
     return Decided(ledger)
-
-
-@pytest.fixture
-async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
-    """What people use, of a server that has every CRD."""
-    async with equipped_client(kube) as client:
-        yield client
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
-import pytest
 from prometheus_client import REGISTRY
 
 from gpuledger.embedded.nats import NatsServer
@@ -30,7 +29,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.watchers import nodelabels
 from gpuledger.watchers.main import run
 from gpuledger.watchers.watcher import WatcherSettings
-from support.kube_equipped import equip, equipped_client
+from support.kube_equipped import equip
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube
 from support.ledgers import eventually, everything, jetstream_ledger
@@ -41,19 +40,6 @@ HASTY = WatcherSettings(
 )
 DEFAULTS = "settings gpu-control-plane changed"
 PRODUCT = "nvidia.com/gpu.product"
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
-
-
-@pytest.fixture
-async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
-    """A client of a server that has every CRD."""
-    async with equipped_client(kube) as client:
-        yield client
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ from gpuledger.watchers.main import run
 from gpuledger.watchers.watcher import WatcherSettings
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
-from support.ledgers import eventually, everything, jetstream_ledger
+from support.ledgers import eventually, everything
 from support.projections import stop
 from support.scripted_api import refuse
 
@@ -47,12 +47,6 @@ HASTY = WatcherSettings(
 DRIVER = "gpu.example.com"
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
 
 
 @pytest.fixture
