@@ -14,7 +14,6 @@ from gpuledger.kube.names import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.statuswriter.behind import Behind
 from gpuledger.statuswriter.decide import Action, Actual, Desired, Key, Kind, actual_of, body, canonical, decide
 from gpuledger.statuswriter.known import read
-from gpuledger.statuswriter.pace import Pace
 from gpuledger.statuswriter.queue import Queue
 from gpuledger.statuswriter.slices import ERRORS_SHOWN_MAX, bounded
 from gpuledger.statuswriter.view import RECENT_MAX, View
@@ -205,30 +204,6 @@ def test_however_much_is_wrong_the_crd_takes_it() -> None:
     message = schema["conditions"]["items"]["properties"]["message"]
     assert len(found["conditions"][0]["message"]) == message["maxLength"]
     assert bounded({"devices": []}) == {"devices": []}
-
-
-def test_a_status_rests_after_each_write_and_nothing_else_does() -> None:
-    clock = Clock()
-    pace = Pace(PAUSE_S, clock)
-    assert pace.free_at_s(SLICE, Action.STATUS) <= clock.now_s
-    for key, action in ((SLICE, Action.STATUS), (OTHER, Action.CREATE), (DEVICE, Action.STATUS)):
-        with pace.noted(key, action):
-            clock.now_s += 1
-    assert pace.free_at_s(SLICE, Action.STATUS) == clock.now_s - 2 + PAUSE_S
-    assert pace.free_at_s(SLICE, Action.DELETE) == 0.0
-    assert pace.free_at_s(OTHER, Action.STATUS) == pace.free_at_s(DEVICE, Action.STATUS) == 0.0
-
-
-def test_a_failed_write_rests_too_and_pauses_that_are_over_are_forgotten() -> None:
-    clock = Clock()
-    pace = Pace(PAUSE_S, clock)
-    with pytest.raises(OSError, match="no"), pace.noted(SLICE, Action.STATUS):
-        raise OSError("no")
-    assert pace.free_at_s(SLICE, Action.STATUS) == clock.now_s + PAUSE_S
-    clock.now_s += PAUSE_S
-    with pace.noted(OTHER, Action.STATUS):
-        pass
-    assert pace.free_at_s(SLICE, Action.STATUS) == 0.0
 
 
 def test_what_comes_while_it_is_written_counts_by_itself() -> None:
