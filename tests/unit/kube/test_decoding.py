@@ -1,6 +1,11 @@
 """Bodies are read, refused or warned of as Kubernetes does."""
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuledger.kube.embedded.builtin_shapes import shape
 from gpuledger.kube.embedded.decoding import (
@@ -55,6 +60,27 @@ def test_whole_floats_become_integers() -> None:
     value, _ = parse(b'{"a":2.0,"b":[1e3,1.5]}', "application/json; charset=utf-8")
     assert value == {"a": 2, "b": [1000, 1.5]}
     assert isinstance(value["a"], int)
+
+
+SPELT = ["1.0", "-0.0", "0.0", "1e3", "1E2", "2.5", "25e-1", "9007199254740991.0", "9007199254740992.0", "1e15", "1e16"]
+TEXTS = ['"1.0"', '"1.0,"', '"9e3"', '"1.0]"', "7", "true", "null", "[]"]
+TOKENS = st.sampled_from([*SPELT, *TEXTS]) | st.floats(allow_nan=False, allow_infinity=False).map(repr)
+
+
+def walked_whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: walked_whole(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [walked_whole(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+@given(st.lists(TOKENS, max_size=4), TOKENS, st.sampled_from(["", " ", "\n"]))
+def test_whole_floats_are_found_however_they_are_written(items: list[str], last: str, blank: str) -> None:
+    body = f'{{"a":{blank}[{f",{blank}".join(items)}{blank}],{blank}"b":{{"c":{blank}{last}{blank}}}}}'
+    assert repr(parse(body.encode(), JSON)) == repr((walked_whole(json.loads(body)), []))
+    alone, _ = parse_patch(last.encode(), JSON)
+    assert repr(alone) == repr(walked_whole(json.loads(last)))
 
 
 def test_yaml_scalars_are_kubernetes() -> None:

@@ -53,6 +53,26 @@ def test_sets_of_fields_are_sets(one: Any, other: Any) -> None:
     assert fieldsets.intersection(made(one), made(other)) == made(one & other)
 
 
+@given(PATHS, PATHS)
+def test_sets_that_are_read_once_stay_as_they_are(one: Any, other: Any) -> None:
+    mine, theirs = fieldsets.read(made(one)), fieldsets.read(made(other))
+    assert mine == fieldsets.parsed(made(one))
+    assert fieldsets.read(made(one)) is mine
+    fieldsets.union(mine, theirs)
+    fieldsets.difference(mine, theirs)
+    fieldsets.intersection(mine, theirs)
+    fieldsets.without(mine, ("a", "b"))
+    fieldsets.named(mine, SHAPE)
+    assert (mine, theirs) == (made(one), made(other))
+
+
+@pytest.mark.parametrize("told", [[], "x", None, {"f:a": []}, {"f:a": [0] * 20_000}, {"x:a": {}}, {"k:1": {}}])
+def test_what_is_no_set_cannot_be_read(told: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"must be|no key|no path"):
+            fieldsets.read(told)
+
+
 @given(PATHS)
 def test_every_path_is_told_once(paths: Any) -> None:
     told = list(fieldsets.paths(made(paths)))

@@ -198,6 +198,16 @@ def test_applying_again_changes_nothing() -> None:
     assert applied(obj, spec, now=LATER) == obj
 
 
+def test_an_object_that_is_applied_as_it_is_is_made_anew() -> None:
+    current = {"metadata": {"name": "t"}, "spec": {"a": 1}}
+    assert applied(current, {"a": 1})["spec"] is current["spec"]
+
+
+def test_fields_are_told_in_the_order_of_the_last_configuration() -> None:
+    obj = applied(applied(None, {"a": 1, "b": "x"}), {"b": "y", "a": 1})
+    assert list(owners(obj)["alice"]) == ["f:b", "f:a"]
+
+
 def test_a_value_can_be_shared_but_not_changed() -> None:
     obj = applied(applied(None, {"a": 1, "b": "x"}), {"a": 1}, "bob", now=LATER)
     assert owners(obj) == {"alice": {"f:a": {}, "f:b": {}}, "bob": {"f:a": {}}}

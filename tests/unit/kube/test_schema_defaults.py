@@ -1,9 +1,13 @@
+from copy import deepcopy
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given as given_any
+from hypothesis import strategies as st
 
 from gpuledger.kube.embedded.schema.defaults import apply_defaults
-from gpuledger.kube.embedded.schema.structural import node_of, shape_of
+from gpuledger.kube.embedded.schema.structural import Node, node_of, shape_of
 
 SPEC = {
     "type": "object",
@@ -57,6 +61,60 @@ def test_defaults_are_not_shared() -> None:
     other: dict[str, Any] = {"spec": {}}
     apply_defaults(other, node)
     assert other["spec"]["made"] == {"size": 2}
+
+
+NUMBERS = st.none() | st.integers(0, 1)
+SIZES = st.dictionaries(st.sampled_from(["size", "other"]), NUMBERS)
+TEXTS = st.sampled_from(["null", "x", None])
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "mode": TEXTS,
+        "note": TEXTS,
+        "plain": TEXTS,
+        "inner": st.none() | SIZES,
+        "made": st.none() | SIZES,
+        "list": st.none() | st.lists(st.none() | st.dictionaries(st.sampled_from("no"), NUMBERS), max_size=3),
+        "map": st.none() | st.dictionaries(st.sampled_from("ab"), NUMBERS),
+        "loose": st.none() | SIZES,
+    },
+)
+
+
+def walked_defaults(value: Any, node: Node) -> None:
+    """The rules, one field after the other, in place."""
+    if isinstance(value, dict):
+        for name in dict.fromkeys([*value, *node.properties]):
+            walked_field(value, name, node.properties.get(name) or node.additional)
+    elif isinstance(value, list) and node.items:
+        for index, one in enumerate(value):
+            if one is None and not node.items.nullable:
+                value[index] = deepcopy(node.items.default)
+            walked_defaults(value[index], node.items)
+
+
+def walked_field(value: Any, name: str, below: Node | None) -> None:
+    if below is None:
+        return
+    if value.get(name) is None and not (name in value and below.nullable):
+        if below.default is None:
+            value.pop(name, None)
+            return
+        value[name] = deepcopy(below.default)
+    walked_defaults(value[name], below)
+
+
+@given_any(SPECS, SPECS)
+def test_defaults_are_those_of_a_walk_and_change_nothing_below(spec: Any, status: Any) -> None:
+    bare = {"type": "object", "properties": {name: {"type": "string"} for name in ("mode", "plain")}}
+    node = node_of({"type": "object", "properties": {"spec": SPEC, "status": bare}})
+    given: dict[str, Any] = {"spec": spec, "status": status}
+    expected, kept = deepcopy(given), orjson.dumps(given)
+    walked_defaults(expected, node)
+    value = dict(given)
+    apply_defaults(value, node)
+    assert orjson.dumps(value) == orjson.dumps(expected)
+    assert orjson.dumps(given) == kept
 
 
 def test_the_shape_knows_what_the_schema_leaves_out() -> None:

@@ -19,7 +19,6 @@ from gpuledger.kube.embedded.schema.lists import embedded_problems, repeated_ite
 from gpuledger.kube.embedded.schema.rules import RuleTree, broken_rules, rules_of
 from gpuledger.kube.embedded.schema.structural import Node, node_of, shape_of
 from gpuledger.kube.embedded.schema.values import NOWHERE, Place, problems_of_value
-from gpuledger.kube.embedded.store import copy_of
 from gpuledger.kube.embedded.tables_age import age_of
 
 _BLOCKING = frozenset(f"FieldValue{what}" for what in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
@@ -139,7 +138,7 @@ def _keep_all_but_status(obj: Object, old: Object) -> None:
     metadata = _without(old.get("metadata", {}), {"managedFields"})
     _take(metadata, obj.get("metadata", {}), "managedFields")
     obj.clear()
-    obj.update(copy_of(kept | {"metadata": metadata}) | status)
+    obj.update(kept | {"metadata": metadata} | status)
 
 
 def _take(obj: Object, source: Object, name: str) -> None:

@@ -6,6 +6,7 @@ written. Sets share their parts and are never changed in place; the empty set is
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -20,6 +21,12 @@ SELF: Final = "."
 FIELD: Final = "f:"
 DEPTH_MAX = 200
 """How deep a set that a client sends may be nested."""
+
+SETS_KEPT_MAX = 256
+"""How many sets that were read are remembered; most objects of a resource have the same few."""
+
+SET_KEPT_BYTES_MAX = 32 * 1024
+"""Longer ones are not."""
 
 
 class ElementError(ValueError):
@@ -123,6 +130,21 @@ def covered(fields: Iterable[Fields]) -> Fields:
     for one in fields:
         every = union(every, one)
     return every
+
+
+def read(fields: object) -> Fields:
+    """As `parsed`; sets that are written alike are read once, and shared.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = orjson.dumps(fields)
+    return _read(text) if len(text) <= SET_KEPT_BYTES_MAX else parsed(fields)
+
+
+@lru_cache(SETS_KEPT_MAX)
+def _read(text: bytes) -> Fields:
+    return parsed(orjson.loads(text))
 
 
 def parsed(fields: object, depth: int = 0) -> Fields:

@@ -145,10 +145,12 @@ def apply(
     left = _taken(entries, fieldsets.union(changed, removed))
     kept = last.time if last else None
     if mine := _owned(mine):
+        if last and typed.is_written_as(last.fields, mine):
+            mine = last.fields
         left[key] = _Entry(api_version, mine, kept if typed.same(merged, live) else _timestamp(now))
-    merged["metadata"] = dict(merged.get("metadata") or {})
+    merged = {**merged, "metadata": dict(merged.get("metadata") or {})}
     _set(merged, left)
-    return merged  # type: ignore[no-any-return]
+    return merged
 
 
 def _config(applied: Object, shape: Shape) -> Object:
@@ -160,7 +162,7 @@ def _config(applied: Object, shape: Shape) -> Object:
     meta = applied.get("metadata")
     if isinstance(meta, dict) and meta.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    wrong = list(typed.misfits(applied, shape))
+    wrong = typed.misfits(applied, shape)
     if wrong:
         told = wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in wrong)
         raise internal(f"failed to create typed patch object ({_described(applied)}): {told}")
@@ -312,7 +314,7 @@ def _entry(item: Mapping[str, Any]) -> tuple[_Key, _Entry]:
         raise ValueError("an entry must have an operation, an apiVersion and fieldsType FieldsV1")
     owner = version if operation == UPDATE else ""
     key = _Key(item.get("manager") or "", operation, owner, item.get("subresource") or "")
-    return key, _Entry(version, fieldsets.parsed(item.get("fieldsV1") or {}), item.get("time"))
+    return key, _Entry(version, fieldsets.read(item.get("fieldsV1") or {}), item.get("time"))
 
 
 def _set(obj: Object, entries: _Entries) -> None:

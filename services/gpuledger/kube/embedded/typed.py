@@ -7,6 +7,8 @@ the live object (never with the applied one, which may be tried again).
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+import orjson
+
 from gpuledger.kube.embedded.errors import Object
 from gpuledger.kube.embedded.fieldsets import (
     FIELD,
@@ -24,24 +26,21 @@ _ABSENT: Final = object()
 _Value = TypeVar("_Value")
 
 
-def misfits(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
+def misfits(value: Any, shape: Shape) -> list[str]:
     """Why an applied configuration does not fit its type; nothing where it does."""
-    if value is None or (shape.kind == ANY_KIND and not shape.int_or_string):
-        return
-    if shape.kind == "object":
-        yield from _object_misfits(value, shape, path)
-    elif shape.kind == "array":
-        yield from _list_misfits(value, shape, path)
-    elif not _is_scalar_of(shape, value):
-        yield f"{path}: expected {_EXPECTED.get(shape.kind, 'scalar')}, got {value!r}"
+    found: list[str] = []
+    _add_misfits(value, shape, "", found)
+    return found
 
 
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
-    """The live value with the applied one laid over it."""
+    """The live value with the applied one laid over it; itself where that is written alike."""
     if not live:
         return copied(applied)
     if applied is None:
         return live if is_granular(shape, live) else None
+    if _has_parts(applied) and live == applied and is_written_as(live, applied):
+        return live
     if type(live) is not type(applied) or not is_granular(shape, live):
         return copied(applied)
     return _merged_list(live, applied, shape) if isinstance(live, list) else _merged_object(live, applied, shape)
@@ -72,17 +71,40 @@ def copied(value: _Value) -> _Value:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two JSON values are equal; `true` is not 1."""
+    """Whether two JSON values are equal; unlike in Python, `true` is not 1. 2 and 2.0 are."""
+    if one is other:
+        return True
     if one != other:
         return False
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(same(part, other[key]) for key, part in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return all(map(same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool)
+    return is_written_as(one, other) or _same_parts(one, other)
+
+
+def is_written_as(one: object, other: object) -> bool:
+    """Whether two values have one text; those that are nested too deeply to be written have none."""
+    try:
+        return orjson.dumps(one) == orjson.dumps(other)
+    except orjson.JSONEncodeError:
+        return False
 
 
 _EXPECTED: Final = {"string": "string", "integer": "numeric", "number": "numeric", "boolean": "boolean"}
+_PLAIN: Final[Mapping[str, frozenset[type]]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    ANY_KIND: frozenset({str, int, float, bool}),
+}
+"""The types whose values fit a kind of field, whatever else its shape says."""
+
+
+def _same_parts(one: Any, other: Any) -> bool:
+    """As `same`, of values that are equal in Python."""
+    if isinstance(one, dict):
+        return all(_same_parts(part, other[key]) for key, part in one.items())
+    if isinstance(one, list):
+        return all(map(_same_parts, one, other))
+    return isinstance(one, bool) == isinstance(other, bool)
 
 
 def _is_scalar_of(shape: Shape, value: object) -> bool:
@@ -95,35 +117,47 @@ def _is_scalar_of(shape: Shape, value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _object_misfits(value: Any, shape: Shape, path: str) -> Iterator[str]:
+def _add_misfits(value: Any, shape: Shape, path: str, found: list[str]) -> None:
+    if value is None or (shape.kind == ANY_KIND and not shape.int_or_string):
+        return
+    if shape.kind == "object":
+        _add_object_misfits(value, shape, path, found)
+    elif shape.kind == "array":
+        _add_list_misfits(value, shape, path, found)
+    elif not _is_scalar_of(shape, value):
+        found.append(f"{path}: expected {_EXPECTED.get(shape.kind, 'scalar')}, got {value!r}")
+
+
+def _add_object_misfits(value: Any, shape: Shape, path: str, found: list[str]) -> None:
     if not isinstance(value, dict):
-        yield f"{path}: expected map, got {value!r}"
+        found.append(f"{path}: expected map, got {value!r}")
         return
     is_open = shape.preserves or not shape.fields
     for name, part in value.items():
         child = shape.fields.get(name) or shape.values
-        if child is not None:
-            yield from misfits(part, child, f"{path}.{name}")
-        elif not is_open:
-            yield f"{path}.{name}: field not declared in schema"
+        if child is None:
+            if not is_open:
+                found.append(f"{path}.{name}: field not declared in schema")
+        elif type(part) not in _PLAIN.get(child.kind, ()):
+            _add_misfits(part, child, f"{path}.{name}", found)
 
 
-def _list_misfits(value: Any, shape: Shape, path: str) -> Iterator[str]:
+def _add_list_misfits(value: Any, shape: Shape, path: str, found: list[str]) -> None:
     if not isinstance(value, list):
-        yield f"{path}: expected list, got {value!r}"
+        found.append(f"{path}: expected list, got {value!r}")
         return
     seen: set[str] = set()
     for index, item in enumerate(value):
-        yield from misfits(item, shape.items or ANYTHING, f"{path}[{index}]")
+        _add_misfits(item, shape.items or ANYTHING, f"{path}[{index}]", found)
         if shape.list_type == "atomic":
             continue
         try:
             element = element_of(shape, item)
         except ElementError as error:
-            yield f"{path}: element {index}: {error}"
+            found.append(f"{path}: element {index}: {error}")
             continue
         if element in seen:
-            yield f"{path}: duplicate entries for key {element[2:]}"
+            found.append(f"{path}: duplicate entries for key {element[2:]}")
         seen.add(element)
 
 

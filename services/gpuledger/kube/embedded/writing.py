@@ -53,7 +53,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _CARRIED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 Change = Callable[[Object], Object]
-"""Makes the next state of an object from a copy of its present one."""
+"""Makes the next state of an object from its present one, and may keep parts of it. An apply changes none of them."""
 
 
 class Writer:
@@ -242,7 +242,8 @@ class Writer:
         self, request: Request, old: Object, change: Change, options: WriteOptions, *, applies: bool
     ) -> Object:
         target, resource = request.target, request.target.resource
-        obj = change(copy_of(old))
+        # Custom resources share with their older selves what an apply leaves alone; other strategies write in place.
+        obj = change(old if applies and resource.is_custom else copy_of(old))
         fit_url(target, obj)
         check_version(target, obj, old)
         self._carry(obj, old)

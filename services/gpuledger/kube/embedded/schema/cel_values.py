@@ -10,8 +10,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpuledger.kube.embedded.schema.correlation import key_of, same
+from gpuledger.kube.embedded.schema.correlation import key_of
 from gpuledger.kube.embedded.schema.structural import Node
+from gpuledger.kube.embedded.typed import same
 
 _RESERVED = frozenset(
     "true false null in as break const continue else for function if import let loop package namespace return".split()

@@ -4,7 +4,7 @@ A field pairs with the field of its name, an item of a list of type `map` with t
 lists have no older self. It compares; it never changes anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from gpuledger.kube.embedded.schema.structural import Node
@@ -19,28 +19,29 @@ ABSENT: Final = _Absent()
 """There was nothing."""
 
 
-def same(one: object, other: object) -> bool:
-    """Whether two JSON values are equal; unlike in Python, true is not 1. 2 and 2.0 are."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other
-
-
 def old_field(old: object, name: str) -> object:
     """What stood in a field."""
     return old.get(name, ABSENT) if isinstance(old, dict) else ABSENT
 
 
-def old_item(old: object, item: object, node: Node) -> object:
-    """What the item of the same keys was; ABSENT for lists that are not keyed."""
-    if node.list_type != "map" or not isinstance(old, list) or not isinstance(item, dict):
-        return ABSENT
-    key = key_of(item, node)
-    return next((one for one in old if isinstance(one, dict) and same(key_of(one, node), key)), ABSENT)
+def old_items(old: object, items: list[Any], node: Node) -> list[object]:
+    """What each item's older self was: the first of the same keys; ABSENT for all of a list that is not keyed."""
+    if node.list_type != "map" or not isinstance(old, list):
+        return [ABSENT] * len(items)
+    known: dict[Hashable, object] = {}
+    for one in old:
+        if isinstance(one, dict):
+            known.setdefault(_identity(key_of(one, node)), one)
+    return [known.get(_identity(key_of(item, node)), ABSENT) if isinstance(item, dict) else ABSENT for item in items]
+
+
+def _identity(value: object) -> Hashable:
+    """Equal for two JSON values that are the same, and for no others."""
+    if isinstance(value, dict):
+        return frozenset((name, _identity(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return tuple(map(_identity, value))
+    return isinstance(value, bool), value
 
 
 def key_of(item: Mapping[str, Any], node: Node) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from gpuledger.kube.embedded.errors import Cause
 from gpuledger.kube.embedded.schema.cel_functions import FUNCTIONS, NAMESPACES, NATIVE, TYPES
 from gpuledger.kube.embedded.schema.cel_source import bound_names, mentions, rewritten, selections
 from gpuledger.kube.embedded.schema.cel_values import cel_name, cel_value, in_order_of
-from gpuledger.kube.embedded.schema.correlation import ABSENT, old_field, old_item, same
+from gpuledger.kube.embedded.schema.correlation import ABSENT, old_field, old_items
 from gpuledger.kube.embedded.schema.structural import Node
+from gpuledger.kube.embedded.typed import same
 
 RUNS_MAX = 100_000
 """How many rules are evaluated for one object."""
@@ -172,8 +173,8 @@ def _broken(value: object, tree: RuleTree, old: object, path: str) -> Iterator[C
             elif tree.values and name not in tree.node.properties:
                 yield from _broken(one, tree.values, old_field(old, name), f"{path}[{name}]")
     elif isinstance(value, list) and tree.items:
-        for index, one in enumerate(value):
-            yield from _broken(one, tree.items, old_item(old, one, tree.node), f"{path}[{index}]")
+        for index, (one, before) in enumerate(zip(value, old_items(old, value, tree.node), strict=True)):
+            yield from _broken(one, tree.items, before, f"{path}[{index}]")
 
 
 def _broken_here(value: object, tree: RuleTree, old: object, path: str) -> Iterator[Cause | None]:

@@ -77,12 +77,16 @@ class Node:
     has_embedded: bool = field(init=False)
     """Whether it, or anything below, is an embedded resource."""
 
+    has_defaults: bool = field(init=False)
+    """Whether it, or anything below, has a default."""
+
     def __post_init__(self) -> None:
         self.types = ("integer", "string") if self.int_or_string else (self.type,) if self.type else ()
         self.combines = bool(self.all_of or self.any_of or self.one_of or self.refused is not None)
         below = [one for one in (*self.properties.values(), self.additional, self.items) if one is not None]
         self.has_keyed_lists = self.list_type != "atomic" or any(one.has_keyed_lists for one in below)
         self.has_embedded = self.embedded or any(one.has_embedded for one in below)
+        self.has_defaults = self.default is not None or any(one.has_defaults for one in below)
 
 
 def node_of(schema: object) -> Node:

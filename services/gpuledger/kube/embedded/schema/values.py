@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gpuledger.kube.embedded.errors import Cause, invalid, not_supported, required, too_long, too_many, type_invalid
-from gpuledger.kube.embedded.schema.correlation import ABSENT, old_field, old_item, same
+from gpuledger.kube.embedded.schema.correlation import ABSENT, old_field, old_items
 from gpuledger.kube.embedded.schema.formats import format_problem
 from gpuledger.kube.embedded.schema.patterns import matches
 from gpuledger.kube.embedded.schema.structural import Bounds, Node
+from gpuledger.kube.embedded.typed import same
 
 NOWHERE = "<nil>"
 """The field of a cause that concerns no field."""
@@ -136,8 +137,8 @@ def _nested(value: object, node: Node, place: Place, old: object) -> Iterator[Ca
 
 def _array_problems(value: list[Any], node: Node, place: Place, old: object) -> Iterator[Cause]:
     if node.items:
-        for index, one in enumerate(value):
-            yield from problems_of_value(one, node.items, place.item(index), old_item(old, one, node))
+        for index, (one, before) in enumerate(zip(value, old_items(old, value, node), strict=True)):
+            yield from problems_of_value(one, node.items, place.item(index), before)
     bounds = node.bounds
     if bounds.min_items is not None and len(value) < bounds.min_items:
         yield _invalid(place, value, f"should have at least {bounds.min_items} items")
