@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
 
 from gpuledger.clock import system_clock
+from gpuledger.db.views import recreate_views_async
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.slot import SlotDeclared
@@ -21,14 +23,13 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
 from support.events import AGENT, SERVICE, event, outgoing
-from support.ledgers import everything, jetstream_ledger
+from support.ledgers import eventually, everything, jetstream_ledger
 from support.projections import (
     QUICK,
     all_projections,
     assert_true,
     checkpoint,
     execute,
-    prepare,
     publish,
     reaches,
     running,
@@ -48,8 +49,8 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
 
 
 @pytest.fixture
-def url(database_url: str) -> str:
-    return prepare(database_url)
+def url(migrated_url: str) -> str:
+    return migrated_url
 
 
 def history(first: int, last: int) -> list[Decoded]:
@@ -162,6 +163,28 @@ async def test_the_sources_service_decides_once_through_rebuilds(ledger: JetStre
     ]
     assert not execute(url, "SELECT * FROM gpuledger.outbox WHERE projection = 'sources'")
     await assert_true(ledger, url, [projection])
+
+
+async def test_a_writer_that_would_begin_waits_for_a_rebuild_that_ends(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = await publish(ledger, history(1, 120))
+    begun: list[asyncio.Task[bool]] = []
+
+    async def meanwhile(connection: psycopg.AsyncConnection[Any]) -> None:
+        begun.append(asyncio.create_task(Runner(SourcesProjection(), ledger, url).catch_up(head)))
+        await eventually(lambda: _is_waited_for(url))
+        await recreate_views_async(connection)
+
+    monkeypatch.setattr("gpuledger.projection.rebuild.recreate_views_async", meanwhile)
+    await rebuild(SourcesProjection(), ledger, url)
+    assert await begun[0]
+    await assert_true(ledger, url, [SourcesProjection()])
+
+
+async def _is_waited_for(url: str) -> bool:
+    waits = "SELECT 1 FROM pg_locks JOIN pg_database AS d ON d.oid = database "
+    return bool(execute(url, waits + "WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"))
 
 
 async def test_a_rebuild_beside_another_is_refused(ledger: JetStreamLedger, url: str) -> None:

@@ -1,6 +1,8 @@
 """Real servers for tests: in short temporary folders, gone with the test, bound to no event loop."""
 
 import itertools
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +15,27 @@ from gpuledger.embedded import natswire
 from gpuledger.embedded.nats import NatsServer
 from gpuledger.embedded.postgres import PostgresServer
 
+MEMORY = Path("/dev/shm")
+"""Where Linux has files in memory: a server that is killed keeps them there as on a disk, and need not wait for one."""
+
+MEMORY_FREE_MIN_BYTES = 4 << 30
+"""With less than this the folders are on the disk."""
+
 _numbers = itertools.count(1)
 
 
 @contextmanager
 def short_directory() -> Iterator[Path]:
     """A temporary directory whose path is short; pytest's own ones grow long."""
-    with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="gl-", dir=_memory(), ignore_cleanup_errors=True) as name:
         yield Path(name)
+
+
+def _memory() -> Path | None:
+    has_room = (
+        MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_FREE_MIN_BYTES
+    )
+    return MEMORY if has_room else None
 
 
 @contextmanager
@@ -38,10 +53,10 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @contextmanager
-def fresh_database(server_url: str) -> Iterator[str]:
-    """The URL of a new, empty database on the server; dropped at the end whoever is connected."""
+def fresh_database(server_url: str, template: str = "template1") -> Iterator[str]:
+    """The URL of a new database on the server, empty or like another; dropped at the end whoever is connected."""
     name = f"t_{next(_numbers)}"
-    _execute(server_url, f"CREATE DATABASE {name}")
+    _execute(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
     try:
         yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
     finally:

@@ -167,6 +167,7 @@ class _Rebuild:
         """Fold the rest while the live writer waits, and change places."""
         async with self._connection.transaction():
             await _hold_views(self._connection)
+            await self._live.hold_beginning()
             served = await self._live.checkpoint(lock=True)
             await self._fold_to(await self._target())
             if self._projection.decides:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 
+from gpuledger.db.locks import lock_until_commit
 from gpuledger.domain.numbers import Numbers, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
@@ -76,6 +77,13 @@ class Store:
         query = f"{query} FOR UPDATE" if lock else query
         row = await (await self.connection.execute(query, self._key)).fetchone()
         return None if row is None else Checkpoint(*row)
+
+    async def hold_beginning(self) -> None:
+        """Keep everybody else from beginning the projection until the transaction under way ends.
+
+        Where nothing was built there is no row that `checkpoint` could lock.
+        """
+        await lock_until_commit(self.connection, f"begin:{self.projection.name}")
 
     async def create(self, generation: int, incarnation: str) -> Checkpoint:
         """Begin an edition at the start of the log; its tables must be there and empty."""

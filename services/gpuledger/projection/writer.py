@@ -57,6 +57,7 @@ class Writer:
             GenerationMismatchError: they follow another generation of the ledger.
         """
         head, skipped = await surroundings.ledger.head(), await skipped_positions(surroundings.ledger)
+        await _begin_if_new(surroundings, store, head)
         async with store.snapshot():
             writer = await cls._load(surroundings, store, head, skipped)
         await writer.publish_decisions()
@@ -65,7 +66,8 @@ class Writer:
     @classmethod
     async def _load(cls, surroundings: Surroundings, store: Store, head: int, skipped: Sequence[Position]) -> Self:
         projection, ledger = surroundings.projection, surroundings.ledger
-        checkpoint = await store.checkpoint() or await _begin(surroundings, store, head)
+        checkpoint = await store.checkpoint()
+        assert checkpoint is not None, "what was begun is there; who could drop it waits for the writer's end"
         if checkpoint.version != projection.version:
             raise VersionError(projection.name, checkpoint.version, projection.version)
         if checkpoint.generation != ledger.generation:
@@ -111,8 +113,12 @@ class Writer:
         self.checkpoint = await self._store.flush(self._fold, self.checkpoint, status=status)
 
 
-async def _begin(surroundings: Surroundings, store: Store, head: int) -> Checkpoint:
+async def _begin_if_new(surroundings: Surroundings, store: Store, head: int) -> None:
+    """Begin a projection that was never built; a rebuild that is about to swap its rows in goes first."""
     async with store.connection.transaction():
+        await store.hold_beginning()
+        if await store.checkpoint() is not None:
+            return
         if surroundings.projection.decides:
             await store.create_decider(Decider(surroundings.new_id(), 1, head))
-        return await store.create(surroundings.ledger.generation, surroundings.new_id())
+        await store.create(surroundings.ledger.generation, surroundings.new_id())
