@@ -5,6 +5,8 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 RUN := $(UV) run --frozen --no-sync
 STAMP := $(VENV)/.installed
+# Processes that run tests side by side; each starts servers of its own.
+WORKERS ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas clean
@@ -27,7 +29,7 @@ demo: $(STAMP) ## Import a fleet's history, ask it questions, prove the tables (
 	$(RUN) gpuledger demo
 
 test: $(STAMP) ## The whole suite, against real NATS and PostgreSQL servers it starts itself
-	$(RUN) pytest -q
+	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile
 
 check: lint test test-long ## What CI runs: format, lint, types, layers, then make test, then the long tests
 

@@ -13,7 +13,6 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
 
-from gpuledger.db.migrate import migrate
 from gpuledger.db.views import view_of
 from gpuledger.domain.dra.cluster import Availability
 from support.dra_facts import (
@@ -66,10 +65,9 @@ class Span(NamedTuple):
 
 
 @pytest.fixture
-def database(database_url: str) -> str:
-    migrate(database_url)
-    _load(database_url, availability_of(HISTORY))
-    return database_url
+def database(migrated_url: str) -> str:
+    _load(migrated_url, availability_of(HISTORY))
+    return migrated_url
 
 
 def test_device_allocations(database: str) -> None:
@@ -136,11 +134,10 @@ def test_availability(database: str) -> None:
     assert [row["valid_to"] for row in rows] == [*(row["valid_from"] for row in rows[1:]), None]
 
 
-def test_devices_that_nobody_can_have_are_unavailable(database_url: str) -> None:
-    migrate(database_url)
+def test_devices_that_nobody_can_have_are_unavailable(migrated_url: str) -> None:
     shared = device("m", memory="8Gi", tainted=True)
     _load(
-        database_url,
+        migrated_url,
         availability_of(
             [
                 said(0, "s1", published("p", [device("a", tainted=True), shared, device("b")])),
@@ -148,7 +145,7 @@ def test_devices_that_nobody_can_have_are_unavailable(database_url: str) -> None
             ]
         ),
     )
-    row = _ask(database_url, "availability")[-1]
+    row = _ask(migrated_url, "availability")[-1]
     assert (row["total"], row["allocated"], row["available"], row["unavailable"], row["node"]) == (3, 1, 1, 1, None)
 
 
@@ -160,8 +157,7 @@ def test_exhausted(database: str) -> None:
     ]
 
 
-def test_a_pool_that_went_and_came_back_was_exhausted_twice(database_url: str) -> None:
-    migrate(database_url)
+def test_a_pool_that_went_and_came_back_was_exhausted_twice(migrated_url: str) -> None:
     one = published("p", [device("a")])
     facts = [
         said(0, "s", one),
@@ -169,8 +165,8 @@ def test_a_pool_that_went_and_came_back_was_exhausted_twice(database_url: str) -
         said(2, "s", withdrawn()),
         said(4, "s", one),
     ]
-    _load(database_url, availability_of(facts))
-    assert [(row["valid_from"], row["valid_to"]) for row in _ask(database_url, "exhausted")] == [
+    _load(migrated_url, availability_of(facts))
+    assert [(row["valid_from"], row["valid_to"]) for row in _ask(migrated_url, "exhausted")] == [
         (hour(1), hour(2)),
         (hour(4), None),
     ]
@@ -189,13 +185,12 @@ def test_never_released(database: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 3, 4, 5])
-def test_a_random_history_counted_hour_by_hour(database_url: str, seed: int) -> None:
-    migrate(database_url)
+def test_a_random_history_counted_hour_by_hour(migrated_url: str, seed: int) -> None:
     facts, spans = _random_history(random.Random(seed))
-    _load(database_url, availability_of(facts))
-    _end_everything(database_url)
+    _load(migrated_url, availability_of(facts))
+    _end_everything(migrated_url)
     hours, admin = _hours_by_claim(spans)
-    rows = {f"{row['namespace']}/{row['claim']}": row for row in _ask(database_url, "dra-gpu-hours")}
+    rows = {f"{row['namespace']}/{row['claim']}": row for row in _ask(migrated_url, "dra-gpu-hours")}
     assert rows.keys() == hours.keys() | admin.keys()
     for claim, row in rows.items():
         assert Fraction(row["gpu_hours"]) == round(hours[claim], 6), claim
@@ -203,7 +198,7 @@ def test_a_random_history_counted_hour_by_hour(database_url: str, seed: int) -> 
     assert sum(hours.values()) == len(_busy(spans))
     used = _busy(spans)
     taken = {at for at in range(LAST) if {place for place, when in used if when == at} == set(PLACES)}
-    exhausted = {at for row in _ask(database_url, "exhausted") for at in _hours(row["valid_from"], row["valid_to"])}
+    exhausted = {at for row in _ask(migrated_url, "exhausted") for at in _hours(row["valid_from"], row["valid_to"])}
     assert exhausted == taken
 
 

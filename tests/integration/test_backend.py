@@ -8,7 +8,6 @@ import pytest
 from gpuledger.cli.backend import CURRENT_WAIT_S, Backend, bring_current
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import lock
-from gpuledger.db.migrate import migrate
 from gpuledger.events.device import DeviceFailed
 from gpuledger.projection.runner import writer_lock
 from gpuledger.readmodels.devices import DevicesProjection
@@ -19,9 +18,8 @@ from support.projections import checkpoint, execute, publish
 
 
 @pytest.fixture
-def url(database_url: str) -> str:
-    migrate(database_url)
-    return database_url
+def url(migrated_url: str) -> str:
+    return migrated_url
 
 
 @pytest.fixture

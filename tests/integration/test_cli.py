@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import orjson
@@ -13,8 +13,8 @@ from gpuledger.importers.sample import write_titan_sample
 from support import servers
 from support.cli import Cli, Result
 from support.titan import TitanFile
+from support.up import gpuledger
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 TIMES_TRIED = 6
 
 
@@ -44,12 +44,12 @@ def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     return Cli(capsys)
 
 
-@pytest.fixture
-def fleet(cli: Cli, sample: Path) -> TitanFile:
-    """The sample, imported."""
-    assert cli("migrate").code == 0
-    result = cli("import", "titan", str(sample))
-    assert result.code == 0, result.err
+@pytest.fixture(scope="module")
+def fleet(urls: dict[str, str], sample: Path) -> TitanFile:
+    """The sample, imported by commands in processes of their own."""
+    for arguments in (("migrate",), ("import", "titan", str(sample))):
+        done = gpuledger(sample.parent / "data", *arguments, **urls)
+        assert done.returncode == 0, done.stderr
     return TitanFile(sample)
 
 
@@ -279,48 +279,9 @@ def test_late_events_correct_history_in_whatever_order_they_were_recorded(
 
 @pytest.fixture
 def own_urls() -> Iterator[dict[str, str]]:
-    """Servers for the real data alone."""
+    """Two real servers of one test alone."""
     with servers.nats_server() as nats, servers.postgres_server() as postgres:
         yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
-
-
-@pytest.mark.shared
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the fleet traces are not at {SHARED}")
-def test_real_histories(
-    own_urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Titan and openb in one ledger: the figures of the papers, and any moment equal to the file."""
-    for name, url in own_urls.items():
-        monkeypatch.setenv(name, url)
-    cli = Cli(capsys)
-    titan = TitanFile(SHARED / "titan_gc_full.csv")
-    assert cli("migrate").code == 0
-    assert cli("import", "titan", str(SHARED / "titan_gc_full.csv")).code == 0
-    (row,) = cli("report", "fleet", "-o", "json").json()
-    expected = {
-        "devices": 30207,
-        "slots": 18687,
-        "lives": 36185,
-        "gpu_years": 100822.06,
-        "in_service": 18637,
-        "failures": {"DBE": 4826, "OTB": 1541},
-        "overlaps": 18,
-        "overlap_slots": 13,
-        "devices_in_two_places": 2,
-    }
-    assert {name: row[name] for name in expected} == expected
-    for moment in (datetime(2015, 7, 1, tzinfo=UTC), titan.moments()[-1], titan.data_end):
-        rows = _devices_at(cli, moment)
-        assert {device for device, _ in rows} == {device for device, _ in titan.installed(moment)}
-    pods = cli(
-        "import", "openb", *(str(SHARED / f"openb_{name}.csv") for name in ("node_list_gpu_node", "pod_list_default"))
-    )
-    assert pods.code == 0
-    (row,) = cli("report", "fleet", "-o", "json").json()
-    assert (row["workloads"], row["never_scheduled"], row["gpu_hours"]) == (8152, 897, 51470.67)
-    assert row["devices"] == 30207 + 6212
-    assert row["nodes"] == 18687 + 1213
-    assert cli("verify").code == 0
 
 
 def _devices_at(cli: Cli, moment: datetime) -> set[tuple[str, str]]:

@@ -19,21 +19,19 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.nodes import NodesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
 from support.events import Said, facts, folded, hour, log_of, numbered
-from support.projections import QUICK, execute, prepare, publish
+from support.projections import QUICK, execute, publish
 
 PROJECTIONS = (DevicesProjection, NodesProjection, WorkloadsProjection)
 ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES, WORKLOADS)
 EXAMPLES = 25
 
 
-def test_sql_on_the_history_is_the_fold_of_what_had_happened(database_url: str) -> None:
-    url = prepare(database_url)
-
+def test_sql_on_the_history_is_the_fold_of_what_had_happened(migrated_url: str) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(said=facts, until=st.integers(-1, 10), data=st.data())
     def agree(said: list[Said], until: int, data: st.DataObject) -> None:
         events = numbered(said)
-        asyncio.run(_agree(url, events, data.draw(st.permutations(events)), until))
+        asyncio.run(_agree(migrated_url, events, data.draw(st.permutations(events)), until))
 
     agree()
 
@@ -60,8 +58,5 @@ def _shown(noun: Noun, row: Any) -> dict[str, object]:
 
 
 def _forget(url: str) -> None:
-    for projection in PROJECTIONS:
-        for spec in projection.specs:
-            execute(url, f"TRUNCATE gpuledger_live.{spec.name}")
-    execute(url, "DELETE FROM gpuledger.projection")
-    execute(url, "DELETE FROM gpuledger.seen")
+    live = [f"gpuledger_live.{spec.name}" for projection in PROJECTIONS for spec in projection.specs]
+    execute(url, f"TRUNCATE {', '.join(live)}, gpuledger.projection, gpuledger.seen")

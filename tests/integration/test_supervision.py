@@ -10,7 +10,6 @@ from prometheus_client import REGISTRY
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import lock
-from gpuledger.db.migrate import migrate
 from gpuledger.events.device import DeviceFailed
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import writer_lock
@@ -31,9 +30,8 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
 
 
 @pytest.fixture
-def url(database_url: str) -> str:
-    migrate(database_url)
-    return database_url
+def url(migrated_url: str) -> str:
+    return migrated_url
 
 
 def metric(name: str) -> float | None:

@@ -15,7 +15,7 @@ from gpuledger.projection.verify import Verification, verify
 from gpuledger.readmodels.devices import DevicesProjection
 from support.events import event, hour
 from support.ledgers import jetstream_ledger
-from support.projections import QUICK, execute, prepare, publish
+from support.projections import QUICK, execute, publish
 
 HEAD = 8
 
@@ -27,14 +27,13 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
 
 
 @pytest.fixture
-async def url(ledger: JetStreamLedger, database_url: str) -> str:
-    prepare(database_url)
+async def url(ledger: JetStreamLedger, migrated_url: str) -> str:
     said = [event(DeviceInserted(slot=f"s{number}"), f"d{number}", number=number, at=number) for number in range(1, 6)]
     said += [
         event(DeviceFailed(kind="DBE"), "d1", number=number, at=number, event_id=f"f{number}") for number in (6, 7, 8)
     ]
-    await Runner(DevicesProjection(), ledger, database_url, settings=QUICK).catch_up(await publish(ledger, said))
-    return database_url
+    await Runner(DevicesProjection(), ledger, migrated_url, settings=QUICK).catch_up(await publish(ledger, said))
+    return migrated_url
 
 
 async def verified(ledger: JetStreamLedger, url: str) -> Verification:

@@ -12,7 +12,6 @@ from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
 
 from gpuledger.db.errors import DatabaseUnavailableError, QueryError
-from gpuledger.db.migrate import migrate
 from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import FUNCTIONS_AT, READER_ROLE, REPORTS, recreate_views, view_of
 from gpuledger.domain import devices, nodes, sources, stints, workloads
@@ -93,14 +92,13 @@ class Folded:
 
 
 @pytest.fixture
-def database(database_url: str) -> str:
-    migrate(database_url)
+def database(migrated_url: str) -> str:
     folded = Folded(RECORDED)
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(migrated_url) as connection:
         for name in folded.tables:
             _insert(connection, name, folded.rows(name))
         _insert(connection, "source", [SOURCE])
-    return database_url
+    return migrated_url
 
 
 def test_fleet(database: str) -> None:
@@ -125,13 +123,12 @@ def test_fleet(database: str) -> None:
     ]
 
 
-def test_a_fleet_of_nothing(database_url: str) -> None:
-    migrate(database_url)
-    (fleet,) = _ask(database_url, "fleet")
+def test_a_fleet_of_nothing(migrated_url: str) -> None:
+    (fleet,) = _ask(migrated_url, "fleet")
     assert fleet.pop("failures") == {}
     assert set(fleet.values()) == {0}
     for report in REPORTS[1:]:
-        assert _ask(database_url, report) == []
+        assert _ask(migrated_url, report) == []
 
 
 def test_fleet_by_day(database: str) -> None:
@@ -179,12 +176,11 @@ def test_mtbf(database: str) -> None:
     ]
 
 
-def test_mtbf_of_a_life_over_quarters_without_change(database_url: str) -> None:
-    migrate(database_url)
-    with psycopg.connect(database_url) as connection:
+def test_mtbf_of_a_life_over_quarters_without_change(migrated_url: str) -> None:
+    with psycopg.connect(migrated_url) as connection:
         life = devices.Stint("g", "s", day(0), day(366), False, None, None, None, "/test", "1")
         _insert(connection, "stint", [life])
-    rows = [(row["quarter"].month, row["location"], row["gpu_days"]) for row in _ask(database_url, "mtbf")]
+    rows = [(row["quarter"].month, row["location"], row["gpu_days"]) for row in _ask(migrated_url, "mtbf")]
     assert rows == [(1, "s", 91), (4, "s", 91), (7, "s", 92), (10, "s", 92)]
 
 

@@ -78,10 +78,14 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def gpuledger(data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """One command, run to its end."""
+def gpuledger(data_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """One command, run to its end, with more variables in its environment."""
     return subprocess.run(
-        (*COMMAND, *arguments), env=environment(data_dir), capture_output=True, timeout=DEADLINE_S, check=False
+        (*COMMAND, *arguments),
+        env=environment(data_dir) | variables,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
 
 
@@ -98,7 +102,7 @@ def start(data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def running_up(data_dir: Path, *options: str) -> Iterator[Up]:
-    """`gpuledger up`, ready; stopped at the end."""
+    """`gpuledger up`, ready; at the end an interrupt, or the signal that the test sent, ends it in order."""
     with start(data_dir, "up", *options) as process:
         try:
             assert process.stdout is not None
@@ -111,6 +115,9 @@ def running_up(data_dir: Path, *options: str) -> Iterator[Up]:
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert not servers_in(data_dir)
+    assert not (data_dir / "run.json").exists()
 
 
 def servers_in(data_dir: Path) -> list[psutil.Process]:

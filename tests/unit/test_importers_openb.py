@@ -14,7 +14,7 @@ from gpuledger.importers.draft import Reject
 from gpuledger.importers.errors import ImportFormatError
 from gpuledger.importers.run import import_openb
 from gpuledger.ledger.memory import MemoryLedger
-from support.imports import DATA, NODE_HEADER, NOW, POD_HEADER, openb, recorded, write
+from support.imports import NODE_HEADER, NOW, POD_HEADER, openb, recorded, write
 
 NODE = "n1,64000,262144,2,T4"
 POD = "p1,12000,16384,1,460,,LS,Succeeded,0,3600,60.5"
@@ -149,33 +149,3 @@ async def test_another_start_is_another_epoch_with_other_times(tmp_path: Path) -
 async def test_lists_given_the_wrong_way_round_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ImportFormatError, match="is not openb's pod list, whose header is"):
         await openb(_pods(tmp_path), _nodes(tmp_path))
-
-
-@pytest.mark.shared
-async def test_the_real_lists() -> None:
-    if not DATA.exists():
-        pytest.skip(f"{DATA} is not there")
-    imported = await openb(DATA / "openb_node_list_gpu_node.csv", DATA / "openb_pod_list_default.csv")
-    kinds = [kind for _, kind, _ in imported.told()]
-    assert {kind: kinds.count(kind) for kind in set(kinds)} == {
-        "node.registered": 1_213,
-        "slot.declared": 6_212,
-        "device.inserted": 6_212,
-        "workload.submitted": 8_152,
-        "workload.scheduled": 8_152 - 897,
-        "workload.ended": 8_152 - 34,
-        "source.completed": 1,
-    }
-    assert imported.rejects == []
-    held = {
-        event.subject: (event.time, event.data.gpu_milli)
-        for event in imported.events
-        if isinstance(event.data, WorkloadScheduled)
-    }
-    ended = {event.subject: event.time for event in imported.events if isinstance(event.data, WorkloadEnded)}
-    assert imported.result.end is not None
-    hours = sum(
-        milli / 1000 * (ended.get(pod, imported.result.end) - began).total_seconds() / 3600
-        for pod, (began, milli) in held.items()
-    )
-    assert round(hours, 2) == 51_470.67

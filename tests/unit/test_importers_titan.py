@@ -8,7 +8,7 @@ from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.source import SourceCompleted
 from gpuledger.importers.errors import ImportFileError, ImportFormatError
-from support.imports import DATA, NOW, TITAN_HEADER, titan, write
+from support.imports import NOW, TITAN_HEADER, titan, write
 
 GOOD = "s1,c0,2017-01-01 00:00:00,2017-01-02 00:00:00,86400,FALSE,"
 
@@ -213,24 +213,3 @@ async def test_what_is_no_readable_file_is_an_error(tmp_path: Path) -> None:
         await titan(tmp_path / "missing.csv")
     with pytest.raises(ImportFileError, match="is not a regular file"):
         await titan(tmp_path)
-
-
-@pytest.mark.shared
-async def test_the_real_file() -> None:
-    path = DATA / "titan_gc_full.csv"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    imported = await titan(path)
-    kinds = [kind for _, kind, _ in imported.told()]
-    assert {kind: kinds.count(kind) for kind in set(kinds)} == {
-        "slot.declared": 18_687,
-        "device.inserted": 36_185,
-        "device.removed": 17_548,
-        "device.failed": 6_367,
-        "source.completed": 1,
-    }
-    assert imported.rejects == []
-    times = [event.time for event in imported.events]
-    assert times == sorted(times)
-    assert [event.number for event in imported.events] == list(range(1, 78_789))
-    assert len({event.id for event in imported.events}) == 78_788

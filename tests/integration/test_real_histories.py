@@ -1,0 +1,113 @@
+"""Titan and openb in one ledger: the figures of the papers, and any moment equal to the file."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gpuledger.cli.times import format_time
+from gpuledger.events.envelope import Undecoded, parse
+from gpuledger.importers.openb import SOURCE as OPENB
+from gpuledger.importers.titan import SOURCE as TITAN
+from support import servers
+from support.cli import Cli
+from support.imports import DATA
+from support.ledgers import everything, jetstream_ledger
+from support.titan import TitanFile
+
+FLEET_OF_TITAN: dict[str, Any] = {
+    "devices": 30_207,
+    "slots": 18_687,
+    "lives": 36_185,
+    "gpu_years": 100_822.06,
+    "in_service": 18_637,
+    "failures": {"DBE": 4_826, "OTB": 1_541},
+    "overlaps": 18,
+    "overlap_slots": 13,
+    "devices_in_two_places": 2,
+}
+EVENTS_OF_TITAN = {
+    "slot.declared": 18_687,
+    "device.inserted": 36_185,
+    "device.removed": 17_548,
+    "device.failed": 6_367,
+    "source.completed": 1,
+}
+EVENTS_OF_OPENB = {
+    "node.registered": 1_213,
+    "slot.declared": 6_212,
+    "device.inserted": 6_212,
+    "workload.submitted": 8_152,
+    "workload.scheduled": 8_152 - 897,
+    "workload.ended": 8_152 - 34,
+    "source.completed": 1,
+}
+
+
+@pytest.fixture
+def urls() -> Iterator[dict[str, str]]:
+    """Two real servers for this data alone, and the environment that names them."""
+    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the fleet traces are not at {DATA}")
+def test_real_histories(
+    urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, url in urls.items():
+        monkeypatch.setenv(name, url)
+    cli = Cli(capsys)
+    assert cli("migrate").code == 0
+    _titan(cli)
+    _openb(cli)
+    asyncio.run(_log(urls["NATS_URL"]))
+    assert cli("verify").code == 0
+
+
+def _titan(cli: Cli) -> None:
+    path = DATA / "titan_gc_full.csv"
+    titan = TitanFile(path)
+    assert cli("import", "titan", str(path)).code == 0  # 3 were it to reject a row
+    row = _fleet(cli)
+    assert {name: row[name] for name in FLEET_OF_TITAN} == FLEET_OF_TITAN
+    for moment in (datetime(2015, 7, 1, tzinfo=UTC), titan.moments()[-1], titan.data_end):
+        rows = cli("get", "devices", "--at", format_time(moment), "-o", "json").json()
+        found = {row["device"] for row in rows if row["state"] == "InService"}
+        assert found == {device for device, _ in titan.installed(moment)}
+
+
+def _openb(cli: Cli) -> None:
+    nodes, pods = (str(DATA / f"openb_{name}.csv") for name in ("node_list_gpu_node", "pod_list_default"))
+    assert cli("import", "openb", nodes, pods).code == 0
+    row = _fleet(cli)
+    assert (row["workloads"], row["never_scheduled"], row["gpu_hours"]) == (8_152, 897, 51_470.67)
+    assert row["devices"] == FLEET_OF_TITAN["devices"] + 6_212
+    assert row["nodes"] == 18_687 + 1_213
+
+
+async def _log(nats_url: str) -> None:
+    """The log holds every fact once, numbered without a hole, and each file's in the order of time."""
+    async with jetstream_ledger(nats_url) as ledger:
+        events = [parse(message.data) for message in await everything(ledger)]
+    for source, expected in ((TITAN, EVENTS_OF_TITAN), (OPENB, EVENTS_OF_OPENB)):
+        own = [event for event in events if event.source == source]
+        assert Counter(map(_kind, own)) == expected
+        assert [event.number for event in own] == list(range(1, len(own) + 1))
+        times = [event.time for event in own]
+        assert times == sorted(times)
+    assert len({event.id for event in events}) == len(events)
+
+
+def _fleet(cli: Cli) -> dict[str, Any]:
+    (row,) = cli("report", "fleet", "-o", "json").json()
+    assert isinstance(row, dict)
+    return row
+
+
+def _kind(event: Undecoded) -> str:
+    return event.type.removeprefix("io.gpuledger.").removesuffix(".v1")
