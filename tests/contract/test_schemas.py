@@ -79,4 +79,13 @@ def test_new_optional_fields_are_compatible() -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=schema_name)
 def test_every_type_names_its_one_publisher(model: type[Payload]) -> None:
-    assert model.PUBLISHER in {"importers", "sources", "operators", "watchers", "agents", "inventory"}
+    assert model.PUBLISHER in {
+        "importers",
+        "sources",
+        "operators",
+        "watchers",
+        "agents",
+        "inventory",
+        "bootstrap",
+        "pools",
+    }

@@ -13,7 +13,10 @@ from gpuledger.events import (
     claim,
     device,
     module,
+    namespace,
     node,
+    pod,
+    pool,
     settings,
     slice,  # noqa: A004 - the aggregate is called so
     slot,
@@ -24,7 +27,21 @@ from gpuledger.events.envelope import dataschema_of
 from gpuledger.events.payload import Payload
 from gpuledger.events.registry import PREFIX, registry
 
-__all__ = ["claim", "device", "module", "node", "registry", "settings", "slice", "slot", "source", "workload"]
+__all__ = [
+    "claim",
+    "device",
+    "module",
+    "namespace",
+    "node",
+    "pod",
+    "pool",
+    "registry",
+    "settings",
+    "slice",
+    "slot",
+    "source",
+    "workload",
+]
 
 registry.check()
 

@@ -1,6 +1,6 @@
 """Devices: GPUs, known by serial number or UUID wherever they sit."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -136,3 +136,64 @@ class DeviceDetached(DeviceRemoved):
     """The card that the subject names, and that stood as this GPUDevice, is not in the slot any more."""
 
     name: Name
+
+
+@registry.event("device", "health-changed", publisher="agents")
+class DeviceHealthChanged(Payload):
+    """The agent found the card that the subject names unfit for work, or fit again; `kind` is the short name of why.
+
+    The subject is the card's UUID, or its place in the node where it tells none. Only what makes a card unusable is
+    told so; errors of applications are not.
+    """
+
+    healthy: bool
+    kind: Name | None = None
+    message: Text = ""
+
+
+@registry.event("device", "state-changed", publisher="bootstrap")
+class DeviceStateChanged(Payload):
+    """How far the GPUDevice that the subject names is prepared; whether a pool has it is told apart."""
+
+    state: Literal["Discovered", "Validating", "Ready", "Faulted"]
+    reason: Name
+    message: Text = ""
+
+
+@registry.event("device", "assignment-changed", publisher="pools")
+class DeviceAssignmentChanged(Payload):
+    """Which pool the GPUDevice that the subject names belongs to from now on; None where to none.
+
+    A pool is named as the `pool` aggregate is. `Pending` waits for the node's agent to set the card up, `Unassigning`
+    for it to say that nothing holds the card any more. `automatic` says that the pool took it, and not a person.
+    """
+
+    pool: Name | None = None
+    phase: Literal["Pending", "Assigned", "Unassigning"] | None = None
+    reason: Name
+    message: Text = ""
+    automatic: bool = False
+
+
+@registry.event("device", "pool-applied", publisher="agents")
+class DevicePoolApplied(Payload):
+    """The agent set up the GPUDevice for a pool; `partitions` is how many of the pool's MIG profile it has."""
+
+    pool: Name
+    partitions: Count | None = None
+
+
+@registry.event("device", "pool-refused", publisher="agents")
+class DevicePoolRefused(Payload):
+    """The agent could not set up the GPUDevice for a pool."""
+
+    pool: Name
+    reason: Name
+    message: Text = ""
+
+
+@registry.event("device", "pool-released", publisher="agents")
+class DevicePoolReleased(Payload):
+    """The agent took the GPUDevice back from a pool: nothing holds it, and nothing of its set-up is left."""
+
+    pool: Name

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.device import Card
 from gpuledger.events.payload import NAME_LENGTH_MAX, Count, Name, Payload, Text
@@ -12,6 +12,7 @@ PCI_DEVICES_MAX = 1024
 CARDS_PER_NODE_MAX = 256
 CONDITIONS_MAX = 32
 LABELS_MAX = 1024
+COMPONENT_PODS_MAX = 64
 
 LabelValue = Annotated[str, StringConstraints(max_length=NAME_LENGTH_MAX)]
 Labels = Annotated[dict[Name, LabelValue], Field(max_length=LABELS_MAX)]
@@ -27,6 +28,22 @@ class PciDevice(Payload):
     pci_device: Name | None = None
     pci_class: Name | None = None
     pci_address: Name | None = None
+
+
+class ComponentPod(Payload):
+    """A pod of what prepares GPUs and watches over them, on its node.
+
+    `step` is the first of its containers, in the order in which they run, that is not done or not ready; `failing` says
+    that it will not get there by itself: it ended badly, keeps crashing, or has no image. A ready pod has no step.
+    """
+
+    component: Literal["validator", "gfd", "dcgm", "dcgm-exporter", "node-agent"]
+    pod: Name
+    ready: bool
+    failing: bool = False
+    step: Name | None = None
+    reason: Name | None = None
+    message: Text = ""
 
 
 class Condition(Payload):
@@ -116,3 +133,47 @@ class NodeUnlabelled(Payload):
     """The Node object was deleted, and its labels with it."""
 
     uid: Name | None = None
+
+
+@registry.event("node", "components-observed", publisher="watchers")
+class NodeComponentsObserved(Payload):
+    """The pods of the components on the node; it replaces the last, and empty says that there are none."""
+
+    pods: tuple[ComponentPod, ...] = Field(default=(), max_length=COMPONENT_PODS_MAX)
+
+
+@registry.event("node", "monitoring-observed", publisher="agents")
+class NodeMonitoringObserved(Payload):
+    """A look at the metric `dcgm_exporter_last_update_time_seconds`, which said `updated_at`.
+
+    `fresh` says that it moved on within the last two minutes. The agent tells each of the first looks in a row that
+    agree, and each after something changed; from then on it is silent until the next change.
+    """
+
+    fresh: bool
+    updated_at: AwareDatetime | None = None
+
+
+@registry.event("node", "bootstrap-changed", publisher="bootstrap")
+class NodeBootstrapChanged(Payload):
+    """How far the node's preparation is from now on: its phase, and all conditions that the preparation keeps."""
+
+    phase: Literal["Disabled", "Validating", "GFD", "Monitoring", "Ready", "ValidatingFailed"]
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
+
+
+@registry.event("node", "bootstrap-withdrawn", publisher="bootstrap")
+class NodeBootstrapWithdrawn(Payload):
+    """Nothing is left to prepare: the node's inventory was withdrawn."""
+
+
+@registry.event("node", "bootstrap-waited", publisher="bootstrap")
+class NodeBootstrapWaited(Payload):
+    """The preparation waited for as long as it may: nothing changed about the component on the node since then.
+
+    Time alone leaves no trace in the log, so that its passing is recorded before anything follows from it. A validator
+    or a node-agent was not ready all that time; an exporter was, and the agent had nothing to say against it.
+    """
+
+    component: Literal["validator", "node-agent", "dcgm-exporter"]
+    since: AwareDatetime

@@ -8,6 +8,12 @@ from gpuledger.events.payload import BIGINT_MAX, Name, Payload, Text
 from gpuledger.events.registry import registry
 
 SELECTOR_LABELS_MAX = 256
+HEARTBEATS_MAX = 10
+"""How many heartbeats in a row may be asked for; an agent tells as many."""
+
+SLICES_PER_UNIT_MAX = 64
+
+Heartbeats = Annotated[int, Field(ge=1, le=HEARTBEATS_MAX)]
 
 
 @registry.event("settings", "changed", publisher="watchers")
@@ -15,7 +21,9 @@ class SettingsChanged(Payload):
     """The module's settings from now on; what its ModuleConfig leaves out has the default that stands here.
 
     `high_availability` None follows the cluster: two replicas where the control plane has several. `dra_availability`
-    is the feature gate `DRAResourceAvailabilityVisibility`.
+    is the feature gate `DRAResourceAvailabilityVisibility`. A component that is not enabled is somebody else's to run,
+    and is not waited for. `heartbeats` is how many in a row make monitoring stable, `recovery_heartbeats` how many a
+    device needs after a fault.
     """
 
     enabled: bool = True
@@ -29,3 +37,11 @@ class SettingsChanged(Payload):
     high_availability: bool | None = None
     claim_references: Literal["Full", "Redacted"] = "Full"
     dra_availability: bool = True
+    validator_enabled: bool = True
+    gfd_enabled: bool = True
+    dcgm_enabled: bool = True
+    dcgm_exporter_enabled: bool = True
+    heartbeats: Heartbeats = 3
+    recovery_heartbeats: Heartbeats = 5
+    validation_timeout_s: Annotated[int, Field(ge=1, le=BIGINT_MAX)] = 300
+    max_slices_per_device: Annotated[int, Field(ge=1, le=SLICES_PER_UNIT_MAX)] = 8

@@ -24,7 +24,7 @@ SERVICE = "svc"
 EDGE_SERVICES = frozenset({"import", "gateways"})
 """Services that pass on what others said: what they record may be bad without a bug of ours."""
 
-OWN_SERVICES = frozenset({"sources", "operators", "watchers", "inventory"})
+OWN_SERVICES = frozenset({"sources", "operators", "watchers", "inventory", "bootstrap", "pools"})
 """Services whose events nobody else may record."""
 
 _SOURCE_SHAPES = (

@@ -1,0 +1,19 @@
+"""Namespaces: which of them may use GPUs."""
+
+from gpuledger.events.payload import Name, Payload
+from gpuledger.events.registry import registry
+
+
+@registry.event("namespace", "observed", publisher="watchers")
+class NamespaceObserved(Payload):
+    """The namespace exists; `gpu_enabled` says that its label `gpu.deckhouse.io/enabled` is `true`."""
+
+    uid: Name
+    gpu_enabled: bool = False
+
+
+@registry.event("namespace", "gone", publisher="watchers")
+class NamespaceGone(Payload):
+    """The namespace is gone."""
+
+    uid: Name | None = None

@@ -1,0 +1,26 @@
+"""Pods that ask for devices of pools. A pod's id is `<namespace>/<name>`."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gpuledger.events.payload import Count, Name, Payload
+from gpuledger.events.registry import registry
+
+RESOURCES_MAX = 64
+
+
+@registry.event("pod", "observed", publisher="watchers")
+class PodObserved(Payload):
+    """A pod that asks for units of pools, and where it runs; it replaces the last. One that has ended is gone."""
+
+    uid: Name
+    node: Name | None = None
+    requests: Annotated[dict[Name, Count], Field(max_length=RESOURCES_MAX)] = {}
+
+
+@registry.event("pod", "gone", publisher="watchers")
+class PodGone(Payload):
+    """The pod has ended, or its object is gone."""
+
+    uid: Name | None = None

@@ -1,0 +1,98 @@
+"""Pools: GPUPool and ClusterGPUPool, which devices together are asked for by one resource name.
+
+A pool's id is `<namespace>/<name>` for a GPUPool and `<name>` for a ClusterGPUPool.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpuledger.events.node import CONDITIONS_MAX, Condition, Labels
+from gpuledger.events.payload import Count, Name, Number, Payload, Text
+from gpuledger.events.reach import REQUIREMENTS_MAX, NodeRequirement
+from gpuledger.events.registry import registry
+from gpuledger.events.settings import SLICES_PER_UNIT_MAX
+
+LISTED_MAX = 1024
+TAINTS_MAX = 16
+
+Listed = Annotated[tuple[Name, ...], Field(max_length=LISTED_MAX)]
+
+
+class LabelSelector(Payload):
+    """Labels that have to be there, and expressions that all have to hold; an empty one selects everything."""
+
+    labels: Labels = {}
+    requirements: Annotated[tuple[NodeRequirement, ...], Field(max_length=REQUIREMENTS_MAX)] = ()
+
+
+class DeviceFilter(Payload):
+    """What devices are meant: each part that is given has to hold, and an empty list is none that is given."""
+
+    inventory_ids: Listed = ()
+    products: Listed = ()
+    pci_vendors: Listed = ()
+    pci_devices: Listed = ()
+    mig_capable: bool | None = None
+    mig_profiles: Listed = ()
+
+
+class PoolTaint(Payload):
+    """A taint on the nodes of a pool, which its pods tolerate."""
+
+    key: Name
+    value: Text | None = None
+    effect: Name
+
+
+@registry.event("pool", "defined", publisher="watchers")
+class PoolDefined(Payload):
+    """A pool and its whole spec; it replaces the last. Without an `include` all devices are meant.
+
+    `deleting` says that it is to be gone once it holds no device. `maintenance` is what its annotation
+    `gpu.deckhouse.io/maintenance` says: `enabled` keeps it so, `confirmed` ends what drift began.
+    """
+
+    uid: Name
+    generation: Count = 0
+    deleting: bool = False
+    provider: Name = "Nvidia"
+    backend: Name = "DevicePlugin"
+    unit: Literal["Card", "MIG"]
+    mig_profile: Name | None = None
+    slices_per_unit: Annotated[int, Field(ge=1, le=SLICES_PER_UNIT_MAX)] = 1
+    devices_per_node_max: Number | None = None
+    node_selector: LabelSelector = LabelSelector()
+    include: DeviceFilter = DeviceFilter()
+    exclude: DeviceFilter | None = None
+    requires_annotation: bool = True
+    auto_approve: LabelSelector | None = None
+    strategy: Literal["BinPack", "Spread"] | None = None
+    topology_key: Name | None = None
+    taints_enabled: bool = True
+    taints: Annotated[tuple[PoolTaint, ...], Field(max_length=TAINTS_MAX)] = ()
+    maintenance: Literal["enabled", "confirmed"] | None = None
+
+
+@registry.event("pool", "gone", publisher="watchers")
+class PoolGone(Payload):
+    """The pool's object is gone."""
+
+    uid: Name | None = None
+
+
+@registry.event("pool", "changed", publisher="pools")
+class PoolChanged(Payload):
+    """What holds for the pool from now on: how many units it offers, and all of its conditions.
+
+    `total` None means that it is not known: the pool is not supported, or not set up.
+    """
+
+    total: Count | None = None
+    observed_generation: Count = 0
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
+
+
+@registry.event("pool", "released", publisher="pools")
+class PoolReleased(Payload):
+    """The pool is to be gone and holds nothing any more; its finalizer may go."""
