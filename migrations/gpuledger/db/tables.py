@@ -25,8 +25,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from gpuledger.domain import devices, inventory_facts, nodes, sources, workloads
+from gpuledger.domain import bootstrap_facts, devices, inventory_facts, nodes, sources, workloads
 from gpuledger.domain.dra import rows as availability
+from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.table import TableSpec
 
 BOOKKEEPING = "gpuledger"
@@ -48,7 +49,9 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "workloads": workloads.SPECS,
     "sources": sources.SPECS,
     "inventory": inventory_facts.SPECS,
+    "bootstrap": bootstrap_facts.SPECS,
     "availability": availability.SPECS,
+    "pools": pools.SPECS,
 }
 """Each projection's tables."""
 
@@ -57,6 +60,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "failure": (("device", "failed_at"),),
     "allocation": (("device",),),
     "device_allocation": (("driver", "pool", "device"),),
+    "gpu_device_assignment": (("pool",),),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 

@@ -120,6 +120,14 @@ class ModuleSettings(NamedTuple):
     high_availability: bool | None
     claim_references: str
     dra_availability: bool
+    validator_enabled: bool
+    gfd_enabled: bool
+    dcgm_enabled: bool
+    dcgm_exporter_enabled: bool
+    heartbeats: int
+    recovery_heartbeats: int
+    validation_timeout_s: int
+    max_slices_per_device: int
 
 
 GPU_DEVICE = TableSpec("gpu_device", GpuDevice, ("name",))

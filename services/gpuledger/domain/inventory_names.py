@@ -38,6 +38,11 @@ class State(StrEnum):
     """Where a GPUDevice stands; the inventory only ever begins it."""
 
     DISCOVERED = "Discovered"
+    VALIDATING = "Validating"
+    READY = "Ready"
+    PENDING_ASSIGNMENT = "PendingAssignment"
+    ASSIGNED = "Assigned"
+    FAULTED = "Faulted"
 
 
 class Type(StrEnum):
@@ -47,6 +52,9 @@ class Type(StrEnum):
     INVENTORY_COMPLETE = "InventoryComplete"
     IGNORED = "Ignored"
     MISSING = "Missing"
+    CONFIGURED = "Configured"
+    FAULTED = "Faulted"
+    UNASSIGNING = "Unassigning"
 
 
 PREREQUISITE_NOT_MET: Final = "PrerequisiteNotMet"

@@ -1,7 +1,6 @@
-"""Rows of the inventory as the statuses and labels that Kubernetes objects show.
+"""Rows of inventory, bootstrap and assignments as the statuses and labels that GPUDevices and GPUNodeStates show.
 
-The shape is that of GPUDevice and GPUNodeState. A condition's lastTransitionTime comes from its row, so that the same
-rows always give the same status.
+A condition's lastTransitionTime comes from its row, so that the same rows always give the same status.
 """
 
 import re
@@ -9,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuledger.domain.bootstrap import DeviceState
 from gpuledger.domain.inventory import GpuDevice, GpuModule, GpuNode, GpuNodeCondition
 from gpuledger.domain.inventory_names import (
     PRECISION_PREFIX,
@@ -18,9 +18,12 @@ from gpuledger.domain.inventory_names import (
     VENDOR,
     VENDOR_NVIDIA,
     Reason,
+    State,
     Status,
     Type,
 )
+from gpuledger.domain.pools.decided import Assignment
+from gpuledger.domain.pools.names import Phase
 
 LABEL_VALUE_MAX = 63
 VENDOR_NAMES = {VENDOR_NVIDIA: "nvidia", "1002": "amd", "8086": "intel"}
@@ -36,16 +39,48 @@ def inventory_id(row: GpuDevice) -> str:
     return f"{row.node}-{row.device_index or 0}-{row.pci_vendor}-{row.pci_device}"
 
 
-def device_status(row: GpuDevice) -> Document:
-    """The status of a GPUDevice, as far as the inventory knows it."""
-    return {
+def device_status(
+    row: GpuDevice, prepared: DeviceState | None = None, assignment: Assignment | None = None
+) -> Document:
+    """The status of a GPUDevice; `prepared` is how far its preparation is, `assignment` which pool it belongs to."""
+    assigned = assignment if assignment is not None and assignment.phase is not None else None
+    conditions = [*device_conditions(row), *_faulted(prepared), *_assignment_conditions(assigned)]
+    status = {
         "nodeName": row.node,
         "inventoryID": inventory_id(row),
         "managed": row.managed,
-        "state": row.state,
+        "state": device_state(row, prepared, assigned),
         "hardware": hardware(row),
-        "conditions": device_conditions(row),
+        "conditions": conditions,
     }
+    if assigned is not None and assigned.pool is not None:
+        status |= {"poolRef": pool_reference(assigned.pool), "autoAttach": assigned.automatic}
+    return status
+
+
+def device_state(row: GpuDevice, prepared: DeviceState | None, assignment: Assignment | None) -> str:
+    """The state that a GPUDevice shows."""
+    phase = None if assignment is None else assignment.phase
+    return shown_state(row.state if prepared is None else prepared.state, phase)
+
+
+def shown_state(prepared: str, phase: str | None) -> str:
+    """What a device shows that is prepared so far, and whose assignment to a pool is in a phase, or that has none."""
+    if prepared != State.READY:
+        return prepared
+    match phase:
+        case None:
+            return State.READY.value
+        case Phase.PENDING:
+            return State.PENDING_ASSIGNMENT.value
+        case _:
+            return State.ASSIGNED.value
+
+
+def pool_reference(pool: str) -> Document:
+    """`status.poolRef` of a device of this pool, by its id."""
+    namespace, _, name = pool.rpartition("/")
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
 
 
 def device_labels(row: GpuDevice) -> dict[str, str]:
@@ -99,19 +134,37 @@ def device_conditions(row: GpuDevice) -> list[Document]:
     ]
 
 
+def _faulted(prepared: DeviceState | None) -> list[Document]:
+    """Why the device is not usable; nothing where it is."""
+    if prepared is None or prepared.state != State.FAULTED:
+        return []
+    return [condition(Type.FAULTED, Status.TRUE, prepared.reason, prepared.changed_at, prepared.message)]
+
+
+def _assignment_conditions(assignment: Assignment | None) -> list[Document]:
+    """Whether the pool's configuration is in force on the device, and whether it is being taken back."""
+    if assignment is None:
+        return []
+    status = Status.TRUE if assignment.phase == Phase.ASSIGNED else Status.FALSE
+    why = (assignment.reason, assignment.changed_at, assignment.message)
+    configured = condition(Type.CONFIGURED, status, *why)
+    is_leaving = assignment.phase == Phase.UNASSIGNING
+    return [configured, *([condition(Type.UNASSIGNING, Status.TRUE, *why)] if is_leaving else ())]
+
+
 def node_status(row: GpuNode, conditions: Iterable[GpuNodeCondition]) -> Document:
     """The status of a GPUNodeState."""
     kept = sorted(conditions, key=lambda condition: condition.type)
     return {
         "hw": {"present": row.present},
-        "conditions": [_condition(one.type, one.status, one.reason, one.changed_at, one.message) for one in kept],
+        "conditions": [condition(one.type, one.status, one.reason, one.changed_at, one.message) for one in kept],
     }
 
 
 def module_condition(row: GpuModule) -> Document:
     """The module's condition `PrerequisiteNotMet`."""
     status = Status.FALSE if row.met else Status.TRUE
-    return _condition(PREREQUISITE_NOT_MET, status, row.reason, row.changed_at, row.message)
+    return condition(PREREQUISITE_NOT_MET, status, row.reason, row.changed_at, row.message)
 
 
 def rfc3339(time: datetime) -> str:
@@ -120,17 +173,18 @@ def rfc3339(time: datetime) -> str:
 
 
 def _flag(kind: Type, holds: bool, reason: Reason, changed_at: datetime) -> Document:
-    return _condition(kind, Status.TRUE if holds else Status.FALSE, reason, changed_at, "")
+    return condition(kind, Status.TRUE if holds else Status.FALSE, reason, changed_at, "")
 
 
-def _condition(kind: str, status: str, reason: str, changed_at: datetime, message: str) -> Document:
-    condition = {
+def condition(kind: str, status: str, reason: str, changed_at: datetime, message: str) -> Document:
+    """A condition as Kubernetes objects have it."""
+    shown = {
         "type": str(kind),
         "status": str(status),
         "reason": str(reason),
         "lastTransitionTime": rfc3339(changed_at),
     }
-    return {**condition, "message": message} if message else condition
+    return {**shown, "message": message} if message else shown
 
 
 def _known(facts: Document) -> Document:

@@ -1,0 +1,140 @@
+"""How what watchers and agents say becomes rows of the preparation; the order of recording does not matter.
+
+An agent speaks of its own node only, and of that node's cards.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from sys import intern
+
+from gpuledger.domain.bootstrap_facts import BootstrapComponent, BootstrapFacts, BootstrapHealth, BootstrapNode
+from gpuledger.domain.bootstrap_names import DRIVER_STEP, Component, Verdict
+from gpuledger.domain.bootstrap_streaks import told
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.events.device import DeviceHealthChanged
+from gpuledger.events.node import ComponentPod, NodeComponentsObserved, NodeMonitoringObserved
+from gpuledger.events.settings import HEARTBEATS_MAX
+from gpuledger.events.subjects import NODE, Origin, origin_of
+
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def look_times(row: BootstrapNode) -> list[datetime]:
+    """The times of the last fresh looks, the oldest first."""
+    return [_UNIX + int(text) * _MICROSECOND for text in row.looks.split(",") if text]
+
+
+def looks_text(looks: Iterable[datetime]) -> str:
+    """Times as a node's row keeps them."""
+    return ",".join(str((look - _UNIX) // _MICROSECOND) for look in looks)
+
+
+def failed_at_step(step: str | None) -> Verdict:
+    """What a validator that gets no further than this step tells."""
+    return Verdict.DRIVER_MISSING if step in (None, DRIVER_STEP) else Verdict.TOOLKIT_MISSING
+
+
+def node_row(state: BootstrapFacts, node: str) -> BootstrapNode:
+    """The node's row, a new one where there is none."""
+    return state.node.get(node) or BootstrapNode(intern(node))
+
+
+def put_node(state: BootstrapFacts, row: BootstrapNode) -> None:
+    """Put the row, and note that the node is touched."""
+    state.node.put(row)
+    state.touch(row.node)
+
+
+def later(known: datetime | None, time: datetime) -> datetime:
+    """The later of two times."""
+    return time if known is None else max(known, time)
+
+
+def _components_observed(state: BootstrapFacts, fact: Fact, data: NodeComponentsObserved) -> None:
+    node, time = fact.event.subject, fact.event.time
+    known = state.component.where("node", node)
+    if not data.pods and not known:
+        return  # Nothing was there, and nothing is: a node that has no components needs no row.
+    row = node_row(state, node)
+    names: dict[str, None] = dict.fromkeys(pod.component for pod in data.pods)
+    seen = {name: _of_component(data.pods, name) for name in names}
+    for component in known:
+        _see(state, row, component.component, seen.pop(component.component, None), time)
+    for name, pod in seen.items():
+        _see(state, row, name, pod, time)
+    put_node(state, _judged(row, data.pods, time)._replace(components_at=later(row.components_at, time)))
+
+
+def _of_component(pods: Iterable[ComponentPod], name: str) -> ComponentPod:
+    """The pod that counts of those of a component: one that is ready, else one that fails."""
+    return min(
+        (pod for pod in pods if pod.component == name), key=lambda pod: (not pod.ready, not pod.failing, pod.pod)
+    )
+
+
+def _see(state: BootstrapFacts, row: BootstrapNode, name: str, pod: ComponentPod | None, time: datetime) -> None:
+    known = state.component.get((row.node, name))
+    streak = None if known is None else known.streak
+    if known is None and row.components_at is not None and row.components_at > time:
+        streak = told(None, False, row.components_at)  # What was said later does not name it any more.
+    streak = told(streak, pod is not None and pod.ready, time)
+    if known is not None and known.told_at > time:
+        failing, step = known.failing, known.step
+    elif pod is None or streak.told_at > time:
+        failing, step = False, None
+    else:
+        failing, step = pod.failing and not pod.ready, pod.step
+    text = None if step is None else intern(step)
+    state.component.put(BootstrapComponent(row.node, intern(name), *streak, failing, text))
+
+
+def _judged(row: BootstrapNode, pods: Iterable[ComponentPod], time: datetime) -> BootstrapNode:
+    """Keep the validator's verdict, where it gave one; a pod that waits or is gone says nothing."""
+    if row.verdict_at is not None and row.verdict_at > time:
+        return row
+    own = [pod for pod in pods if pod.component == Component.VALIDATOR.value]
+    if not own:
+        return row
+    pod = _of_component(own, Component.VALIDATOR)
+    if not pod.ready and not pod.failing:
+        return row
+    verdict = Verdict.FINE if pod.ready else failed_at_step(pod.step)
+    return row._replace(verdict=verdict.value, verdict_at=time)
+
+
+def _monitoring_observed(state: BootstrapFacts, fact: Fact, data: NodeMonitoringObserved) -> None:
+    node, time = fact.event.subject, fact.event.time
+    if not _is_of_node(fact, node):
+        return
+    row = node_row(state, node)
+    if not data.fresh:
+        put_node(state, row._replace(stale_at=later(row.stale_at, time)))
+        return
+    looks = sorted({*look_times(row), time})[-HEARTBEATS_MAX:]
+    put_node(state, row._replace(looks=looks_text(looks)))
+
+
+def _is_of_node(fact: Fact, node: str) -> bool:
+    """Whether the node's own agent speaks: an agent speaks of its own node only."""
+    return origin_of(fact.event.source) == Origin(NODE, node)
+
+
+def _health_changed(state: BootstrapFacts, fact: Fact, data: DeviceHealthChanged) -> None:
+    origin, card, time = origin_of(fact.event.source), intern(fact.event.subject), fact.event.time
+    if origin.kind != NODE:
+        return
+    node = intern(origin.name)
+    known = state.health.get((node, card))
+    is_latest = known is None or known.told_at <= time
+    streak = told(None if known is None else known.streak, data.healthy, time)
+    kind, message = (data.kind, data.message) if is_latest or known is None else (known.kind, known.message)
+    state.health.put(BootstrapHealth(node, card, *streak, kind, message))
+    state.touch(node)
+
+
+SEEN_HANDLERS: Handlers = {
+    NodeComponentsObserved: _components_observed,
+    NodeMonitoringObserved: _monitoring_observed,
+    DeviceHealthChanged: _health_changed,
+}

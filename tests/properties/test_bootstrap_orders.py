@@ -1,0 +1,97 @@
+"""Whoever is heard first: what several publishers say of a node at a time leads to the same preparation.
+
+Each publisher's own facts keep their order, as the log keeps them; how they interleave is chance.
+"""
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import settings as running
+from hypothesis import strategies as st
+
+from gpuledger.events.device import DeviceHealthChanged, DeviceWithdrawn
+from gpuledger.events.payload import Payload
+from gpuledger.events.settings import SettingsChanged
+from support.bootstrap import (
+    ALL_READY,
+    MODULE,
+    NODE,
+    Prepared,
+    components,
+    described,
+    detected,
+    inventory,
+    look,
+)
+
+
+class Saying(NamedTuple):
+    """Something said: when, about whom, and what."""
+
+    at: int
+    subject: str
+    data: Payload
+
+
+Said = tuple[str, Payload]
+flags = st.sampled_from([True, True, False])
+standings = st.sampled_from(["ready", "ready", "ready", "waiting", "failing", "failing:toolkit-validation"])
+of_inventory: st.SearchStrategy[Said] = st.one_of(
+    st.builds(lambda managed, complete: (NODE, inventory(managed=managed, complete=complete)), flags, flags),
+    st.sampled_from(["d1", "d2"]).map(lambda name: (name, detected(f"GPU-{name}"))),
+    st.builds(lambda name, missing: (name, described(missing=missing)), st.sampled_from(["d1", "d2"]), st.booleans()),
+    st.just(("d2", DeviceWithdrawn())),
+)
+of_components: st.SearchStrategy[Said] = st.dictionaries(
+    st.sampled_from([*ALL_READY, "node_agent"]), standings, max_size=5
+).map(lambda told: (NODE, components(**told))) | st.just((NODE, components(**ALL_READY)))
+of_agent: st.SearchStrategy[Said] = st.one_of(
+    st.just((NODE, look())),
+    st.just((NODE, look())),
+    st.just((NODE, look(fresh=False))),
+    st.booleans().map(lambda healthy: ("GPU-d1", DeviceHealthChanged(healthy=healthy))),
+)
+of_settings: st.SearchStrategy[Said] = st.builds(
+    SettingsChanged, gfd_enabled=flags, validator_enabled=flags, heartbeats=st.just(2), recovery_heartbeats=st.just(2)
+).map(lambda data: (MODULE, data))
+FIRST: list[Said] = [("d1", detected("GPU-d1")), (NODE, inventory())]
+
+
+@st.composite
+def publishers(draw: st.DrawFn) -> list[list[Saying]]:
+    """What each publisher says, at times that are nobody else's."""
+    told = [
+        [*FIRST, *draw(st.lists(of_inventory, max_size=4))],
+        draw(st.lists(of_components, max_size=4)),
+        draw(st.lists(of_agent, max_size=8)),
+        draw(st.lists(of_settings, max_size=1)),
+    ]
+    order = draw(st.permutations([who for who, said in enumerate(told) for _ in said]))
+    left = [iter(said) for said in told]
+    found: list[list[Saying]] = [[] for _ in told]
+    for at, who in enumerate(order, 1):
+        found[who].append(Saying(at * 10, *next(left[who])))
+    return found
+
+
+def outcome(said: list[Saying], until: float | None) -> object:
+    node = Prepared()
+    for saying in said:
+        node.say(*saying)
+    if until is not None:
+        node.wait(until)
+    devices = {name: node.device(name) for name in node.state.device.rows}
+    return node.phase(), node.conditions(), devices
+
+
+@running(max_examples=300, deadline=None)
+@given(told=publishers(), data=st.data())
+def test_any_interleaving_of_publishers_leads_to_the_same_preparation(
+    told: list[list[Saying]], data: st.DataObject
+) -> None:
+    in_time = sorted((saying for said in told for saying in said), key=lambda saying: saying.at)
+    order = data.draw(st.permutations([who for who, said in enumerate(told) for _ in said]))
+    left = [iter(said) for said in told]
+    interleaved = [next(left[who]) for who in order]
+    until = data.draw(st.sampled_from([None, 10_000.0]))
+    assert outcome(interleaved, until) == outcome(in_time, until)

@@ -1,0 +1,221 @@
+"""The preparation of nodes for tests: what watchers, agents, inventory and pools say, told to the real decider."""
+
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from gpuledger.bootstrap.main import BootstrapProjection
+from gpuledger.domain.bootstrap_facts import BootstrapFacts
+from gpuledger.domain.inventory_status import shown_state
+from gpuledger.events.device import (
+    Description,
+    DeviceAssignmentChanged,
+    DeviceDescribed,
+    DeviceDetected,
+    DeviceHealthChanged,
+    DeviceIdentified,
+    DeviceWithdrawn,
+    Hardware,
+)
+from gpuledger.events.envelope import Decoded, Event
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.events.node import (
+    ComponentPod,
+    Condition,
+    NodeBootstrapChanged,
+    NodeComponentsObserved,
+    NodeInventoryChanged,
+    NodeInventoryWithdrawn,
+    NodeMonitoringObserved,
+)
+from gpuledger.events.payload import Payload
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.ledger.api import Message
+from gpuledger.projection.fold import Fold, Numbering
+from support.events import EPOCH, GENERATION, START, message
+
+MODULE = "gpu-control-plane"
+NODE = "w1"
+Step = tuple[str, str]
+"""Who came into which phase or state: `("w1", "Validating")`."""
+
+ALL_READY = dict.fromkeys(("validator", "gfd", "dcgm", "dcgm_exporter"), "ready")
+
+
+def second(number: float) -> datetime:
+    """A time some seconds after the start of all tests."""
+    return START + timedelta(seconds=number)
+
+
+def inventory(*, managed: bool = True, complete: bool = True, present: bool = True) -> NodeInventoryChanged:
+    """What the inventory keeps of a node."""
+    disabled: Literal["True", "False"] = "False" if managed else "True"
+    completed: Literal["True", "False"] = "True" if complete else "False"
+    conditions = (
+        Condition(type="InventoryComplete", status=completed, reason="Told"),
+        Condition(type="ManagedDisabled", status=disabled, reason="Told"),
+    )
+    return NodeInventoryChanged(present=present, conditions=conditions)
+
+
+def detected(card: str, node: str = NODE, *, address: str | None = None, **others: Any) -> DeviceDetected:
+    """A GPUDevice on the node."""
+    return DeviceDetected(hardware=Hardware(pci_address=address), managed=True, node=node, card=card, **others)
+
+
+def described(*, address: str | None = None, missing: bool = False) -> DeviceDescribed:
+    """What a GPUDevice shows."""
+    return DeviceDescribed(**dict(Description(hardware=Hardware(pci_address=address), managed=True, missing=missing)))
+
+
+def components(**pods: str) -> NodeComponentsObserved:
+    """Pods by component, `_` for `-`: `ready`, `waiting` or `failing`, a step after a colon where there is one."""
+    return NodeComponentsObserved(pods=tuple(_pod(name.replace("_", "-"), told) for name, told in pods.items()))
+
+
+def _pod(name: Any, told: str) -> ComponentPod:
+    standing, _, step = told.partition(":")
+    return ComponentPod(
+        component=name, pod=f"{name}-x", ready=standing == "ready", failing=standing == "failing", step=step or None
+    )
+
+
+def all_ready(**others: str) -> NodeComponentsObserved:
+    """Every component ready, but for others."""
+    return components(**{**ALL_READY, **others})
+
+
+def look(*, fresh: bool = True) -> NodeMonitoringObserved:
+    """A look at the heartbeat."""
+    return NodeMonitoringObserved(fresh=fresh)
+
+
+def assigned(phase: Literal["Pending", "Assigned", "Unassigning"] | None) -> DeviceAssignmentChanged:
+    """A pool's word about a device."""
+    return DeviceAssignmentChanged(pool=None if phase is None else "p", phase=phase, reason="Told")
+
+
+_SERVICES: dict[type[Payload], str] = {
+    NodeComponentsObserved: "/watchers/components",
+    SettingsChanged: "/watchers/moduleconfig",
+    DeviceAssignmentChanged: "/services/pools",
+    **dict.fromkeys(
+        (
+            DeviceDetected,
+            DeviceDescribed,
+            DeviceIdentified,
+            DeviceWithdrawn,
+            NodeInventoryChanged,
+            NodeInventoryWithdrawn,
+            ModulePrerequisiteChanged,
+        ),
+        "/services/inventory",
+    ),
+}
+
+
+def source_of(data: Payload, subject: str) -> str:
+    """Who says such a thing."""
+    if isinstance(data, DeviceHealthChanged):
+        return f"/nodes/{NODE}/agent"
+    return _SERVICES.get(type(data)) or f"/nodes/{subject}/agent"
+
+
+class Prepared:
+    """The decider, and the log with what it was told and what it decided."""
+
+    def __init__(self) -> None:
+        self.fold = Fold(BootstrapProjection(), GENERATION, numbering=Numbering("own", 1))
+        self.log: list[Message] = []
+        self._numbers: dict[str, int] = {}
+        self.say(0, MODULE, ModulePrerequisiteChanged(met=True, reason="Told"))
+
+    @property
+    def state(self) -> BootstrapFacts:
+        state = self.fold.state
+        assert isinstance(state, BootstrapFacts)
+        return state
+
+    def say(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> list[Decoded]:
+        """Tell a fact at a second, and return what was decided, which comes back from the log at once."""
+        self._record(self.event(at, subject, data, source=source))
+        return self._record_decided()
+
+    def event(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> Decoded:
+        """The next event of whoever says this."""
+        said_by = source or source_of(data, subject)
+        number = self._numbers[said_by] = self._numbers.get(said_by, 0) + 1
+        return Event(f"{said_by}#{number}", said_by, data.TYPE, subject, second(at), data, EPOCH, number)
+
+    def race(self, until: float, at: float, subject: str, data: Payload) -> list[Decoded]:
+        """Tell a fact that comes into the log after it was decided what is due, and before that is recorded."""
+        self.fold.due(second(until))
+        due = self.fold.take_decided()
+        self._record(self.event(at, subject, data))
+        further = self.fold.take_decided()
+        for decision in (*due, *further):
+            self._record(decision)
+        return [*due, *further, *self._record_decided()]
+
+    def wait(self, until: float) -> list[Decoded]:
+        """Ask what is due at a second."""
+        self.fold.due(second(until))
+        return self._record_decided()
+
+    def _record_decided(self) -> list[Decoded]:
+        decided: list[Decoded] = []
+        while further := self.fold.take_decided():
+            decided.extend(further)
+            for decision in further:
+                self._record(decision)
+        assert self.fold.outstanding() == []
+        return decided
+
+    def _record(self, one: Decoded) -> None:
+        self.log.append(message(one, len(self.log) + 1))
+        self.fold.apply(self.log[-1])
+
+    def phase(self, node: str = NODE) -> str | None:
+        """The node's phase."""
+        row = self.state.phase.get(node)
+        return None if row is None else row.phase
+
+    def conditions(self, node: str = NODE) -> dict[str, tuple[str, str]]:
+        """Status and reason of the node's conditions."""
+        return {row.type: (row.status, row.reason) for row in self.state.preparation.where("node", node)}
+
+    def device(self, name: str) -> tuple[str, str]:
+        """State and reason of a device."""
+        row = self.state.state.get(name)
+        return ("Discovered", "") if row is None else (row.state, row.reason)
+
+    def shown(self, name: str) -> str:
+        """The state that a GPUDevice shows."""
+        return shown_state(self.device(name)[0], self.state.device.rows[name].assignment)
+
+
+def prepared(*devices: str, facts: NodeComponentsObserved | None = None, beats: int = 3) -> Prepared:
+    """A node with devices, the inventory at second 1, its components at 2, and heartbeats from 3 on."""
+    node = Prepared()
+    for name in devices:
+        node.say(1, name, detected(f"GPU-{name}"))
+    node.say(1, NODE, inventory())
+    if facts is not None:
+        node.say(2, NODE, facts)
+    for number in range(beats):
+        node.say(3 + number, NODE, look())
+    return node
+
+
+def ready(*devices: str) -> Prepared:
+    """A node that is ready, with devices."""
+    return prepared(*devices, facts=all_ready())
+
+
+def steps(decided: list[Decoded]) -> list[Step]:
+    """The phases and states that were come into, in order; what only changed conditions has none."""
+    found: list[Step] = []
+    for one in decided:
+        name = getattr(one.data, "phase" if isinstance(one.data, NodeBootstrapChanged) else "state", None)
+        if name is not None and (one.subject, name) not in found[-1:]:
+            found.append((one.subject, name))
+    return found

@@ -1,0 +1,74 @@
+"""What the passing of time leads to: it is recorded once, and counts from where the log has it."""
+
+from gpuledger.events.device import DeviceWithdrawn
+from gpuledger.events.node import NodeBootstrapWaited, NodeInventoryWithdrawn
+from gpuledger.events.settings import SettingsChanged
+from support.bootstrap import MODULE, NODE, Step, all_ready, components, prepared, second, steps
+
+AGAIN = [(NODE, "Validating"), ("d1", "Validating"), (NODE, "Ready"), ("d1", "Ready")]
+FAILED: list[Step] = [(NODE, "ValidatingFailed"), ("d1", "Faulted")]
+
+
+def test_only_the_passing_of_time_fails_a_validator_that_does_not_start() -> None:
+    node = prepared("d1", facts=components(validator="waiting:driver-validation"), beats=0)
+    assert node.wait(301) == []
+    decided = node.wait(302)
+    assert [type(one.data) for one in decided[:1]] == [NodeBootstrapWaited]
+    assert decided[0].time == second(302)
+    assert steps(decided) == FAILED
+    assert node.wait(10_000) == []
+
+
+def test_a_timed_out_validator_that_gets_ready_is_believed() -> None:
+    node = prepared("d1", facts=all_ready(validator="waiting"))
+    node.wait(1000)
+    assert node.phase() == "ValidatingFailed"
+    assert steps(node.say(1001, NODE, all_ready())) == AGAIN
+
+
+def test_a_wait_that_ended_before_it_was_recorded_changes_nothing() -> None:
+    node = prepared("d1", facts=all_ready(validator="waiting"))
+    decided = node.race(1000, 999, NODE, all_ready())
+    assert isinstance(decided[0].data, NodeBootstrapWaited)
+    assert steps(decided) == AGAIN[2:]
+    assert node.phase() == "Ready"
+
+
+def test_an_agent_that_was_back_in_time_is_not_lost() -> None:
+    node = prepared("d1", facts=all_ready(node_agent="ready"))
+    node.say(20, NODE, all_ready(node_agent="waiting"))
+    decided = node.race(140, 139, NODE, all_ready(node_agent="ready"))
+    assert [type(one.data) for one in decided] == [NodeBootstrapWaited]
+    assert node.conditions()["MonitoringMissing"] == ("False", "HeartbeatStable")
+
+
+def test_a_wait_counts_from_where_it_is_recorded() -> None:
+    node = prepared("d1", facts=all_ready(validator="waiting"))
+    decided = node.race(1000, 999, NODE, all_ready(validator="waiting", node_agent="ready"))
+    failed = next(one for one in decided if ("ValidatingFailed" in str(one.data)))
+    assert failed.causation_id == decided[0].id
+
+
+def test_the_time_without_the_module_does_not_count() -> None:
+    node = prepared("d1", beats=0)
+    node.say(10, MODULE, SettingsChanged(enabled=False))
+    assert node.wait(1000) == []
+    node.say(2000, MODULE, SettingsChanged())
+    assert node.wait(2299) == []
+    assert node.phase() == "Validating"
+    assert steps(node.wait(2300)) == FAILED
+
+
+def test_a_node_without_devices_waits_for_nothing() -> None:
+    node = prepared(beats=0)
+    assert (node.phase(), node.wait(10_000)) == ("Validating", [])
+
+
+def test_nobody_waits_for_a_node_that_went_while_the_module_was_disabled() -> None:
+    node = prepared("d1", facts=all_ready(validator="waiting"))
+    assert node.wait(9) == []
+    node.say(10, MODULE, SettingsChanged(enabled=False))
+    node.say(11, "d1", DeviceWithdrawn())
+    node.say(11, NODE, NodeInventoryWithdrawn())
+    node.say(12, MODULE, SettingsChanged())
+    assert (node.phase(), node.wait(10_000)) == (None, [])
