@@ -1,0 +1,239 @@
+"""How facts about pools, devices, nodes and assignments become rows.
+
+Of what watchers say the latest by event time is in force; what services decided counts in the order of the log.
+"""
+
+from sys import intern
+
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory import (
+    DECIDED_HANDLERS,
+    GpuDevice,
+    hardware_columns,
+    json_text,
+)
+from gpuledger.domain.inventory_names import State
+from gpuledger.domain.inventory_status import device_labels
+from gpuledger.domain.pools.decided import POOLS_HANDLERS
+from gpuledger.domain.pools.names import (
+    ASSIGNMENT,
+    CLUSTER_ASSIGNMENT,
+    MAINTENANCE_CONFIRMED,
+    READY_FOR_POOLING,
+    TRUE,
+    Phase,
+    Reason,
+)
+from gpuledger.domain.pools.rows import PoolDevice, PoolMark, PoolNode
+from gpuledger.domain.pools.spec import Pool, approval_of, facts_of, name_of, read_spec
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.domain.pools.words import WORD_HANDLERS, unheard
+from gpuledger.events.device import (
+    Description,
+    DeviceAssignmentChanged,
+    DeviceDescribed,
+    DeviceDetected,
+    DeviceMarked,
+    DeviceStateChanged,
+    DeviceWithdrawn,
+)
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.events.node import NodeBootstrapChanged, NodeBootstrapWithdrawn, NodeLabelled, NodeUnlabelled
+from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone, PoolReleased
+from gpuledger.events.settings import SettingsChanged
+
+
+def _detected(state: PoolFacts, fact: Fact, data: DeviceDetected) -> None:
+    known = state.device.get(fact.event.subject)
+    prepared = State.DISCOVERED.value if known is None else known.prepared
+    _put_device(state, _shown(fact, data, data.node, data.index), prepared)
+
+
+def _described(state: PoolFacts, fact: Fact, data: DeviceDescribed) -> None:
+    known = state.device.get(fact.event.subject)
+    if known is not None:
+        _put_device(state, _shown(fact, data, known.node, known.device_index), known.prepared)
+
+
+def _shown(fact: Fact, data: Description, node: str, index: int | None) -> GpuDevice:
+    """The GPUDevice as far as the description alone tells of it."""
+    time, name = fact.event.time, intern(fact.event.subject)
+    begun = (time, None, data.managed, time, data.ignored, time, data.missing, time)
+    return GpuDevice(name, intern(node), "", False, index, "", *begun, **hardware_columns(data.hardware))
+
+
+def _put_device(state: PoolFacts, shown: GpuDevice, prepared: str) -> None:
+    known, facts = state.device.get(shown.name), facts_of(shown)
+    if known is not None and known.node != shown.node:
+        state.device.delete(shown.name)
+    row = PoolDevice(
+        shown.name, shown.node, shown.device_index, shown.managed, shown.ignored, shown.missing, prepared,
+        intern(facts.inventory_id), facts.product, facts.pci_vendor, facts.pci_device,
+        facts.mig_capable, shown.mig_profiles, intern(json_text(device_labels(shown))),
+    )  # fmt: skip
+    if row != known:
+        state.device.put(row)
+        state.touch_device(row.name)
+
+
+def _state_changed(state: PoolFacts, fact: Fact, data: DeviceStateChanged) -> None:
+    known = state.device.get(fact.event.subject)
+    if known is not None and known.prepared != data.state:
+        state.device.put(known._replace(prepared=data.state))
+        state.touch_device(known.name)
+
+
+def _withdrawn(state: PoolFacts, fact: Fact, data: DeviceWithdrawn) -> None:
+    name = fact.event.subject
+    known, assignment = state.device.get(name), state.assignment.get(name)
+    with state.counted(name):
+        POOLS_HANDLERS[DeviceWithdrawn](state, fact, data)
+        state.setup.delete(name)
+    state.device.delete(name)
+    if known is not None and assignment is not None and assignment.pool is not None:
+        state.free_room(assignment.pool, known.node)
+
+
+def _marked(state: PoolFacts, fact: Fact, data: DeviceMarked) -> None:
+    device, time = intern(fact.event.subject), fact.event.time
+    known = state.mark.get(device)
+    if known is not None and known.marked_at > time:
+        return
+    state.mark.delete(device)
+    asked, asked_cluster = data.annotations.get(ASSIGNMENT), data.annotations.get(CLUSTER_ASSIGNMENT)
+    state.mark.put(PoolMark(device, time, intern(json_text(data.labels)), asked, asked_cluster))
+    if device in state.device.rows:
+        state.touch_device(device)
+
+
+def _labelled(state: PoolFacts, fact: Fact, data: NodeLabelled) -> None:
+    _label(state, fact, json_text(data.labels))
+
+
+def _unlabelled(state: PoolFacts, fact: Fact, _data: NodeUnlabelled) -> None:
+    _label(state, fact, "{}")
+
+
+def _label(state: PoolFacts, fact: Fact, labels: str) -> None:
+    known = _node(state, fact.event.subject)
+    if known.labelled_at is not None and known.labelled_at > fact.event.time:
+        return
+    state.node.put(known._replace(labels=intern(labels), labelled_at=fact.event.time))
+    if known.labels != labels:
+        state.touch_node(known.node)
+
+
+def _bootstrap_changed(state: PoolFacts, fact: Fact, data: NodeBootstrapChanged) -> None:
+    ready = any(one.type == READY_FOR_POOLING and one.status == TRUE for one in data.conditions)
+    _set_ready(state, fact.event.subject, ready)
+
+
+def _bootstrap_withdrawn(state: PoolFacts, fact: Fact, _data: NodeBootstrapWithdrawn) -> None:
+    _set_ready(state, fact.event.subject, ready=False)
+
+
+def _set_ready(state: PoolFacts, node: str, ready: bool) -> None:
+    known = _node(state, node)
+    state.node.put(known._replace(ready=ready))
+    if known.ready != ready:
+        state.touch_node(node)
+
+
+def _node(state: PoolFacts, node: str) -> PoolNode:
+    return state.node.get(node) or PoolNode(intern(node), ready=False, labels="{}", labelled_at=None)
+
+
+def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
+    subject, time = intern(fact.event.subject), fact.event.time
+    known = state.pool.get(subject)
+    if known is not None and known.defined_at > time:
+        return
+    is_same = known is not None and known.uid == data.uid
+    said = json_text(data.model_dump(mode="json"))
+    row = Pool(
+        subject, intern(name_of(subject)), data.uid, data.generation, data.deleting,
+        known is not None and is_same and data.deleting and known.released,
+        known.position if known is not None and is_same else fact.sequence,
+        time, approval_of(read_spec(said)), said,
+    )  # fmt: skip
+    state.touch_name(row.name)
+    state.pool.delete(subject)
+    state.pool.put(row)
+    state.touch_name(row.name)
+    if data.maintenance == MAINTENANCE_CONFIRMED and (
+        known is None or read_spec(known.said).said.maintenance != MAINTENANCE_CONFIRMED
+    ):
+        _confirm(state, subject)
+
+
+def _confirm(state: PoolFacts, pool: str) -> None:
+    """What has drifted is as it should be from now on."""
+    for device in state.settle_drift(pool):
+        setup = state.setup.get(device)
+        if setup is not None and setup.pool == pool:
+            state.setup.put(setup._replace(partitions_most=setup.partitions))
+
+
+def _gone(state: PoolFacts, fact: Fact, data: PoolGone) -> None:
+    known = state.pool.get(fact.event.subject)
+    if known is None or known.defined_at > fact.event.time:
+        return
+    state.touch_name(known.name)
+    state.pool.delete(known.subject)
+    state.settle_drift(known.subject)
+    POOLS_HANDLERS[PoolGone](state, fact, data)
+
+
+def _released_pool(state: PoolFacts, fact: Fact, _data: PoolReleased) -> None:
+    known = state.pool.get(fact.event.subject)
+    if known is not None:
+        state.pool.put(known._replace(released=True))
+
+
+def _assignment_changed(state: PoolFacts, fact: Fact, data: DeviceAssignmentChanged) -> None:
+    name = fact.event.subject
+    before, known = state.assignment.get(name), state.setup.get(name)
+    with state.counted(name):
+        POOLS_HANDLERS[DeviceAssignmentChanged](state, fact, data)
+        is_step = before is None or (before.pool, before.phase) != (data.pool, data.phase)
+        if is_step and data.phase != Phase.ASSIGNED.value:
+            # What the agent said was about the step before.
+            state.setup.put(unheard(name, data.pool, None if known is None else known.told_at))
+    if before is None or before.pool is None:
+        return
+    if data.reason == Reason.DRIFT and before.phase == Phase.ASSIGNED:
+        state.drift(name, before.pool, Reason.DRIFT, data.message)
+    device = state.device.get(name)
+    if device is not None and data.pool != before.pool:
+        state.free_room(before.pool, device.node)
+
+
+def _prerequisite_changed(state: PoolFacts, fact: Fact, data: ModulePrerequisiteChanged) -> None:
+    DECIDED_HANDLERS[ModulePrerequisiteChanged](state, fact, data)
+    state.touch_all()
+
+
+def _settings_changed(state: PoolFacts, fact: Fact, data: SettingsChanged) -> None:
+    DECIDED_HANDLERS[SettingsChanged](state, fact, data)
+    state.touch_all()
+
+
+HANDLERS: Handlers = {
+    DeviceDetected: _detected,
+    DeviceDescribed: _described,
+    DeviceStateChanged: _state_changed,
+    DeviceWithdrawn: _withdrawn,
+    DeviceMarked: _marked,
+    NodeLabelled: _labelled,
+    NodeUnlabelled: _unlabelled,
+    NodeBootstrapChanged: _bootstrap_changed,
+    NodeBootstrapWithdrawn: _bootstrap_withdrawn,
+    PoolDefined: _defined,
+    PoolGone: _gone,
+    PoolReleased: _released_pool,
+    PoolChanged: POOLS_HANDLERS[PoolChanged],
+    **WORD_HANDLERS,
+    DeviceAssignmentChanged: _assignment_changed,
+    ModulePrerequisiteChanged: _prerequisite_changed,
+    SettingsChanged: _settings_changed,
+}

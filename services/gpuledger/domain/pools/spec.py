@@ -1,0 +1,244 @@
+"""What a pool asks for: its row, its spec as it is compared, and what can be said of a spec by itself. Pure.
+
+The decider, admission, agents and commands share this, so that all of them mean the same by a pool.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import orjson
+
+from gpuledger.domain.dra.objects import Node, Reach, Requirement
+from gpuledger.domain.dra.reach import reaches
+from gpuledger.domain.inventory import GpuDevice
+from gpuledger.domain.inventory_labels import pci_id
+from gpuledger.domain.inventory_status import inventory_id
+from gpuledger.domain.pools.names import (
+    BACKEND_DEVICE_PLUGIN,
+    CLUSTER_GROUP,
+    GROUP,
+    PROVIDER_NVIDIA,
+    UNIT_MIG,
+    PoolReason,
+)
+from gpuledger.domain.table import TableSpec
+from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
+
+SPECS_CACHED_MAX: Final = 4096
+RESOURCE_NAME_MAX: Final = 63
+"""How long the part of an extended resource's name after the slash may be."""
+
+_PROFILE: Final = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][a-z]+(?:\.[a-z]+)*)*").fullmatch
+_RESOURCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?").fullmatch
+_WITH_VALUES: Final = frozenset({"In", "NotIn"})
+_WITHOUT_VALUES: Final = frozenset({"Exists", "DoesNotExist"})
+
+
+class Pool(NamedTuple):
+    """A pool by its id. `said` is the JSON of its `pool.defined`; `position` is where this object was first recorded.
+
+    `approval` is a label (`key=value`) of every device that it approves by itself, empty where there is none such, and
+    None where it approves nothing. `released` says that its object may go.
+    """
+
+    subject: str
+    name: str
+    uid: str
+    generation: int
+    deleting: bool
+    released: bool
+    position: int
+    defined_at: datetime
+    approval: str | None
+    said: str
+
+
+GPU_POOL = TableSpec("gpu_pool", Pool, ("subject",))
+
+
+class DeviceFacts(NamedTuple):
+    """What of a GPUDevice selectors look at; PCI ids in lower case without `0x`."""
+
+    inventory_id: str
+    product: str | None
+    pci_vendor: str | None
+    pci_device: str | None
+    mig_capable: bool | None
+    mig_profiles: frozenset[str]
+
+
+class Filter(NamedTuple):
+    """A device filter, ready to compare."""
+
+    inventory_ids: frozenset[str]
+    products: frozenset[str]
+    pci_vendors: frozenset[str]
+    pci_devices: frozenset[str]
+    mig_capable: bool | None
+    mig_profiles: frozenset[str]
+
+
+class Spec(NamedTuple):
+    """A pool's spec, ready to compare. `approves` None approves nothing by itself."""
+
+    said: PoolDefined
+    nodes: tuple[Requirement, ...]
+    include: Filter
+    exclude: Filter | None
+    approves: tuple[Requirement, ...] | None
+
+
+class Problem(NamedTuple):
+    """What is wrong with a spec by itself, and what to do about it."""
+
+    reason: PoolReason
+    message: str
+
+
+@lru_cache(SPECS_CACHED_MAX)
+def read_spec(said: str) -> Spec:
+    """The spec in a pool's row."""
+    return spec_of(PoolDefined.model_validate(orjson.loads(said)))
+
+
+def spec_of(said: PoolDefined) -> Spec:
+    """A spec, ready to compare. A pool that needs no annotation approves what its selector says, else nothing."""
+    approves = None if said.requires_annotation or said.auto_approve is None else _requirements(said.auto_approve)
+    exclude = None if said.exclude is None else _filter(said.exclude)
+    return Spec(said, _requirements(said.node_selector), _filter(said.include), exclude, approves)
+
+
+def facts_of(row: GpuDevice) -> DeviceFacts:
+    """What selectors look at of a GPUDevice."""
+    vendor, device = (None if text is None else pci_id(text) for text in (row.pci_vendor, row.pci_device))
+    profiles = frozenset(row.mig_profiles.split(",")) if row.mig_profiles else frozenset[str]()
+    return DeviceFacts(inventory_id(row), row.product, vendor, device, row.mig_capable, profiles)
+
+
+def approval_of(spec: Spec) -> str | None:
+    """A label that every device has that the pool approves by itself; see `Pool`."""
+    if spec.approves is None:
+        return None
+    told = (f"{one.key}={one.values[0]}" for one in spec.approves if one.operator == "In" and len(one.values) == 1)
+    return next(told, "")
+
+
+def is_namespaced(pool: str) -> bool:
+    """Whether a pool's id is that of a GPUPool, and not of a ClusterGPUPool."""
+    return "/" in pool
+
+
+def name_of(pool: str) -> str:
+    """The name in a pool's id."""
+    return pool.rpartition("/")[2]
+
+
+def resource_name(pool: str) -> str:
+    """The extended resource with which pods ask for units of a pool."""
+    return f"{GROUP if is_namespaced(pool) else CLUSTER_GROUP}/{name_of(pool)}"
+
+
+def units(said: PoolDefined, *, cards: int, partitions: int, cap: int) -> int:
+    """How many units so many cards with so many partitions offer; `cap` is the most slices of a unit."""
+    return (partitions if said.unit == UNIT_MIG else cards) * min(said.slices_per_unit, cap)
+
+
+def matches(spec: Spec, device: DeviceFacts) -> bool:
+    """Whether a pool's device selector means the device."""
+    return mismatch(spec, device) is None
+
+
+def mismatch(spec: Spec, device: DeviceFacts) -> str | None:
+    """Why the device is none that the pool means; None where it is one."""
+    if spec.said.unit == UNIT_MIG and device.mig_capable is False:
+        return "The device cannot be partitioned."
+    for part, holds in _parts(spec.include, device):
+        if not holds:
+            return f"The device is not among the pool's deviceSelector.include.{part}."
+    if spec.exclude is not None:
+        parts = dict(_parts(spec.exclude, device))
+        if parts and all(parts.values()):
+            return "The device is among the pool's deviceSelector.exclude."
+    return None
+
+
+def selects(requirements: tuple[Requirement, ...], name: str, labels: Mapping[str, str]) -> bool:
+    """Whether an object of this name with these labels is selected; without requirements everything is."""
+    return not requirements or reaches(Reach(terms=(requirements,)), Node(name, labels))
+
+
+def unsupported(said: PoolDefined) -> Problem | None:
+    """Why nothing here serves such a pool."""
+    if said.provider != PROVIDER_NVIDIA:
+        text = f"The provider is {said.provider}; {PROVIDER_NVIDIA} is supported."
+        return Problem(PoolReason.PROVIDER_NOT_SUPPORTED, text)
+    if said.backend != BACKEND_DEVICE_PLUGIN:
+        text = f"The backend is {said.backend}; {BACKEND_DEVICE_PLUGIN} is supported."
+        return Problem(PoolReason.BACKEND_NOT_SUPPORTED, text)
+    return None
+
+
+@lru_cache(SPECS_CACHED_MAX)
+def problem_of(pool: str, said: str, cap: int) -> Problem | None:
+    """The first of the problems with the spec in a pool's row."""
+    return next(problems(pool, read_spec(said).said, cap), None)
+
+
+def problems(pool: str, said: PoolDefined, cap: int) -> Iterator[Problem]:
+    """What is wrong with a spec by itself; `cap` is the most slices of a unit that the module's settings allow."""
+    if len(name_of(pool)) > RESOURCE_NAME_MAX or not _RESOURCE(name_of(pool)):
+        text = f"The name cannot stand in a resource name; give it at most {RESOURCE_NAME_MAX} letters, digits, - or ."
+        yield Problem(PoolReason.NAME_INVALID, text)
+    yield from _profile_problems(said)
+    if said.slices_per_unit > cap:
+        text = f"slicesPerUnit is {said.slices_per_unit}; the module's maxSlicesPerDevice allows {cap}."
+        yield Problem(PoolReason.SLICES_ABOVE_CAP, text)
+    selectors = {"nodeSelector": said.node_selector, "deviceAssignment.autoApproveSelector": said.auto_approve}
+    for where, selector in selectors.items():
+        for one in () if selector is None else selector.requirements:
+            if one.operator not in _WITH_VALUES | _WITHOUT_VALUES or bool(one.values) != (one.operator in _WITH_VALUES):
+                text = f"{where}: {one.key} {one.operator} with {len(one.values)} values is no expression."
+                yield Problem(PoolReason.SELECTOR_INVALID, text)
+
+
+def _profile_problems(said: PoolDefined) -> Iterator[Problem]:
+    profile = said.mig_profile
+    if said.unit != UNIT_MIG:
+        if profile is not None:
+            yield Problem(PoolReason.MIG_PROFILE_UNUSED, "resource.migProfile is given, but resource.unit is not MIG.")
+    elif profile is None:
+        yield Problem(PoolReason.MIG_PROFILE_MISSING, "resource.unit is MIG; give resource.migProfile, as 1g.10gb.")
+    elif not _PROFILE(profile):
+        yield Problem(PoolReason.MIG_PROFILE_INVALID, f"resource.migProfile is {profile!r}, which is not as 1g.10gb.")
+
+
+def _requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
+    given = (Requirement(one.key, one.operator, one.values, one.is_field) for one in selector.requirements)
+    return (*(Requirement(key, "In", (value,)) for key, value in sorted(selector.labels.items())), *given)
+
+
+def _filter(given: DeviceFilter) -> Filter:
+    return Filter(
+        frozenset(given.inventory_ids), frozenset(given.products),
+        frozenset(map(pci_id, given.pci_vendors)), frozenset(map(pci_id, given.pci_devices)),
+        given.mig_capable, frozenset(given.mig_profiles),
+    )  # fmt: skip
+
+
+def _parts(wanted: Filter, device: DeviceFacts) -> Iterator[tuple[str, bool]]:
+    """The parts that are given, by their names in the manifest, and whether each holds for the device."""
+    if wanted.inventory_ids:
+        yield "inventoryIDs", device.inventory_id in wanted.inventory_ids
+    if wanted.products:
+        yield "products", device.product in wanted.products
+    if wanted.pci_vendors:
+        yield "pciVendors", device.pci_vendor in wanted.pci_vendors
+    if wanted.pci_devices:
+        yield "pciDevices", device.pci_device in wanted.pci_devices
+    if wanted.mig_capable is not None:
+        yield "migCapable", device.mig_capable == wanted.mig_capable
+    if wanted.mig_profiles:
+        yield "migProfiles", wanted.mig_profiles <= device.mig_profiles

@@ -1,0 +1,183 @@
+"""The state of the decider of pools: tables, sums that are kept beside them, and what a fact may have changed.
+
+A fold notes the devices and pools that may stand otherwise now, so that a decision looks at those alone, however many
+others there are. What is noted follows from the fact and the tables, and is used up before the next fact is folded.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from gpuledger.domain.inventory import DEFAULT_SETTINGS, ModuleSettings, json_text
+from gpuledger.domain.inventory_names import MODULE
+from gpuledger.domain.pools import rows
+from gpuledger.domain.pools.decided import PoolsDecided
+from gpuledger.domain.pools.names import READY, Phase, Word
+from gpuledger.domain.pools.spec import GPU_POOL, Pool, read_spec
+from gpuledger.domain.table import Table
+
+
+class _Share(NamedTuple):
+    """What a device adds to its pool's tally, and whether it is refused there."""
+
+    pool: str
+    cards: int
+    partitions: int
+    refused: tuple[str, str] | None
+
+
+class PoolFacts(PoolsDecided):
+    """What was said of pools, devices and nodes, and what was decided."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = Table(GPU_POOL, "name", "approval")
+        self.device = Table(rows.POOL_DEVICE, "node")
+        self.mark = Table(rows.POOL_MARK, "asked", "asked_cluster")
+        self.node = Table(rows.POOL_NODE)
+        self.setup = Table(rows.POOL_SETUP)
+        self.tally = Table(rows.POOL_TALLY)
+        self.trouble = Table(rows.POOL_TROUBLE, "pool")
+        self.module = Table(rows.POOL_MODULE)
+        self.settings = Table(rows.POOL_SETTINGS)
+        self._devices: dict[str, None] = {}
+        self._pools: dict[str, None] = {}
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        own: tuple[Table[Any], ...] = (
+            self.pool, self.device, self.mark, self.node, self.setup,
+            self.tally, self.trouble, self.module, self.settings,
+        )  # fmt: skip
+        return {**{table.spec.name: table for table in own}, **super().tables()}
+
+    def settings_in_force(self) -> ModuleSettings:
+        """The settings, or their defaults where nobody has set any."""
+        return self.settings.get(MODULE) or DEFAULT_SETTINGS
+
+    def is_in_force(self) -> bool:
+        """Whether anything is decided: the module is enabled, and what it builds on is there."""
+        module = self.module.get(MODULE)
+        return module is not None and module.met and self.settings_in_force().enabled
+
+    def owner(self, name: str) -> Pool | None:
+        """The pool that has the name: of those called so the one that was recorded first."""
+        return min(self.pool.where("name", name), key=lambda row: (row.position, row.subject), default=None)
+
+    def held_beside(self, device: rows.PoolDevice, pool: str) -> int:
+        """How many other devices of the device's node belong to the pool."""
+        others = (self.assignment.get(name) for name in self.device.by["node"].get(device.node) if name != device.name)
+        return sum(row is not None and row.pool == pool for row in others)
+
+    def troubles(self, pool: str, kind: str) -> list[rows.PoolTrouble]:
+        """The pool's devices in trouble of this kind, by name."""
+        return sorted(row for row in self.trouble.where("pool", pool) if row.kind == kind)
+
+    def touch_device(self, name: str) -> None:
+        """The device may stand otherwise now."""
+        self._devices[name] = None
+
+    def touch_pool(self, pool: str) -> None:
+        """What holds for the pool may be otherwise now."""
+        self._pools[pool] = None
+
+    def touch_node(self, node: str) -> None:
+        """The node's devices may stand otherwise now."""
+        self._devices |= dict.fromkeys(self.device.by["node"].get(node))
+
+    def touch_name(self, name: str) -> None:
+        """Pools called so, the devices that they hold or may take, and who is asked for by it may stand otherwise."""
+        for column in ("asked", "asked_cluster"):
+            self._devices |= dict.fromkeys(self.mark.by[column].get(name))
+        for row in self.pool.where("name", name):
+            self._pools[row.subject] = None
+            self._devices |= dict.fromkeys(self.assignment.by["pool"].get(row.subject))
+            if row.approval is not None:
+                self._touch_approved(row.approval)
+
+    def _touch_approved(self, approval: str) -> None:
+        """Devices that no pool holds and that have a label which a pool approves; all of them where it names none."""
+        key, _, value = approval.partition("=")
+        text, held = json_text({key: value})[1:-1] if approval else "", self.assignment.rows
+        for name, row in self.device.rows.items():
+            if row.prepared == READY and (name not in held or held[name].pool is None):
+                mark = self.mark.get(name)
+                if text in row.labels or (mark is not None and text in mark.labels):
+                    self._devices[name] = None
+
+    def touch_all(self) -> None:
+        """Everything may stand otherwise now."""
+        self._devices |= dict.fromkeys(self.device.rows)
+        self._pools |= dict.fromkeys(self.pool.rows)
+
+    def take_devices(self) -> list[str]:
+        """The devices that were touched since the last call, by name."""
+        devices, self._devices = self._devices, {}
+        return sorted(devices)
+
+    def take_pools(self) -> list[str]:
+        """The pools that were touched since the last call, by id."""
+        pools, self._pools = self._pools, {}
+        return sorted(pools)
+
+    @contextmanager
+    def counted(self, device: str) -> Iterator[None]:
+        """Keep the sums while what is known of a device's assignment changes."""
+        before = self._share(device)
+        yield
+        after = self._share(device)
+        if before != after:
+            self._count(device, before, -1)
+            self._count(device, after, 1)
+
+    def drift(self, device: str, pool: str, reason: str, message: str) -> None:
+        """Note that a device of a pool that there is, is not what it was assigned as; a first reason stays."""
+        row = rows.PoolTrouble(pool, device, rows.DRIFTED, reason, message)
+        if pool in self.pool.rows and self.trouble.get(self.trouble.key_of(row)) is None:
+            self.trouble.put(row)
+            self.touch_pool(pool)
+
+    def settle_drift(self, pool: str) -> list[str]:
+        """Forget what has drifted of the pool's devices; returns the devices."""
+        gone = self.troubles(pool, rows.DRIFTED)
+        for row in gone:
+            self.trouble.delete(self.trouble.key_of(row))
+        return [row.device for row in gone]
+
+    def free_room(self, pool: str, node: str) -> None:
+        """A device of the node has left the pool: others of the node may be waiting for its place."""
+        row = self.pool.get(pool)
+        if row is not None and read_spec(row.said).said.devices_per_node_max is not None:
+            self.touch_node(node)
+
+    def _share(self, device: str) -> _Share | None:
+        row, setup = self.assignment.get(device), self.setup.get(device)
+        if row is None or row.pool is None:
+            return None
+        word = setup.word if setup is not None and setup.pool == row.pool else None
+        offers = setup is not None and row.phase == Phase.ASSIGNED and word == Word.APPLIED
+        refused = setup is not None and row.phase != Phase.UNASSIGNING and word == Word.REFUSED
+        return _Share(
+            row.pool,
+            int(offers),
+            setup.partitions if setup is not None and offers else 0,
+            (setup.reason, setup.message) if setup is not None and refused else None,
+        )
+
+    def _count(self, device: str, share: _Share | None, sign: int) -> None:
+        if share is None:
+            return
+        pool = share.pool
+        _, devices, cards, partitions = self.tally.get(pool) or rows.PoolTally(pool, 0, 0, 0)
+        row = rows.PoolTally(pool, devices + sign, cards + sign * share.cards, partitions + sign * share.partitions)
+        if row.devices:
+            self.tally.put(row)
+        else:
+            self.tally.delete(pool)
+        if share.refused is not None:
+            trouble = rows.PoolTrouble(pool, device, rows.REFUSED, *share.refused)
+            if sign > 0:
+                self.trouble.put(trouble)
+            else:
+                self.trouble.delete(self.trouble.key_of(trouble))
+        self.touch_pool(pool)

@@ -1,0 +1,30 @@
+"""Rows of pools as the status that GPUPools and ClusterGPUPools show. Pure."""
+
+from collections.abc import Iterable
+
+from gpuledger.domain.inventory_status import Document, condition
+from gpuledger.domain.pools.decided import PoolCondition, PoolTotal
+
+
+def pool_status(total: PoolTotal | None, conditions: Iterable[PoolCondition], used: int) -> Document:
+    """The status of a pool; `used` is how many of its units pods on nodes have asked for.
+
+    What is available follows from the total, and is not told while that is not known.
+    """
+    generation = 0 if total is None else total.observed_generation
+    kept = sorted(conditions, key=lambda one: one.type)
+    return {
+        "capacity": capacity(None if total is None else total.total, used),
+        "conditions": [
+            condition(one.type, one.status, one.reason, one.changed_at, one.message)
+            | {"observedGeneration": generation}
+            for one in kept
+        ],
+    }
+
+
+def capacity(total: int | None, used: int) -> Document:
+    """`status.capacity`, in units of the pool's resource."""
+    if total is None:
+        return {"used": used}
+    return {"total": total, "used": used, "available": max(0, total - used)}

@@ -1,0 +1,99 @@
+"""Pools on real servers: what is decided is published once, a restart decides nothing again, and the rows are true."""
+
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from gpuledger.domain.inventory_names import MODULE
+from gpuledger.events.device import DeviceAssignmentChanged
+from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolChanged, PoolReleased
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.pools.main import PoolsProjection
+from gpuledger.projection.runner import Runner
+from support.ledgers import eventually, everything, jetstream_ledger
+from support.pools import MET, Pools, applied, asks, detected, pool, prepared, released, state
+from support.projections import QUICK, assert_true, publish, reaches, running, table
+
+DEVICES = ("n1-0", "n1-1")
+BEGIN: tuple[tuple[str, Payload], ...] = (
+    (MODULE, MET),
+    ("n1", prepared()),
+    *((device, detected("n1")) for device in DEVICES),
+    *((device, state("Ready")) for device in DEVICES),
+    ("ns/p", pool(slices_per_unit=4, devices_per_node_max=1)),
+    ("q", pool(requires_annotation=False, auto_approve={"labels": {"tier": "gold"}})),
+)
+
+
+@pytest.fixture
+async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        yield ledger
+
+
+class Sayings:
+    """Facts as events of their sources, numbered across restarts."""
+
+    def __init__(self) -> None:
+        self._numbered = Pools()
+        self._hour = 0
+
+    def events(self, said: Iterable[tuple[str, Payload]]) -> list[Decoded]:
+        """The facts, an hour apart."""
+        events = []
+        for subject, data in said:
+            self._hour += 1
+            events.append(self._numbered.event(subject, data, self._hour))
+        return events
+
+
+async def decided(ledger: JetStreamLedger) -> list[Decoded]:
+    """What the service recorded, as the ledger has it."""
+    return [decode(one.data) for one in await everything(ledger) if one.subject.startswith("ledger.svc.pools.")]
+
+
+async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLedger, migrated_url: str) -> None:
+    sayings = Sayings()
+
+    async def has_decided(count: int) -> bool:
+        return len(await decided(ledger)) >= count
+
+    async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
+        said = [*BEGIN, ("n1-0", asks("p")), ("n1-0", applied("ns/p")), ("n1-1", asks("p"))]
+        await publish(ledger, sayings.events(said))
+        await eventually(lambda: has_decided(6))
+    assert [one.subject for one in await decided(ledger)] == ["ns/p", "q", "n1-0", "n1-0", "ns/p", "n1-1"]
+    columns = "device, pool, phase, automatic, reason"
+    assert table(migrated_url, "gpu_device_assignment", columns) == [
+        ("n1-0", "ns/p", "Assigned", False, "ConfirmedByAgent"),
+        ("n1-1", None, None, False, "NodeLimitReached"),
+    ]
+    assert table(migrated_url, "gpu_pool_total", "pool, total") == [("ns/p", 4), ("q", 0)]
+
+    async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
+        again = [("n1-1", asks("p")), ("n1-0", state("Ready")), ("ns/p", BEGIN[-2][1])]
+        await reaches(migrated_url, "pools", await publish(ledger, sayings.events(again)))
+        assert len(await decided(ledger)) == 6
+
+        ending = [
+            ("n1-1", asks(tier="gold")),
+            ("ns/p", pool(deleting=True)),
+            ("n1-0", released("ns/p")),
+            ("n1-1", applied("q")),
+        ]
+        await publish(ledger, sayings.events(ending))
+        await eventually(lambda: has_decided(13))
+        await reaches(migrated_url, "pools", await ledger.head())
+
+    ids = [one.id for one in await decided(ledger)]
+    assert len(ids) == len(set(ids)) == 13
+    kinds = [type(one.data) for one in (await decided(ledger))[6:]]
+    assert kinds.count(PoolReleased) == 1
+    assert (kinds.count(DeviceAssignmentChanged), kinds.count(PoolChanged)) == (4, 2)
+    assert table(migrated_url, "gpu_device_assignment", columns) == [
+        ("n1-0", None, None, False, "PoolTakesNoDevices"),
+        ("n1-1", "q", "Assigned", True, "ConfirmedByAgent"),
+    ]
+    await assert_true(ledger, migrated_url, [PoolsProjection()])

@@ -1,0 +1,104 @@
+"""Facts that have nothing to do with one another lead to the same assignments in whatever order they are recorded."""
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.domain.inventory_names import MODULE
+from gpuledger.events.device import Hardware
+from gpuledger.events.node import NodeLabelled
+from gpuledger.events.payload import Payload
+from gpuledger.events.settings import SettingsChanged
+from support.pools import A100, MET, Pools, applied, asks, described, detected, pool, prepared, released, state
+
+NODES = ("n1", "n2")
+DEVICES = tuple(f"{node}-{number}" for node in NODES for number in range(2))
+OTHER = Hardware(product="NVIDIA H100", pci_vendor="10de", pci_device="2330")
+GOLD = {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
+ANSWERS_MAX = 20
+OPEN = ("Pending", "Unassigning")
+
+
+class Saying(NamedTuple):
+    """Something said: when in hours, about whom, and what."""
+
+    at: int
+    subject: str
+    data: Payload
+
+
+BEGIN = [
+    *(Saying(0, device, detected(device.partition("-")[0])) for device in DEVICES),
+    *(Saying(0, device, state("Ready")) for device in DEVICES),
+    *(Saying(0, node, prepared()) for node in NODES),
+    Saying(0, MODULE, MET),
+]
+"""What is there; which pool a device has meanwhile depends on what was recorded first, so agents answer at the end."""
+
+marks = st.one_of(
+    st.sampled_from(["p", "zone", "gone", "nobody"]).map(asks),
+    st.builds(asks, cluster=st.sampled_from(["q", "p"])),
+    st.sampled_from([asks(), asks(tier="gold"), asks("p", cluster="q")]),
+)
+pools = st.fixed_dictionaries(
+    {
+        "ns/p": st.just(pool(include={"products": [A100.product]})),
+        "ns/zone": st.just(pool(node_selector={"labels": {"zone": "a"}})),
+        "q": st.sampled_from([pool(), pool(slices_per_unit=9), pool(maintenance="enabled"), pool(backend="DRA")]),
+        "auto": st.just(pool(**GOLD)),
+        "ns/gone": st.sampled_from([pool(), pool(deleting=True)]),
+    }
+)
+changes = st.one_of(
+    st.tuples(st.sampled_from(DEVICES), marks),
+    st.tuples(
+        st.sampled_from(NODES),
+        st.sampled_from(["a", "b"]).map(lambda zone: NodeLabelled(uid="n", labels={"zone": zone})),
+    ),
+    st.just((MODULE, SettingsChanged(max_slices_per_device=16))),
+)
+lasting = st.one_of(
+    st.sampled_from([described(OTHER), described(ignored=True), described(managed=False), state("Faulted")])
+)
+"""What other services decided counts in the order of the log; so each device has one of them at most."""
+
+
+@st.composite
+def sayings(draw: st.DrawFn) -> list[Saying]:
+    said: list[tuple[str, Payload]] = [*draw(pools).items(), *draw(st.lists(changes, max_size=10))]
+    said += draw(st.dictionaries(st.sampled_from(DEVICES), lasting)).items()
+    return [Saying(at, subject, data) for at, (subject, data) in enumerate(said, 1)]
+
+
+def told(said: list[Saying]) -> Pools:
+    """The pools after all that was said, when faults are over and agents have answered all that they were asked."""
+    world = Pools()
+    for saying in (*BEGIN, *said):
+        world.say(saying.subject, saying.data, at=saying.at)
+    for device in DEVICES:
+        if world.state.device.rows[device].prepared == "Faulted":
+            world.say(device, state("Ready"), at=100)
+    for _ in range(ANSWERS_MAX):
+        open_ones = [row for row in sorted(world.state.assignment.rows.values()) if row.phase in OPEN]
+        if not open_ones:
+            return world
+        for row in open_ones:
+            assert row.pool is not None
+            answer = released(row.pool) if row.phase == "Unassigning" else applied(row.pool, 7)
+            world.say(row.device, answer, at=100 + len(world.log))
+    raise AssertionError("Agents answer, and it never ends.")
+
+
+def standing(world: Pools) -> tuple[object, ...]:
+    """What holds, apart from when it came to be; why nobody has a device that once had a pool tells of that."""
+    return (
+        {row.device: row[1:5] for row in world.state.assignment.rows.values() if row.reason != "NotAskedFor"},
+        {row.pool: row[1:3] for row in world.state.total.rows.values()},
+        {key: row[2:5] for key, row in world.state.condition.rows.items()},
+    )
+
+
+@given(said=sayings(), data=st.data())
+def test_any_order_of_recording_leads_to_the_same_assignments(said: list[Saying], data: st.DataObject) -> None:
+    assert standing(told(data.draw(st.permutations(said)))) == standing(told(said))

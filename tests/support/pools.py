@@ -1,0 +1,178 @@
+"""Pools for tests: what people, watchers, agents and other services say, told to the real decider; what it decided."""
+
+from typing import Any
+
+from gpuledger.domain.inventory_names import MODULE
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.events.device import (
+    DeviceAssignmentChanged,
+    DeviceDescribed,
+    DeviceDetected,
+    DeviceMarked,
+    DevicePoolApplied,
+    DevicePoolRefused,
+    DevicePoolReleased,
+    DeviceStateChanged,
+    DeviceWithdrawn,
+    Hardware,
+)
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.events.node import Condition, NodeBootstrapChanged, NodeBootstrapWithdrawn
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolDefined, PoolGone
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.ledger.api import Message
+from gpuledger.pools.main import PoolsProjection
+from gpuledger.projection.fold import Fold, Numbering
+from support.events import GENERATION, event, message
+
+ASKED, ASKED_CLUSTER = "gpu.deckhouse.io/assignment", "cluster.gpu.deckhouse.io/assignment"
+MET = ModulePrerequisiteChanged(met=True, reason="PrerequisitesMet")
+A100 = Hardware(product="NVIDIA A100-PCIE-40GB", pci_vendor="10de", pci_device="20b5", mig_capable=True)
+
+_FROM_INVENTORY = (DeviceDetected, DeviceDescribed, DeviceWithdrawn, ModulePrerequisiteChanged)
+_FROM_BOOTSTRAP = (DeviceStateChanged, NodeBootstrapChanged, NodeBootstrapWithdrawn)
+_WATCHER_OF = {
+    DeviceMarked: "gpudevices",
+    PoolDefined: "gpupools",
+    PoolGone: "gpupools",
+    SettingsChanged: "moduleconfig",
+}
+
+
+def detected(node: str, hardware: Hardware = A100, **shown: Any) -> DeviceDetected:
+    """A GPUDevice of the node."""
+    return DeviceDetected(hardware=hardware, node=node, card="card", managed=shown.pop("managed", True), **shown)
+
+
+def described(hardware: Hardware = A100, **shown: Any) -> DeviceDescribed:
+    """What a GPUDevice shows now."""
+    return DeviceDescribed(hardware=hardware, managed=shown.pop("managed", True), **shown)
+
+
+def asks(pool: str | None = None, *, cluster: str | None = None, **labels: str) -> DeviceMarked:
+    """The annotations that ask for a GPUPool or a ClusterGPUPool, and labels."""
+    given = {ASKED: pool, ASKED_CLUSTER: cluster}
+    return DeviceMarked(labels=labels, annotations={key: value for key, value in given.items() if value is not None})
+
+
+def pool(**said: Any) -> PoolDefined:
+    """A pool of whole cards, but for what is said."""
+    return PoolDefined(**{"uid": "u", "unit": "Card", **said})
+
+
+def prepared(*, ready: bool = True) -> NodeBootstrapChanged:
+    """A node whose devices may be pooled, or not any more."""
+    condition = Condition(type="ReadyForPooling", status="True" if ready else "False", reason="r")
+    return NodeBootstrapChanged(phase="Ready" if ready else "ValidatingFailed", conditions=(condition,))
+
+
+def state(name: Any) -> DeviceStateChanged:
+    """How far a device is prepared."""
+    return DeviceStateChanged(state=name, reason="r")
+
+
+def applied(pool_id: str, partitions: int | None = None) -> DevicePoolApplied:
+    """The agent has set a device up."""
+    return DevicePoolApplied(pool=pool_id, partitions=partitions)
+
+
+def refused(pool_id: str, reason: str = "MIGNotEnabled", text: str = "") -> DevicePoolRefused:
+    """The agent cannot set a device up."""
+    return DevicePoolRefused(pool=pool_id, reason=reason, message=text)
+
+
+def released(pool_id: str) -> DevicePoolReleased:
+    """The agent has taken a device back."""
+    return DevicePoolReleased(pool=pool_id)
+
+
+class Pools:
+    """The decider, and the log with what it was told and what it decided. Devices are named `<node>-<k>`."""
+
+    def __init__(self) -> None:
+        self.fold = Fold(PoolsProjection(), GENERATION, numbering=Numbering("own", 1))
+        self.log: list[Message] = []
+        self.clock = 0.0
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def state(self) -> PoolFacts:
+        found = self.fold.state
+        assert isinstance(found, PoolFacts)
+        return found
+
+    def say(self, subject: str, data: Payload, *, at: float | None = None, source: str | None = None) -> list[Decoded]:
+        """Tell a fact, an hour after the last unless said otherwise; return what was decided, which comes back."""
+        self.clock += 1
+        one = self.event(subject, data, self.clock if at is None else at, source)
+        self._record(one)
+        decided = self.fold.take_decided()
+        for decision in decided:
+            self._record(decision)
+        assert self.fold.outstanding() == []
+        return decided
+
+    def event(self, subject: str, data: Payload, at: float, source: str | None = None) -> Decoded:
+        """The fact as its source's next event."""
+        said_by = source or source_of(subject, data)
+        number = self._numbers[said_by] = self._numbers.get(said_by, 0) + 1
+        return event(data, subject, number=number, at=at, source=said_by)
+
+    def _record(self, one: Decoded) -> None:
+        self.log.append(message(one, len(self.log) + 1))
+        self.fold.apply(self.log[-1])
+
+    def begin(self, *nodes: str, devices: int = 1) -> "Pools":
+        """The module works, and these nodes have devices that may be pooled."""
+        self.say(MODULE, MET)
+        for node in nodes:
+            self.say(node, prepared())
+            for number in range(devices):
+                self.say(f"{node}-{number}", detected(node))
+                self.say(f"{node}-{number}", state("Ready"))
+        return self
+
+    def assign(self, device: str, pool_id: str, partitions: int | None = None) -> "Pools":
+        """People ask for the pool, and the agent sets the device up."""
+        name = pool_id.rpartition("/")[2]
+        self.say(device, asks(name) if "/" in pool_id else asks(cluster=name))
+        self.say(device, applied(pool_id, partitions))
+        return self
+
+    def of(self, device: str) -> tuple[str | None, str | None]:
+        """The device's pool, and how far it is."""
+        row = self.state.assignment.get(device)
+        return (None, None) if row is None else (row.pool, row.phase)
+
+    def why(self, device: str) -> str | None:
+        """Why the device's assignment is as it is."""
+        row = self.state.assignment.get(device)
+        return None if row is None else row.reason
+
+    def total(self, pool_id: str) -> int | None:
+        """What the pool offers."""
+        return self.state.total.rows[pool_id].total
+
+    def conditions(self, pool_id: str) -> dict[str, tuple[str, str]]:
+        """Status and reason of the pool's conditions."""
+        return {row.type: (row.status, row.reason) for row in self.state.condition.where("pool", pool_id)}
+
+
+def source_of(subject: str, data: Payload) -> str:
+    """Who says such a thing."""
+    if isinstance(data, _FROM_INVENTORY):
+        return "/services/inventory"
+    if isinstance(data, _FROM_BOOTSTRAP):
+        return "/services/bootstrap"
+    if isinstance(data, DevicePoolApplied | DevicePoolRefused | DevicePoolReleased):
+        return f"/nodes/{subject.rpartition('-')[0]}/agent"
+    return f"/watchers/{_WATCHER_OF.get(type(data), 'nodes')}"
+
+
+def steps(decided: list[Decoded]) -> list[tuple[str, str | None, str | None]]:
+    """What was decided of devices: device, pool and phase."""
+    return [
+        (one.subject, one.data.pool, one.data.phase) for one in decided if isinstance(one.data, DeviceAssignmentChanged)
+    ]
