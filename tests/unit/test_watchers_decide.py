@@ -1,5 +1,6 @@
 """What watchers make of objects, and which differences they see: values in, values out."""
 
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from gpuledger.watchers.decide import (
     note,
     subjects_to_compare,
 )
+from gpuledger.watchers.reading import packed
 from support.events import START, hour
 
 NODES = nodes.kind(LABEL_ENABLED)
@@ -191,6 +193,13 @@ def test_every_setting_is_read() -> None:
         "scheduling": {"defaultStrategy": "BinPack", "topologyKey": "rack"},
         "inventory": {"resyncPeriod": "5m"},
         "highAvailability": True,
+        "bootstrap": {
+            **{name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")},
+            "heartbeats": 1,
+            "recoveryHeartbeats": 10,
+            "validationTimeout": "10m",
+        },
+        "maxSlicesPerDevice": 64,
     }
     assert settings(given, enabled=False) == SettingsChanged(
         enabled=False,
@@ -202,6 +211,14 @@ def test_every_setting_is_read() -> None:
         topology_key="rack",
         resync_period_s=300,
         high_availability=True,
+        validator_enabled=False,
+        gfd_enabled=False,
+        dcgm_enabled=False,
+        dcgm_exporter_enabled=False,
+        heartbeats=1,
+        recovery_heartbeats=10,
+        validation_timeout_s=600,
+        max_slices_per_device=64,
     )
 
 
@@ -213,6 +230,13 @@ def test_every_setting_is_read() -> None:
         ({"inventory": {"resyncPeriod": 30}}, {}, "inventory.resyncPeriod"),
         ({"managedNodes": {"labelKey": ""}}, {}, "managedNodes.labelKey"),
         ({"highAvailability": "yes"}, {}, "highAvailability"),
+        ({"bootstrap": {"gfd": {"enabled": "no"}}}, {}, "bootstrap.gfd.enabled"),
+        ({"bootstrap": {"heartbeats": 0}}, {}, "bootstrap.heartbeats"),
+        ({"bootstrap": {"heartbeats": True}}, {}, "bootstrap.heartbeats"),
+        ({"bootstrap": {"recoveryHeartbeats": 11}}, {}, "bootstrap.recoveryHeartbeats"),
+        ({"bootstrap": {"validationTimeout": "0m"}}, {}, "bootstrap.validationTimeout"),
+        ({"maxSlicesPerDevice": 65}, {}, "maxSlicesPerDevice"),
+        ({"maxSlicesPerDevice": "8"}, {}, "maxSlicesPerDevice"),
         ({"deviceApproval": {"mode": "Auto"}}, {"approval_mode": "Manual"}, "deviceApproval.mode"),
         ({"deviceApproval": {"mode": []}}, {"approval_mode": "Manual"}, "deviceApproval.mode"),
         (
@@ -256,7 +280,7 @@ _odd = st.fixed_dictionaries(
             optional={
                 "enabled": _json,
                 "settings": st.dictionaries(
-                    st.sampled_from(["managedNodes", "deviceApproval", "scheduling", "inventory"]), _json
+                    st.sampled_from(["managedNodes", "deviceApproval", "scheduling", "inventory", "bootstrap"]), _json
                 ),
                 "labels": _json,
                 "features": st.just({"instances": {"pci.device": {"elements": [{"attributes": {"class": 3}}, 1]}}}),
@@ -272,6 +296,14 @@ def test_any_object_can_be_read(obj: dict[str, Any]) -> None:
         view = View(kind, [kind.read(obj)])
         for subject in view.subjects():
             view.payload(subject)
+
+
+def test_what_is_kept_of_an_object_takes_no_more_room_than_it_looks() -> None:
+    tracemalloc.start()
+    kept = [packed({"number": number}) for number in range(100)]
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size_bytes < 1024 * len(kept)
 
 
 def test_what_the_ledger_says_already_is_no_difference() -> None:

@@ -18,7 +18,6 @@ from gpuledger.events.claim import (
     Result,
     Toleration,
 )
-from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import LABELS_MAX, NodeLabelled, NodeUnlabelled
 from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX
 from gpuledger.events.reach import REQUIREMENTS_MAX, NodeReach, NodeRequirement
@@ -36,14 +35,12 @@ from gpuledger.events.slice import (
     TaintRuleSet,
     Version,
 )
-from gpuledger.ledger.publish import HEADER_BYTES_MAX
 from gpuledger.watchers import claims, deviceclasses, nodelabels, slices, taintrules
 from gpuledger.watchers.decide import Kind, View
 from gpuledger.watchers.problems import PROBLEMS_MAX, SAID_BYTES_MAX, shown
-from support.events import START
+from support.odd_objects import a_list, a_map, an_object, recorded, texts
 
 KINDS = (slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND, nodelabels.KIND)
-MESSAGE_BYTES_MAX = 1024 * 1024 - HEADER_BYTES_MAX
 
 Json = dict[str, Any]
 
@@ -506,95 +503,56 @@ def test_problems_are_few_and_short() -> None:
     assert len(shown("x" * 10_000)) < 120
 
 
-_texts = st.text(max_size=5) | st.sampled_from(["a", "In", "1Gi", "1e3", "\0", "x" * 300, "é" * 253])
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | _texts,
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(_texts, children, max_size=3),
-    max_leaves=6,
+_amounts = a_map(an_object(value=texts))
+_requirement = an_object(key=texts, operator=texts, values=a_list(texts))
+_selector = an_object(
+    nodeSelectorTerms=a_list(an_object(matchExpressions=a_list(_requirement), matchFields=a_list(_requirement)))
 )
-
-
-def _maybe(shape: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.one_of(shape, shape, _json)
-
-
-def _object(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return _maybe(st.fixed_dictionaries({}, optional={name: _maybe(field) for name, field in fields.items()}))
-
-
-def _list(shape: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return _maybe(st.lists(shape, max_size=3))
-
-
-def _map(shape: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return _maybe(st.dictionaries(_texts, shape, max_size=3))
-
-
-_amounts = _map(_object(value=_texts))
-_requirement = _object(key=_texts, operator=_texts, values=_list(_texts))
-_selector = _object(
-    nodeSelectorTerms=_list(_object(matchExpressions=_list(_requirement), matchFields=_list(_requirement)))
-)
-_taint = _object(key=_texts, value=_texts, effect=_texts)
-_policy = _object(default=_texts, validValues=_list(_texts), validRange=_object(min=_texts, max=_texts, step=_texts))
-_device = _object(
-    name=_texts,
-    attributes=_map(_object(string=_texts, int=st.integers(), bool=st.booleans(), version=_texts)),
-    capacity=_map(_object(value=_texts, requestPolicy=_policy)),
-    consumesCounters=_list(_object(counterSet=_texts, counters=_amounts)),
-    taints=_list(_taint),
-    nodeName=_texts,
+_taint = an_object(key=texts, value=texts, effect=texts)
+_policy = an_object(default=texts, validValues=a_list(texts), validRange=an_object(min=texts, max=texts, step=texts))
+_device = an_object(
+    name=texts,
+    attributes=a_map(an_object(string=texts, int=st.integers(), bool=st.booleans(), version=texts)),
+    capacity=a_map(an_object(value=texts, requestPolicy=_policy)),
+    consumesCounters=a_list(an_object(counterSet=texts, counters=_amounts)),
+    taints=a_list(_taint),
+    nodeName=texts,
     nodeSelector=_selector,
 )
-_wish = _object(
-    name=_texts,
-    deviceClassName=_texts,
-    allocationMode=_texts,
+_wish = an_object(
+    name=texts,
+    deviceClassName=texts,
+    allocationMode=texts,
     count=st.integers(),
-    selectors=_list(_object(cel=_object(expression=_texts))),
-    tolerations=_list(_object(key=_texts, operator=_texts, effect=_texts, value=_texts)),
-    capacity=_object(requests=_map(_texts)),
+    selectors=a_list(an_object(cel=an_object(expression=texts))),
+    tolerations=a_list(an_object(key=texts, operator=texts, effect=texts, value=texts)),
+    capacity=an_object(requests=a_map(texts)),
 )
-_request = _object(name=_texts, exactly=_wish, firstAvailable=_list(_wish))
-_constraint = _object(requests=_list(_texts), matchAttribute=_texts, distinctAttribute=_texts)
-_result = _object(
-    request=_texts, driver=_texts, pool=_texts, device=_texts, shareID=_texts, consumedCapacity=_map(_texts)
-)
-_spec = _object(
+_request = an_object(name=texts, exactly=_wish, firstAvailable=a_list(_wish))
+_constraint = an_object(requests=a_list(texts), matchAttribute=texts, distinctAttribute=texts)
+_result = an_object(request=texts, driver=texts, pool=texts, device=texts, shareID=texts, consumedCapacity=a_map(texts))
+_spec = an_object(
     driver=st.just("d"),
-    pool=_object(name=st.just("p"), generation=st.integers(), resourceSliceCount=st.integers()),
-    devices=_list(_device) | _object(requests=_list(_request), constraints=_list(_constraint)),
-    sharedCounters=_list(_object(name=_texts, counters=_amounts)),
+    pool=an_object(name=st.just("p"), generation=st.integers(), resourceSliceCount=st.integers()),
+    devices=a_list(_device) | an_object(requests=a_list(_request), constraints=a_list(_constraint)),
+    sharedCounters=a_list(an_object(name=texts, counters=_amounts)),
     perDeviceNodeSelection=st.booleans(),
     nodeSelector=_selector,
-    nodeName=_texts,
+    nodeName=texts,
     taint=_taint,
-    deviceSelector=_object(driver=_texts, pool=_texts, device=_texts),
-    selectors=_list(_object(cel=_object(expression=_texts))),
+    deviceSelector=an_object(driver=texts, pool=texts, device=texts),
+    selectors=a_list(an_object(cel=an_object(expression=texts))),
 )
-_metadata = _object(
-    name=st.just("n") | _texts,
-    namespace=st.just("ns") | _texts,
-    uid=_texts,
+_metadata = an_object(
+    name=st.just("n") | texts,
+    namespace=st.just("ns") | texts,
+    uid=texts,
     generation=st.integers(),
-    labels=_map(_texts),
-    ownerReferences=_list(_object(kind=st.just("Pod"), name=_texts, controller=st.just(value=True))),
+    labels=a_map(texts),
+    ownerReferences=a_list(an_object(kind=st.just("Pod"), name=texts, controller=st.just(value=True))),
 )
-_status = _object(allocation=_object(devices=_object(results=_list(_result)), nodeSelector=_selector))
+_status = an_object(allocation=an_object(devices=an_object(results=a_list(_result)), nodeSelector=_selector))
 _odd = st.fixed_dictionaries({}, optional={"metadata": _metadata, "spec": _spec, "status": _status})
-
-
-def recorded(kind: Kind, subject: str, said: bytes) -> Event[Any]:
-    """What a reader of the ledger finds of it."""
-    data = kind.combine([said])
-    assert data is not None
-    event = Event("e", kind.source, data.TYPE, subject, START, data, "epoch", 1)
-    assert nats_subject_of(event).isascii()
-    raw = encode(event)
-    assert len(raw) <= MESSAGE_BYTES_MAX
-    found = decode(raw)
-    assert found.data == data
-    return found
 
 
 @given(obj=_odd)

@@ -60,9 +60,10 @@ class Kind:
     """A kind of object, and how its objects become facts.
 
     `read` must take any object whatsoever. `combine` makes the payload of a subject from its parts, ordered by their
-    keys, and `farewell` what says that it is gone, given the uid that it had. Of `always` there is a payload even
-    without a part. `older` are versions of the resource with objects of the same shape, which servers may have that do
-    not have its own, newest first.
+    keys, and `farewell` what says that it is gone, given the uid that it had. `labels` selects the objects that are
+    asked for, as kubectl takes it; without it all are. Of `always` there is a payload even without a part. `older` are
+    versions of the resource with objects of the same shape, which servers may have that do not have its own, newest
+    first.
     """
 
     name: str
@@ -72,6 +73,8 @@ class Kind:
     combine: Callable[[list[bytes]], Payload | None]
     farewell: Callable[[str | None], Payload]
     only_named: str | None = None
+    namespace: str | None = None
+    labels: str = ""
     always: tuple[str, ...] = ()
     older: tuple[Resource, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The `watchers` service: Nodes, people's marks on GPUDevices, the ModuleConfig, and devices in claims, as facts.
+"""The `watchers` service: what people, drivers and kubelets say in the cluster about its GPUs, as facts.
 
 Wiring only. One instance records at a time; the others wait for its lock.
 """

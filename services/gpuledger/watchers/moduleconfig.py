@@ -6,16 +6,17 @@ approved by people, and claims are not named.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from gpuledger.events.payload import TEXT_LENGTH_MAX
-from gpuledger.events.settings import SELECTOR_LABELS_MAX, SettingsChanged
+from gpuledger.events.settings import HEARTBEATS_MAX, SELECTOR_LABELS_MAX, SLICES_PER_UNIT_MAX, SettingsChanged
 from gpuledger.kube.names import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.watchers.decide import Kind, Object, Part
 from gpuledger.watchers.problems import shown
-from gpuledger.watchers.reading import chosen, key_of, mapping, name_of, packed, text
+from gpuledger.watchers.reading import chosen, key_of, mapping, name_of, number, packed, text
 
 _PERIOD: Final = re.compile(r"([1-9]\d{0,8})([smh])", re.ASCII).fullmatch
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
@@ -120,6 +121,14 @@ _FIELDS: Final[tuple[tuple[str, str, Callable[[object], object]], ...]] = (
     ("inventory.resyncPeriod", "resync_period_s", _period_s),
     ("highAvailability", "high_availability", _boolean),
     ("featureGates.DRAResourceAvailabilityVisibility", "dra_availability", _boolean),
+    ("bootstrap.validator.enabled", "validator_enabled", _boolean),
+    ("bootstrap.gfd.enabled", "gfd_enabled", _boolean),
+    ("bootstrap.dcgm.enabled", "dcgm_enabled", _boolean),
+    ("bootstrap.dcgmExporter.enabled", "dcgm_exporter_enabled", _boolean),
+    ("bootstrap.heartbeats", "heartbeats", partial(number, most=HEARTBEATS_MAX)),
+    ("bootstrap.recoveryHeartbeats", "recovery_heartbeats", partial(number, most=HEARTBEATS_MAX)),
+    ("bootstrap.validationTimeout", "validation_timeout_s", _period_s),
+    ("maxSlicesPerDevice", "max_slices_per_device", partial(number, most=SLICES_PER_UNIT_MAX)),
 )
 """Where a setting stands, what `settings.changed` calls it, and how it is read; None where it makes no sense."""
 

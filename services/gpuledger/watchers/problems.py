@@ -3,12 +3,13 @@
 What an event cannot hold is left out and told, so that no object, however odd, keeps the others from being recorded.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpuledger.events.payload import NAME_LENGTH_MAX
+from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX
 from gpuledger.watchers.decide import Object, Part
-from gpuledger.watchers.reading import amount, key_of, mapping, packed, text, whole
+from gpuledger.watchers.reading import amount, key_of, mapping, number, packed, text, whole
 
 PROBLEMS_MAX: Final = 20
 """Of one object; the first ones tell what is wrong."""
@@ -22,22 +23,36 @@ Lighten = Callable[[dict[str, Any]], str]
 """Takes the least important out of what is said, and tells what that was."""
 
 
+@dataclass(slots=True)
+class Found:
+    """The first problems of an object, and how many there were."""
+
+    first: list[str] = field(default_factory=list)
+    count: int = 0
+
+
 class Problems:
     """What could not be understood so far, and the place in the object that is being read."""
 
-    def __init__(self, found: list[str] | None = None, place: str = "") -> None:
-        self._found = [] if found is None else found
+    def __init__(self, found: Found | None = None, place: str = "") -> None:
+        self._found = found or Found()
         self._place = place
 
     @property
     def told(self) -> tuple[str, ...]:
-        """All of it, in its order."""
-        return tuple(self._found)
+        """The first of them, in their order."""
+        return tuple(self._found.first)
+
+    @property
+    def count_so_far(self) -> int:
+        """How many there were, those that are too many to tell included."""
+        return self._found.count
 
     def say(self, problem: str) -> None:
         """Note a problem."""
-        if len(self._found) < PROBLEMS_MAX:
-            self._found.append(problem)
+        self._found.count += 1
+        if len(self._found.first) < PROBLEMS_MAX:
+            self._found.first.append(problem)
 
     def tell(self, key: str, given: object) -> None:
         """Note that what stands under a key cannot be understood."""
@@ -77,6 +92,44 @@ class Problems:
         if value is not None and (found != value or isinstance(value, bool)):
             self.tell(key, value)
         return found
+
+    def number(self, given: Mapping[str, Any], key: str, most: int = BIGINT_MAX) -> int | None:
+        """A number from 1 to `most`; None where there is none."""
+        value = given.get(key)
+        found = number(value, most)
+        if found is None and value is not None:
+            self.tell(key, value)
+        return found
+
+    def boolean(self, given: Mapping[str, Any], key: str) -> bool | None:
+        """Yes or no; None where it does not say."""
+        value = given.get(key)
+        if isinstance(value, bool):
+            return value
+        if value is not None:
+            self.tell(key, value)
+        return None
+
+    def choice(self, given: Mapping[str, Any], key: str, known: Collection[str]) -> str | None:
+        """One of the texts that are known; None where there is none."""
+        value = given.get(key)
+        if isinstance(value, str) and value in known:
+            return value
+        if value is not None:
+            self.tell(key, value)
+        return None
+
+    def nested(
+        self, given: Mapping[str, Any], key: str, known: Collection[str]
+    ) -> "tuple[Mapping[str, Any], Problems]":
+        """What stands under a key, with its own place; entries that nobody knows are told. Empty where it is none."""
+        value = given.get(key)
+        if value is not None and not isinstance(value, Mapping):
+            self.tell(key, value)
+        found, place = mapping(value), self.within(key)
+        for name in sorted(found.keys() - set(known)):
+            place.say(f"{shown(name)} in {self._place}{key} is not known")
+        return found, place
 
     def listed(self, given: Mapping[str, Any], key: str, count_max: int) -> Sequence[Any]:
         """The first entries of a list; none where there is no list."""

@@ -68,13 +68,21 @@ def is_storable(value: str) -> bool:
 
 
 def packed(document: object) -> bytes:
-    """JSON that is the same for equal documents."""
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    """JSON that is the same for equal documents.
+
+    It is copied, as the writer's buffer stays as large as it was made: 4 KiB and more, for every object that is kept.
+    """
+    return bytes(memoryview(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)))
 
 
 def whole(value: object) -> int:
     """A count that an event can hold; 0 for everything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= BIGINT_MAX else 0
+
+
+def number(value: object, most: int) -> int | None:
+    """A number from 1 to `most`; None for everything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most else None
 
 
 def amount(value: object) -> str | None:

@@ -18,7 +18,7 @@ import structlog
 from gpuledger.clock import Clock
 from gpuledger.kube.client import KubeClient, Selection
 from gpuledger.kube.errors import KubeError, NotFoundError, RefusedError
-from gpuledger.kube.names import Resource
+from gpuledger.kube.names import NAMESPACE, Resource
 from gpuledger.kube.watch import Backoff, Changed, Changes, Interrupted, Jitter, Listed, Reflector, Sleep
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.watchers.book import Book
@@ -53,6 +53,7 @@ class WatcherSettings:
     `audit_interval_s` is how often a quiet watcher looks whether somebody else recorded under its name; `first_look_s`
     how long the Nodes wait for the settings to be looked up before what the ledger says of them will do. The lock is
     looked after every `lock_check_s`, and lost where PostgreSQL does not answer within `lock_answer_timeout_s`.
+    Components are looked for in `components_namespace` alone: pods elsewhere, whoever made them, do not speak for them.
     """
 
     audit_interval_s: float = 30.0
@@ -60,6 +61,7 @@ class WatcherSettings:
     lock_check_s: float = 1.0
     lock_answer_timeout_s: float = 5.0
     backoff: Backoff = field(default_factory=Backoff)
+    components_namespace: str = NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Watcher:
             self._around.client,
             self._resource,
             self._kind.read,
-            selection=Selection(fields=f"metadata.name={named}" if named else ""),
+            selection=Selection(self._kind.namespace, self._kind.labels, f"metadata.name={named}" if named else ""),
             backoff=self._around.settings.backoff,
             jitter=self._around.jitter,
             sleep=self._sleep_between_streams,

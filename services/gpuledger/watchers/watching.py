@@ -14,13 +14,17 @@ from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger
 from gpuledger.watchers import (
     claims,
+    components,
     deviceclasses,
     gpudevices,
+    gpupools,
     metrics,
     moduleconfig,
+    namespaces,
     nodefeatures,
     nodelabels,
     nodes,
+    pods,
     slices,
     taintrules,
 )
@@ -36,6 +40,10 @@ UNRELATED: Final = (
     claims.KIND,
     deviceclasses.KIND,
     taintrules.KIND,
+    gpupools.KIND,
+    gpupools.CLUSTER_KIND,
+    pods.KIND,
+    namespaces.KIND,
 )
 """Kinds that are watched without a look at any other."""
 
@@ -50,7 +58,8 @@ class Watching:
         self._key = ManagedKey()
         self._settings = Book(ledger, moduleconfig.KIND, new_id, self._key.listen)
         self._nodes = Book(ledger, nodes.kind(self._key.value), new_id)
-        self._unrelated = [(kind, Book(ledger, kind, new_id)) for kind in UNRELATED]
+        prepared = components.kind(around.settings.components_namespace)
+        self._unrelated = [(kind, Book(ledger, kind, new_id)) for kind in (*UNRELATED, prepared)]
         self._turns = 0
 
     async def run(self) -> None:

@@ -1,8 +1,6 @@
 """The watchers on a working API server, a real ledger and a real lock: whatever happens, the ledger ends up true."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -23,39 +21,26 @@ from gpuledger.kube.names import (
     NODE_FEATURES,
     NODES,
 )
-from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.watchers import nodelabels
-from gpuledger.watchers.main import run
-from gpuledger.watchers.watcher import WatcherSettings
+from gpuledger.watchers import namespaces, nodelabels
 from support.kube_equipped import equip
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube
 from support.ledgers import eventually, everything, jetstream_ledger
-from support.projections import stop
+from support.watching import watching
 
-HASTY = WatcherSettings(
-    audit_interval_s=0.1, first_look_s=2.0, lock_check_s=0.05, backoff=Backoff(first_s=0.02, max_s=0.2)
-)
+WITH_TESTS_OF_THEIR_OWN = frozenset({nodelabels.KIND.source, namespaces.KIND.source})
+"""They say something of every server."""
+
 DEFAULTS = "settings gpu-control-plane changed"
 PRODUCT = "nvidia.com/gpu.product"
 
 
-@asynccontextmanager
-async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(run(client, ledger, url, settings=HASTY))
-    try:
-        yield task
-        assert not task.done() or task.result()
-    finally:
-        await stop(task)
-
-
 async def said(ledger: Ledger, source: str | None = None) -> list[str]:
-    """What stands in the ledger, in words, by one source or all; nodes' labels have tests of their own."""
+    """What stands in the ledger, in words, by one source or all but those of which every test would have to tell."""
     events = [decode(message.data) for message in await everything(ledger)]
-    found = [one for one in events if one.source != nodelabels.KIND.source]
+    found = [one for one in events if one.source not in WITH_TESTS_OF_THEIR_OWN]
     return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in found if source in (None, one.source)]
 
 

@@ -1,8 +1,7 @@
 """Slices, claims, classes, taint rules and labels on an API server: the ledger ends up true, whatever happens."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,27 +22,19 @@ from gpuledger.kube.names import (
     RESOURCE_SLICES,
     Resource,
 )
-from gpuledger.kube.watch import Backoff
-from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.watchers import claims, deviceclasses, nodelabels, slices, taintrules
 from gpuledger.watchers.decide import Kind
-from gpuledger.watchers.main import run
-from gpuledger.watchers.watcher import WatcherSettings
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
 from support.ledgers import eventually, everything
-from support.projections import stop
 from support.scripted_api import refuse
+from support.watching import comes_of, listed_again, lists, said_of, watching
 
 KINDS = (nodelabels.KIND, slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND)
 LISTED = (slices.KIND, claims.KIND, deviceclasses.KIND)
 """Kinds that every server of the tests serves."""
 
-SOURCES = frozenset(kind.source for kind in KINDS)
-HASTY = WatcherSettings(
-    audit_interval_s=0.1, first_look_s=2.0, lock_check_s=0.05, backoff=Backoff(first_s=0.02, max_s=0.2)
-)
 DRIVER = "gpu.example.com"
 
 Json = dict[str, Any]
@@ -55,40 +46,7 @@ async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
         yield client
 
 
-@asynccontextmanager
-async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterator[None]:
-    """The service, as it runs."""
-    task = asyncio.create_task(run(client, ledger, url, settings=HASTY))
-    try:
-        yield
-        assert not task.done() or task.result()
-    finally:
-        await stop(task)
-
-
-async def said(ledger: Ledger) -> list[str]:
-    """What stands in the ledger of these kinds, in words."""
-    events = [decode(message.data) for message in await everything(ledger)]
-    return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in events if one.source in SOURCES]
-
-
-async def comes(ledger: Ledger, *words: str) -> None:
-    """Return when all of this was said, and nothing else; kinds come in any order, what is about one subject in its."""
-
-    async def is_said() -> bool:
-        return sorted(await said(ledger)) == sorted(words)
-
-    try:
-        await eventually(is_said)
-    except TimeoutError:
-        assert sorted(await said(ledger)) == sorted(words)
-    for subject in {_about(one) for one in words}:
-        found = [one for one in await said(ledger) if _about(one) == subject]
-        assert found == [one for one in words if _about(one) == subject]
-
-
-def _about(word: str) -> str:
-    return word.rpartition(" ")[0]
+said, comes = partial(said_of, KINDS), partial(comes_of, KINDS)
 
 
 async def put_slice(client: KubeClient, name: str, *devices: str, generation: int = 1) -> Json:
@@ -187,7 +145,7 @@ async def test_what_there_is_is_said_once_whatever_is_listed_again(
             await touch(client)
             await kube.forget_history()
             await proxy.back()
-            await listed_again(before)
+            await listed_again(LISTED, before)
             await comes(ledger, *first)
             await put_claim(client, "d")
             await comes(ledger, *first, "claim default/d requested")
@@ -346,22 +304,11 @@ async def test_taint_rules_are_followed_from_one_version_to_another(
             await kube.forget_history()
             older.hidden = {hidden}
             await older.back()
-            await listed_again(before)
+            await listed_again(LISTED, before)
             assert [*(await said(ledger))] == ["taint-rule t set"]
         await comes(ledger, "taint-rule t set")
         await client.delete(DEVICE_TAINT_RULES, "t")
         await comes(ledger, "taint-rule t set", "taint-rule t lifted")
-
-
-async def listed_again(before: list[float]) -> None:
-    async def is_so() -> bool:
-        return all(lists(kind) > count for kind, count in zip(LISTED, before, strict=True))
-
-    await eventually(is_so)
-
-
-def lists(kind: Kind) -> float:
-    return REGISTRY.get_sample_value("gpuledger_watcher_lists_total", {"watcher": kind.name}) or 0.0
 
 
 def errors_of(kind: Kind) -> float:

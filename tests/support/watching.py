@@ -1,0 +1,76 @@
+"""The `watchers` service as it runs, and what it says in the ledger, in words."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+from prometheus_client import REGISTRY
+
+from gpuledger.events.envelope import decode
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.watch import Backoff
+from gpuledger.ledger.api import Ledger
+from gpuledger.watchers.decide import Kind
+from gpuledger.watchers.main import run
+from gpuledger.watchers.watcher import WatcherSettings
+from support.ledgers import eventually, everything
+from support.projections import stop
+
+HASTY = WatcherSettings(
+    components_namespace="default",
+    audit_interval_s=0.1,
+    first_look_s=2.0,
+    lock_check_s=0.05,
+    backoff=Backoff(first_s=0.02, max_s=0.2),
+)
+
+
+@asynccontextmanager
+async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterator[asyncio.Task[None]]:
+    """The service, as it runs."""
+    task = asyncio.create_task(run(client, ledger, url, settings=HASTY))
+    try:
+        yield task
+        assert not task.done() or task.result()
+    finally:
+        await stop(task)
+
+
+async def said_of(kinds: Collection[Kind], ledger: Ledger) -> list[str]:
+    """What stands in the ledger of these kinds, in words."""
+    sources = {kind.source for kind in kinds}
+    events = [decode(message.data) for message in await everything(ledger)]
+    return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in events if one.source in sources]
+
+
+async def comes_of(kinds: Collection[Kind], ledger: Ledger, *words: str) -> None:
+    """Return when all of this was said, and nothing else; kinds come in any order, what is about one subject in its."""
+
+    async def is_said() -> bool:
+        return sorted(await said_of(kinds, ledger)) == sorted(words)
+
+    try:
+        await eventually(is_said)
+    except TimeoutError:
+        assert sorted(await said_of(kinds, ledger)) == sorted(words)
+    for subject in {_about(one) for one in words}:
+        found = [one for one in await said_of(kinds, ledger) if _about(one) == subject]
+        assert found == [one for one in words if _about(one) == subject]
+
+
+def lists(kind: Kind) -> float:
+    """How many complete lists of the kind were compared so far."""
+    return REGISTRY.get_sample_value("gpuledger_watcher_lists_total", {"watcher": kind.name}) or 0.0
+
+
+async def listed_again(kinds: Collection[Kind], before: Collection[float]) -> None:
+    """Return when each kind was listed once more than before."""
+
+    async def is_so() -> bool:
+        return all(lists(kind) > count for kind, count in zip(kinds, before, strict=True))
+
+    await eventually(is_so)
+
+
+def _about(word: str) -> str:
+    return word.rpartition(" ")[0]
