@@ -11,32 +11,34 @@ from gpuledger.events.device import DeviceDetected, DeviceWithdrawn, Hardware
 from gpuledger.events.node import Condition, NodeInventoryChanged, NodeInventoryWithdrawn
 from gpuledger.kube.crds import node_feature_rule, shipped
 from gpuledger.kube.errors import TooManyRequestsError, UnavailableError
-from gpuledger.kube.names import EventReason
+from gpuledger.kube.names import ANNOTATION_ASSIGNMENT, ASSIGNMENT_FIELD_MANAGER, POOL_FINALIZER, EventReason
 from gpuledger.kube.watch import Backoff, Changed
+from gpuledger.statuswriter.answers import removals
 from gpuledger.statuswriter.decide import (
-    HOUR_S,
+    POOL_KINDS,
     Action,
     Actual,
     Desired,
     Document,
     Key,
     Kind,
-    Undos,
     actual_of,
     body,
     decide,
     digest,
     is_changed_by_others,
-    removals,
+    key_of,
 )
 from gpuledger.statuswriter.differences import differing, first_difference
+from gpuledger.statuswriter.folding import WantedProjection
 from gpuledger.statuswriter.gate import Bucket, Gate
+from gpuledger.statuswriter.gpumetrics import GpuMetrics
 from gpuledger.statuswriter.known import Known, read
-from gpuledger.statuswriter.metrics import InventoryMetrics
 from gpuledger.statuswriter.news import Told, count_of, event_of, is_fresh, series_name
 from gpuledger.statuswriter.queue import Queue
+from gpuledger.statuswriter.undos import HOUR_S, Undos
 from gpuledger.statuswriter.waiting import Waiting
-from gpuledger.statuswriter.wanted import News, Wanted, WantedProjection, desired
+from gpuledger.statuswriter.wanted import News, Wanted, desired
 from support.events import event, folded, log_of
 
 DEVICE, NODE = Key(Kind.DEVICE, "w1-0"), Key(Kind.NODE, "w1")
@@ -86,6 +88,86 @@ class Clock:
 def test_the_next_step(wanted: Desired | None, withdrawn: bool, found: Document | None, action: Action) -> None:
     actual = actual_of(Kind.DEVICE, found) if found else None
     assert decide(Kind.DEVICE, wanted, withdrawn=withdrawn, actual=actual) is action
+
+
+FINALIZED = {"finalizers": ["theirs", POOL_FINALIZER]}
+LEAVING = {"deletionTimestamp": "now"}
+POOL = Desired({"finalizers": [POOL_FINALIZER]}, {"state": "Ready"}, uid="u")
+RELEASED = POOL._replace(main={"finalizers": []})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "action"),
+    [
+        (POOL, None, Action.NOTHING),
+        (None, obj(), Action.NOTHING),
+        (POOL, obj(), Action.MAIN),
+        (POOL, obj(uid="another"), Action.NOTHING),
+        (POOL, obj(metadata=FINALIZED), Action.NOTHING),
+        (POOL, obj(metadata=FINALIZED, status={}), Action.STATUS),
+        (POOL, obj(metadata=LEAVING), Action.NOTHING),
+        (POOL, obj(metadata=LEAVING | FINALIZED, status={}), Action.STATUS),
+        (RELEASED, obj(metadata=LEAVING | FINALIZED), Action.MAIN),
+        (RELEASED, obj(metadata=LEAVING | {"finalizers": ["theirs"]}), Action.NOTHING),
+    ],
+)
+def test_the_next_step_with_a_pool(wanted: Desired | None, found: Document | None, action: Action) -> None:
+    for kind in POOL_KINDS:
+        actual = actual_of(kind, found) if found else None
+        assert decide(kind, wanted, withdrawn=True, actual=actual) is action
+
+
+def approved(pool: str, manager: str = ASSIGNMENT_FIELD_MANAGER) -> Document:
+    """A device with an assignment annotation that a manager owns."""
+    owned: Document = {"f:metadata": {"f:annotations": {f"f:{ANNOTATION_ASSIGNMENT}": {}}}}
+    entry = {"manager": manager, "operation": "Apply", "fieldsV1": owned}
+    return obj(metadata={"annotations": {ANNOTATION_ASSIGNMENT: pool, "other": "x"}, "managedFields": [entry]})
+
+
+TAKEN = RIGHT._replace(approved={ANNOTATION_ASSIGNMENT: "a"})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "action"),
+    [
+        (TAKEN, obj(), Action.APPROVE),
+        (TAKEN, approved("a"), Action.NOTHING),
+        (TAKEN, approved("b"), Action.APPROVE),
+        (TAKEN, approved("a", "kubectl"), Action.APPROVE),
+        (RIGHT, approved("a"), Action.APPROVE),
+        (RIGHT, approved("a", "kubectl"), Action.NOTHING),
+    ],
+)
+def test_the_next_step_with_an_approval(wanted: Desired, found: Document, action: Action) -> None:
+    assert decide(Kind.DEVICE, wanted, withdrawn=False, actual=actual_of(Kind.DEVICE, found)) is action
+
+
+def test_an_approval_that_a_person_overrules_is_not_sent_again() -> None:
+    theirs = actual_of(Kind.DEVICE, approved("b", "kubectl"))
+    left = theirs._replace(sent_approved=digest(TAKEN.approved))
+    assert decide(Kind.DEVICE, TAKEN, withdrawn=False, actual=left) is Action.NOTHING
+    other = TAKEN._replace(approved={ANNOTATION_ASSIGNMENT: "c"})
+    assert decide(Kind.DEVICE, other, withdrawn=False, actual=left) is Action.APPROVE
+
+
+def test_objects_with_a_namespace_are_told_apart_by_it() -> None:
+    one, other, none = Key(Kind.POOL, "a", "x"), Key(Kind.POOL, "a", "y"), Key(Kind.CLUSTER_POOL, "a")
+    assert [key.id for key in (one, other, none)] == ["x/a", "y/a", "a"]
+    assert [key_of(key.kind, key.id) for key in (one, other, none)] == [one, other, none]
+    assert body(one, {"finalizers": ["f"]}, "u") == {
+        "metadata": {"name": "a", "namespace": "x", "uid": "u", "finalizers": ["f"]}
+    }
+    assert read(Kind.POOL, obj(metadata={"namespace": "x"})).id == "x/w1-0"
+
+
+def test_an_event_about_an_object_with_a_namespace_lies_there() -> None:
+    told = Told(600)
+    for key in (Key(Kind.POOL, "a", "x"), Key(Kind.POOL, "a", "y")):
+        told.add(news()._replace(key=key), "u", NOW)
+    written = [event_of(series, "here") for series in told]
+    assert [one["metadata"]["namespace"] for one in written] == ["x", "y"]
+    assert written[0]["regarding"]["namespace"] == "x"
+    assert len({one["metadata"]["name"] for one in written}) == 2
 
 
 def test_what_the_server_keeps_otherwise_is_not_sent_again() -> None:
@@ -418,7 +500,7 @@ def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
 def samples(state: Wanted) -> dict[tuple[str, ...], float]:
     return {
         (one.name, *one.labels.values()): one.value
-        for family in InventoryMetrics(lambda: state).collect()
+        for family in GpuMetrics(lambda: state).collect()
         for one in family.samples
     }
 
@@ -432,6 +514,7 @@ def test_metrics_have_the_names_that_dashboards_know() -> None:
         ("gpu_inventory_devices_total", "w1"): 1,
         ("gpu_inventory_devices_state", "w1", "Discovered"): 1,
         ("gpu_inventory_condition", "w1", "InventoryComplete"): 1,
+        ("gpu_device_unassigned_total",): 0,
     }
     gone = ("w1", NodeInventoryChanged(present=False, conditions=(INCOMPLETE,)))
     assert samples(wanted(("w1-0", detected()), gone))["gpu_inventory_devices_total", "w1"] == 0

@@ -13,11 +13,12 @@ from gpuledger.kube.crds import node_feature_rule, shipped
 from gpuledger.kube.names import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.statuswriter.behind import Behind
 from gpuledger.statuswriter.decide import Action, Actual, Desired, Key, Kind, actual_of, body, canonical, decide
+from gpuledger.statuswriter.folding import WantedProjection
 from gpuledger.statuswriter.known import read
 from gpuledger.statuswriter.queue import Queue
 from gpuledger.statuswriter.slices import ERRORS_SHOWN_MAX, bounded
 from gpuledger.statuswriter.view import RECENT_MAX, View
-from gpuledger.statuswriter.wanted import Wanted, WantedProjection, desired
+from gpuledger.statuswriter.wanted import Wanted, desired
 from gpuledger.watchers import moduleconfig
 from support.dra_facts import allocated, device, events_of, published, released, said, withdrawn
 from support.events import folded, log_of

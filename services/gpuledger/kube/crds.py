@@ -72,6 +72,11 @@ def node_feature_rule() -> Object:
     return rule
 
 
+def component_daemon_sets() -> tuple[Object, ...]:
+    """The DaemonSets of what prepares GPUs and watches over them; images and affinity are not filled in."""
+    return tuple(one for one in _load("manifests") if one["kind"] == "DaemonSet")
+
+
 async def install(
     client: KubeClient,
     crds: Sequence[Object] | None = None,

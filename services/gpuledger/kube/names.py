@@ -56,6 +56,7 @@ NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
@@ -77,6 +78,9 @@ ASSIGNMENT_FIELD_MANAGER: Final = "gpuledger-auto-approval"
 """Owns the assignment annotation where a pool approves by itself, and nothing else of a user's metadata."""
 
 EVENT_REPORTER: Final = "gpuledger"
+MANAGED_BY: Final = "gpuledger"
+"""The value of the label `app.kubernetes.io/managed-by` on DaemonSets that the product keeps."""
+
 NAMESPACE: Final = "d8-gpu-operator"
 CONTROLLER_TLS_SECRET: Final = "gpu-control-plane-controller-tls"  # noqa: S105 - the name of a secret
 CA_SECRET: Final = "gpu-control-plane-ca"  # noqa: S105 - the name of a secret
@@ -108,6 +112,27 @@ ANNOTATION_ASSIGNMENT: Final = f"{GPU_GROUP}/assignment"
 
 ANNOTATION_CLUSTER_ASSIGNMENT: Final = f"{CLUSTER_GPU_GROUP}/assignment"
 """On GPUDevices: the ClusterGPUPool that the device is given to."""
+
+POOL_FINALIZER: Final = f"{GPU_GROUP}/pool"
+"""On pools: they stay until nothing of them is left on any node."""
+
+ANNOTATION_MAINTENANCE: Final = f"{GPU_GROUP}/maintenance"
+"""On pools: `enabled` has them take no new devices, `confirmed` ends what drift began."""
+
+POOL_RESOURCES: Final = (f"{GPU_GROUP}/", f"{CLUSTER_GPU_GROUP}/")
+"""Prefixes of the resources with which pods ask for units of pools; `pool_resource` puts one together."""
+
+LABEL_APP: Final = "app"
+"""On pods: what they run."""
+
+COMPONENT_BY_APP: Final = {
+    "nvidia-operator-validator": "validator",
+    "gpu-feature-discovery": "gfd",
+    "nvidia-dcgm": "dcgm",
+    "nvidia-dcgm-exporter": "dcgm-exporter",
+    "gpu-node-agent": "node-agent",
+}
+"""What prepares a node's GPUs and watches over them, by the label of its pods."""
 
 LABEL_PRESENT: Final = f"{GPU_GROUP}/present"
 LABEL_DEVICE_COUNT: Final = f"{GPU_GROUP}/device-count"
@@ -160,6 +185,12 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 def device_label(index: int, fact: str) -> str:
     """The node label with a fact (`vendor`, `device`, `class`) of the node's device at that index, from 0."""
     return f"{LABEL_DEVICE_PREFIX}{index:02d}.{fact}"
+
+
+def assignment_annotation(pool: str) -> dict[str, str]:
+    """The annotation that gives a GPUDevice to a pool, by the pool's id (`<namespace>/<name>` or `<name>`)."""
+    key = ANNOTATION_ASSIGNMENT if "/" in pool else ANNOTATION_CLUSTER_ASSIGNMENT
+    return {key: pool.rpartition("/")[2]}
 
 
 def pool_resource(pool: str, *, cluster: bool) -> str:
@@ -241,6 +272,8 @@ class EventReason(StrEnum):
     CONDITION_CHANGED = "GPUInventoryConditionChanged"
     ANNOTATION_MISMATCH = "GPUAnnotationMismatch"
     NODE_WITHOUT_POOL = "GPUNodeWithoutPool"
+    PHASE_CHANGED = "GPUBootstrapPhaseChanged"
+    DEVICE_FAULTED = "GPUDeviceFaulted"
     MAINTENANCE = "Maintenance"
     MISCONFIGURED = "Misconfigured"
     STATUS_RESTORED = "GPUStatusRestored"

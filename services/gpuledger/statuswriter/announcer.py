@@ -17,7 +17,7 @@ from gpuledger.statuswriter.decide import Document
 from gpuledger.statuswriter.gate import SERVER_TROUBLE, Gate
 from gpuledger.statuswriter.metrics import EVENTS as OUTCOMES
 from gpuledger.statuswriter.metrics import HANDLER_ERRORS
-from gpuledger.statuswriter.news import NAMESPACE, Series, Told, count_of, counted, event_of, is_fresh
+from gpuledger.statuswriter.news import Series, Told, count_of, counted, event_of, is_fresh, namespace_of
 from gpuledger.statuswriter.settings import StatusWriterSettings
 from gpuledger.statuswriter.waiting import Waiting
 from gpuledger.statuswriter.wanted import News
@@ -83,16 +83,16 @@ class Announcer:
             with _unless_there():
                 await self._client.create(EVENTS, event_of(series, self._instance))
                 return "recorded"
-            found = await self._client.get(EVENTS, series.name, NAMESPACE)
+            found = await self._client.get(EVENTS, series.name, namespace_of(series.first))
         if count_of(found) >= series.times:
             return "known"
-        await self._client.merge_patch(EVENTS, series.name, counted(series), NAMESPACE)
+        await self._client.merge_patch(EVENTS, series.name, counted(series), namespace_of(series.first))
         return "counted"
 
     async def _found(self, series: Series) -> Document | None:
         """What the server has of it. Looking is cheaper than writing, and nothing may be written twice."""
         try:
-            return await self._client.get(EVENTS, series.name, NAMESPACE)
+            return await self._client.get(EVENTS, series.name, namespace_of(series.first))
         except NotFoundError:
             return None
 

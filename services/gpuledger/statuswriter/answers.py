@@ -1,15 +1,18 @@
 """What an answer of the API server to a write says of the object. Pure."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from gpuledger.kube.errors import ConflictError
-from gpuledger.statuswriter.decide import Actual, Document, Key, Kind, actual_of, digest, is_our_label, removals
+from gpuledger.statuswriter.decide import Actual, Document, Key, Kind, actual_of, digest, is_our_label, place
 from gpuledger.statuswriter.view import Step
 
 SOMEBODY = "somebody"
 
 
 def extra_of(key: Key, part: Document, obj: Document) -> list[Document]:
-    """What the object has beyond what was applied, where all of it is the product's."""
-    if key.kind is Kind.MODULE:
+    """What the object has beyond what was applied, where all of it is the product's, and no default of the server's."""
+    if key.kind in (Kind.MODULE, Kind.COMPONENT) or "finalizers" in part:
         return []
     if "labels" in part:
         found = {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if is_our_label(name)}
@@ -40,3 +43,32 @@ def owners_of(error: ConflictError) -> str:
     """The managers that a conflict names: `conflict with "kubectl-edit" using ...`."""
     named = {cause.message.split('"')[1] for cause in error.causes if cause.message.count('"') >= 2}
     return ", ".join(sorted(named)) or SOMEBODY
+
+
+def removals(wanted: Document, found: Document, pointer: str) -> list[Document]:
+    """JSON Patch operations that remove what `found` has beyond `wanted`: applying leaves what others own."""
+    return [{"op": "remove", "path": path} for path in _beyond(wanted, found, pointer)]
+
+
+def _beyond(wanted: object, found: object, pointer: str) -> Iterator[str]:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in found.items():
+            path = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
+            if key in wanted:
+                yield from _beyond(wanted[key], value, path)
+            else:
+                yield path
+    elif isinstance(wanted, list) and isinstance(found, list) and _is_told_apart(wanted) and _is_told_apart(found):
+        named = {place(one): one for one in wanted}
+        for index in reversed(range(len(found))):
+            path = f"{pointer}/{index}"
+            if place(found[index]) in named:
+                yield from _beyond(named[place(found[index])], found[index], path)
+            else:
+                yield path
+
+
+def _is_told_apart(items: list[Any]) -> bool:
+    """Whether the items are a set or have names; others are one value, which applying replaces as a whole."""
+    places = {place(one) for one in items}
+    return len(places) == len(items) and "" not in places

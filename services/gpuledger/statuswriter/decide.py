@@ -1,15 +1,14 @@
 """What the `statuswriter` service decides: what has to be done so that an object of the API server is as wanted.
 
-Pure. Objects are compared by digests of the parts that the product keeps: the whole status, its own labels, and the
-spec where the product gives one. Everything else of an object belongs to other people and is neither read nor
-written. Of our objects only a ResourceSliceStatus has an owner, its ResourceSlice: with one, Kubernetes would delete
-devices with their Node before the ledger says that they are gone. None has a finalizer of ours. Only what the ledger
-knew and withdrew is deleted, or what is about a slice that was replaced, so that the wrong ledger, or an empty one,
-deletes nothing.
+Pure. Objects are compared by digests of the parts that the product keeps: the whole status, its own labels, finalizer
+and assignment annotations, and the spec where the product gives one. Everything else of an object belongs to other
+people and is neither read nor written. Of our objects only a ResourceSliceStatus has an owner, its ResourceSlice: with
+one, Kubernetes would delete devices with their Node before the ledger says that they are gone. Only people's pools have
+a finalizer of ours. Only what the ledger knew and withdrew is deleted, or what is about a slice that was replaced, so
+that the wrong ledger, or an empty one, deletes nothing.
 """
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -17,14 +16,19 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from gpuledger.kube.names import (
+    ASSIGNMENT_FIELD_MANAGER,
+    CLUSTER_GPU_POOLS,
+    DAEMON_SETS,
     FIELD_MANAGER,
     GPU_DEVICES,
     GPU_NODE_STATES,
+    GPU_POOLS,
     LABEL_PRECISION_PREFIX,
     LABEL_PRODUCT,
     LABEL_VENDOR,
     MODULE_CONFIGS,
     NODE_FEATURE_RULES,
+    POOL_FINALIZER,
     PREREQUISITE_NOT_MET,
     RESOURCE_SLICE_STATUSES,
     RESOURCE_SLICES,
@@ -34,19 +38,28 @@ from gpuledger.kube.names import (
 Document = dict[str, Any]
 
 DIGEST_BYTES: Final = 12
-HOUR_S: Final = 3600.0
-OF_METADATA: Final = ("labels", "ownerReferences")
+OF_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 OUR_LABELS: Final = frozenset({LABEL_PRODUCT, LABEL_VENDOR})
+OUR_MANAGERS: Final = frozenset({FIELD_MANAGER, ASSIGNMENT_FIELD_MANAGER})
 
 
 class Kind(StrEnum):
-    """The kinds that the product keeps; of a ModuleConfig only one condition."""
+    """The kinds that the product keeps; of a ModuleConfig only one condition, of pools finalizer and status."""
 
     DEVICE = "GPUDevice"
     NODE = "GPUNodeState"
     RULE = "NodeFeatureRule"
     MODULE = "ModuleConfig"
     SLICE = "ResourceSliceStatus"
+    POOL = "GPUPool"
+    CLUSTER_POOL = "ClusterGPUPool"
+    COMPONENT = "DaemonSet"
+
+
+POOL_KINDS: Final = (Kind.POOL, Kind.CLUSTER_POOL)
+
+OF_PEOPLE: Final = frozenset({Kind.MODULE, *POOL_KINDS})
+"""Kinds whose objects people make and remove."""
 
 
 RESOURCES: Final[Mapping[Kind, Resource]] = {
@@ -55,33 +68,57 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.RULE: NODE_FEATURE_RULES,
     Kind.MODULE: MODULE_CONFIGS,
     Kind.SLICE: RESOURCE_SLICE_STATUSES,
+    Kind.POOL: GPU_POOLS,
+    Kind.CLUSTER_POOL: CLUSTER_GPU_POOLS,
+    Kind.COMPONENT: DAEMON_SETS,
 }
 
 
 class Key(NamedTuple):
-    """An object; all of them are cluster-scoped."""
+    """An object; `namespace` is empty where its kind is cluster-scoped."""
 
     kind: Kind
     name: str
+    namespace: str = ""
+
+    @property
+    def id(self) -> str:
+        """Its name, after its namespace where it has one: `<namespace>/<name>`."""
+        return object_id(self.name, self.namespace)
+
+
+def object_id(name: str, namespace: str = "") -> str:
+    """What tells an object from all others of its kind."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def key_of(kind: Kind, identity: str) -> Key:
+    """The key of the object that has this id."""
+    namespace, _, name = identity.rpartition("/")
+    return Key(kind, name, namespace)
 
 
 class Desired(NamedTuple):
-    """How an object has to be. `main` is what is kept outside its status: `labels`, or `spec` and `ownerReferences`.
+    """How an object has to be. `main` is what is kept outside its status.
 
-    `about` is the UID of what it describes, where it is to go with that; one about another is replaced.
+    That is `labels`, `finalizers`, or `spec` and `ownerReferences`. `about` is the UID of what it describes, where it
+    is to go with that; one about another is replaced. `uid` is the one object that is meant, where another of its name
+    is none of ours. `approved` is the assignment annotation that a pool gives a device by itself.
     """
 
     main: Document
     status: Document
     about: str | None = None
+    uid: str | None = None
+    approved: Document | None = None
 
 
 class Actual(NamedTuple):
     """What is remembered of an object: who it is, and digests of what the product keeps.
 
-    `changed_by` is the last field manager other than ours. `sent_main` and `sent_status` are
-    digests of what was sent and is kept otherwise by the server: sending it again would change nothing. `about` is as
-    in Desired.
+    `changed_by` is the last field manager other than ours. `sent_main`, `sent_status` and `sent_approved` are digests
+    of what was sent and is kept otherwise by the server: sending it again would change nothing. `about` is as in
+    Desired, `approved` None where there is nothing of it.
     """
 
     uid: str
@@ -93,6 +130,8 @@ class Actual(NamedTuple):
     sent_main: bytes | None = None
     sent_status: bytes | None = None
     about: str | None = None
+    approved: bytes | None = None
+    sent_approved: bytes | None = None
 
 
 class Action(StrEnum):
@@ -102,17 +141,29 @@ class Action(StrEnum):
     CREATE = "create"
     MAIN = "apply"
     STATUS = "apply status"
+    APPROVE = "apply approval"
     DELETE = "delete"
 
 
 def decide(kind: Kind, desired: Desired | None, *, withdrawn: bool, actual: Actual | None) -> Action:
     """The next step. `withdrawn` says that the ledger knew the object and took it back."""
     if desired is None:
-        is_ours = withdrawn and actual is not None and not actual.deleting
+        is_ours = withdrawn and kind not in OF_PEOPLE and actual is not None and not actual.deleting
         return Action.DELETE if is_ours else Action.NOTHING
     if actual is None:
-        return Action.NOTHING if kind is Kind.MODULE else Action.CREATE
-    return Action.NOTHING if actual.deleting else _decide_between(desired, actual)
+        return Action.NOTHING if kind in OF_PEOPLE else Action.CREATE
+    if desired.uid not in (None, actual.uid):
+        return Action.NOTHING
+    if actual.deleting:
+        return _decide_leaving(desired, actual) if kind in POOL_KINDS else Action.NOTHING
+    return _decide_between(desired, actual)
+
+
+def _decide_leaving(desired: Desired, actual: Actual) -> Action:
+    """A pool that is being deleted is shown until it goes; it can lose a finalizer, and get none."""
+    if not desired.main["finalizers"] and _differs(desired.main, actual.main, actual.sent_main):
+        return Action.MAIN
+    return Action.STATUS if _differs(desired.status, actual.status, actual.sent_status) else Action.NOTHING
 
 
 def _decide_between(desired: Desired, actual: Actual) -> Action:
@@ -122,6 +173,9 @@ def _decide_between(desired: Desired, actual: Actual) -> Action:
         return Action.MAIN
     if _differs(desired.status, actual.status, actual.sent_status):
         return Action.STATUS
+    approved = digest(desired.approved) if desired.approved else None
+    if approved != actual.approved and (approved is None or approved != actual.sent_approved):
+        return Action.APPROVE
     return Action.NOTHING
 
 
@@ -153,7 +207,19 @@ def actual_of(kind: Kind, obj: Document) -> Actual:
         "deletionTimestamp" in metadata,
         _changed_by(metadata),
         about=(obj.get("spec") or {}).get("sliceUID") if kind is Kind.SLICE else None,
+        approved=_approved(metadata) if kind is Kind.DEVICE else None,
     )
+
+
+def _approved(metadata: Document) -> bytes | None:
+    """The digest of the annotations that a pool gave by itself, as far as they are still its own."""
+    owned: Document = {}
+    for entry in metadata.get("managedFields") or ():
+        if entry.get("manager") == ASSIGNMENT_FIELD_MANAGER:
+            owned |= ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
+    annotations = metadata.get("annotations") or {}
+    kept = {key: value for key, value in annotations.items() if f"f:{key}" in owned}
+    return digest(kept) if kept else None
 
 
 def main_of(kind: Kind, obj: Document) -> Document:
@@ -161,17 +227,21 @@ def main_of(kind: Kind, obj: Document) -> Document:
     if kind is Kind.DEVICE:
         labels = obj["metadata"].get("labels") or {}
         return {"labels": {key: value for key, value in labels.items() if is_our_label(key)}}
+    if kind in POOL_KINDS:
+        return {"finalizers": [one for one in obj["metadata"].get("finalizers") or () if one == POOL_FINALIZER]}
     if kind is Kind.SLICE:
         owners = obj["metadata"].get("ownerReferences") or ()
         ours = [one for one in owners if one.get("kind") == RESOURCE_SLICES.kind]
         return {"spec": obj.get("spec") or {}, "ownerReferences": ours}
+    if kind is Kind.COMPONENT:
+        return {"labels": obj["metadata"].get("labels") or {}, "spec": obj.get("spec") or {}}
     return {} if kind is Kind.MODULE else {"spec": obj.get("spec") or {}}
 
 
 def status_of(kind: Kind, obj: Document) -> Document:
     """What the product keeps of an object's status: all of it, but of a ModuleConfig one condition."""
     status = obj.get("status") or {}
-    if kind is Kind.RULE:
+    if kind in (Kind.RULE, Kind.COMPONENT):
         return {}
     if kind is Kind.MODULE:
         conditions = status.get("conditions") or ()
@@ -189,11 +259,12 @@ def _canonical(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
     if isinstance(value, dict):
         return {key: _canonical(one) for key, one in value.items()}
     if isinstance(value, list):
-        return sorted(map(_canonical, value), key=_place)
+        return sorted(map(_canonical, value), key=place)
     return value
 
 
-def _place(value: object) -> str:
+def place(value: object) -> str:
+    """What tells an item of a list from the others: its type or name, or itself."""
     if isinstance(value, dict):
         return str(value.get("type") or value.get("name") or "")
     return str(value)
@@ -208,60 +279,17 @@ def _changed_by(metadata: Document) -> str | None:
     writes = [
         (entry.get("time") or "", str(entry.get("manager") or ""))
         for entry in metadata.get("managedFields") or ()
-        if entry.get("manager") != FIELD_MANAGER
+        if entry.get("manager") not in OUR_MANAGERS
     ]
     return max(writes)[1] if writes else None
 
 
-def body(key: Key, part: Document) -> Document:
-    """An object to apply: `part` holds labels, spec and owners, or status."""
-    metadata = {"name": key.name} | {name: part[name] for name in OF_METADATA if part.get(name)}
+def body(key: Key, part: Document, uid: str | None = None) -> Document:
+    """An object to apply: `part` holds what is kept outside its status, or the status.
+
+    With a UID only the object that has it is changed, and none is made.
+    """
+    who = {"name": key.name, "namespace": key.namespace, "uid": uid}
+    metadata = {name: value for name, value in who.items() if value}
+    metadata |= {name: part[name] for name in OF_METADATA if part.get(name)}
     return {"metadata": metadata} | {name: value for name, value in part.items() if name not in OF_METADATA}
-
-
-def removals(wanted: Document, found: Document, pointer: str) -> list[Document]:
-    """JSON Patch operations that remove what `found` has beyond `wanted`: applying leaves what others own."""
-    return [{"op": "remove", "path": path} for path in _beyond(wanted, found, pointer)]
-
-
-def _beyond(wanted: object, found: object, pointer: str) -> Iterator[str]:
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        for key, value in found.items():
-            path = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
-            if key in wanted:
-                yield from _beyond(wanted[key], value, path)
-            else:
-                yield path
-    elif isinstance(wanted, list) and isinstance(found, list) and _is_told_apart(wanted) and _is_told_apart(found):
-        named = {_place(one): one for one in wanted}
-        for index in reversed(range(len(found))):
-            path = f"{pointer}/{index}"
-            if _place(found[index]) in named:
-                yield from _beyond(named[_place(found[index])], found[index], path)
-            else:
-                yield path
-
-
-def _is_told_apart(items: list[Any]) -> bool:
-    """Whether the items are a set or have names; others are one value, which applying replaces as a whole."""
-    places = {_place(one) for one in items}
-    return len(places) == len(items) and "" not in places
-
-
-class Undos:
-    """How often changes by others were undone lately; times are seconds of any steady clock."""
-
-    def __init__(self, per_hour_max: int) -> None:
-        self._max = per_hour_max
-        self._times: dict[Key, deque[float]] = {}
-
-    def allowed_at(self, key: Key, now_s: float) -> float:
-        """From when on a change of the object may be undone; not later than now where it may be at once."""
-        times = self._times.get(key)
-        return now_s if times is None or len(times) < self._max else times[0] + HOUR_S
-
-    def note(self, key: Key, now_s: float) -> None:
-        """A change is being undone."""
-        for other in [other for other, times in self._times.items() if times[-1] + HOUR_S <= now_s]:
-            del self._times[other]
-        self._times.setdefault(key, deque(maxlen=self._max)).append(now_s)

@@ -3,10 +3,24 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gpuledger.statuswriter.decide import Action, Actual, Desired, Document, Key, Kind, decide, main_of, status_of
+from gpuledger.statuswriter.decide import (
+    POOL_KINDS,
+    Action,
+    Actual,
+    Desired,
+    Document,
+    Key,
+    Kind,
+    decide,
+    main_of,
+    status_of,
+)
 
 OURS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE)
 """Kinds whose every object follows from the ledger."""
+
+COMPARED: Final = (*OURS, *POOL_KINDS)
+"""Kinds that are held against the ledger."""
 
 
 class Difference(NamedTuple):

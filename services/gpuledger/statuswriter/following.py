@@ -14,9 +14,9 @@ from gpuledger.kube.client import ALL, KubeClient, Selection
 from gpuledger.kube.errors import UnavailableError
 from gpuledger.kube.names import MODULE_CONFIG, NODE_FEATURE_RULE
 from gpuledger.kube.watch import Changes, Interrupted, Jitter, Listed, Reflector
-from gpuledger.statuswriter.decide import RESOURCES, Key, Kind, is_changed_by_others
+from gpuledger.statuswriter.decide import RESOURCES, Kind, is_changed_by_others, key_of
 from gpuledger.statuswriter.known import Change, Seen, read
-from gpuledger.statuswriter.metrics import HANDLER_ERRORS
+from gpuledger.statuswriter.metrics import errors_of
 from gpuledger.statuswriter.settings import StatusWriterSettings
 from gpuledger.statuswriter.view import View
 from gpuledger.statuswriter.writer import Writer
@@ -68,11 +68,16 @@ class Following:
     def _relist_s(self) -> float:
         return max(self._settings.relist_period_s, self._view.wanted.settings_in_force().resync_period_s)
 
+    def _selection(self) -> Selection:
+        if self._kind is Kind.COMPONENT:
+            return self._view.components.selection()
+        return SELECTIONS.get(self._kind, ALL)
+
     async def _reflect(self, until: asyncio.Timeout) -> None:
         """Follow until the server is away, or the list is old."""
         reflector = Reflector(
             self._client, RESOURCES[self._kind], partial(read, self._kind),
-            selection=SELECTIONS.get(self._kind, ALL), backoff=self._settings.backoff, jitter=self._jitter,
+            selection=self._selection(), backoff=self._settings.backoff, jitter=self._jitter,
         )  # fmt: skip
         async with aclosing(reflector.run()) as run:
             async for one in run:
@@ -84,7 +89,7 @@ class Following:
                         self._changed(one)
                     case Interrupted(error):
                         self._known.interrupted()
-                        HANDLER_ERRORS.labels(f"watch {RESOURCES[self._kind].plural}").inc()
+                        errors_of(self._kind).labels(f"watch {RESOURCES[self._kind].plural}").inc()
                         log.info("watch.interrupted", kind=str(self._kind), reason=str(error), retry_s=one.pause_s)
                         if isinstance(error, UnavailableError):
                             return
@@ -102,7 +107,7 @@ class Following:
 
     def _weigh(self, change: Change) -> None:
         """Whether a change was ours to expect, or somebody else's."""
-        key = Key(self._kind, change.name)
+        key = key_of(self._kind, change.id)
         before, after = change.before, change.after
         if before is None or not is_changed_by_others(self._kind, self._view.desired(key), before, after):
             self._writer.look(key)

@@ -9,13 +9,13 @@ from sys import intern
 from typing import NamedTuple
 
 from gpuledger.kube.watch import Changed
-from gpuledger.statuswriter.decide import Actual, Document, Kind, actual_of
+from gpuledger.statuswriter.decide import Actual, Document, Kind, actual_of, object_id
 
 
 class Seen(NamedTuple):
-    """An object as it was seen."""
+    """An object as it was seen; `id` is what its key has."""
 
-    name: str
+    id: str
     actual: Actual
 
 
@@ -24,19 +24,20 @@ def read(kind: Kind, obj: Document) -> Seen:
     actual = actual_of(kind, obj)
     if actual.changed_by is not None:
         actual = actual._replace(changed_by=intern(actual.changed_by))
-    return Seen(intern(obj["metadata"]["name"]), actual)
+    metadata = obj["metadata"]
+    return Seen(intern(object_id(metadata["name"], metadata.get("namespace") or "")), actual)
 
 
 class Change(NamedTuple):
     """What a change did: what was known before, and what is known now."""
 
-    name: str
+    id: str
     before: Actual | None
     after: Actual | None
 
 
 class Known:
-    """The objects of one kind."""
+    """The objects of one kind, by id."""
 
     def __init__(self) -> None:
         self.is_listed = False
@@ -46,11 +47,11 @@ class Known:
 
     def listed(self, found: Iterable[Seen], version: str) -> None:
         """Everything that there is at a version; only our own later writes are newer."""
-        objects = {seen.name: self._merged(seen) for seen in found}
-        for name, written in self._own.items():
-            known = self.objects.get(name)
+        objects = {seen.id: self._merged(seen) for seen in found}
+        for identity, written in self._own.items():
+            known = self.objects.get(identity)
             if known is not None and _is_older(version, written):
-                objects[name] = known
+                objects[identity] = known
         self.objects = objects
         self._deleted.clear()
         self.is_listed = True
@@ -61,35 +62,35 @@ class Known:
 
     def changed(self, change: Changed[Seen]) -> Change:
         """An object came, changed or went."""
-        name, seen = change.object
-        before = self.objects.get(name)
+        identity, seen = change.object
+        before = self.objects.get(identity)
         if before is not None and _is_older(seen.version, before.version):
-            return Change(name, before, before)
-        if not _is_older(seen.version, self._own.get(name, seen.version)):
-            self._own.pop(name, None)
+            return Change(identity, before, before)
+        if not _is_older(seen.version, self._own.get(identity, seen.version)):
+            self._own.pop(identity, None)
         if change.type == "DELETED":
-            self._deleted[name] = seen.version
-            self.objects.pop(name, None)
-            return Change(name, before, None)
-        after = self.objects[name] = self._merged(change.object)
-        return Change(name, before, after)
+            self._deleted[identity] = seen.version
+            self.objects.pop(identity, None)
+            return Change(identity, before, None)
+        after = self.objects[identity] = self._merged(change.object)
+        return Change(identity, before, after)
 
-    def written(self, name: str, actual: Actual) -> None:
+    def written(self, identity: str, actual: Actual) -> None:
         """The server's answer to a write of ours."""
-        before = self.objects.get(name)
-        newest = self._deleted.get(name, actual.version) if before is None else before.version
+        before = self.objects.get(identity)
+        newest = self._deleted.get(identity, actual.version) if before is None else before.version
         if not _is_older(actual.version, newest):
-            self.objects[name] = actual
-            self._own[name] = actual.version
+            self.objects[identity] = actual
+            self._own[identity] = actual.version
 
-    def gone(self, name: str) -> None:
+    def gone(self, identity: str) -> None:
         """The server says that there is no such object."""
-        self.objects.pop(name, None)
-        self._own.pop(name, None)
+        self.objects.pop(identity, None)
+        self._own.pop(identity, None)
 
     def _merged(self, seen: Seen) -> Actual:
         """What was seen, with what is known of how the server keeps what was sent."""
-        before = self.objects.get(seen.name)
+        before = self.objects.get(seen.id)
         if before is None or (before.sent_main is None and before.sent_status is None):
             return seen.actual
         return seen.actual._replace(

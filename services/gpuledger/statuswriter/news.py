@@ -15,7 +15,7 @@ from gpuledger.statuswriter.decide import RESOURCES, Document, Key
 from gpuledger.statuswriter.wanted import News
 
 NAMESPACE = "default"
-"""Where Events about cluster-scoped objects have to lie."""
+"""Where Events about cluster-scoped objects have to lie; those about others lie in their namespace."""
 
 NOTE_BYTES_MAX = 1024
 NAME_CHARS_MAX = 200
@@ -49,7 +49,7 @@ def is_fresh(news: News, now: datetime, age_max_s: float) -> bool:
 def series_name(news: News, period_s: float) -> str:
     """The name of the Event that news belongs to."""
     period = int(news.recorded_ns / 1e9 / period_s)
-    text = "\n".join([news.key.kind, news.key.name, news.reason, news.about, str(period)])
+    text = "\n".join([news.key.kind, news.key.id, news.reason, news.about, str(period)])
     return f"{news.key.name[:NAME_CHARS_MAX].rstrip('-.')}.{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
 
 
@@ -99,7 +99,7 @@ def event_of(series: Series, instance: str) -> Document:
     event = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": series.name, "namespace": NAMESPACE},
+        "metadata": {"name": series.name, "namespace": namespace_of(news)},
         "eventTime": micro_time(news.happened_at),
         "reportingController": EVENT_REPORTER,
         "reportingInstance": instance,
@@ -110,6 +110,11 @@ def event_of(series: Series, instance: str) -> Document:
         "type": "Warning" if news.is_warning else "Normal",
     }
     return event | counted(series)
+
+
+def namespace_of(news: News) -> str:
+    """Where the Event has to lie."""
+    return news.key.namespace or NAMESPACE
 
 
 def counted(series: Series) -> Document:
@@ -127,6 +132,7 @@ def count_of(event: Document) -> int:
 def reference(key: Key, uid: str | None) -> Document:
     """The object that an Event is about."""
     found = {"apiVersion": RESOURCES[key.kind].api_version, "kind": str(key.kind), "name": key.name}
+    found |= {"namespace": key.namespace} if key.namespace else {}
     return found | ({"uid": uid} if uid else {})
 
 

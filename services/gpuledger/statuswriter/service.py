@@ -4,7 +4,7 @@ Nothing is written before the fold has reached the head that the ledger had at t
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, NamedTuple
 
 import psycopg
@@ -17,7 +17,7 @@ from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import lock
 from gpuledger.garbage import seldom_collected
 from gpuledger.kube.client import KubeClient
-from gpuledger.kube.crds import node_feature_rule
+from gpuledger.kube.crds import component_daemon_sets, node_feature_rule
 from gpuledger.kube.watch import Jitter, system_jitter
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
@@ -25,23 +25,29 @@ from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.statuswriter.announcer import Announcer
+from gpuledger.statuswriter.components import Components
 from gpuledger.statuswriter.decide import Kind
+from gpuledger.statuswriter.folding import WantedProjection
 from gpuledger.statuswriter.following import Following
 from gpuledger.statuswriter.gate import Bucket, Gate
-from gpuledger.statuswriter.metrics import ACTIVE, HANDLER_ERRORS, InventoryMetrics, registered
+from gpuledger.statuswriter.gpumetrics import GpuMetrics
+from gpuledger.statuswriter.metrics import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
 from gpuledger.statuswriter.news import is_fresh
 from gpuledger.statuswriter.queue import Queue
 from gpuledger.statuswriter.settings import StatusWriterSettings
 from gpuledger.statuswriter.slicemetrics import SliceMetrics
 from gpuledger.statuswriter.together import together
+from gpuledger.statuswriter.unpooled import Unpooled
 from gpuledger.statuswriter.view import View
-from gpuledger.statuswriter.wanted import Wanted, WantedProjection
+from gpuledger.statuswriter.wanted import News, Wanted
 from gpuledger.statuswriter.writer import Writer
 
 LOCK = "statuswriter"
 """Who holds this lock may write."""
 
 INSTANCE = "gpuledger-statuswriter"
+LOOKS_PER_GRACE = 6
+LOOK_FIRST_S = 0.01
 TRANSIENT = (LedgerUnavailableError, DatabaseUnavailableError, psycopg.OperationalError)
 """What the status writer recovers from by starting anew."""
 
@@ -154,10 +160,13 @@ class _Round:
         self._wanted = Wanted()
         self._fold = Fold(WantedProjection(), ledger.generation, state=self._wanted)
         self._was_enabled = False
+        self._settings_before = self._wanted.settings_in_force()
         self._is_folded = False
         self.has_followed = False
         self._queue = Queue(now)
-        self._view = View(self._wanted, node_feature_rule())
+        components = Components(settings.components, component_daemon_sets())
+        self._kinds = [kind for kind in Kind if kind is not Kind.COMPONENT or components.are_kept]
+        self._view = View(self._wanted, node_feature_rule(), components)
         self._announcer = Announcer(
             client, self._gate(settings.events_per_s, settings.events_burst), settings, clock, INSTANCE
         )
@@ -172,12 +181,12 @@ class _Round:
     def collectors(self) -> list[Collector]:
         """What metrics follow from the fold and the queue."""
         slices = SliceMetrics(lambda: self._wanted, self._queue.depth, self._writer.behind.seconds)
-        return [InventoryMetrics(lambda: self._wanted), slices]
+        return [GpuMetrics(lambda: self._wanted), slices]
 
     def health(self) -> StatusWriterHealth:
         """How it stands."""
         state = "folding" if not self._is_folded else "writing" if self._wanted.enabled else "disabled"
-        unlisted = tuple(str(kind) for kind, known in self._view.known.items() if not known.is_listed)
+        unlisted = tuple(str(kind) for kind in self._kinds if not self._view.known[kind].is_listed)
         waiting = self._queue.waiting + self._writer.paused
         failing, left = self._writer.failing, self._writer.left
         return StatusWriterHealth(state, self._fold.sequence, waiting, failing, left, unlisted, None)
@@ -194,11 +203,10 @@ class _Round:
                 news += [one for one in self._wanted.take_news() if self._is_fresh(one.recorded_ns)]
         self._wanted.take_changed()
         self._was_enabled = self._wanted.enabled
+        self._settings_before = self._wanted.settings_in_force()
         self._is_folded = True
         if self._was_enabled:
-            for one in news:
-                if is_fresh(one, self._clock(), self._settings.news_age_max_s):
-                    self._writer.tell(one)
+            self._tell(news)
 
     def _is_fresh(self, recorded_ns: int) -> bool:
         return recorded_ns / 1e9 >= self._clock().timestamp() - self._settings.news_age_max_s
@@ -210,9 +218,17 @@ class _Round:
             Following(
                 kind, self._client, self._view, self._writer, self._settings, now=self._now, jitter=self._jitter
             ).run()
-            for kind in Kind
+            for kind in self._kinds
         ]
-        return [self._follow_ledger(), self._announcer.run(), *following, *writers]
+        return [self._follow_ledger(), self._announcer.run(), self._look_for_pools(), *following, *writers]
+
+    async def _look_for_pools(self) -> None:
+        """Now and then, tell of nodes that have no pool."""
+        grace_s = self._settings.without_pool_grace_s
+        unpooled = Unpooled(self._wanted, self._clock, grace_s)
+        while True:
+            await asyncio.sleep(max(grace_s / LOOKS_PER_GRACE, LOOK_FIRST_S))
+            self._tell(unpooled.take_news() if self._wanted.enabled else ())
 
     async def _follow_ledger(self) -> None:
         async with self._ledger.read(after=self._fold.sequence) as reader:
@@ -229,9 +245,22 @@ class _Round:
         if not is_enabled:
             if was_enabled:
                 self._disable()
+            self._look_at_components(messages)
             return
         for key in changed if was_enabled else self._view.keys():
             self._writer.look(key, messages[0].recorded_ns)
+        self._look_at_components(messages)
+        self._tell(news)
+
+    def _look_at_components(self, messages: list[Message]) -> None:
+        """They follow from the settings alone."""
+        settings = self._wanted.settings_in_force()
+        if settings != self._settings_before:
+            self._settings_before = settings
+            for key in self._view.components.every():
+                self._writer.look(key, messages[0].recorded_ns)
+
+    def _tell(self, news: Iterable[News]) -> None:
         for one in news:
             if is_fresh(one, self._clock(), self._settings.news_age_max_s):
                 self._writer.tell(one)
@@ -239,4 +268,5 @@ class _Round:
     def _disable(self) -> None:
         self._writer.forget()
         HANDLER_ERRORS.clear()
+        BOOTSTRAP_ERRORS.clear()
         log.info("statuswriter.disabled")

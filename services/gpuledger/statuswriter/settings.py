@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from gpuledger.kube.watch import Backoff
+from gpuledger.settings import ComponentSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,7 @@ class StatusWriterSettings:
     hour old. `relist_period_s` is how often everything is listed anew although no watch was interrupted.
     `slice_status_pause_s` is what lies at least between two writes of one ResourceSliceStatus's status, and
     `orphan_grace_s` how long one that was deleted may be gone before it is made again: it may have gone with its slice.
+    `without_pool_grace_s` is how long a node's GPUs are ready without a pool before people are told.
     """
 
     writes_at_once_max: int = 16
@@ -20,6 +22,7 @@ class StatusWriterSettings:
     writes_burst: int = 800
     undos_per_hour_max: int = 6
     slice_status_pause_s: float = 0.2
+    without_pool_grace_s: float = 30.0
     orphan_grace_s: float = 0.5
     relist_period_s: float = 600.0
     lock_check_s: float = 5.0
@@ -33,5 +36,6 @@ class StatusWriterSettings:
     restart_first_s: float = 0.2
     restart_most_s: float = 10.0
     stopped_retry_s: float = 60.0
+    components: ComponentSettings = field(default_factory=ComponentSettings)
     backoff: Backoff = field(default_factory=Backoff)
     refused_backoff: Backoff = field(default_factory=lambda: Backoff(first_s=5.0, max_s=300.0))

@@ -12,11 +12,12 @@ from gpuledger.kube.crds import node_feature_rule
 from gpuledger.kube.errors import NotFoundError
 from gpuledger.ledger.api import Ledger, Position
 from gpuledger.projection.asof import OnProgress, fold_until
-from gpuledger.statuswriter.decide import RESOURCES, Actual, Desired, Document, Key, Kind
-from gpuledger.statuswriter.differences import OURS, Difference, differing, first_difference
+from gpuledger.statuswriter.decide import RESOURCES, Actual, Desired, Document, Key, Kind, key_of
+from gpuledger.statuswriter.differences import COMPARED, Difference, differing, first_difference
+from gpuledger.statuswriter.folding import WantedProjection
 from gpuledger.statuswriter.known import Seen, read
 from gpuledger.statuswriter.view import View
-from gpuledger.statuswriter.wanted import Wanted, WantedProjection
+from gpuledger.statuswriter.wanted import Wanted
 
 SHOWN_MAX = 20
 """How many differences are told in full."""
@@ -36,7 +37,7 @@ class KubeVerification(NamedTuple):
 
 
 async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None) -> KubeVerification:
-    """Compare every GPUDevice, GPUNodeState and ResourceSliceStatus with the ledger.
+    """Compare every GPUDevice, GPUNodeState, pool and ResourceSliceStatus with the ledger.
 
     ResourceSliceStatuses are left out while nobody keeps them; a kind that the server does not have has no objects.
     The API server is listed after the ledger was folded, so what is decided or written meanwhile may show as a
@@ -65,12 +66,12 @@ def _desired(state: Wanted) -> dict[Key, Desired]:
 
 
 def _compared(state: Wanted) -> list[Kind]:
-    return [kind for kind in OURS if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
+    return [kind for kind in COMPARED if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
 
 
 async def _actual(client: KubeClient, state: Wanted) -> dict[Key, Actual]:
     return {
-        Key(kind, seen.name): seen.actual
+        key_of(kind, seen.id): seen.actual
         for kind in _compared(state)
         for seen in await _seen(client, kind)
         if not seen.actual.deleting
@@ -87,7 +88,7 @@ async def _seen(client: KubeClient, kind: Kind) -> list[Seen]:
 async def _difference(client: KubeClient, key: Key, desired: Mapping[Key, Desired]) -> Difference | None:
     obj: Document | None
     try:
-        obj = await client.get(RESOURCES[key.kind], key.name)
+        obj = await client.get(RESOURCES[key.kind], key.name, key.namespace or None)
     except NotFoundError:
         obj = None
     return first_difference(key, desired.get(key), obj)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from gpuledger.statuswriter.components import NO_COMPONENTS, Components
 from gpuledger.statuswriter.decide import Action, Actual, Desired, Document, Key, Kind, decide
 from gpuledger.statuswriter.known import Known
 from gpuledger.statuswriter.wanted import Wanted, desired, rule_key
@@ -25,14 +26,17 @@ IDLE = Step(Action.NOTHING, None, None)
 class View:
     """What is wanted and what there is."""
 
-    def __init__(self, wanted: Wanted, rule: Document) -> None:
+    def __init__(self, wanted: Wanted, rule: Document, components: Components = NO_COMPONENTS) -> None:
         self.wanted = wanted
         self.known = {kind: Known() for kind in Kind}
+        self.components = components
         self._rule = rule
         self._recent: dict[Key, Desired | None] = {}
 
     def desired(self, key: Key) -> Desired | None:
         """How an object has to be."""
+        if key.kind is Kind.COMPONENT:
+            return self.components.desired(self.wanted.settings_in_force(), key)
         if key.kind is not Kind.SLICE:
             return desired(self.wanted, key, self._rule)
         if key not in self._recent:
@@ -48,17 +52,18 @@ class View:
 
     def actual(self, key: Key) -> Actual | None:
         """What is known of an object."""
-        return self.known[key.kind].objects.get(key.name)
+        return self.known[key.kind].objects.get(key.id)
 
     def step(self, key: Key) -> Step:
         """The next step; none while the kind is not kept, or before it was listed."""
         if not self.wanted.keeps(key.kind) or not self.known[key.kind].is_listed:
             return IDLE
         wanted, actual = self.desired(key), self.actual(key)
-        return Step(decide(key.kind, wanted, withdrawn=key in self.wanted.withdrawn, actual=actual), wanted, actual)
+        withdrawn = key in self.wanted.withdrawn or key.kind is Kind.COMPONENT
+        return Step(decide(key.kind, wanted, withdrawn=withdrawn, actual=actual), wanted, actual)
 
     def keys(self, kind: Kind | None = None) -> Iterator[Key]:
         """Every object that is wanted or was withdrawn, of one kind or of all."""
-        for key in (rule_key(self._rule), *self.wanted.keys()):
+        for key in (rule_key(self._rule), *self.components.every(), *self.wanted.keys()):
             if kind in (None, key.kind):
                 yield key

@@ -1,34 +1,36 @@
-"""What the API server has to show: a fold of the inventory's decisions and of allocations, and what follows from it.
+"""What the API server has to show: a fold of what was decided, and what follows from it. Pure.
 
-Pure. Beside these it keeps two small things for the shell to take: which objects were withdrawn, until they are
-known to be gone, and what happened that is worth a Kubernetes Event.
+Beside the decisions it keeps small things for the shell to take: which objects were withdrawn, until they are known to
+be gone, what happened that is worth a Kubernetes Event, and which nodes could give devices to a pool and have none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.domain.dra.cluster import HANDLERS as SLICE_HANDLERS
-from gpuledger.domain.fact import Fact, Handler, Handlers
-from gpuledger.domain.inventory import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice, Inventory
-from gpuledger.domain.inventory_names import Status, Type
-from gpuledger.domain.inventory_status import device_labels, device_status, module_condition, node_status
+from gpuledger.domain.bootstrap import Bootstrap
+from gpuledger.domain.inventory import GpuDevice, Inventory
+from gpuledger.domain.inventory_names import State
+from gpuledger.domain.inventory_status import (
+    device_labels,
+    device_state,
+    device_status,
+    module_condition,
+    node_status,
+)
+from gpuledger.domain.pools.decided import Assignment, PoolsDecided
+from gpuledger.domain.pools.names import READY_FOR_POOLING, TRUE, Phase
 from gpuledger.domain.table import Changes, Table
-from gpuledger.events.device import DeviceDetected, DeviceMarked, DeviceWithdrawn
-from gpuledger.events.module import ModulePrerequisiteChanged
-from gpuledger.events.node import Condition, NodeInventoryChanged, NodeInventoryWithdrawn
-from gpuledger.events.slice import SlicePublished, SliceWithdrawn
-from gpuledger.kube.names import PREREQUISITE_NOT_MET, EventReason
-from gpuledger.projection.definition import Projection
+from gpuledger.kube.names import EventReason, assignment_annotation
 from gpuledger.statuswriter.decide import Desired, Document, Key, Kind, canonical
+from gpuledger.statuswriter.pools import PoolObjects, desired_pool, pool_key
 from gpuledger.statuswriter.slices import Present, desired_slice
-
-USUAL = frozenset({(Type.INVENTORY_COMPLETE, Status.TRUE), (Type.MANAGED_DISABLED, Status.FALSE)})
-"""Conditions that are no news of a node that has just become known."""
-
 
 REDACTED = "Redacted"
 """The setting of claim references that leaves out which claims hold something."""
+
+HOLDING = frozenset({Phase.PENDING, Phase.ASSIGNED})
+"""Phases in which a pool that takes devices by itself says so on the device."""
 
 
 class News(NamedTuple):
@@ -43,17 +45,28 @@ class News(NamedTuple):
     recorded_ns: int
 
 
-class Wanted(Inventory):
-    """The inventory as decided, how slices stand, what was withdrawn, and what is new.
+class Since(NamedTuple):
+    """When something began, and when that was recorded."""
 
-    Its tables are the inventory's; those of the slices are never written, and let go of their past by themselves.
+    at: datetime
+    recorded_ns: int
+
+
+class Wanted(Inventory):
+    """Inventory, preparation and pools as decided, how slices stand, what was withdrawn, and what is new.
+
+    Its tables are the inventory's; the others are never written, and those of slices let go of their past.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.bootstrap = Bootstrap()
+        self.pools = PoolsDecided()
+        self.objects = PoolObjects()
         self.slices = Present()
         self._slices_shown = self._how_slices_are_shown()
         self.withdrawn: dict[Key, None] = {}
+        self.without_pool: dict[str, Since] = {}
         self.news: list[News] = []
         self._gone: dict[Key, None] = {}
 
@@ -65,10 +78,10 @@ class Wanted(Inventory):
     def take_changed(self) -> dict[Key, None]:
         """The objects that may have to be others since the last call."""
         keys, self._gone = self._gone, {}
-        keys |= dict.fromkeys(Key(Kind.DEVICE, row.name) for row in _rows(self.device))
-        keys |= dict.fromkeys(Key(Kind.NODE, row.node) for row in _rows(self.node))
-        keys |= dict.fromkeys(Key(Kind.NODE, row.node) for row in _rows(self.condition))
+        keys |= dict.fromkeys(self._changed_devices())
+        keys |= dict.fromkeys(self._changed_nodes())
         keys |= dict.fromkeys(Key(Kind.MODULE, row.module) for row in _rows(self.module))
+        keys |= dict.fromkeys(self._changed_pools())
         keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
         shown, self._slices_shown = self._slices_shown, self._how_slices_are_shown()
         if shown != self._slices_shown:
@@ -76,6 +89,24 @@ class Wanted(Inventory):
         self.mark.take_changes()
         self.settings.take_changes()
         return keys
+
+    def _changed_devices(self) -> Iterator[Key]:
+        yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.device))
+        yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.bootstrap.state))
+        yield from (Key(Kind.DEVICE, row.device) for row in _rows(self.pools.assignment))
+
+    def _changed_nodes(self) -> Iterator[Key]:
+        self.bootstrap.phase.take_changes()
+        yield from (Key(Kind.NODE, row.node) for row in _rows(self.node))
+        for table in (self.condition, self.bootstrap.preparation):
+            changes = table.take_changes()
+            yield from (Key(Kind.NODE, row.node) for row in (*changes.new, *changes.changed))
+            yield from (Key(Kind.NODE, node) for node, _ in changes.gone)
+
+    def _changed_pools(self) -> Iterator[Key]:
+        yield from (pool_key(row.pool) for row in _rows(self.pools.total))
+        yield from (pool_key(row.pool) for row in _rows(self.pools.condition))
+        yield from map(pool_key, self.objects.take_touched())
 
     def _how_slices_are_shown(self) -> tuple[bool, str]:
         settings = self.settings_in_force()
@@ -92,8 +123,13 @@ class Wanted(Inventory):
         return self.settings_in_force().enabled
 
     def keeps(self, kind: Kind) -> bool:
-        """Whether objects of a kind are written; while they are not they stay as they are."""
+        """Whether objects of a kind are written; while they are not they stay as they are.
+
+        Components follow the module even while it is disabled: they go then.
+        """
         settings = self.settings_in_force()
+        if kind is Kind.COMPONENT:
+            return True
         return settings.enabled and (kind is not Kind.SLICE or settings.dra_availability)
 
     def keys(self) -> Iterator[Key]:
@@ -101,8 +137,21 @@ class Wanted(Inventory):
         yield from [Key(Kind.MODULE, name) for name in self.module.rows]
         yield from [Key(Kind.NODE, name) for name in self.node.rows]
         yield from [Key(Kind.DEVICE, name) for name in self.device.rows]
+        yield from [pool_key(pool) for pool in self.objects.pool]
         yield from [Key(Kind.SLICE, name) for name in self.slices.slice.rows]
         yield from list(self.withdrawn)
+
+    def state_of(self, device: GpuDevice) -> str:
+        """The state that a GPUDevice shows."""
+        return device_state(device, self.bootstrap.state.get(device.name), self.pools.assignment.get(device.name))
+
+    def is_without_pool(self, node: str) -> bool:
+        """Whether a node could give devices to a pool, and no pool has any of it."""
+        ready = self.bootstrap.preparation.get((node, READY_FOR_POOLING))
+        if ready is None or ready.status != TRUE:
+            return False
+        states = [self.state_of(device) for device in self.device.where("node", node)]
+        return State.READY in states and not {State.ASSIGNED, State.PENDING_ASSIGNMENT} & set(states)
 
 
 def _rows(table: Table[Any]) -> Iterator[Any]:
@@ -113,18 +162,9 @@ def _rows(table: Table[Any]) -> Iterator[Any]:
 
 def desired(state: Wanted, key: Key, rule: Document) -> Desired | None:
     """How an object has to be; None where the ledger knows of none. `rule` is the NodeFeatureRule that is shipped."""
-    match key.kind:
-        case Kind.DEVICE:
-            return _device(state, key.name)
-        case Kind.NODE:
-            return _node(state, key.name)
-        case Kind.RULE:
-            return Desired({"spec": rule["spec"]}, {}) if key == rule_key(rule) else None
-        case Kind.MODULE:
-            return _module(state, key.name)
-        case Kind.SLICE:
-            is_redacted = state.settings_in_force().claim_references == REDACTED
-            return desired_slice(state.slices, key.name, redacted=is_redacted)
+    if key.kind is Kind.RULE:
+        return Desired({"spec": rule["spec"]}, {}) if key == rule_key(rule) else None
+    return _DESIRED[key.kind](state, key)
 
 
 def rule_key(rule: Document) -> Key:
@@ -132,137 +172,50 @@ def rule_key(rule: Document) -> Key:
     return Key(Kind.RULE, rule["metadata"]["name"])
 
 
-def _device(state: Wanted, name: str) -> Desired | None:
-    row = state.device.get(name)
-    return None if row is None else Desired({"labels": device_labels(row)}, canonical(device_status(row)))
+def _device(state: Wanted, key: Key) -> Desired | None:
+    row = state.device.get(key.name)
+    if row is None:
+        return None
+    assignment = state.pools.assignment.get(row.name)
+    status = device_status(row, state.bootstrap.state.get(row.name), assignment)
+    return Desired({"labels": device_labels(row)}, canonical(status), approved=_approved(assignment))
 
 
-def _node(state: Wanted, name: str) -> Desired | None:
+def _approved(assignment: Assignment | None) -> Document | None:
+    """The annotation by which a pool says that it took the device by itself."""
+    if assignment is None or assignment.pool is None or not assignment.automatic or assignment.phase not in HOLDING:
+        return None
+    return assignment_annotation(assignment.pool)
+
+
+def _node(state: Wanted, key: Key) -> Desired | None:
     """A node of which no condition was decided yet has nothing to show."""
-    row, conditions = state.node.get(name), state.condition.where("node", name)
+    row = state.node.get(key.name)
+    conditions = [*state.condition.where("node", key.name), *state.bootstrap.preparation.where("node", key.name)]
     if row is None or not conditions:
         return None
-    return Desired({"spec": {"nodeName": name}}, canonical(node_status(row, conditions)))
+    return Desired({"spec": {"nodeName": row.node}}, canonical(node_status(row, conditions)))
 
 
-def _module(state: Wanted, name: str) -> Desired | None:
-    row = state.module.get(name)
+def _module(state: Wanted, key: Key) -> Desired | None:
+    row = state.module.get(key.name)
     return None if row is None else Desired({}, {"conditions": [module_condition(row)]})
 
 
-def _tell(
-    state: Wanted, fact: Fact, key: Key, reason: EventReason, about: str, note: str, *, is_warning: bool = False
-) -> None:
-    """Note news; what is imported or restored is none."""
-    event = fact.event
-    if not event.imported and event.recorded_at is None:
-        state.news.append(News(key, reason, about, note, is_warning, event.time, fact.recorded_ns))
+def _slice(state: Wanted, key: Key) -> Desired | None:
+    is_redacted = state.settings_in_force().claim_references == REDACTED
+    return desired_slice(state.slices, key.name, redacted=is_redacted)
 
 
-def _detected(state: Wanted, fact: Fact, data: DeviceDetected) -> None:
-    DECIDED_HANDLERS[DeviceDetected](state, fact, data)
-    key = Key(Kind.DEVICE, fact.event.subject)
-    state.withdrawn.pop(key, None)
-    _tell(state, fact, key, EventReason.DEVICE_DETECTED, "", f"{_what(state.device.rows[key.name])} was found.")
+def _pool(state: Wanted, key: Key) -> Desired | None:
+    return desired_pool(state.objects, state.pools, key)
 
 
-def _what(row: GpuDevice) -> str:
-    at = f" at {row.pci_address}" if row.pci_address else ""
-    return f"{row.product or 'A GPU'} in node {row.node}{at}"
-
-
-def _withdrawn(state: Wanted, fact: Fact, data: DeviceWithdrawn) -> None:
-    row = state.device.get(fact.event.subject)
-    DECIDED_HANDLERS[DeviceWithdrawn](state, fact, data)
-    if row is None:
-        return
-    key = Key(Kind.DEVICE, row.name)
-    state.withdraw(key)
-    why = f"it sits in node {data.moved_to} now" if data.moved_to else "its node is gone"
-    _tell(state, fact, key, EventReason.DEVICE_REMOVED, "", f"{_what(row)} was removed: {why}.")
-
-
-def _inventory_changed(state: Wanted, fact: Fact, data: NodeInventoryChanged) -> None:
-    key = Key(Kind.NODE, fact.event.subject)
-    state.withdrawn.pop(key, None)
-    for condition in data.conditions:
-        known = state.condition.get((key.name, condition.type))
-        was = None if known is None else (known.status, known.reason)
-        is_usual = (condition.type, condition.status) in USUAL
-        if was != (condition.status, condition.reason) and not (was is None and is_usual):
-            _tell_condition(state, fact, key, condition)
-    DECIDED_HANDLERS[NodeInventoryChanged](state, fact, data)
-
-
-def _tell_condition(state: Wanted, fact: Fact, key: Key, condition: Condition) -> None:
-    note = f"{condition.type} is {condition.status}: {condition.reason}. {condition.message}".strip()
-    is_warning = (condition.type, condition.status) == (Type.INVENTORY_COMPLETE, Status.FALSE)
-    about = f"{condition.type}={condition.status}/{condition.reason}"
-    _tell(state, fact, key, EventReason.CONDITION_CHANGED, about, note, is_warning=is_warning)
-
-
-def _inventory_withdrawn(state: Wanted, fact: Fact, data: NodeInventoryWithdrawn) -> None:
-    DECIDED_HANDLERS[NodeInventoryWithdrawn](state, fact, data)
-    state.withdraw(Key(Kind.NODE, fact.event.subject))
-
-
-def _prerequisite_changed(state: Wanted, fact: Fact, data: ModulePrerequisiteChanged) -> None:
-    known = state.module.get(fact.event.subject)
-    DECIDED_HANDLERS[ModulePrerequisiteChanged](state, fact, data)
-    if data.met and known is None:
-        return
-    status = Status.FALSE if data.met else Status.TRUE
-    note = f"{PREREQUISITE_NOT_MET} is {status}: {data.reason}. {data.message}".strip()
-    about = f"{PREREQUISITE_NOT_MET}={status}/{data.reason}"
-    key = Key(Kind.MODULE, fact.event.subject)
-    _tell(state, fact, key, EventReason.CONDITION_CHANGED, about, note, is_warning=not data.met)
-
-
-def _of_slices(handler: Handler) -> Handler:
-    def fold(state: Wanted, fact: Fact, said: object) -> None:
-        handler(state.slices, fact, said)
-        state.slices.forget_past()
-
-    return fold
-
-
-_AVAILABILITY: Handlers = {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()}
-
-
-def _slice_published(state: Wanted, fact: Fact, data: SlicePublished) -> None:
-    _AVAILABILITY[SlicePublished](state, fact, data)
-    state.withdrawn.pop(Key(Kind.SLICE, fact.event.subject), None)
-
-
-def _slice_withdrawn(state: Wanted, fact: Fact, data: SliceWithdrawn) -> None:
-    if state.slices.slice.get(fact.event.subject) is not None:
-        state.withdraw(Key(Kind.SLICE, fact.event.subject))
-    _AVAILABILITY[SliceWithdrawn](state, fact, data)
-
-
-_HANDLERS: Handlers = {
-    DeviceDetected: _detected,
-    DeviceWithdrawn: _withdrawn,
-    NodeInventoryChanged: _inventory_changed,
-    NodeInventoryWithdrawn: _inventory_withdrawn,
-    ModulePrerequisiteChanged: _prerequisite_changed,
-    SlicePublished: _slice_published,
-    SliceWithdrawn: _slice_withdrawn,
+_DESIRED: Mapping[Kind, Callable[[Wanted, Key], Desired | None]] = {
+    Kind.DEVICE: _device,
+    Kind.NODE: _node,
+    Kind.MODULE: _module,
+    Kind.SLICE: _slice,
+    Kind.POOL: _pool,
+    Kind.CLUSTER_POOL: _pool,
 }
-
-
-class WantedProjection(Projection):
-    """Folds what the API server has to show; its state stays in memory."""
-
-    name = "statuswriter"
-    version = 1
-    specs = DECIDED_SPECS
-    handlers = {
-        **{model: handler for model, handler in DECIDED_HANDLERS.items() if model is not DeviceMarked},
-        **_AVAILABILITY,
-        **_HANDLERS,
-    }
-
-    def new_state(self) -> Wanted:
-        """An empty state."""
-        return Wanted()

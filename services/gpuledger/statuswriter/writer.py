@@ -15,8 +15,9 @@ import structlog
 from gpuledger.clock import Clock
 from gpuledger.kube.client import KubeClient
 from gpuledger.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError
-from gpuledger.kube.names import EventReason
+from gpuledger.kube.names import ASSIGNMENT_FIELD_MANAGER
 from gpuledger.kube.watch import Jitter
+from gpuledger.statuswriter import remarks
 from gpuledger.statuswriter.announcer import Announcer
 from gpuledger.statuswriter.answers import SOMEBODY, answered, extra_of, owners_of
 from gpuledger.statuswriter.behind import Behind
@@ -26,16 +27,17 @@ from gpuledger.statuswriter.decide import (
     Document,
     Key,
     Kind,
-    Undos,
     actual_of,
     body,
+    digest,
 )
 from gpuledger.statuswriter.gate import SERVER_TROUBLE, Gate
-from gpuledger.statuswriter.metrics import CONFLICTS, EVENTS, HANDLER_ERRORS, QUEUE, UNDONE, counted_write
+from gpuledger.statuswriter.metrics import CONFLICTS, EVENTS, QUEUE, UNDONE, counted_write, errors_of
 from gpuledger.statuswriter.pace import Pace
 from gpuledger.statuswriter.queue import Queue
 from gpuledger.statuswriter.settings import StatusWriterSettings
 from gpuledger.statuswriter.slicemetrics import note_sync
+from gpuledger.statuswriter.undos import Undos
 from gpuledger.statuswriter.view import Step, View
 from gpuledger.statuswriter.wanted import News
 
@@ -217,6 +219,8 @@ class Writer:
                 await self._apply(key, step, is_status=False)
             case Action.STATUS:
                 await self._apply(key, step, is_status=True)
+            case Action.APPROVE:
+                await self._approve(key, step)
             case Action.DELETE:
                 await self._delete(key, step)
 
@@ -230,12 +234,12 @@ class Writer:
         try:
             with self._pace.noted(key, step.action), counted_write(key, step.action), catching_up:
                 obj = await self._client.apply(
-                    RESOURCES[key.kind], body(key, part), subresource=subresource, force=has_leave
+                    RESOURCES[key.kind], body(key, part, step.desired.uid), subresource=subresource, force=has_leave
                 )
         except NotFoundError:
             if not is_status:
                 raise
-            self._view.known[key.kind].gone(key.name)
+            self._view.known[key.kind].gone(key.id)
             return
         except ConflictError as error:
             if has_leave:
@@ -246,24 +250,42 @@ class Writer:
             obj = await self._strip(key, obj, extra, subresource)
         elif extra and disturbance is None:
             self._disturbed[key] = _Disturbance(actual_of(key.kind, obj).changed_by or SOMEBODY)
-        self._view.known[key.kind].written(key.name, answered(key, step, obj, None if extra else is_status))
+        self._view.known[key.kind].written(key.id, answered(key, step, obj, None if extra else is_status))
+
+    async def _approve(self, key: Key, step: Step) -> None:
+        """Write, or take back, the annotation of a pool that approves by itself; what a person wrote there stays."""
+        assert step.desired is not None
+        assert step.actual is not None
+        approved = step.desired.approved or {}
+        part = body(key, {"annotations": approved}, step.actual.uid)
+        try:
+            with counted_write(key, step.action):
+                obj = await self._client.apply(RESOURCES[key.kind], part, field_manager=ASSIGNMENT_FIELD_MANAGER)
+        except ConflictError:
+            self._disturbed.pop(key, None)
+            left = step.actual._replace(sent_approved=digest(approved))
+            self._view.known[key.kind].written(key.id, left)
+        else:
+            self._view.known[key.kind].written(key.id, answered(key, step, obj, None))
 
     async def _strip(self, key: Key, obj: Document, extra: list[Document], subresource: str | None) -> Document:
         """Remove what somebody else put there, which applying leaves."""
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": obj["metadata"]["resourceVersion"]}
         with counted_write(key, Action.STATUS if subresource else Action.MAIN):
-            return await self._client.json_patch(RESOURCES[key.kind], key.name, [test, *extra], subresource=subresource)
+            return await self._client.json_patch(
+                RESOURCES[key.kind], key.name, [test, *extra], key.namespace or None, subresource=subresource
+            )
 
     async def _delete(self, key: Key, step: Step) -> None:
         assert step.actual is not None
         known = self._view.known[key.kind]
         try:
             with counted_write(key, step.action):
-                await self._client.delete(RESOURCES[key.kind], key.name, uid=step.actual.uid)
+                await self._client.delete(RESOURCES[key.kind], key.name, key.namespace or None, uid=step.actual.uid)
         except NotFoundError:
-            known.gone(key.name)
+            known.gone(key.id)
         else:
-            known.written(key.name, step.actual._replace(deleting=True))
+            known.written(key.id, step.actual._replace(deleting=True))
 
     def _settled(self, key: Key, step: Step, *, has_written: bool) -> None:
         note_sync(key.kind, "written" if has_written else "unchanged")
@@ -278,31 +300,22 @@ class Writer:
         disturbance = self._disturbed.pop(key, None)
         if disturbance is not None and disturbance.is_noted and has_written:
             UNDONE.labels(key.kind).inc()
-            log.warning("status.restored", kind=str(key.kind), name=key.name, changed_by=disturbance.by)
-            note = f"{key.kind} {key.name} was changed by {disturbance.by}; it is as the ledger says again."
-            self._announcer.add(self._warning(key, EventReason.STATUS_RESTORED, note), uid)
+            log.warning("status.restored", kind=str(key.kind), name=key.id, changed_by=disturbance.by)
+            self._announcer.add(remarks.restored(key, disturbance.by, self._clock()), uid)
 
     def _leave(self, key: Key, disturbance: _Disturbance) -> None:
         CONFLICTS.labels(key.kind).inc()
-        log.warning("status.conflict", kind=str(key.kind), name=key.name, changed_by=disturbance.by)
-        bound = self._settings.undos_per_hour_max
-        note = (
-            f"StatusConflict: {disturbance.by} keeps changing {key.kind} {key.name}; after {bound} corrections within "
-            "an hour it is left as it is for a while. Have it stop writing what gpuledger owns."
-        )
+        log.warning("status.conflict", kind=str(key.kind), name=key.id, changed_by=disturbance.by)
         actual = self._view.actual(key)
-        self._announcer.add(self._warning(key, EventReason.FIELD_CONFLICT, note), actual.uid if actual else None)
-
-    def _warning(self, key: Key, reason: EventReason, note: str) -> News:
-        now = self._clock()
-        return News(key, reason, "", note, True, now, int(now.timestamp() * 1e9))
+        told = remarks.left(key, disturbance.by, self._settings.undos_per_hour_max, self._clock())
+        self._announcer.add(told, actual.uid if actual else None)
 
     def _failed(self, key: Key, error: KubeError) -> None:
-        HANDLER_ERRORS.labels(RESOURCES[key.kind].plural).inc()
+        errors_of(key.kind).labels(RESOURCES[key.kind].plural).inc()
         note_sync(key.kind, "failed")
         self.behind.note(key)
         if not isinstance(error, SERVER_TROUBLE) and key not in self._failures:
-            log.warning("write.failed", kind=str(key.kind), name=key.name, reason=str(error))
+            log.warning("write.failed", kind=str(key.kind), name=key.id, reason=str(error))
         self._later(key, is_refused=isinstance(error, RefusedError) and not isinstance(error, SERVER_TROUBLE))
 
     def _later(self, key: Key, *, is_refused: bool = True) -> None:

@@ -35,7 +35,7 @@ from support.kube_equipped import equip, equipped_client
 from support.kube_proxy import KubeProxy, only
 from support.kube_server import KubeServer, NewKube
 from support.ledgers import eventually
-from support.projections import all_projections, execute, prepare
+from support.projections import all_projections, execute
 from support.scripted_api import refuse
 from support.statuswriting import BACKOFF, QUICK, CountingClient, all_written, counting, status_writer
 
@@ -516,15 +516,14 @@ async def is_stopped(writer: StatusWriter) -> bool:
 
 
 async def test_a_replay_of_the_tables_writes_nothing(
-    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
+    decided: Decided, migrated_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    prepare(database_url)
     await decided.node("w1", 4)
-    async with writing(decided, database_url, ours) as writer:
+    async with writing(decided, migrated_url, ours) as writer:
         await settled(writer, decided)
         await eventually(lambda: events_number(client, 4))
         ours.written.clear()
         for projection in all_projections():
-            await rebuild(projection, decided.ledger, database_url)
+            await rebuild(projection, decided.ledger, migrated_url)
         await settled(writer, decided)
         assert ours.written == []

@@ -1,0 +1,134 @@
+"""Metrics of inventory, preparation and pools, under the names that dashboards know.
+
+They are computed from the fold when somebody asks, and kept nowhere: while the module is disabled there are none.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gpuledger.domain.inventory_names import State, Status
+from gpuledger.domain.inventory_status import module_condition
+from gpuledger.statuswriter.pools import pool_key, slots
+from gpuledger.statuswriter.wanted import Wanted
+
+Labels = tuple[str, ...]
+Samples = Iterator[tuple[Labels, float]]
+
+READY_PHASE: Final = "Ready"
+
+
+class GpuMetrics(Collector):
+    """`gpu_*` and `gpupool_*`, as the fold has them."""
+
+    def __init__(self, state: Callable[[], Wanted | None]) -> None:
+        self._state = state
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The names, which the registry wants to know."""
+        return [GaugeMetricFamily(name, text, labels=labels) for name, text, labels, _ in _FAMILIES]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """All of them; without a sample while the module is disabled."""
+        state = self._state()
+        families = list(self.describe())
+        if state is not None and state.enabled:
+            for family, (_, _, _, samples_of) in zip(families, _FAMILIES, strict=True):
+                for labels, value in samples_of(state):
+                    family.add_metric(labels, value)
+        return families
+
+
+def _devices(state: Wanted) -> Samples:
+    for node in list(state.node.rows.values()):
+        yield (node.node,), len(_in_sight(state, node.node, is_present=node.present))
+
+
+def _states(state: Wanted) -> Samples:
+    for node in list(state.node.rows.values()):
+        found = _in_sight(state, node.node, is_present=node.present)
+        for name, count in sorted(Tally(found).items()):
+            yield (node.node, name), count
+
+
+def _in_sight(state: Wanted, node: str, *, is_present: bool) -> list[str]:
+    """The states of the node's devices."""
+    rows = state.device.where("node", node) if is_present else []
+    return [state.state_of(row) for row in rows if not row.missing]
+
+
+def _conditions(state: Wanted) -> Samples:
+    for row in list(state.condition.rows.values()):
+        yield (row.node, row.type), row.status == Status.TRUE
+    for module in list(state.module.rows.values()):
+        condition = module_condition(module)
+        yield ("", condition["type"]), condition["status"] == Status.TRUE
+
+
+def _phases(state: Wanted) -> Samples:
+    for row in list(state.bootstrap.phase.rows.values()):
+        yield (row.node, row.phase), 1
+
+
+def _ready(state: Wanted) -> Samples:
+    for row in list(state.bootstrap.phase.rows.values()):
+        yield (row.node,), row.phase == READY_PHASE
+
+
+def _preparation(state: Wanted) -> Samples:
+    for row in list(state.bootstrap.preparation.rows.values()):
+        yield (row.node, row.type), row.status == Status.TRUE
+
+
+def _unassigned(state: Wanted) -> Samples:
+    rows = list(state.device.rows.values())
+    yield (), sum(state.state_of(row) == State.READY and not (row.ignored or row.missing) for row in rows)
+
+
+def _pool(pool: str) -> Labels:
+    key = pool_key(pool)
+    return key.name, key.namespace
+
+
+def _totals(state: Wanted) -> Samples:
+    for row in list(state.pools.total.rows.values()):
+        if row.total is not None:
+            yield _pool(row.pool), row.total
+
+
+def _assignments(state: Wanted) -> Samples:
+    for pool in list(state.objects.pool):
+        rows = state.pools.assignment.where("pool", pool)
+        yield _pool(pool), sum(row.phase is not None for row in rows)
+
+
+def _node_slots(state: Wanted) -> Samples:
+    slices_max = state.settings_in_force().max_slices_per_device
+    for pool in list(state.objects.pool):
+        by_node: Tally[str] = Tally()
+        for name, number in slots(state.objects, state.pools, pool, slices_max):
+            row = state.device.get(name)
+            if row is not None:
+                by_node[row.node] += number
+        for node, number in sorted(by_node.items()):
+            yield (*_pool(pool), node), number
+
+
+_NODE = ["node"]
+_CONDITION = ["node", "condition"]
+_POOL = ["pool", "namespace"]
+_FAMILIES: tuple[tuple[str, str, list[str], Callable[[Wanted], Samples]], ...] = (
+    ("gpu_inventory_devices_total", "GPUs in sight, by node.", _NODE, _devices),
+    ("gpu_inventory_devices_state", "GPUs in sight, by state.", ["node", "state"], _states),
+    ("gpu_inventory_condition", "1 while it holds; the module's has no node.", _CONDITION, _conditions),
+    ("gpu_bootstrap_node_phase", "1 for the phase that a node is in.", ["node", "phase"], _phases),
+    ("gpu_bootstrap_ready", "1 while everything that GPUs need on the node works.", _NODE, _ready),
+    ("gpu_bootstrap_condition", "1 while it holds.", _CONDITION, _preparation),
+    ("gpu_device_unassigned_total", "GPUs that are ready and belong to no pool.", [], _unassigned),
+    ("gpupool_capacity_total", "Units that a pool offers; absent while not known.", _POOL, _totals),
+    ("gpupool_assignments", "GPUs that belong to a pool, or are coming or leaving.", _POOL, _assignments),
+    ("gpupool_node_slots", "Units that a pool offers on a node.", [*_POOL, "node"], _node_slots),
+)

@@ -1,0 +1,129 @@
+"""The components' DaemonSets on real servers: they come, follow the module's settings, and go."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.names import COMPONENT_BY_APP, DAEMON_SETS, MODULE_CONFIG, NAMESPACES
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.settings import COMPONENT_NAMES, ComponentSettings
+from gpuledger.statuswriter.main import StatusWriter
+from support.gpu_states import Teller
+from support.kube_fleet import create
+from support.kube_server import KubeServer
+from support.ledgers import eventually
+from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
+
+NAMESPACE = "gpus"
+APPS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
+IMAGES = {name: f"registry.example/{name}:1" for name in COMPONENT_NAMES}
+KEPT = ComponentSettings(manage=True, namespace=NAMESPACE, images=IMAGES)
+THEIRS = {
+    "metadata": {"name": "theirs", "namespace": NAMESPACE, "labels": {"app": "nvidia-dcgm"}},
+    "spec": {
+        "selector": {"matchLabels": {"app": "theirs"}},
+        "template": {
+            "metadata": {"labels": {"app": "theirs"}},
+            "spec": {"containers": [{"name": "one", "image": "registry.example/theirs:1"}]},
+        },
+    },
+}
+
+
+@pytest.fixture
+def teller(ledger: JetStreamLedger) -> Teller:
+    return Teller(ledger)
+
+
+@pytest.fixture
+async def ours(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingClient]:
+    await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    async with counting(kube.kubeconfig) as ours:
+        yield ours
+
+
+@asynccontextmanager
+async def writing(
+    teller: Teller, database_url: str, client: KubeClient, components: ComponentSettings = KEPT
+) -> AsyncIterator[StatusWriter]:
+    settings = replace(QUICK, components=components)
+    async with status_writer(teller.ledger, database_url, client, settings) as writer:
+        yield writer
+
+
+async def names(client: KubeClient) -> set[str]:
+    return {one["metadata"]["name"] for one in (await client.list(DAEMON_SETS)).items}
+
+
+async def test_they_come_follow_the_settings_and_go(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    await create(client, DAEMON_SETS, THEIRS)
+    async with writing(teller, database_url, ours) as writer:
+
+        async def after(settings: SettingsChanged) -> set[str]:
+            await teller.say((MODULE_CONFIG, settings))
+            await all_written(writer, teller.ledger)
+            return await names(client) - {"theirs"}
+
+        await all_written(writer, teller.ledger)
+        assert await names(client) == APPS | {"theirs"}
+        assert len([one for one in ours.objects_written() if "daemonsets" in one]) == len(APPS)
+        assert await after(SettingsChanged(gfd_enabled=False)) == APPS - {"gpu-feature-discovery"}
+        assert await after(SettingsChanged()) == APPS
+        assert await after(SettingsChanged(managed_label_key="x/managed")) == APPS
+        found = await client.get(DAEMON_SETS, "nvidia-dcgm", NAMESPACE)
+        assert "x/managed" in str(found["spec"]["template"]["spec"]["affinity"])
+        assert await after(SettingsChanged(enabled=False)) == set()
+        assert writer.health().state == "disabled"
+        assert await after(SettingsChanged()) == APPS
+    assert "theirs" in await names(client)
+
+
+async def test_those_of_a_module_that_was_disabled_meanwhile_go(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours) as writer:
+        await all_written(writer, teller.ledger)
+    await teller.say((MODULE_CONFIG, SettingsChanged(enabled=False)))
+    async with writing(teller, database_url, ours) as writer:
+        await all_written(writer, teller.ledger)
+        assert await names(client) == set()
+
+
+async def test_what_others_change_is_undone_and_a_status_is_theirs(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours) as writer:
+        await all_written(writer, teller.ledger)
+        ours.written.clear()
+        status = {"currentNumberScheduled": 1, "numberMisscheduled": 0, "desiredNumberScheduled": 1, "numberReady": 1}
+        await client.merge_patch(DAEMON_SETS, "nvidia-dcgm", {"status": status}, NAMESPACE, subresource="status")
+        change = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "other"}]
+        await client.json_patch(DAEMON_SETS, "gpu-feature-discovery", change, NAMESPACE)
+        await client.delete(DAEMON_SETS, "nvidia-dcgm-exporter", NAMESPACE)
+
+        async def is_as_before() -> bool:
+            found = {one["metadata"]["name"]: one for one in (await client.list(DAEMON_SETS)).items}
+            image = found["gpu-feature-discovery"]["spec"]["template"]["spec"]["containers"][0]["image"]
+            return (set(found), image) == (APPS, IMAGES["gfd"])
+
+        await eventually(is_as_before)
+        await all_written(writer, teller.ledger)
+        assert not [one for one in ours.objects_written() if "nvidia-dcgm?" in one or one.endswith("/nvidia-dcgm")]
+        assert (await client.get(DAEMON_SETS, "nvidia-dcgm", NAMESPACE))["status"]["numberReady"] == 1
+
+
+async def test_where_somebody_else_runs_them_nothing_is_done(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours, ComponentSettings()) as writer:
+        await all_written(writer, teller.ledger)
+        await teller.say((MODULE_CONFIG, SettingsChanged(gfd_enabled=False)))
+        await all_written(writer, teller.ledger)
+        assert await names(client) == set()
+        assert "DaemonSet" not in writer.health().unlisted

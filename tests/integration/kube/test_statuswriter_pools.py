@@ -1,0 +1,286 @@
+"""Pools and their devices on real servers: finalizers, statuses, approvals, and what people are told."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuledger.events.pod import PodObserved
+from gpuledger.events.pool import PoolGone, PoolReleased
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.errors import NotFoundError
+from gpuledger.kube.names import (
+    ANNOTATION_ASSIGNMENT,
+    CLUSTER_GPU_POOLS,
+    EVENTS,
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    GPU_POOLS,
+    MODULE_CONFIG,
+    NAMESPACES,
+    POOL_FINALIZER,
+)
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.statuswriter.main import StatusWriter, compare
+from support.gpu_states import CARD, POOL, Teller, assigned, found, offers, phase, prepared, ready
+from support.kube_fleet import create
+from support.kube_server import KubeServer
+from support.ledgers import eventually
+from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
+
+Object = dict[str, Any]
+THEIRS = {"labels": {"team": "x"}, "annotations": {"note": "mine"}, "finalizers": ["example.com/theirs"]}
+
+
+@pytest.fixture
+def teller(ledger: JetStreamLedger) -> Teller:
+    return Teller(ledger)
+
+
+@pytest.fixture
+async def ours(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingClient]:
+    """What the status writer uses; there is a namespace for pools."""
+    await create(client, NAMESPACES, {"metadata": {"name": "team"}})
+    async with counting(kube.kubeconfig) as ours:
+        yield ours
+
+
+@asynccontextmanager
+async def writing(teller: Teller, database_url: str, client: KubeClient) -> AsyncIterator[StatusWriter]:
+    settings = replace(QUICK, without_pool_grace_s=0.05)
+    async with status_writer(teller.ledger, database_url, client, settings) as writer:
+        yield writer
+
+
+async def pool(client: KubeClient) -> Object:
+    return await client.get(GPU_POOLS, "a", "team")
+
+
+async def define(client: KubeClient, teller: Teller, **metadata: Any) -> str:
+    """Somebody makes a pool, and a watcher tells of it; returns its UID."""
+    body = {"apiVersion": GPU_POOLS.api_version, "kind": "GPUPool", "spec": {"resource": {"unit": "Card"}}}
+    made = await client.create(GPU_POOLS, body | {"metadata": {"name": "a", "namespace": "team", **metadata}})
+    uid = str(made["metadata"]["uid"])
+    await teller.say((POOL, CARD.model_copy(update={"uid": uid})))
+    return uid
+
+
+async def is_gone(client: KubeClient) -> bool:
+    try:
+        await pool(client)
+    except NotFoundError:
+        return True
+    return False
+
+
+async def event(client: KubeClient, reason: str) -> Object:
+    told: list[Object] = []
+
+    async def is_told() -> bool:
+        told[:] = [one for one in (await client.list(EVENTS)).items if one["reason"] == reason]
+        return bool(told)
+
+    await eventually(is_told)
+    return told[0]
+
+
+async def test_a_pool_is_kept_shown_and_let_go(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours) as writer:
+        uid = await define(client, teller, **THEIRS)
+        await teller.say(
+            ("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 2})),
+            (POOL, offers(4, ("Supported", "True"), ("Configured", "True"))),
+        )
+        await all_written(writer, teller.ledger)
+        made = await pool(client)
+        assert made["status"]["capacity"] == {"total": 4, "used": 2, "available": 2}
+        assert {one["type"]: one["observedGeneration"] for one in made["status"]["conditions"]} == {
+            "Supported": 1, "Configured": 1,
+        }  # fmt: skip
+        assert set(made["metadata"]["finalizers"]) == {"example.com/theirs", POOL_FINALIZER}
+        assert {name: made["metadata"][name] for name in ("labels", "annotations")} == {
+            name: THEIRS[name] for name in ("labels", "annotations")
+        }
+        assert made["metadata"]["generation"] == 1
+        assert (await compare(client, teller.ledger)).differences == 0
+
+        await client.delete(GPU_POOLS, "a", "team")
+        await teller.say((POOL, CARD.model_copy(update={"uid": uid, "deleting": True})), (POOL, offers(0)))
+        await all_written(writer, teller.ledger)
+        made = await pool(client)
+        assert made["status"]["capacity"]["total"] == 0
+        assert POOL_FINALIZER in made["metadata"]["finalizers"]
+
+        await teller.say((POOL, PoolReleased()))
+        await all_written(writer, teller.ledger)
+        assert (await pool(client))["metadata"]["finalizers"] == THEIRS["finalizers"]
+        await client.merge_patch(GPU_POOLS, "a", {"metadata": {"finalizers": None}}, "team")
+        await eventually(lambda: is_gone(client))
+        await teller.say((POOL, PoolGone()))
+        await all_written(writer, teller.ledger)
+        assert (await compare(client, teller.ledger)).differences == 0
+
+
+async def test_a_pool_is_never_made_nor_removed(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours) as writer:
+        await teller.say((POOL, CARD), (POOL, offers(4)), ("c", CARD), ("c", offers(4)))
+        await all_written(writer, teller.ledger)
+        assert (await client.list(GPU_POOLS)).items == (await client.list(CLUSTER_GPU_POOLS)).items == []
+        uid = await define(client, teller)
+        await all_written(writer, teller.ledger)
+        await teller.say((POOL, PoolGone()))
+        await all_written(writer, teller.ledger)
+        assert (await pool(client))["metadata"]["uid"] == uid
+
+
+async def test_a_pool_of_the_same_name_is_another_one(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours) as writer:
+        await define(client, teller)
+        await teller.say((POOL, offers(4)))
+        await all_written(writer, teller.ledger)
+        await teller.say((POOL, PoolReleased()))
+        await all_written(writer, teller.ledger)
+        await client.delete(GPU_POOLS, "a", "team")
+        await eventually(lambda: is_gone(client))
+        ours.written.clear()
+        body = {"apiVersion": GPU_POOLS.api_version, "kind": "GPUPool", "spec": {"resource": {"unit": "Card"}}}
+        made = await client.create(GPU_POOLS, body | {"metadata": {"name": "a", "namespace": "team"}})
+        await teller.say((POOL, offers(5)))
+        await all_written(writer, teller.ledger)
+        assert ours.objects_written() == []
+        await teller.say((POOL, CARD.model_copy(update={"uid": made["metadata"]["uid"]})))
+        await all_written(writer, teller.ledger)
+        assert (await pool(client))["metadata"]["finalizers"] == [POOL_FINALIZER]
+
+
+async def test_what_others_do_to_a_pools_status_and_finalizer_is_undone(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours) as writer:
+        await define(client, teller)
+        await teller.say((POOL, offers(4)))
+        await all_written(writer, teller.ledger)
+        await client.merge_patch(GPU_POOLS, "a", {"metadata": {"finalizers": None}}, "team")
+        await client.merge_patch(GPU_POOLS, "a", {"status": {"capacity": {"total": 9}}}, "team", subresource="status")
+
+        async def is_as_before() -> bool:
+            made = await pool(client)
+            shown = made["metadata"].get("finalizers"), made["status"]["capacity"]["total"]
+            return bool(shown == ([POOL_FINALIZER], 4))
+
+        await eventually(is_as_before)
+        told = await event(client, "GPUStatusRestored")
+        assert (told["metadata"]["namespace"], told["regarding"]["namespace"]) == ("team", "team")
+        await all_written(writer, teller.ledger)
+
+
+async def test_a_device_goes_through_preparation_into_a_pool_and_out(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async def state() -> str:
+        await all_written(writer, teller.ledger)
+        return str((await client.get(GPU_DEVICES, "w1-0"))["status"]["state"])
+
+    async with writing(teller, database_url, ours) as writer:
+        await teller.say(*found("w1-0"))
+        assert await state() == "Discovered"
+        for said, shown in [
+            (prepared("Validating"), "Validating"),
+            (prepared("Ready"), "Ready"),
+            (assigned("Pending"), "PendingAssignment"),
+            (assigned("Assigned"), "Assigned"),
+            (prepared("Faulted"), "Faulted"),
+            (prepared("Ready"), "Assigned"),
+            (assigned("Unassigning"), "Assigned"),
+            (assigned(None), "Ready"),
+        ]:
+            await teller.say(("w1-0", said))
+            assert await state() == shown
+        await teller.say(("w1", phase("ValidatingFailed", ("DriverMissing", "True"))))
+        await all_written(writer, teller.ledger)
+        node = await client.get(GPU_NODE_STATES, "w1")
+        assert {one["type"] for one in node["status"]["conditions"]} == {"InventoryComplete", "DriverMissing"}
+        told = await event(client, "GPUBootstrapPhaseChanged")
+        assert (told["type"], told["regarding"]["name"]) == ("Warning", "w1")
+        assert (await compare(client, teller.ledger)).differences == 0
+
+
+async def test_an_automatic_assignment_is_written_on_the_device_and_taken_back(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async def annotations() -> Object:
+        await all_written(writer, teller.ledger)
+        return (await client.get(GPU_DEVICES, "w1-0"))["metadata"].get("annotations") or {}
+
+    async with writing(teller, database_url, ours) as writer:
+        await teller.say(*found("w1-0"), ("w1-0", prepared("Ready")))
+        await all_written(writer, teller.ledger)
+        await client.merge_patch(GPU_DEVICES, "w1-0", {"metadata": {"annotations": {"note": "mine"}}})
+        await teller.say(("w1-0", assigned("Pending", automatic=True)))
+        assert await annotations() == {"note": "mine", ANNOTATION_ASSIGNMENT: "a"}
+        managers = {
+            one["manager"]
+            for one in (await client.get(GPU_DEVICES, "w1-0"))["metadata"]["managedFields"]
+            if ANNOTATION_ASSIGNMENT in str(one["fieldsV1"])
+        }
+        assert managers == {"gpuledger-auto-approval"}
+        await teller.say(("w1-0", assigned("Assigned", automatic=True)))
+        assert ANNOTATION_ASSIGNMENT in await annotations()
+        await teller.say(("w1-0", assigned(None)))
+        assert await annotations() == {"note": "mine"}
+        assert (await compare(client, teller.ledger)).differences == 0
+
+
+async def test_what_a_person_wrote_on_a_device_stands(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours) as writer:
+        await teller.say(*found("w1-0"), ("w1-0", prepared("Ready")))
+        await all_written(writer, teller.ledger)
+        asked = {"metadata": {"name": "w1-0", "annotations": {ANNOTATION_ASSIGNMENT: "b"}}}
+        await client.apply(GPU_DEVICES, asked, field_manager="kubectl")
+        await teller.say(("w1-0", assigned("Pending", automatic=True)))
+        await all_written(writer, teller.ledger)
+        ours.written.clear()
+        await teller.say(("w1-0", assigned(None)))
+        await all_written(writer, teller.ledger)
+        assert (await client.get(GPU_DEVICES, "w1-0"))["metadata"]["annotations"] == {ANNOTATION_ASSIGNMENT: "b"}
+        assert [one["reason"] for one in (await client.list(EVENTS)).items] == ["GPUDeviceDetected"]
+        assert writer.health().left == 0
+
+
+async def test_people_are_told_of_what_goes_nowhere(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    async with writing(teller, database_url, ours):
+        mismatch = assigned(None, reason="AnnotationMismatch", message="There is no pool b.")
+        await teller.say(*found("w1-0"), ("w1-0", prepared("Ready")), ("w1", ready()), ("w1-0", mismatch))
+        told = await event(client, "GPUAnnotationMismatch")
+        assert (told["type"], told["regarding"]["name"], told["note"]) == ("Warning", "w1-0", "There is no pool b.")
+        told = await event(client, "GPUNodeWithoutPool")
+        assert (told["type"], told["regarding"]["kind"], told["regarding"]["name"]) == (
+            "Warning", "GPUNodeState", "w1",
+        )  # fmt: skip
+
+
+async def test_a_disabled_module_leaves_pools_alone(
+    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    await teller.say((MODULE_CONFIG, SettingsChanged(enabled=False)))
+    async with writing(teller, database_url, ours) as writer:
+        await define(client, teller)
+        await teller.say((POOL, offers(4)))
+        await all_written(writer, teller.ledger)
+        assert ours.written == []
+        await teller.say((MODULE_CONFIG, SettingsChanged()))
+        await all_written(writer, teller.ledger)
+        assert (await pool(client))["status"]["capacity"]["total"] == 4
