@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from random import Random
@@ -38,8 +39,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def plan_of(spec: str, seed: int = 1, rates: Rates = EVENTFUL, start: Start | None = None) -> Plan:
+    """A plan without the preparation of nodes, which has tests of its own."""
     fleet = Fleet(FleetSpec.parse(spec), seed)
-    return Plan(fleet, Random(seed), rates, start or new_fleet(fleet))
+    return Plan(fleet, Random(seed), rates, start or replace(new_fleet(fleet), prepared={}))
 
 
 def days(plan: Plan, number: float) -> Iterator[Happening]:
@@ -223,6 +225,28 @@ def test_a_pod_that_somebody_deletes_gives_back_what_it_held() -> None:
     assert isinstance(scheduled, PodScheduled)
     assert (ended.outcome, scheduled.held.pod.name) == (DELETED, "b")
     assert plan.vanished("a") == []
+
+
+def test_a_card_that_is_withdrawn_keeps_its_pods_and_gets_no_more() -> None:
+    plan = plan_of("nodes=1,gpus=1", rates=QUIET)
+    place = next(iter(plan.allocation.slots))
+    plan.submitted(pod("a"))
+    plan.withdraw(place)
+    assert plan.submitted(pod("b")) == []
+    assert plan.allocation.holders(place) == ["a"]
+    assert [type(one) for one in plan.advance(150, 100)] == [PodEnded]
+    assert plan.allocation.holders(place) == []
+    assert [type(one) for one in plan.offer(place)] == [PodScheduled]
+
+
+def test_the_next_card_in_the_slot_of_a_withdrawn_one_is_offered() -> None:
+    fleet = Fleet(FleetSpec(1, 1), 1)
+    allocation, (place,) = Allocation(fleet, new_fleet(fleet)), fleet.places()
+    allocation.set_offered(place, offered=False)
+    assert allocation.schedule(pod("a")) is None
+    allocation.remove(place)
+    allocation.insert(place)
+    assert allocation.schedule(pod("a")) is not None
 
 
 def test_a_plan_takes_over_what_it_finds() -> None:

@@ -13,6 +13,7 @@ from gpuledger.simulation.allocation import Held, Pod, Share, new_fleet
 from gpuledger.simulation.fleet import Fleet, FleetSpec
 from gpuledger.simulation.hardware import GPU_RESOURCE
 from gpuledger.simulation.objects import asked_for
+from gpuledger.simulation.preparation import Prepared
 from gpuledger.simulation.resume import Found, found, is_ours, number_of, recorded_of
 from gpuledger.simulation.workload import FAILED, SUCCEEDED, Rates
 from support.ledgers import everything
@@ -44,7 +45,7 @@ def live(name: str, phase: str = "Pending", node: str | None = None, *, ours: bo
 
 
 async def found_in(ledger: MemoryLedger, *pods: Any) -> Found:
-    return found(FLEET, await recorded_of(ledger, FLEET), pods, Random(1), RATES)
+    return found(FLEET, await recorded_of(ledger, FLEET), pods, {}, Random(1), RATES)
 
 
 async def test_an_empty_ledger_is_a_new_fleet() -> None:
@@ -66,6 +67,34 @@ async def test_cards_are_where_they_were_seen_last() -> None:
     assert start.cards == {places[0]: later, **{place: FLEET.card(place, 0) for place in places[2:]}}
     assert start.lives == {places[0]: 3, places[1]: 0, places[2]: 0, places[3]: 0}
     assert start.failed == {places[0]}
+
+
+async def test_a_card_that_was_mended_is_in_service() -> None:
+    ledger, places = MemoryLedger(), FLEET.places()
+    agents, card = agents_of(ledger), FLEET.card(places[0], 0)
+    await agents.observed(FIRST, [card, FLEET.card(places[1], 0)])
+    await agents.failed(FIRST, card, "XID 95", "Uncontained memory error")
+    await agents.unhealthy(FIRST, card, "XID 95", "Uncontained memory error")
+    await agents.flush()
+    assert (await found_in(ledger)).start.failed == {places[0]}
+    await agents.healthy(FIRST, card)
+    await agents.flush()
+    assert (await found_in(ledger)).start.failed == frozenset()
+
+
+async def test_nodes_are_prepared_as_far_as_they_were() -> None:
+    ledger = MemoryLedger()
+    agents = agents_of(ledger)
+    card = FLEET.card(FLEET.places()[0], 0)
+    for node in (FIRST, FIRST, SECOND):
+        await agents.heart_beat(node)
+    await agents.flush()
+    recorded = await recorded_of(ledger, FLEET)
+    state = found(FLEET, recorded, [], {FIRST: {"nvidia-dcgm"}, "another": {"nvidia-dcgm"}}, Random(1), RATES)
+    assert state.start.prepared == {FIRST: Prepared(frozenset({"nvidia-dcgm"}), 2), SECOND: Prepared(frozenset(), 1)}
+    await agents.healthy(FIRST, card)
+    await agents.flush()
+    assert (await recorded_of(ledger, FLEET)).heartbeats == {FIRST: 0, SECOND: 1}
 
 
 async def test_pods_are_told_apart() -> None:

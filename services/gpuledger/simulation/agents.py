@@ -11,10 +11,17 @@ from typing import Final
 
 from gpuledger.clock import Clock
 from gpuledger.domain.inventory_naming import place_of
-from gpuledger.events.device import Card, DeviceFailed
+from gpuledger.events.device import (
+    Card,
+    DeviceFailed,
+    DeviceHealthChanged,
+    DevicePoolApplied,
+    DevicePoolRefused,
+    DevicePoolReleased,
+)
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
-from gpuledger.events.node import NodeDevicesObserved
+from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.kube.watch import Sleep
@@ -58,7 +65,31 @@ class Agents:
     async def failed(self, node: str, card: Card, kind: str, message: str) -> None:
         """A card of the node failed."""
         slot = place_of(node, card.pci_address)
-        await self._say(node, card.uuid or slot, DeviceFailed(kind=kind, slot=slot, message=message))
+        await self._say(node, _card(node, card), DeviceFailed(kind=kind, slot=slot, message=message))
+
+    async def unhealthy(self, node: str, card: Card, kind: str, message: str) -> None:
+        """A card of the node cannot be used any more."""
+        await self._say(node, _card(node, card), DeviceHealthChanged(healthy=False, kind=kind, message=message))
+
+    async def healthy(self, node: str, card: Card) -> None:
+        """A card of the node can be used again."""
+        await self._say(node, _card(node, card), DeviceHealthChanged(healthy=True))
+
+    async def heart_beat(self, node: str) -> None:
+        """The node's exporter has just renewed its metrics."""
+        await self._say(node, node, NodeMonitoringObserved(fresh=True, updated_at=self._clock()))
+
+    async def pool_applied(self, node: str, device: str, pool: str, partitions: int | None) -> None:
+        """A device of the node is set up for a pool."""
+        await self._say(node, device, DevicePoolApplied(pool=pool, partitions=partitions))
+
+    async def pool_refused(self, node: str, device: str, pool: str, reason: str, message: str) -> None:
+        """A device of the node cannot be set up for a pool."""
+        await self._say(node, device, DevicePoolRefused(pool=pool, reason=reason, message=message))
+
+    async def pool_released(self, node: str, device: str, pool: str) -> None:
+        """A device of the node is free of a pool."""
+        await self._say(node, device, DevicePoolReleased(pool=pool))
 
     async def scheduled(self, held: Held, submitted_at: datetime) -> None:
         """A pod that was created at some time runs here now."""
@@ -88,6 +119,10 @@ class Agents:
     def _event(self, source: str, number: int, subject: str, data: Payload, time: datetime) -> Decoded:
         event_id = derived_id(f"{source}#{self._epoch}#{number}", data.TYPE, subject)
         return Event(event_id, source, data.TYPE, subject, time, data, self._epoch, number)
+
+
+def _card(node: str, card: Card) -> str:
+    return card.uuid or place_of(node, card.pci_address)
 
 
 def _submission(pod: Pod) -> WorkloadSubmitted:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpuledger.events.device import Card
 from gpuledger.simulation.fleet import Fleet, Place, Unit
+from gpuledger.simulation.preparation import NEW, Prepared
 
 
 class Pod(NamedTuple):
@@ -48,7 +49,8 @@ class Held(NamedTuple):
 class Start:
     """How a fleet is found: the card of each slot and its life (no card: the slot is empty), and the pods.
 
-    `failed` are slots whose card is out of service, `finished` are pods that have ended and are still there.
+    `failed` are slots whose card is out of service, `finished` are pods that have ended and are still there, `prepared`
+    says of nodes how far they are; one that is not among them is not prepared at all.
     """
 
     cards: Mapping[Place, Card]
@@ -58,17 +60,22 @@ class Start:
     pending: tuple[Pod, ...] = ()
     finished: tuple[Pod, ...] = ()
     next_number: int = 1
+    prepared: Mapping[str, Prepared] = field(default_factory=dict)
 
 
 def new_fleet(fleet: Fleet) -> Start:
     """A fleet on its first day."""
     places = fleet.places()
-    return Start({place: fleet.card(place, 0) for place in places}, dict.fromkeys(places, 0))
+    cards = {place: fleet.card(place, 0) for place in places}
+    return Start(cards, dict.fromkeys(places, 0), prepared=dict.fromkeys(fleet.nodes, NEW))
 
 
 @dataclass(slots=True)
 class Slot:
-    """A slot and the card in it; `holders` are the pods that hold its units."""
+    """A slot and the card in it; `holders` are the pods that hold its units.
+
+    A card that is in service and not `offered` keeps its pods and gets no more.
+    """
 
     place: Place
     units: tuple[Unit, ...]
@@ -76,10 +83,16 @@ class Slot:
     card: Card | None
     in_service: bool = True
     holders: list[str | None] = field(default_factory=list)
+    offered: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its units can be given."""
+        return self.card is not None and self.in_service and self.offered
 
     def free(self, resource: str) -> Iterator[int]:
         """The units of a resource that can be given."""
-        if self.card is not None and self.in_service:
+        if self.is_open:
             for index, unit in enumerate(self.units):
                 if unit.resource == resource and self.holders[index] is None:
                     yield index
@@ -137,6 +150,11 @@ class Allocation:
         self.slots[place].in_service = in_service
         self._free[place.node] = self._count(place.node)
 
+    def set_offered(self, place: Place, *, offered: bool) -> None:
+        """Give no more of the card in a slot, or give it again."""
+        self.slots[place].offered = offered
+        self._free[place.node] = self._count(place.node)
+
     def remove(self, place: Place) -> Card:
         """Take the card out of a slot."""
         slot = self.slots[place]
@@ -150,6 +168,7 @@ class Allocation:
         slot = self.slots[place]
         assert slot.card is None, "a slot holds one card"
         slot.life += 1
+        slot.offered = True
         card = slot.card = self._fleet.card(place, slot.life)
         self.set_service(place, in_service=True)
         return card
@@ -159,10 +178,10 @@ class Allocation:
         return [place for place, slot in self.slots.items() if slot.card is not None and slot.in_service]
 
     def _count(self, node: str) -> Counter[str]:
-        usable = (slot for slot in self._of_node[node] if slot.card is not None and slot.in_service)
         return Counter(
             unit.resource
-            for slot in usable
+            for slot in self._of_node[node]
+            if slot.is_open
             for unit, holder in zip(slot.units, slot.holders, strict=True)
             if holder is None
         )

@@ -4,14 +4,15 @@ Times are simulated seconds since the plan began. The same fleet, chance and sta
 whoever carries them out has no choices left. What other people do to pods is told to the plan.
 """
 
-from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from gpuledger.events.device import Card
+from gpuledger.simulation.agenda import Agenda
 from gpuledger.simulation.allocation import Allocation, Held, Pod, Start
 from gpuledger.simulation.failures import Failures, Remedy
 from gpuledger.simulation.fleet import Fleet, Place
+from gpuledger.simulation.preparation import Preparation, PreparationHappening
 from gpuledger.simulation.workload import DAY_S, FAILED, Arrivals, Chance, Rates
 
 PENDING_MAX: Final = 256
@@ -85,17 +86,10 @@ class CardInserted(NamedTuple):
     card: Card
 
 
-Happening = PodArrived | PodScheduled | PodEnded | PodDeleted | CardFailed | CardReturned | CardRemoved | CardInserted
-CARD_HAPPENINGS: Final = (CardFailed, CardReturned, CardRemoved, CardInserted)
-
-
-class _Entry(NamedTuple):
-    """Something on the agenda; of several at one time the one that was noted first comes first."""
-
-    at_s: float
-    number: int
-    act: Callable[[Any], list[Happening]]
-    what: Any
+FleetHappening = (
+    PodArrived | PodScheduled | PodEnded | PodDeleted | CardFailed | CardReturned | CardRemoved | CardInserted
+)
+Happening = FleetHappening | PreparationHappening
 
 
 class Plan:
@@ -110,16 +104,20 @@ class Plan:
         self._failures = Failures(chance, fleet.hot_places())
         self._failures_per_s = len(fleet.nodes) * rates.failures_per_1000_node_days / 1000 / DAY_S
         self._pending: dict[str, Pod] = {pod.name: pod for pod in start.pending}
-        self._agenda: list[_Entry] = []
-        self._noted = 0
-        self._now_s = 0.0
+        self._agenda: Agenda[Happening] = Agenda()
+        self._note = self._agenda.note
+        self._preparation = Preparation(self._agenda, rates.heartbeat_s)
         self.lost = self._begin(start)
         """Pods of the start that held what cannot be held; they are over."""
 
     @property
     def due_s(self) -> float:
         """When the next thing may happen."""
-        return self._agenda[0].at_s
+        return self._agenda.due_s
+
+    @property
+    def _now_s(self) -> float:
+        return self._agenda.now_s
 
     def pods(self) -> list[str]:
         """The names of the pods that wait or run."""
@@ -127,12 +125,7 @@ class Plan:
 
     def advance(self, to_s: float, most: int) -> list[Happening]:
         """What happens up to and including `to_s`, in order; at least `most` leave the rest for the next call."""
-        happenings: list[Happening] = []
-        while self.due_s <= to_s and len(happenings) < most:
-            entry = heappop(self._agenda)
-            self._now_s = entry.at_s
-            happenings += entry.act(entry.what)
-        return happenings
+        return self._agenda.advance(to_s, most)
 
     def submitted(self, pod: Pod) -> list[Happening]:
         """Somebody else created a pod; what follows from that. A pod that is known already is passed over."""
@@ -149,6 +142,15 @@ class Plan:
         self._pending.pop(name, None)
         return self._end(name, DELETED)
 
+    def withdraw(self, place: Place) -> None:
+        """The card in a slot is given to nobody any more; who holds it keeps it."""
+        self.allocation.set_offered(place, offered=False)
+
+    def offer(self, place: Place) -> list[Happening]:
+        """The card in a slot is given to whoever asks; what follows from that."""
+        self.allocation.set_offered(place, offered=True)
+        return self._retry(place.node)
+
     def _begin(self, start: Start) -> list[Held]:
         lost = [held for held in start.running if not self._resume(held)]
         for pod in start.finished:
@@ -161,6 +163,7 @@ class Plan:
         self._note(0.0, self._retry, None)
         self._note(self._arrivals.pause_s(), self._arrive, None)
         self._note_failure()
+        self._preparation.begin(start.prepared)
         return lost
 
     def _resume(self, held: Held) -> bool:
@@ -168,10 +171,6 @@ class Plan:
         if taken:
             self._note(held.pod.duration_s, self._finish, held.pod)
         return taken
-
-    def _note(self, after_s: float, act: Callable[[Any], list[Happening]], what: object) -> None:
-        self._noted += 1
-        heappush(self._agenda, _Entry(self._now_s + after_s, self._noted, act, what))
 
     def _note_failure(self) -> None:
         if self._failures_per_s:
@@ -226,6 +225,7 @@ class Plan:
         if failure.remedy is not Remedy.NOTHING:
             self.allocation.set_service(place, in_service=False)
             self._mend(place, failure.remedy)
+            self._preparation.count_anew(place.node)
         is_fatal = failure.remedy is not Remedy.NOTHING
         failed = CardFailed(self._now_s, place, card, xid.kind, xid.message, is_fatal)
         victims = self.allocation.holders(place) if is_fatal else self.allocation.holders(place)[:1]
@@ -240,6 +240,7 @@ class Plan:
 
     def _return(self, place: Place) -> list[Happening]:
         self.allocation.set_service(place, in_service=True)
+        self._preparation.count_anew(place.node)
         card = self.allocation.slots[place].card
         assert card is not None, "a card that is reset stays in its slot"
         return [CardReturned(self._now_s, place, card), *self._retry(place.node)]

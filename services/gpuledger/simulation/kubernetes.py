@@ -15,10 +15,11 @@ from gpuledger.events.device import Card
 from gpuledger.kube import crds
 from gpuledger.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
 from gpuledger.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
-from gpuledger.kube.names import LABEL_ENABLED, NAMESPACES, NODE_FEATURES, NODES, PODS, TRUE, Resource
+from gpuledger.kube.names import LABEL_ENABLED, NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, PODS, TRUE, Resource
 from gpuledger.kube.watch import Sleep
-from gpuledger.simulation import names, objects
+from gpuledger.simulation import component_pods, names, objects
 from gpuledger.simulation.allocation import Pod
+from gpuledger.simulation.components import COMPONENTS, Component
 from gpuledger.simulation.fleet import FleetNode
 from gpuledger.simulation.patience import patiently
 
@@ -30,6 +31,7 @@ REQUESTS_MAX: Final = 8
 """Requests that are under way at a time."""
 
 DEMO: Final = Selection(namespace=names.DEMO_NAMESPACE)
+OURS: Final = Selection(namespace=NAMESPACE, labels=f"{names.MANAGED_BY}={names.SCHEDULER}")
 
 
 class Cluster:
@@ -44,11 +46,11 @@ class Cluster:
 
     async def prepare(self) -> None:
         """Have the kinds and namespaces that are used; a kind that is there stays as it is."""
-        missing = [one for one in crds.foreign() if not await self._has_crd(one)]
+        missing = [one for one in (*crds.shipped(), *crds.foreign()) if not await self._has_crd(one)]
         if missing:
             await patiently(lambda: crds.install(self._client, missing), sleep=self._sleep)
         demo = objects.namespace(names.DEMO_NAMESPACE, **{LABEL_ENABLED: TRUE})
-        others = [objects.namespace(name) for name in (names.NFD_NAMESPACE, names.LEASE_NAMESPACE)]
+        others = [objects.namespace(name) for name in (names.NFD_NAMESPACE, names.LEASE_NAMESPACE, NAMESPACE)]
         for namespace in (demo, *others):
             await self._apply(NAMESPACES, namespace, names.USERS)
 
@@ -84,14 +86,7 @@ class Cluster:
 
     async def create(self, pod: Pod) -> None:
         """A user creates a pod; where the cluster will not have it, there is none."""
-        body = {"apiVersion": "v1", "kind": "Pod", **objects.pod(pod)}
-        ask = Ask(f"create pod {pod.name}", "POST", PODS.path(names.DEMO_NAMESPACE), _as(names.USERS), body)
-        try:
-            await self._ask(lambda: self._client.ask(ask))
-        except AlreadyExistsError:
-            return
-        except RefusedError as error:
-            log.warning("a pod is refused", pod=pod.name, reason=str(error))
+        await self._create(objects.pod(pod), names.USERS)
 
     async def start(self, name: str, node: str) -> bool:
         """The scheduler binds a pod, and the node's kubelet runs it; False where it is not there any more."""
@@ -119,6 +114,38 @@ class Cluster:
         except NotFoundError:
             return
 
+    async def ready_components(self) -> dict[str, set[str]]:
+        """Which components of each node are ready."""
+        return component_pods.ready_apps((await self._ask(lambda: self._client.list(PODS, OURS))).items)
+
+    async def start_components(self, node: str) -> None:
+        """DaemonSets create their pods for a node."""
+        for component in COMPONENTS:
+            await self._create(component_pods.pod(component, node), names.CONTROLLER)
+
+    async def component_ready(self, node: str, component: Component) -> None:
+        """The node's kubelet tells that a component's pod is ready; nothing where somebody deleted it."""
+        name = component_pods.pod_name(component.app, node)
+        await self._patch_status(NAMESPACE, name, component_pods.ready(component, self._clock()))
+
+    async def pool(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
+        """A pool; None where there is none."""
+        try:
+            return await self._ask(lambda: self._client.get(resource, name, namespace))
+        except NotFoundError:
+            return None
+
+    async def _create(self, pod: Object, manager: str) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        body = {"apiVersion": "v1", "kind": "Pod", **pod}
+        ask = Ask(f"create pod {name}", "POST", PODS.path(namespace), _as(manager), body)
+        try:
+            await self._ask(lambda: self._client.ask(ask))
+        except AlreadyExistsError:
+            return
+        except RefusedError as error:
+            log.warning("a pod is refused", pod=name, reason=str(error))
+
     async def _pod(self, name: str) -> Object | None:
         try:
             return await self._ask(lambda: self._client.get(PODS, name, names.DEMO_NAMESPACE))
@@ -129,8 +156,10 @@ class Cluster:
         live = await self._pod(name)
         if live is None:
             return False
-        body = {"status": status(live, self._clock())}
-        path = f"{_path(name)}/status"
+        return await self._patch_status(names.DEMO_NAMESPACE, name, status(live, self._clock()))
+
+    async def _patch_status(self, namespace: str, name: str, status: Object) -> bool:
+        body, path = {"status": status}, f"{PODS.path(namespace)}/{name}/status"
         ask = Ask(f"patch pod {name}", "PATCH", path, _as(names.KUBELET), body, MERGE_PATCH)
         try:
             await self._ask(lambda: self._client.ask(ask))

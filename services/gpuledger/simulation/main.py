@@ -6,40 +6,35 @@ seed it goes on with the same fleet, as the ledger and the cluster have it; two 
 """
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import suppress
-from datetime import datetime, timedelta
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 import structlog
 
 from gpuledger.clock import Clock
-from gpuledger.kube.client import KubeClient, Object
-from gpuledger.kube.watch import Listed, Sleep
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.names import GPU_DEVICES, PODS
+from gpuledger.kube.watch import Sleep
 from gpuledger.ledger.api import Ledger
-from gpuledger.simulation import decide
 from gpuledger.simulation.agents import Agents, epoch_of
-from gpuledger.simulation.allocation import Held
-from gpuledger.simulation.decide import Happening, Plan
-from gpuledger.simulation.fleet import Fleet, FleetNode, FleetSpec
-from gpuledger.simulation.follow import Follower, Seen
-from gpuledger.simulation.kubernetes import Cluster, side_by_side
-from gpuledger.simulation.labels import in_order
+from gpuledger.simulation.decide import Plan
+from gpuledger.simulation.execution import Simulation
+from gpuledger.simulation.fleet import Fleet, FleetSpec
+from gpuledger.simulation.follow import Follower
+from gpuledger.simulation.kubernetes import DEMO, Cluster
 from gpuledger.simulation.pace import Pace
 from gpuledger.simulation.patience import patiently
-from gpuledger.simulation.resume import VANISHED, Found, Recorded, found, is_going, is_ours, pod_from, recorded_of
+from gpuledger.simulation.pools import device_of
+from gpuledger.simulation.resume import found, recorded_of
 from gpuledger.simulation.workload import Rates
-
-STEP_HAPPENINGS_MAX: Final = 100
-"""Happenings that are carried out before anything else is looked at."""
+from gpuledger.tasks import end
 
 PAUSE_MAX_S: Final = 1.0
 """How long other people's pods wait to be looked at."""
 
-HEARTBEAT_S: Final = 10.0
-HEARTBEATS_PER_S_MAX: Final = 50.0
-"""Large fleets beat more slowly, and their leases last longer."""
+EXPORTER_HEARTBEAT_MIN_S: Final = 1.0
+"""Real seconds between two heartbeats of an exporter, whatever the speed: what follows from them needs its time."""
 
 log = structlog.get_logger("gpuledger.simulation")
 
@@ -73,182 +68,36 @@ async def run(
         LedgerError: the ledger cannot take it; while it is away it is waited for.
     """
     pace = Pace(clock(), speed)
-    fleet, rates = Fleet(spec, seed), rates or Rates()
+    fleet, rates = Fleet(spec, seed), _seen_by_others(rates or Rates(), speed)
     cluster = Cluster(client, clock=clock, sleep=sleep)
     await cluster.prepare()
     recorded = await patiently(lambda: recorded_of(ledger, fleet), sleep=sleep)
     chance = Random(f"{seed}/run/{recorded.events}")  # noqa: S311 - no secret
-    state = found(fleet, recorded, await cluster.pods(), chance, rates)
+    state = found(fleet, recorded, await cluster.pods(), await cluster.ready_components(), chance, rates)
     plan = Plan(fleet, chance, rates, state.start)
     agents = Agents(ledger, epoch_of(seed), recorded.numbers, clock=clock, sleep=sleep)
     simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates)
     await simulation.begin(recorded, state)
     log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
-    await _follow(simulation, Follower(client, sleep=sleep), pace, clock, sleep)
+    await _follow(simulation, client, pace, clock, sleep)
 
 
-async def _follow(simulation: "Simulation", follower: Follower, pace: Pace, clock: Clock, sleep: Sleep) -> None:
-    following = asyncio.create_task(follower.run())
+def _seen_by_others(rates: Rates, speed: float) -> Rates:
+    """The same rates, with heartbeats so far apart that others can follow them in real time."""
+    return replace(rates, heartbeat_s=max(rates.heartbeat_s, EXPORTER_HEARTBEAT_MIN_S * speed))
+
+
+async def _follow(simulation: Simulation, client: KubeClient, pace: Pace, clock: Clock, sleep: Sleep) -> None:
+    pods = Follower(client, PODS, lambda pod: pod, selection=DEMO, sleep=sleep)
+    devices = Follower(client, GPU_DEVICES, device_of, sleep=sleep)
+    following = [asyncio.create_task(pods.run()), asyncio.create_task(devices.run())]
     try:
         while True:
             due_s = simulation.plan.due_s
             await sleep(min(pace.wait_s(due_s), simulation.next_beat_s(), PAUSE_MAX_S))
-            if following.done():
-                following.result()
-            await simulation.step(pace.tick(clock(), due_s), follower.taken())
+            for one in following:
+                if one.done():
+                    one.result()
+            await simulation.step(pace.tick(clock(), due_s), pods.taken(), devices.taken())
     finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await following
-
-
-class Simulation:
-    """Carries the plan out."""
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        plan: Plan,
-        cluster: Cluster,
-        agents: Agents,
-        clock: Clock,
-        chance: Random,
-        rates: Rates,
-    ) -> None:
-        self.plan = plan
-        self._fleet = fleet
-        self._cluster = cluster
-        self._agents = agents
-        self._clock = clock
-        self._chance = chance
-        self._rates = rates
-        self._told: set[str] = set()
-        """Pods of which the ledger says that they run."""
-
-        self._created: dict[str, datetime] = {}
-        """When pods that wait were created."""
-
-        self._period_s = max(HEARTBEAT_S, len(fleet.nodes) / HEARTBEATS_PER_S_MAX)
-        self._next_beat = clock()
-
-    async def begin(self, recorded: Recorded, state: Found) -> None:
-        """Bring the fleet up, or take it over as it stands."""
-        self._told = {held.pod.name for held in state.start.running}
-        nodes = list(self._fleet.nodes.values())
-        await side_by_side(self._register, nodes)
-        for node in nodes:
-            await self._observe(node.name)
-        for pod, phase in state.over.items():
-            await self._agents.ended(recorded.open[pod].node, pod, phase)
-        for held in self.plan.lost:
-            await self._end(held, VANISHED)
-            await self._cluster.delete(held.pod.name)
-        await self._agents.flush()
-        await side_by_side(self._cluster.delete, state.stray)
-        await side_by_side(self._discover, nodes)
-
-    def next_beat_s(self) -> float:
-        """Real seconds until the next heartbeat."""
-        return max(0.0, (self._next_beat - self._clock()).total_seconds())
-
-    async def step(self, to_s: float, seen: Iterable[Seen]) -> None:
-        """Carry out what is due, and what follows from what other people did."""
-        if self.next_beat_s() == 0:
-            self._next_beat = self._clock() + timedelta(seconds=self._period_s)
-            await self._cluster.beat(self._fleet.nodes.values(), self._period_s)
-        for one in seen:
-            await self._carry_out(await self._follow(one))
-        await self._carry_out(self.plan.advance(to_s, STEP_HAPPENINGS_MAX))
-        await self._agents.flush()
-
-    async def _carry_out(self, happenings: Iterable[Happening]) -> None:
-        for happening in happenings:
-            await self._happen(happening)
-
-    async def _happen(self, happening: Happening) -> None:
-        match happening:
-            case decide.PodArrived(_, pod):
-                self._created[pod.name] = self._clock()
-                await self._cluster.create(pod)
-            case decide.PodScheduled(_, held):
-                await self._start(held)
-            case decide.PodEnded(_, held, outcome):
-                await self._end(held, outcome)
-            case decide.PodDeleted(_, pod):
-                await self._cluster.delete(pod.name)
-            case decide.CardFailed(_, place, card, kind, message, out_of_service):
-                await self._agents.failed(place.node, card, kind, message)
-                if out_of_service:
-                    await self._report(place.node)
-            case decide.CardReturned(_, place):
-                await self._report(place.node)
-            case decide.CardRemoved(_, place) | decide.CardInserted(_, place):
-                await self._observe(place.node)
-                await self._report(place.node)
-                await self._discover(self._fleet.nodes[place.node])
-
-    async def _start(self, held: Held) -> None:
-        name = held.pod.name
-        created = self._created.pop(name, None) or self._clock()
-        if await self._cluster.start(name, held.node):
-            self._told.add(name)
-            await self._agents.scheduled(held, created)
-        else:
-            await self._carry_out(self.plan.vanished(name))
-
-    async def _end(self, held: Held, outcome: str) -> None:
-        name = held.pod.name
-        if outcome == decide.DELETED:
-            await self._cluster.delete(name)
-        else:
-            await self._cluster.finish(name, outcome)
-        if name in self._told:
-            self._told.discard(name)
-            await self._agents.ended(held.node, name, outcome)
-
-    async def _register(self, node: FleetNode) -> None:
-        allocation = self.plan.allocation
-        await self._cluster.register(node, allocation.cards(node.name), allocation.in_service(node.name))
-
-    async def _report(self, node: str) -> None:
-        allocation = self.plan.allocation
-        await self._cluster.report(self._fleet.nodes[node], allocation.cards(node), allocation.in_service(node))
-
-    async def _discover(self, node: FleetNode) -> None:
-        await self._cluster.discover(node, self.plan.allocation.cards(node.name))
-
-    async def _observe(self, node: str) -> None:
-        await self._agents.observed(node, in_order(self.plan.allocation.cards(node)))
-
-    async def _follow(self, seen: Seen) -> list[Happening]:
-        """What follows from what other people did to pods."""
-        if isinstance(seen, Listed):
-            there = {pod["metadata"]["name"] for pod in seen.objects}
-            gone = [name for name in self.plan.pods() if name not in there and not await self._cluster.has_pod(name)]
-            ended = [happening for name in gone for happening in self._vanished(name)]
-            return [*ended, *(happening for pod in seen.objects for happening in self._changed(pod))]
-        return [
-            happening
-            for change in seen.changes
-            for happening in (
-                self._vanished(change.object["metadata"]["name"])
-                if change.type == "DELETED"
-                else self._changed(change.object)
-            )
-        ]
-
-    def _vanished(self, name: str) -> list[Happening]:
-        self._created.pop(name, None)
-        return self.plan.vanished(name)
-
-    def _changed(self, live: Object) -> list[Happening]:
-        name = live["metadata"]["name"]
-        if is_going(live):
-            return self._vanished(name)
-        if is_ours(live) or live["spec"].get("nodeName"):
-            return []
-        pod = pod_from(self._fleet, live, self._chance, self._rates)
-        if pod is None:
-            return []
-        self._created.setdefault(name, self._clock())
-        return self.plan.submitted(pod)
+        await end(following)

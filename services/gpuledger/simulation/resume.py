@@ -5,14 +5,14 @@ kept anywhere. What was said of a pod that is gone is put right by whoever reads
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from gpuledger.events.device import Card, DeviceFailed
+from gpuledger.events.device import Card, DeviceFailed, DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.errors import EventError
-from gpuledger.events.node import NodeDevicesObserved
+from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.subjects import NODE, ROOT, parse_subject
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.kube.client import Object
@@ -23,6 +23,7 @@ from gpuledger.simulation.allocation import Held, Pod, Share, Start
 from gpuledger.simulation.failures import FATAL
 from gpuledger.simulation.fleet import Fleet, Place
 from gpuledger.simulation.objects import asked_for
+from gpuledger.simulation.preparation import Prepared
 from gpuledger.simulation.workload import FAILED, SUCCEEDED, Chance, Rates, duration_s
 
 AGENTS: Final = f"{ROOT}.{NODE}.>"
@@ -41,7 +42,10 @@ class Open(NamedTuple):
 
 @dataclass(slots=True)
 class Recorded:
-    """What the ledger says of the fleet. `last_cards` are the UUIDs that were last seen at each place."""
+    """What the ledger says of the fleet.
+
+    `last_cards` are the UUIDs that were last seen at each place, `heartbeats` those told in a row by a node's agent.
+    """
 
     events: int = 0
     last_number: int = 0
@@ -50,6 +54,7 @@ class Recorded:
     last_cards: dict[Place, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     open: dict[str, Open] = field(default_factory=dict)
+    heartbeats: dict[str, int] = field(default_factory=dict)
 
 
 async def recorded_of(ledger: Ledger, fleet: Fleet) -> Recorded:
@@ -81,18 +86,27 @@ def _take(recorded: Recorded, event: Decoded, places: dict[tuple[str, str], int]
     recorded.events += 1
     recorded.numbers[node] = max(recorded.numbers.get(node, 0), event.number)
     if isinstance(data, NodeDevicesObserved):
-        recorded.cards[node] = {card.uuid for card in data.cards if card.uuid}
-        for card in data.cards:
-            slot = places.get((node, card.pci_address))
-            if slot is not None and card.uuid:
-                recorded.last_cards[Place(node, slot)] = card.uuid
+        _take_cards(recorded, node, data, places)
     elif isinstance(data, DeviceFailed) and data.kind in FATAL:
         recorded.failed.add(event.subject)
+    elif isinstance(data, DeviceHealthChanged):
+        (recorded.failed.discard if data.healthy else recorded.failed.add)(event.subject)
+        recorded.heartbeats[node] = 0
+    elif isinstance(data, NodeMonitoringObserved):
+        recorded.heartbeats[node] = recorded.heartbeats.get(node, 0) + 1 if data.fresh else 0
     elif isinstance(data, WorkloadScheduled):
         shares = tuple(Share(share.device, share.gpu_milli) for share in data.devices)
         _take_pod(recorded, event.subject, Open(node, shares))
     elif isinstance(data, WorkloadEnded):
         _take_pod(recorded, event.subject, None)
+
+
+def _take_cards(recorded: Recorded, node: str, data: NodeDevicesObserved, places: dict[tuple[str, str], int]) -> None:
+    recorded.cards[node] = {card.uuid for card in data.cards if card.uuid}
+    for card in data.cards:
+        slot = places.get((node, card.pci_address))
+        if slot is not None and card.uuid:
+            recorded.last_cards[Place(node, slot)] = card.uuid
 
 
 def _take_pod(recorded: Recorded, workload: str, now_open: Open | None) -> None:
@@ -133,8 +147,15 @@ VANISHED: Final = "Unknown"
 """The phase of a pod that is not there any more and whose end nobody saw."""
 
 
-def found(fleet: Fleet, recorded: Recorded, pods: Iterable[Object], chance: Chance, rates: Rates) -> Found:
-    """Where the fleet stands."""
+def found(
+    fleet: Fleet,
+    recorded: Recorded,
+    pods: Iterable[Object],
+    ready: Mapping[str, Set[str]],
+    chance: Chance,
+    rates: Rates,
+) -> Found:
+    """Where the fleet stands; `ready` are the components of each node whose pods are."""
     running: list[Held] = []
     pending: list[Pod] = []
     finished: list[Pod] = []
@@ -159,8 +180,11 @@ def found(fleet: Fleet, recorded: Recorded, pods: Iterable[Object], chance: Chan
         elif live["spec"]["nodeName"] in fleet.nodes:
             stray.append(name)
     cards = _cards(fleet, recorded)
+    prepared = {
+        node: Prepared(frozenset(ready.get(node, ())), recorded.heartbeats.get(node, 0)) for node in fleet.nodes
+    }
     return Found(
-        Start(*cards, tuple(running), tuple(pending), tuple(finished), last_number + 1),
+        Start(*cards, tuple(running), tuple(pending), tuple(finished), last_number + 1, prepared),
         over,
         stray,
     )

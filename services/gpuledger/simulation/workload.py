@@ -50,7 +50,8 @@ class Rates:
     """How often things happen, in simulated time. Failures are those of Meta's RSC-1 cluster.
 
     `load` is the part of the fleet that is asked for on average. A card that fails is replaced: it is taken out after
-    `removal_mean_s`, and the next one stands in its slot after `insertion_mean_s` more.
+    `removal_mean_s`, and the next one stands in its slot after `insertion_mean_s` more. Agents look at the exporters of
+    their nodes every `heartbeat_s`.
     """
 
     load: float = 0.75
@@ -64,6 +65,7 @@ class Rates:
     reset_mean_s: float = 600.0
     removal_mean_s: float = 4 * 3_600.0
     insertion_mean_s: float = 1_800.0
+    heartbeat_s: float = 15.0
 
     @property
     def duration_mean_s(self) -> float:

@@ -3,31 +3,33 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
 
 from gpuledger.domain.inventory_labels import gpus_among, pci_devices
-from gpuledger.events.device import DeviceFailed
+from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, decode
-from gpuledger.events.node import NodeDevicesObserved, PciDevice
+from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved, PciDevice
+from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.kube.client import KubeClient, Selection, open_client
 from gpuledger.kube.errors import NotFoundError
-from gpuledger.kube.names import NODE_FEATURES, NODES, PODS
+from gpuledger.kube.names import LABEL_APP, NAMESPACE, NODE_FEATURES, NODES, PODS
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.simulation import names
+from gpuledger.simulation.components import COMPONENTS
 from gpuledger.simulation.errors import SpeedError
+from gpuledger.simulation.failures import FATAL
 from gpuledger.simulation.fleet import FleetSpec
 from gpuledger.simulation.hardware import GPU_RESOURCE
-from gpuledger.simulation.main import run
 from gpuledger.simulation.workload import Rates
+from support import simulating
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube
-from support.ledgers import DEADLINE_S, everything
+from support.ledgers import DEADLINE_S
+from support.simulating import FastClock, events_of
 
 SPEC = FleetSpec(nodes=3, gpus=4, profile="h200")
 SPEED = 60.0
@@ -42,23 +44,6 @@ EVENTFUL = Rates(
 DEMO: Final = Selection(namespace=names.DEMO_NAMESPACE)
 
 
-class FastClock:
-    """Time passes as fast as it is waited for, and the run is over at its end."""
-
-    def __init__(self, seconds: float, began: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
-        self.time = began
-        self.end = began + timedelta(seconds=seconds)
-
-    def now(self) -> datetime:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
-        self.time += timedelta(seconds=seconds)
-        if self.time >= self.end:
-            raise asyncio.CancelledError
-
-
 @pytest.fixture
 async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
     """A client of an empty server."""
@@ -69,22 +54,7 @@ async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
 async def simulate(
     client: KubeClient, ledger: Any, clock: FastClock, *, rates: Rates = EVENTFUL, speed: float = SPEED
 ) -> None:
-    with suppress(asyncio.CancelledError):
-        async with asyncio.timeout(DEADLINE_S):
-            await run(
-                SPEC,
-                client=client,
-                ledger=ledger,
-                clock=clock.now,
-                sleep=clock.sleep,
-                speed=speed,
-                seed=1,
-                rates=rates,
-            )
-
-
-async def events_of(ledger: MemoryLedger) -> list[Decoded]:
-    return [decode(message.data) for message in await everything(ledger)]
+    await simulating.simulate(client, ledger, clock, spec=SPEC, rates=rates, speed=speed)
 
 
 def held(events: list[Decoded]) -> dict[str, WorkloadScheduled]:
@@ -163,6 +133,62 @@ async def test_cluster_and_ledger_tell_the_same(client: KubeClient) -> None:
     assert kinds[NodeDevicesObserved] > SPEC.nodes
     phases = Counter(pod["status"]["phase"] for pod in (await client.list(PODS, DEMO)).items)
     assert phases["Succeeded"] > 0
+
+
+async def check_prepared(client: KubeClient, events: list[Decoded]) -> None:
+    """Every node has a ready pod of every component; every agent has told the first heartbeats, and then no more."""
+    pods = (await client.list(PODS, Selection(namespace=NAMESPACE))).items
+    ready = Counter((pod["spec"]["nodeName"], pod["metadata"]["labels"][LABEL_APP]) for pod in pods if is_ready(pod))
+    nodes = {event.subject for event in events if isinstance(event.data, NodeDevicesObserved)}
+    assert ready == Counter((node, component.app) for node in nodes for component in COMPONENTS)
+    assert beats_since_counted(events) == dict.fromkeys(nodes, HEARTBEATS_MAX)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    return {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}.get("Ready") == "True"
+
+
+def beats_since_counted(events: list[Decoded]) -> dict[str, int]:
+    """Heartbeats that each node's agent told since it began, or since a card's health changed."""
+    beats: dict[str, int] = {}
+    for event in events:
+        node = event.source.split("/")[2]
+        if isinstance(event.data, DeviceHealthChanged):
+            beats[node] = 0
+        elif isinstance(event.data, NodeMonitoringObserved):
+            assert event.data.fresh
+            beats[node] = beats.get(node, 0) + 1
+    return beats
+
+
+async def test_nodes_are_prepared_once(client: KubeClient) -> None:
+    ledger, clock = MemoryLedger(), FastClock(60)
+    quiet = Rates(load=0.1, failures_per_1000_node_days=0)
+    await simulate(client, ledger, clock, rates=quiet)
+    await check_prepared(client, await events_of(ledger))
+    again = FastClock(60, clock.time)
+    await simulate(client, ledger, again, rates=quiet)
+    events = await events_of(ledger)
+    check_ledger(events, again)
+    await check_prepared(client, events)
+
+
+async def test_a_card_that_fails_for_good_is_unhealthy_until_it_is_reset(client: KubeClient) -> None:
+    ledger, clock = MemoryLedger(), FastClock(180)
+    await simulate(client, ledger, clock)
+    healthy: dict[str, bool] = {}
+    changes: Counter[bool] = Counter()
+    fatal: list[str] = []
+    for event in await events_of(ledger):
+        if isinstance(event.data, DeviceFailed) and event.data.kind in FATAL:
+            fatal.append(event.subject)
+        elif isinstance(event.data, DeviceHealthChanged):
+            assert healthy.get(event.subject, True) != event.data.healthy
+            assert event.data.healthy or fatal[-1] == event.subject
+            healthy[event.subject] = event.data.healthy
+            changes[event.data.healthy] += 1
+    assert changes[False] == len(fatal) > 0
+    assert changes[True] > 0
 
 
 async def test_goes_on_where_it_was(client: KubeClient) -> None:

@@ -1,0 +1,88 @@
+"""Whether the node's monitoring is alive, and which of the looks at it are told. Pure; it neither scrapes nor waits.
+
+The exporter renews its metrics more slowly than an agent may look, and a look at what was seen before shows nothing
+new: only values that moved on are heartbeats, and only one that has not moved on for too long is a loss.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpuledger.agent.errors import MonitoringError
+from gpuledger.events.node import NodeMonitoringObserved
+from gpuledger.events.settings import HEARTBEATS_MAX
+
+METRIC: Final = "dcgm_exporter_last_update_time_seconds"
+
+HEARTBEAT_MAX_AGE_S: Final = 120.0
+"""How long ago the metric may have moved on, by its own time as well as by ours."""
+
+HEARTBEATS_TOLD: Final = HEARTBEATS_MAX
+"""So many looks in a row that agree are told; more of them nobody counts."""
+
+
+def newest_update(text: str) -> datetime:
+    """When the exporter last renewed its metrics, by their text; of several series the newest counts.
+
+    Raises:
+        MonitoringError: the text does not say so.
+    """
+    values = [value for value in _values(text) if isfinite(value)]
+    if not values:
+        raise MonitoringError(f"The exporter's metrics have no {METRIC}. Does its list of counters leave it out?")
+    try:
+        return datetime.fromtimestamp(max(values), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise MonitoringError(f"{METRIC} is {max(values):g}, which is no time in seconds since 1970.") from error
+
+
+def _values(text: str) -> Iterator[float]:
+    """The metric's values; lines of other metrics are not read, so that none of theirs can do harm."""
+    lines = "".join(f"{line}\n" for line in text.split("\n") if line.startswith(METRIC))
+    try:
+        for family in text_string_to_metric_families(lines):
+            yield from (sample.value for sample in family.samples if sample.name == METRIC)
+    except (ValueError, IndexError) as error:
+        raise MonitoringError(f"The exporter's line of {METRIC} cannot be read: {error}.") from error
+
+
+class Monitoring:
+    """What the looks so far have shown; each look gives what is to be told of it, or None."""
+
+    def __init__(self) -> None:
+        self._updated_at: datetime | None = None
+        self._moved_at: datetime | None = None
+        self._fresh: bool | None = None
+        self._in_row = 0
+
+    def seen(self, updated_at: datetime, now: datetime) -> NodeMonitoringObserved | None:
+        """The metric said `updated_at`."""
+        moved = updated_at != self._updated_at
+        if moved or self._moved_at is None:
+            self._updated_at, self._moved_at = updated_at, now
+        since_s = max(_apart_s(updated_at, now), _apart_s(self._moved_at, now))
+        if since_s > HEARTBEAT_MAX_AGE_S:
+            return self._told(fresh=False, updated_at=updated_at)
+        return self._told(fresh=True, updated_at=updated_at) if moved else None
+
+    def missed(self) -> NodeMonitoringObserved | None:
+        """The metric could not be had."""
+        return self._told(fresh=False, updated_at=None)
+
+    def begin_anew(self) -> None:
+        """Somebody counts from now on: tell the next looks again, though they say what was told before."""
+        self._in_row = 0
+
+    def _told(self, *, fresh: bool, updated_at: datetime | None) -> NodeMonitoringObserved | None:
+        self._in_row = self._in_row + 1 if fresh == self._fresh else 1
+        self._fresh = fresh
+        if self._in_row > HEARTBEATS_TOLD:
+            return None
+        return NodeMonitoringObserved(fresh=fresh, updated_at=updated_at)
+
+
+def _apart_s(one: datetime, other: datetime) -> float:
+    return abs((other - one).total_seconds())

@@ -1,0 +1,246 @@
+"""The agent of a node against real servers: an exporter that stops, dies and comes back, and NATS that does so."""
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterObserver
+from gpuledger.agent.main import Agent
+from gpuledger.agent.monitoring import HEARTBEAT_MAX_AGE_S, HEARTBEATS_TOLD, METRIC
+from gpuledger.agent.scrape import scraping
+from gpuledger.embedded.nats import NatsServer
+from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.node import NodeMonitoringObserved
+from gpuledger.ledger.jetstream import connect_ledger
+from support.ledgers import DEADLINE_S, eventually, everything, jetstream_ledger
+from support.up import COMMAND, environment, gpuledger
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+class Exporter:
+    """Serves metrics as an exporter does, for as long as it is alive."""
+
+    def __init__(self) -> None:
+        self.updated_at = NOON
+        self.port = 0
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/metrics"
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/metrics", self._answer)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def die(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._runner = None
+
+    async def _answer(self, _request: web.Request) -> web.Response:
+        metrics = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0"}} 41\n{METRIC}{{gpu="0"}} {self.updated_at.timestamp()}\n'
+        return web.Response(text=metrics)
+
+
+@pytest.fixture
+async def exporter() -> AsyncIterator[Exporter]:
+    exporter = Exporter()
+    await exporter.start()
+    yield exporter
+    await exporter.die()
+
+
+class Pace:
+    """Time that passes only when the test has the agent look again; other waits are real ones, and short."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self._looks: asyncio.Queue[None] = asyncio.Queue()
+        self.looked: asyncio.Queue[None] = asyncio.Queue()
+
+    def clock(self) -> datetime:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds != SCRAPE_PERIOD_S:
+            await asyncio.sleep(min(seconds, 0.1))
+            return
+        self.looked.put_nowait(None)
+        await self._looks.get()
+
+    async def look(self, after_s: float = SCRAPE_PERIOD_S) -> None:
+        """Have it look once, so many seconds later, and return when it has."""
+        self.now += timedelta(seconds=after_s)
+        self._looks.put_nowait(None)
+        async with asyncio.timeout(DEADLINE_S):
+            await self.looked.get()
+
+
+class Running:
+    """An agent at work."""
+
+    def __init__(self, nats_url: str, exporter: Exporter, pace: Pace, agent: Agent) -> None:
+        self.agent = agent
+        self._nats_url, self._exporter, self._pace = nats_url, exporter, pace
+
+    async def beat(self, times: int, *, moving: bool = True) -> None:
+        """So many looks, each at metrics that were renewed or (`moving` False) were not."""
+        for _ in range(times):
+            if moving:
+                self._exporter.updated_at = self._pace.now + timedelta(seconds=SCRAPE_PERIOD_S)
+            await self._pace.look()
+
+    async def told(self) -> list[bool]:
+        """What the ledger has been told, once nothing waits any more."""
+        return [event.data.fresh for event in await self.events() if isinstance(event.data, NodeMonitoringObserved)]
+
+    async def events(self) -> list[Decoded]:
+        async def is_idle() -> bool:
+            return not self.agent.health().document["waiting"]
+
+        await eventually(is_idle)
+        async with jetstream_ledger(self._nats_url) as ledger:
+            return [decode(message.data) for message in await everything(ledger)]
+
+
+@pytest.fixture
+async def pace() -> Pace:
+    return Pace()
+
+
+@pytest.fixture
+async def running(fresh_nats: NatsServer, exporter: Exporter, pace: Pace) -> AsyncIterator[Running]:
+    """An agent that has looked once."""
+    url = fresh_nats.url
+    async with scraping(exporter.url) as scrape:
+        observer = ExporterObserver("w1", scrape, clock=pace.clock)
+        agent = Agent("w1", [observer], epoch="e", clock=pace.clock, sleep=pace.sleep)
+        task = asyncio.create_task(
+            agent.run(lambda: connect_ledger(url, name="agent", connect_timeout_s=1.0, publish_timeout_s=1.0))
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            await pace.looked.get()
+        yield Running(url, exporter, pace, agent)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_an_exporter_that_stops_moving_on_is_told_of_and_so_is_one_that_moves_on_again(running: Running) -> None:
+    looks_until_lost = int(HEARTBEAT_MAX_AGE_S / SCRAPE_PERIOD_S) + 1
+    await running.beat(HEARTBEATS_TOLD + 3)
+    assert await running.told() == [True] * HEARTBEATS_TOLD
+    await running.beat(looks_until_lost, moving=False)
+    assert await running.told() == [True] * HEARTBEATS_TOLD + [False]
+    await running.beat(3)
+    assert await running.told() == [True] * HEARTBEATS_TOLD + [False] + [True] * 3
+    events = await running.events()
+    assert [event.number for event in events] == list(range(1, len(events) + 1))
+    assert {(event.source, event.subject, event.epoch) for event in events} == {("/nodes/w1/agent", "w1", "e")}
+
+
+async def test_an_exporter_that_dies_is_told_of_and_so_is_its_return(running: Running, exporter: Exporter) -> None:
+    await running.beat(2)
+    assert await running.told() == [True] * 3
+    await exporter.die()
+    await running.beat(HEARTBEATS_TOLD + 2, moving=False)
+    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_TOLD
+    await exporter.start()
+    await running.beat(1, moving=False)
+    await running.beat(1)
+    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_TOLD + [True]
+
+
+async def test_while_nats_is_away_nothing_that_matters_is_lost(
+    running: Running, exporter: Exporter, fresh_nats: NatsServer
+) -> None:
+    await running.beat(2)
+    assert await running.told() == [True] * 3
+    fresh_nats.kill()
+    for _ in range(20):
+        await running.beat(2, moving=False)
+        await exporter.die()
+        await running.beat(2, moving=False)
+        await exporter.start()
+        await running.beat(2)
+    await running.beat(2)
+    waiting = running.agent.health().document["waiting"]
+    assert isinstance(waiting, int)
+    assert 0 < waiting <= 2 * (HEARTBEATS_TOLD + 1)
+    await asyncio.to_thread(fresh_nats.start)
+    told = await running.told()
+    assert told[:3] == [True] * 3
+    assert told[-5:] == [False] + [True] * 4
+    numbers = [event.number for event in await running.events()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (web.Response(status=503), "answers with status 503"),
+        (web.Response(text="x" * 2_000), "answers with more than 1000 bytes"),
+        (None, "has not answered within 0.2 s"),
+    ],
+)
+async def test_a_scrape_is_bounded(answer: Any, said: str) -> None:
+    stop = asyncio.Event()
+
+    async def handle(_request: web.Request) -> Any:
+        if answer is None:
+            await stop.wait()
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/metrics", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/metrics"
+    try:
+        async with scraping(url, timeout_s=0.2, body_bytes_max=1_000) as scrape:
+            with pytest.raises(Exception, match=said):
+                await scrape()
+    finally:
+        stop.set()
+        await runner.cleanup()
+
+
+async def test_the_command_records_and_ends_in_an_orderly_way(
+    clean_nats_url: str, exporter: Exporter, tmp_path: Path
+) -> None:
+    exporter.updated_at = datetime.now(UTC)
+    options = ("--node", "w1", "--nats-url", clean_nats_url, "--exporter", exporter.url)
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "agent", *options, env=environment(tmp_path), stderr=subprocess.PIPE
+    )
+    async with asyncio.timeout(DEADLINE_S), jetstream_ledger(clean_nats_url) as ledger, ledger.read() as reader:
+        event = decode((await reader.next_batch())[0].data)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(DEADLINE_S):
+        _, said = await process.communicate()
+    assert (process.returncode, said.decode().splitlines()[-1]) == (0, "Stopped.")
+    assert (event.source, event.number) == ("/nodes/w1/agent", 1)
+    assert isinstance(event.data, NodeMonitoringObserved)
+    assert event.data.fresh
+    assert b"The agent of w1 is up; metrics http://127.0.0.1:" in said
+
+
+def test_an_agent_that_does_not_know_its_node_says_so(tmp_path: Path) -> None:
+    told = gpuledger(tmp_path, "agent", "--nats-url", "nats://127.0.0.1:4222")
+    assert (told.returncode, told.stdout) == (2, b"")
+    assert told.stderr == b"Error: Nobody says which node this is; give --node, or set NODE_NAME.\n"
