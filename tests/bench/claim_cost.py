@@ -22,7 +22,8 @@ from gpuledger.kube.crds import node_feature_rule
 from gpuledger.ledger.api import Message
 from gpuledger.projection.fold import Fold
 from gpuledger.statuswriter.decide import Kind, digest
-from gpuledger.statuswriter.wanted import Wanted, WantedProjection, desired
+from gpuledger.statuswriter.folding import WantedProjection
+from gpuledger.statuswriter.wanted import Wanted, desired
 
 DEVICES_PER_POOL = 8
 GENERATION = 1

@@ -14,6 +14,9 @@ import structlog
 from rich.console import Console
 
 from bench import fleet
+from bench.admission import FULL as ADMISSION
+from bench.admission import QUICK as QUICK_ADMISSION
+from bench.admission import AdmissionSizes, admission
 from bench.availability import FULL as AVAILABILITY
 from bench.availability import QUICK as QUICK_AVAILABILITY
 from bench.availability import AvailabilitySizes, availability
@@ -42,11 +45,12 @@ class Sizes:
     memory: int = 1_000_000
     kube: KubeSizes = EDGE
     availability: AvailabilitySizes = AVAILABILITY
+    admission: AdmissionSizes = ADMISSION
 
 
 FULL = Sizes()
-QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE, QUICK_AVAILABILITY)
-NAMES = ("publishing", "projecting", "latency", "memory", "kube", "availability")
+QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE, QUICK_AVAILABILITY, QUICK_ADMISSION)
+NAMES = ("publishing", "projecting", "latency", "memory", "kube", "availability", "admission")
 
 _progress = Console(stderr=True)
 
@@ -96,5 +100,6 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "memory": lambda: memory(database_url, sizes.memory),
         "kube": lambda: kube(database_url, sizes.kube),
         "availability": lambda: availability(database_url, sizes.availability, sizes.rounds),
+        "admission": lambda: admission(sizes.admission),
     }
     return measures[name]()

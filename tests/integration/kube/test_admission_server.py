@@ -1,0 +1,109 @@
+"""The webhooks' server: what it turns away, and what its metrics say. No API server is needed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from prometheus_client import REGISTRY
+
+from gpuledger.admission.decide import decide
+from gpuledger.admission.main import AdmissionSettings
+from gpuledger.admission.review import Review, Verdict
+from gpuledger.admission.server import Server
+from gpuledger.telemetry_http import ListenError
+from support.admission import Json, asking, known, namespace, pool
+
+CLUSTER = "cluster.gpu.deckhouse.io/cluster-a"
+KNOWN = known(namespace("team"), *pool("cluster-a"))
+
+
+def answering(review: Review) -> Verdict | None:
+    return decide(review, KNOWN)
+
+
+@asynccontextmanager
+async def server(
+    decides: Callable[[Review], Verdict | None] = answering, **bounds: Any
+) -> AsyncIterator[aiohttp.ClientSession]:
+    found = Server(decides, AdmissionSettings(listen="127.0.0.1:0", **bounds))
+    async with found.serving(None) as url, aiohttp.ClientSession(url) as session:
+        yield session
+
+
+def question(pod: Json, uid: str = "u1") -> bytes:
+    request = {"uid": uid, "operation": "CREATE", "resource": {"resource": "pods"}, "namespace": "team", "object": pod}
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+
+async def posted(session: aiohttp.ClientSession, path: str, body: Any) -> tuple[int, Json]:
+    async with session.post(path, data=body) as response:
+        text = await response.text()
+        return response.status, orjson.loads(text)["response"] if response.status == 200 else {"text": text}
+
+
+async def test_only_the_mutating_path_changes_anything() -> None:
+    async with server() as session:
+        code, hinted = await posted(session, "/mutate", question(asking(CLUSTER), "u7"))
+        assert (code, hinted["uid"], hinted["allowed"], hinted["patchType"]) == (200, "u7", True, "JSONPatch")
+        assert await posted(session, "/validate", question(asking(CLUSTER))) == (200, {"uid": "u1", "allowed": True})
+        code, refused = await posted(session, "/validate", question(asking(CLUSTER, amount="9")))
+        assert (code, refused["allowed"]) == (200, False)
+        assert refused["status"]["message"].startswith("CapacityExceeded: ")
+
+
+async def test_nothing_is_answered_until_enough_is_known() -> None:
+    async with server(lambda _: None) as session:
+        code, told = await posted(session, "/mutate", question(asking(CLUSTER)))
+    assert (code, "Try again" in told["text"]) == (503, True)
+
+
+@pytest.mark.parametrize(("body", "code"), [(b"no json", 400), (b"[]", 400), (b"x" * 2000, 413)])
+async def test_what_is_no_review_is_turned_away(body: bytes, code: int) -> None:
+    async with server(review_bytes_max=1000) as session:
+        assert (await posted(session, "/validate", body))[0] == code
+
+
+async def test_a_body_that_does_not_come_is_given_up_on() -> None:
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"{"
+        await never.wait()
+
+    never = asyncio.Event()
+    async with server(review_timeout_s=0.05, reviews_at_once_max=1) as session:
+        assert (await posted(session, "/validate", slowly()))[0] == 503
+        assert (await posted(session, "/validate", question(asking("cpu"))))[0] == 200
+
+
+async def test_other_paths_and_methods_are_not_served() -> None:
+    async with server() as session:
+        assert (await posted(session, "/", b""))[0] == 404
+        async with session.get("/validate") as response:
+            assert response.status == 405
+
+
+async def test_an_address_in_use_is_said_so() -> None:
+    async with server() as session:
+        port = session._base_url.port if session._base_url else 0
+        taken = Server(answering, AdmissionSettings(listen=f"127.0.0.1:{port}"))
+        with pytest.raises(ListenError, match="Choose another address"):
+            async with taken.serving(None):
+                pass
+
+
+def counted(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+async def test_metrics_count_reviews_and_refusals() -> None:
+    reviews = {"resource": "pods", "outcome": "refused"}
+    refusals = {"resource": "pods", "reason": "CapacityExceeded"}
+    before = counted("gpuledger_admission_reviews_total", **reviews)
+    refused = counted("gpuledger_admission_refusals_total", **refusals)
+    async with server() as session:
+        await posted(session, "/validate", question(asking(CLUSTER, amount="9")))
+    assert counted("gpuledger_admission_reviews_total", **reviews) == before + 1
+    assert counted("gpuledger_admission_refusals_total", **refusals) == refused + 1

@@ -1,0 +1,144 @@
+"""How admission follows the ledger: nothing before its end, on after an outage, and not past a hole."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gpuledger.admission.main import Admission, AdmissionSettings
+from gpuledger.admission.review import Verdict
+from gpuledger.events.source import SourcePositionSkipped
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.errors import UnavailableError
+from gpuledger.kube.watch import Backoff
+from gpuledger.ledger.api import Message, Outgoing
+from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.tasks import end
+from support.admission import TEAM, asking, log, namespace, pool, review
+from support.events import event, outgoing
+from support.ledgers import eventually
+
+SAID = [namespace(), *pool(f"{TEAM}/local-x")]
+QUESTION = review("pods", asking("gpu.deckhouse.io/local-x"))
+SOON = Backoff(first_s=0.01, max_s=0.01)
+SETTINGS = AdmissionSettings(listen="127.0.0.1:0", stopped_retry_s=0.01, backoff=SOON)
+
+
+class NobodyThere(KubeClient):
+    """A client whose API server is away: certificates cannot be kept, and reviews are none of its business."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def get(self, *_: Any, **__: Any) -> Any:
+        raise UnavailableError("Nobody answers.")
+
+
+class Faltering(MemoryLedger):
+    """A ledger that can be away, or withhold its history."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.may_be_read = asyncio.Event()
+        self.may_be_read.set()
+
+    async def history(self, *given: Any, **named: Any) -> AsyncIterator[list[Message]]:
+        async for messages in super().history(*given, **named):
+            await self.may_be_read.wait()
+            if self.is_away:
+                raise LedgerUnavailableError("It is away.")
+            yield messages
+
+
+@pytest.fixture
+def ledger() -> Faltering:
+    return Faltering()
+
+
+@asynccontextmanager
+async def following(ledger: MemoryLedger) -> AsyncIterator[Admission]:
+    admission = Admission(ledger, NobodyThere(), SETTINGS, jitter=lambda: 0.0)
+    running = asyncio.create_task(admission.run())
+    try:
+        yield admission
+    finally:
+        await end([running])
+
+
+async def record(ledger: MemoryLedger) -> None:
+    for message in log(*SAID):
+        await ledger.publish(Outgoing(message.subject, str(message.sequence), message.data))
+
+
+async def until_answering(admission: Admission) -> Verdict:
+    async def answers() -> bool:
+        return admission.decide(QUESTION) is not None
+
+    await eventually(answers)
+    verdict = admission.decide(QUESTION)
+    assert verdict is not None
+    return verdict
+
+
+async def test_nothing_is_answered_before_the_ledgers_end(ledger: Faltering) -> None:
+    await record(ledger)
+    ledger.may_be_read.clear()
+    async with following(ledger) as admission:
+
+        async def listens() -> bool:
+            return admission.health().url is not None
+
+        await eventually(listens)
+        assert admission.decide(QUESTION) is None
+        assert not admission.health().is_ready
+        ledger.may_be_read.set()
+        assert (await until_answering(admission)).is_allowed
+
+
+async def test_it_waits_for_a_ledger_that_is_away(ledger: Faltering) -> None:
+    await record(ledger)
+    ledger.is_away = True
+    async with following(ledger) as admission:
+
+        async def is_told() -> bool:
+            return admission.health().reason is not None
+
+        await eventually(is_told)
+        assert admission.decide(QUESTION) is None
+        ledger.is_away = False
+        assert (await until_answering(admission)).is_allowed
+
+
+async def test_what_is_recorded_later_counts(ledger: Faltering) -> None:
+    async with following(ledger) as admission:
+        assert (await until_answering(admission)).reason == "PoolNotFound"
+        await record(ledger)
+
+        async def allows() -> bool:
+            verdict = admission.decide(QUESTION)
+            return verdict is not None and verdict.is_allowed
+
+        await eventually(allows)
+        assert admission.health().position == len(SAID)
+
+
+async def test_an_event_that_does_not_fold_stops_the_answers_until_it_is_skipped(ledger: Faltering) -> None:
+    await record(ledger)
+    async with following(ledger) as admission:
+        await until_answering(admission)
+        bad = outgoing(event(namespace()[1], "n", number=99, source="/watchers/all"))
+        receipt = await ledger.publish(bad._replace(data=bad.data.replace(b'"uid":"u"', b'"uid":7'), id="bad"))
+
+        async def is_stopped() -> bool:
+            return admission.health().state == "stopped"
+
+        await eventually(is_stopped)
+        assert admission.decide(QUESTION) is None
+        skip = SourcePositionSkipped(generation=1, sequence=receipt.sequence, reason="A test.")
+        await ledger.publish(outgoing(event(skip, "/watchers/all", source="/operators/cli")))
+        assert (await until_answering(admission)).is_allowed
+        assert admission.health().state != "stopped"

@@ -1,0 +1,74 @@
+"""The real webhooks before an API server, which asks them over HTTPS."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Any
+
+from gpuledger.admission.main import Admission, AdmissionSettings
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.errors import AlreadyExistsError
+from gpuledger.kube.names import NAMESPACE, NAMESPACES
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.tasks import end
+from support.admission import SOURCES, Said
+from support.events import event, outgoing
+from support.kube_http import eventually
+
+CHECK_S = 0.05
+
+
+class Now:
+    """A clock that stands where it is put."""
+
+    def __init__(self, time: datetime) -> None:
+        self.time = time
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+class Webhooks:
+    """Running webhooks, and the ledger that they follow."""
+
+    def __init__(self, admission: Admission, ledger: MemoryLedger) -> None:
+        self.admission = admission
+        self._ledger = ledger
+        self._numbers: dict[str, int] = {}
+
+    async def say(self, *said: Said) -> None:
+        """Record facts and decisions, and wait until the webhooks know them."""
+        for subject, data in said:
+            source = SOURCES[data.PUBLISHER]
+            number = self._numbers[source] = self._numbers.get(source, 0) + 1
+            told = event(data, subject, number=number, at=await self._ledger.head(), source=source)
+            await self._ledger.publish(outgoing(told))
+        head = await self._ledger.head()
+
+        async def has_read() -> bool:
+            return self.admission.health().position >= head
+
+        await eventually(has_read)
+
+
+@asynccontextmanager
+async def webhooks(client: KubeClient, ledger: MemoryLedger | None = None, **more: Any) -> AsyncIterator[Webhooks]:
+    """Webhooks that the API server is told to ask; what is given are arguments of the service."""
+    with suppress(AlreadyExistsError):
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    ledger = ledger or MemoryLedger()
+    settings = AdmissionSettings(listen="127.0.0.1:0", reached=None, certificates_check_s=CHECK_S)
+    admission = Admission(ledger, client, settings, **more)
+    running = asyncio.create_task(admission.run())
+    try:
+
+        async def is_kept() -> bool:
+            if running.done():
+                await running
+            return admission.is_kept and admission.health().is_ready
+
+        await eventually(is_kept)
+        yield Webhooks(admission, ledger)
+    finally:
+        await end([running])
