@@ -8,15 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from gpuledger.cli.backend import Backend, bring_current
+from gpuledger.cli.live_state import load
 from gpuledger.cli.render import progress
-from gpuledger.db.readonly import read_only
 from gpuledger.domain.dra.cluster import Availability
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table
 from gpuledger.projection.asof import fold_until
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.rows import RowStore
-from gpuledger.projection.store import LIVE, schema_of
 from gpuledger.readmodels.availability import AvailabilityProjection
 
 
@@ -29,11 +27,8 @@ async def current(place: Backend, *, without: Collection[str] = ()) -> Availabil
     """
     projection = AvailabilityProjection()
     await bring_current(place, [projection])
-    state = _unwritten(projection)
-    async with read_only(place.database_url, application_name="gpuledger availability") as connection:
-        for table in (table for name, table in state.tables().items() if name not in without):
-            async for rows in RowStore(table.spec, schema_of(LIVE)).live(connection):
-                table.load(rows)
+    state = projection.new_state()
+    await load(place, state, without=without)
     return state
 
 

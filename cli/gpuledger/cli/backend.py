@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuledger.bootstrap.main import BootstrapProjection
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import message, progress
 from gpuledger.clock import system_clock
@@ -20,6 +21,7 @@ from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.embedded.datadir import UP, embedded_servers, read_running
 from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import Store
@@ -51,7 +53,7 @@ class Backend:
 
 def all_projections() -> list[Projection]:
     """A new instance of every projection of the product."""
-    return [*read_models(), SourcesProjection(), InventoryProjection()]
+    return [*read_models(), SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection()]
 
 
 def named_projections(names: Sequence[str]) -> list[Projection]:

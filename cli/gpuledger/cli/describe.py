@@ -1,4 +1,4 @@
-"""`gpuledger describe`: one page about a device, node or slice, from the ledger and, if it can be asked, Kubernetes.
+"""`gpuledger describe`: one page about one thing, from the ledger and, if it can be asked, Kubernetes.
 
 The ledger's side is complete without an API server; the page says where Kubernetes could not be asked, and why.
 """
@@ -14,6 +14,7 @@ from gpuledger.cli.claim_access import NOTHING, namespaces_in, readable
 from gpuledger.cli.describe_device import device_facts, device_objects, device_page
 from gpuledger.cli.describe_node import node_facts, node_objects, node_page
 from gpuledger.cli.describe_parts import found_or_none
+from gpuledger.cli.describe_pool import PoolObjects, pool_facts, pool_objects, pool_page
 from gpuledger.cli.describe_resources import node_resources, resources_tree
 from gpuledger.cli.describe_slice import SliceObjects, slice_facts, slice_objects, slice_page, status_of
 from gpuledger.cli.errors import CliError, ExitCode
@@ -21,6 +22,7 @@ from gpuledger.cli.kube import Access, Answer, Context, Kubeconfig, if_reachable
 from gpuledger.cli.nouns import DEVICES, NODES, noun_of
 from gpuledger.cli.options import At, DataDir
 from gpuledger.cli.page import Page
+from gpuledger.cli.pool_state import PoolName, pool_name
 from gpuledger.cli.run import run
 from gpuledger.cli.timeline import KINDS, NoKube
 from gpuledger.cli.times import parse_time
@@ -33,32 +35,37 @@ T = TypeVar("T")
 NOT_WANTED = "--no-kube leaves it out."
 PAST = "Kubernetes has no past."
 SLICE_KIND = "slice"
+POOL_KIND = "pool"
 SLICE_NAMES = (SLICE_KIND, "slices", *(f"resourceslice{end}" for end in ("", "s", "s.resource.k8s.io")))
 
 Kind = Annotated[
     str,
     typer.Argument(
-        help="What it is: device, node or slice.",
-        autocompletion=lambda: [*KINDS, SLICE_KIND],
+        help="What it is: device, node, slice or pool.",
+        autocompletion=lambda: [*KINDS, SLICE_KIND, POOL_KIND],
         show_default=False,
     ),
 ]
 Name = Annotated[
     str,
-    typer.Argument(help="Serial number, UUID or GPUDevice; or the node's or slice's name.", show_default=False),
+    typer.Argument(help="Serial number, UUID or GPUDevice; or the node's, slice's or pool's name.", show_default=False),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="That of a GPUPool.", show_default="any that has the name")
 ]
 
 
 def describe(
     kind: Kind,
     name: Name,
+    namespace: Namespace = None,
     at: At = None,
     no_kube: NoKube = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show what a device, node or slice is, where it is, how it stands, and what happened to it, on one page.
+    """Show what a device, node, slice or pool is, where it is, how it stands, and what happened to it, on one page.
 
     --at shows how a slice stood in the past, by the ledger alone.
     """
@@ -67,12 +74,18 @@ def describe(
         when = None if at is None else parse_time(at, system_clock())
         _shown(run(_slice(name.removeprefix(f"{SLICE_KIND}/"), when, data_dir, access)), SLICE_KIND, name)
         return
-    noun = noun_of(kind)
-    if noun not in (DEVICES, NODES):
-        hint = "Ask for a device, node or slice"
-        raise CliError(f"{noun.view.kinds.capitalize()} have no page", hint, ExitCode.USAGE)
     if at is not None:
         raise CliError("--at is for slices", "Ask `gpuledger timeline` for the past of others", ExitCode.USAGE)
+    pool = pool_name(kind, name, namespace)
+    if pool is not None:
+        _shown(run(_pool(pool, data_dir, access)), POOL_KIND, name)
+        return
+    if namespace is not None:
+        raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
+    noun = noun_of(kind)
+    if noun not in (DEVICES, NODES):
+        hint = "Ask for a device, node, slice or pool"
+        raise CliError(f"{noun.view.kinds.capitalize()} have no page", hint, ExitCode.USAGE)
     page = run(_device(name, data_dir, access) if noun is DEVICES else _node(name, data_dir, access))
     _shown(page, noun.view.kind, name)
 
@@ -118,6 +131,16 @@ async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Acce
         answer = await _asked(access, lambda client: slice_objects(client, name))
     namespaces = namespaces_in(status_of(facts, answer)[1])
     return slice_page(facts, answer, NOTHING if facts.is_redacted else await readable(access, namespaces))
+
+
+async def _pool(wanted: PoolName, data_dir: DataDir, access: Access | None) -> Page | None:
+    async with backend(data_dir, "describe") as place:
+        facts = await pool_facts(place, wanted)
+    if facts is None:
+        return None
+    pool = facts.row.subject
+    answer: Answer[PoolObjects] = await _asked(access, lambda client: pool_objects(client, pool))
+    return pool_page(facts, answer)
 
 
 async def _uuid_of(name: str, access: Access | None) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuledger.cli.backend import Backend
+from gpuledger.cli.describe_gpu import UNDECIDED, Decided, assignment_section, decided_of, preparation_section
 from gpuledger.cli.describe_parts import (
     CONDITIONS,
     FAILURES,
@@ -38,10 +39,11 @@ ALLOCATIONS = (
 
 
 class DeviceFacts(NamedTuple):
-    """What the ledger knows of a device; `inventory` is the row of its GPUDevice."""
+    """What the ledger knows of a device; `inventory` is the row of its GPUDevice, `decided` what follows from it."""
 
     identity: Identity
-    inventory: RowDict | None
+    inventory: GpuDevice | None
+    decided: Decided
     node: str | None
     lives: list[RowDict]
     failures: list[RowDict]
@@ -51,7 +53,7 @@ class DeviceFacts(NamedTuple):
     def gpu_device(self) -> str | None:
         """The name of the GPUDevice that the device stands as, or stood as at last."""
         if self.inventory is not None:
-            return str(self.inventory["name"])
+            return self.inventory.name
         return self.identity.objects[-1] if self.identity.objects else None
 
 
@@ -72,12 +74,15 @@ async def device_facts(place: Backend, name: str) -> DeviceFacts | None:
         if await has_table(connection, GPU_DEVICE):
             inventory += await rows_where(connection, GPU_DEVICE, {"name": identity.objects})
             inventory = inventory or await rows_where(connection, GPU_DEVICE, {"card": identity.cards})
+        gpu_device = GpuDevice(**inventory[-1]) if inventory else None  # type: ignore[arg-type]
+        decided = await decided_of(connection, [gpu_device.name]) if gpu_device else {}
         cards = {"device": identity.cards}
         row = identity.row or {}
         slots = await rows_where(connection, SLOT, {"slot": [row.get("slot") or ""]})
         return DeviceFacts(
             identity,
-            inventory[-1] if inventory else None,
+            gpu_device,
+            next(iter(decided.values()), UNDECIDED),
             next((str(slot["node"]) for slot in slots if slot["node"]), None),
             await rows_where(connection, STINT, cards, newest=["valid_from"]),
             await rows_where(connection, FAILURE, cards, newest=["failed_at"]),
@@ -98,7 +103,7 @@ def device_page(facts: DeviceFacts, answer: Answer[DeviceObjects]) -> Page:
     """The page."""
     page = Page()
     obj = answer.value.object if answer.value else None
-    status = obj.get("status") or {} if obj is not None else _status(facts.inventory)
+    status = obj.get("status") or {} if obj is not None else _status(facts)
     page.fields(_head(facts, status))
     _gpu_device(page, facts, status, obj, answer)
     page.table("Conditions", conditions_of(status), CONDITIONS)
@@ -146,6 +151,9 @@ def _gpu_device(
         fields |= {"Labels": metadata.get("labels") or {}, "Annotations": metadata.get("annotations") or {}}
     page.fields(fields, title="GPUDevice")
     page.fields(_hardware(status), title="Hardware")
+    if facts.inventory is not None:
+        preparation_section(page, facts.inventory, facts.decided)
+        assignment_section(page, facts.decided.assignment)
 
 
 def _origin(obj: Object | None, answer: Answer[DeviceObjects]) -> str:
@@ -173,5 +181,5 @@ def _hardware(status: Mapping[str, Any]) -> dict[str, object]:
     )
 
 
-def _status(row: RowDict | None) -> Mapping[str, Any]:
-    return device_status(GpuDevice(**row)) if row is not None else {}  # type: ignore[arg-type]
+def _status(facts: DeviceFacts) -> Mapping[str, Any]:
+    return {} if facts.inventory is None else device_status(facts.inventory, *facts.decided)

@@ -1,8 +1,10 @@
 """What the page of a node says: its slots, what sits in them, what runs there, and its GPUNodeState."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuledger.cli.backend import Backend
+from gpuledger.cli.describe_gpu import UNDECIDED, Decided, decided_of, phase_of
 from gpuledger.cli.describe_parts import (
     CONDITIONS,
     FAILURES,
@@ -20,9 +22,10 @@ from gpuledger.cli.render import Column
 from gpuledger.cli.rows import RowDict
 from gpuledger.cli.tree import Tree
 from gpuledger.db.readonly import read_only
+from gpuledger.domain.bootstrap import GPU_NODE_PREPARATION, NodePhase
 from gpuledger.domain.devices import DEVICE, FAILURE
-from gpuledger.domain.inventory import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuNode, GpuNodeCondition
-from gpuledger.domain.inventory_status import node_status
+from gpuledger.domain.inventory import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuDevice, GpuNode, GpuNodeCondition
+from gpuledger.domain.inventory_status import device_status, node_status
 from gpuledger.domain.nodes import NODE
 from gpuledger.domain.workloads import RUNNING, WORKLOAD
 from gpuledger.kube.client import KubeClient, Object, Selection
@@ -43,6 +46,8 @@ DEVICES = (
     Column("Product", "product"),
     Column("Managed", "managed"),
     Column("Pool", "pool"),
+    Column("Phase", "phase"),
+    Column("Why", "why"),
 )
 WORKLOADS = (
     Column("Workload", "workload"),
@@ -62,8 +67,10 @@ class NodeFacts(NamedTuple):
     failures: list[RowDict]
     workloads: list[RowDict]
     gpu_node: RowDict | None
+    phase: NodePhase | None
     conditions: list[RowDict]
-    gpu_devices: list[RowDict]
+    gpu_devices: list[GpuDevice]
+    decided: Mapping[str, Decided]
 
     @property
     def is_known(self) -> bool:
@@ -94,6 +101,9 @@ async def node_facts(place: Backend, name: str) -> NodeFacts:
         names = [slot["slot"] for slot in slots]
         devices = await rows_where(connection, DEVICE, {"device": [one["device"] for one in slots if one["device"]]})
         gpu_node = await rows_where(connection, GPU_NODE, here) if await has_table(connection, GPU_NODE) else []
+        conditions = await rows_where(connection, GPU_NODE_CONDITION, here) if gpu_node else []
+        conditions += await rows_where(connection, GPU_NODE_PREPARATION, here) if gpu_node else []
+        gpu_devices = await rows_where(connection, GPU_DEVICE, here) if gpu_node else []
         return NodeFacts(
             name,
             row[0] if row else None,
@@ -101,8 +111,10 @@ async def node_facts(place: Backend, name: str) -> NodeFacts:
             await rows_where(connection, FAILURE, {"slot": names}, newest=["failed_at"]),
             await rows_where(connection, WORKLOAD, here | {"phase": RUNNING}, newest=["scheduled_at"]),
             gpu_node[0] if gpu_node else None,
-            await rows_where(connection, GPU_NODE_CONDITION, here) if gpu_node else [],
-            await rows_where(connection, GPU_DEVICE, here) if gpu_node else [],
+            await phase_of(connection, name) if gpu_node else None,
+            conditions,
+            [GpuDevice(**one) for one in gpu_devices],  # type: ignore[arg-type]
+            await decided_of(connection, [str(one["name"]) for one in gpu_devices]),
         )
 
 
@@ -151,12 +163,15 @@ def node_page(facts: NodeFacts, answer: Answer[NodeObjects], resources: Tree) ->
 
 def _state(facts: NodeFacts, answer: Answer[NodeObjects]) -> dict[str, object]:
     state = answer.value.state if answer.value else None
+    if state is None and facts.gpu_node is None:
+        return {}
+    shown: dict[str, object] = {"Status from": "the ledger", "Has GPUs": (facts.gpu_node or {}).get("present")}
     if state is not None:
         present = ((state.get("status") or {}).get("hw") or {}).get("present")
-        return {"Status from": "Kubernetes", "Has GPUs": present}
-    if facts.gpu_node is None:
-        return {}
-    return {"Status from": "the ledger", "Has GPUs": facts.gpu_node["present"]}
+        shown = {"Status from": "Kubernetes", "Has GPUs": present}
+    if facts.phase is not None:
+        shown |= {"Phase": facts.phase.phase, "Since": facts.phase.changed_at}
+    return shown
 
 
 def _labels(node: Object) -> dict[str, object]:
@@ -166,18 +181,22 @@ def _labels(node: Object) -> dict[str, object]:
 
 def _devices(facts: NodeFacts, answer: Answer[NodeObjects]) -> list[RowDict]:
     if answer.value is None:
-        return facts.gpu_devices
-    return [_device_row(obj) for obj in answer.value.devices]
+        told = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
+    else:
+        told = ((obj["metadata"]["name"], obj.get("status") or {}) for obj in answer.value.devices)
+    return [_device_row(name, status, facts.decided.get(name, UNDECIDED)) for name, status in told]
 
 
-def _device_row(obj: Object) -> RowDict:
-    status = obj.get("status") or {}
+def _device_row(name: str, status: Mapping[str, Any], decided: Decided) -> RowDict:
+    pool = status.get("poolRef") or {}
     return {
-        "name": obj["metadata"]["name"],
+        "name": name,
         "state": status.get("state"),
         "product": (status.get("hardware") or {}).get("product"),
         "managed": status.get("managed"),
-        "pool": (status.get("poolRef") or {}).get("name"),
+        "pool": "/".join(filter(None, (pool.get("namespace"), pool.get("name")))) or None,
+        "phase": decided.phase,
+        "why": decided.why,
     }
 
 

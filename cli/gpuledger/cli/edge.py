@@ -3,30 +3,44 @@
 A cluster that KUBECONFIG names, or that of the pod that we run in, is used as it is; nothing is installed in it, and no
 fleet is ever simulated there. Otherwise the embedded API server runs beside everything else, with every CRD that the
 services need.
+
+Admission webhooks are served where the API server can reach them: on this machine to the embedded one, and to a cluster
+through the Service of the Helm chart, which says where to listen.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Self
 
+import structlog
+
+from gpuledger.admission.main import Admission, AdmissionSettings, admission
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.clock import system_clock
 from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.embedded.persistence import ObjectsFileError
 from gpuledger.kube.embedded.running import EmbeddedKube, embedded_kube
+from gpuledger.kube.errors import AlreadyExistsError
+from gpuledger.kube.names import NAMESPACE, NAMESPACES
 from gpuledger.ledger.api import Ledger
-from gpuledger.settings import KUBECONFIG, Settings
+from gpuledger.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
 from gpuledger.simulation.errors import SimulationError
 from gpuledger.simulation.fleet import FleetSpec
 from gpuledger.simulation.main import run as simulate
 from gpuledger.simulation.pace import Pace
-from gpuledger.statuswriter.main import StatusWriter, status_writer
-from gpuledger.telemetry_http import parse_address
+from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.telemetry_http import ListenError, parse_address
 from gpuledger.watchers.main import run as watch
+from gpuledger.watchers.watcher import WatcherSettings
 
 Work = Coroutine[Any, Any, None]
+
+EMBEDDED_LISTEN = "127.0.0.1:0"
+"""Where the webhooks of the embedded API server listen."""
+
+log = structlog.get_logger("gpuledger.up")
 
 
 class FleetOptions(NamedTuple):
@@ -58,10 +72,11 @@ class EdgeOptions(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """What runs: the embedded server, where it is not another's, and the services' work."""
+    """What runs: the embedded server, where it is not another's, the services to ask for their health, and all work."""
 
     embedded: EmbeddedKube | None
     writer: StatusWriter
+    webhooks: Admission | None
     work: list[Work]
 
 
@@ -75,13 +90,15 @@ async def kube_edge(settings: Settings, options: EdgeOptions, ledger: Ledger, da
     """
     if settings.has_cluster:
         async with open_client() as client:
-            yield _edge(None, client, options, ledger, database_url)
+            yield _edge(None, client, options, ledger, database_url, settings)
         return
     try:
         host, port = parse_address(options.listen)
         async with embedded_kube(settings.data_dir, host, port) as embedded, open_client(embedded.kubeconfig) as client:
             await crds.install(client, [*crds.shipped(), *crds.foreign()])
-            yield _edge(embedded, client, options, ledger, database_url)
+            with suppress(AlreadyExistsError):
+                await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+            yield _edge(embedded, client, options, ledger, database_url, settings)
     except ObjectsFileError as error:
         raise CliError(str(error)) from error
 
@@ -102,12 +119,43 @@ def check_options(settings: Settings, options: EdgeOptions) -> None:
 
 
 def _edge(
-    embedded: EmbeddedKube | None, client: KubeClient, options: EdgeOptions, ledger: Ledger, database_url: str
+    embedded: EmbeddedKube | None,
+    client: KubeClient,
+    options: EdgeOptions,
+    ledger: Ledger,
+    database_url: str,
+    settings: Settings,
 ) -> Edge:
-    writer = status_writer(ledger, database_url, client)
-    work: list[Work] = [watch(client, ledger, database_url), writer.run()]
+    writer = status_writer(ledger, database_url, client, StatusWriterSettings(components=settings.components))
+    webhooks = _webhooks(settings, ledger, client)
+    watched = WatcherSettings(components_namespace=settings.components.namespace)
+    work: list[Work] = [watch(client, ledger, database_url, settings=watched), writer.run()]
+    if webhooks is not None:
+        work.append(_answering(webhooks))
     if options.fleet is not None:
         spec, speed, seed = options.fleet
         clock, sleep = system_clock, asyncio.sleep
         work.append(simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed))
-    return Edge(embedded, writer, work)
+    return Edge(embedded, writer, webhooks, work)
+
+
+def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> Admission | None:
+    """The webhooks, where the API server can reach them."""
+    if not settings.has_cluster:
+        return admission(ledger, client, AdmissionSettings(listen=EMBEDDED_LISTEN, reached=None))
+    listen, namespace = settings.webhooks.listen, settings.webhooks.namespace
+    if listen is None:
+        log.info(
+            "up.no-admission",
+            reason=f"No admission webhooks are served: the cluster has no way to this process. The Helm chart has a "
+            f"Service for them, and sets {ADMISSION_LISTEN}.",
+        )
+        return None
+    return admission(ledger, client, AdmissionSettings(listen=listen, namespace=namespace))
+
+
+async def _answering(webhooks: Admission) -> None:
+    try:
+        await webhooks.run()
+    except ListenError as error:
+        raise CliError(str(error), f"The address of the admission webhooks is in {ADMISSION_LISTEN}") from error

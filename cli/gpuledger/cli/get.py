@@ -77,8 +77,8 @@ def get(
     """Show devices, nodes, slots, workloads, failures, sources, contradictions, slices, slicepools or claims.
 
     --at answers what was true at a time, with all we know today. --as-recorded answers what we knew then. The
-    Kubernetes kinds are read from the API server, with its own columns: gpudevices, gpunodestates, nodefeatures, and
-    with --kube nodes.
+    Kubernetes kinds are read from the API server, with its own columns: pools (gpupools and clustergpupools),
+    gpudevices, gpunodestates, nodefeatures, and with --kube nodes.
     """
     noun = noun_to_get(kind, kube=kube)
     past = {"--at": at, "--as-recorded": as_recorded}

@@ -3,6 +3,7 @@
 Tables and CSV show what the API server lays out; the other formats show the objects themselves.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -18,6 +19,7 @@ from gpuledger.cli.watch import filled
 from gpuledger.kube.client import KubeClient, Object, Selection
 from gpuledger.kube.errors import TransientError
 from gpuledger.kube.watch import Changed, Changes, Interrupted, Listed, Reflector
+from gpuledger.tasks import end
 
 AS_TABLE = frozenset({Output.TABLE, Output.WIDE, Output.CSV})
 NAMESPACE = Column("Namespace", "Namespace")
@@ -35,6 +37,20 @@ class Wanted(NamedTuple):
     names: tuple[str, ...]
     access: Access
 
+    @property
+    def nouns(self) -> tuple[KubeNoun, ...]:
+        """The kinds that are shown together; of one namespace only those that have namespaces."""
+        beside = (one for one in self.noun.beside if one.resource.namespaced or self.selection.namespace is None)
+        return (self.noun, *beside)
+
+
+class _Found(NamedTuple):
+    """Objects of one kind as rows, and how they are shown."""
+
+    rows: list[dict[str, Any]]
+    view: View
+    names: frozenset[str]
+
 
 async def get_objects(wanted: Wanted, output: Output, *, headers: bool) -> None:
     """Show the objects.
@@ -42,18 +58,39 @@ async def get_objects(wanted: Wanted, output: Output, *, headers: bool) -> None:
     Raises:
         CliError: one that was named is not there.
     """
-    noun = wanted.noun
     async with open_kube(wanted.access, _client_class(output)) as client:
-        objects: list[Object] = []
-        for selection in [_named(wanted, name) for name in wanted.names] or [wanted.selection]:
-            objects += (await client.list(noun.resource, selection)).items
-        if objects or not wanted.names:
-            render(_rows(objects, noun, client, output), _view(noun, client), output, headers=headers)
-    found = {name for _, name in map(_identity, objects)}
+        found = [await _found(wanted._replace(noun=noun), client, output) for noun in wanted.nouns]
+    if any(one.rows for one in found) or not wanted.names:
+        for rows, view in _together(found, output):
+            render(rows, view, output, headers=headers)
+    known = frozenset[str]().union(*(one.names for one in found))
     for name in wanted.names:
-        if name not in found:
-            hint = f"List them with `gpuledger get {noun.resource.plural}`"
-            raise CliError(f"{noun.kind} {name!r} was not found", hint)
+        if name not in known:
+            kinds = " or ".join(noun.kind for noun in wanted.nouns)
+            lists = " or ".join(f"`gpuledger get {noun.resource.plural}`" for noun in wanted.nouns)
+            raise CliError(f"{kinds} {name!r} was not found", f"List them with {lists}")
+
+
+async def _found(wanted: Wanted, client: KubeClient, output: Output) -> _Found:
+    """The objects of the one kind."""
+    noun, objects = wanted.noun, list[Object]()
+    for selection in [_named(wanted, name) for name in wanted.names] or [wanted.selection]:
+        objects += (await client.list(noun.resource, selection)).items
+    names = frozenset(name for _, name in map(_identity, objects))
+    return _Found(list(_rows(objects, noun, client, output)), _view(noun, client), names)
+
+
+def _together(found: Sequence[_Found], output: Output) -> list[tuple[list[dict[str, Any]], View]]:
+    """What is rendered at once: everything, in the first kind's columns; but names are told with their own kind."""
+    if output is Output.NAME:
+        return [(one.rows, one.view) for one in found if one.rows] or [(found[0].rows, found[0].view)]
+    view = found[0].view
+    return [(list(_padded((row for one in found for row in one.rows), view)), view)]
+
+
+def _padded(rows: Iterable[dict[str, Any]], view: View) -> Iterator[dict[str, Any]]:
+    """Rows with all columns of a table's view: what is in no namespace has none."""
+    return ({column.field: None for column in view.columns} | row for row in rows)
 
 
 async def watch_objects(wanted: Wanted, output: Output, *, headers: bool) -> None:
@@ -62,16 +99,38 @@ async def watch_objects(wanted: Wanted, output: Output, *, headers: bool) -> Non
     Raises:
         KubeError: the API server refuses, or could not even be asked a first time.
     """
+    screen = _Screen(output, headers)
     async with open_kube(wanted.access, _client_class(output)) as client:
-        plain: View | None = None
-        view: View | None = None
-        async with aclosing(_changing(wanted, client)) as changing:
-            async for objects in changing:
-                plain = plain or _view(wanted.noun, client)
-                view = view or steady(plain)
-                rows = filled(_rows(objects, wanted.noun, client, output), plain, output)
-                render(rows, view, output, headers=headers, live=True)
-                headers = False
+        following = [asyncio.create_task(_watch(wanted._replace(noun=one), client, screen)) for one in wanted.nouns]
+        try:
+            await asyncio.gather(*following)
+        finally:
+            await end(following)
+
+
+class _Screen:
+    """Where the rows of a watch go: in the columns of the first kind that had any, below one line of headings."""
+
+    def __init__(self, output: Output, headers: bool) -> None:
+        self._output = output
+        self._headers = headers
+        self._plain: View | None = None
+        self._steady: View | None = None
+
+    def show(self, objects: list[Object], noun: KubeNoun, client: KubeClient) -> None:
+        """Show objects of a kind."""
+        own = _view(noun, client)
+        plain = self._plain = self._plain or own
+        self._steady = self._steady or steady(plain)
+        rows = filled(_padded(_rows(objects, noun, client, self._output), plain), plain, self._output)
+        render(rows, replace(self._steady, kind=own.kind), self._output, headers=self._headers, live=True)
+        self._headers = False
+
+
+async def _watch(wanted: Wanted, client: KubeClient, screen: _Screen) -> None:
+    async with aclosing(_changing(wanted, client)) as changing:
+        async for objects in changing:
+            screen.show(objects, wanted.noun, client)
 
 
 async def _changing(wanted: Wanted, client: KubeClient) -> AsyncGenerator[list[Object]]:

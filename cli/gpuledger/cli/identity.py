@@ -67,16 +67,21 @@ async def identify(place: Backend, name: str) -> Identity | None:
     return await _of_card(place, Identity(name, None, [name], events=events))
 
 
-async def recorded(place: Backend, aggregate: str, name: str) -> list[Recorded]:
-    """An aggregate's events in the order of the log. A repeat, which the folds pass over, is not told twice."""
+async def recorded(place: Backend, aggregate: str, name: str | None = None, *, event: str = "") -> list[Recorded]:
+    """An aggregate's events (or of all of its kind, those called `event`) in the order of the log.
+
+    A repeat, which the folds pass over, is not told twice.
+    """
     found: dict[str, Recorded] = {}
-    async for messages in place.ledger.history(subject_filter=aggregate_filter(aggregate, name)):
+    subjects = aggregate_filter(aggregate, name)
+    subjects = f"{subjects.removesuffix('>')}{event}" if event else subjects
+    async for messages in place.ledger.history(subject_filter=subjects):
         for message in messages:
             try:
-                event = decode(message.data)
+                told = decode(message.data)
             except EventError:
                 continue
-            found.setdefault(event.id, Recorded(event, message.sequence, message.recorded_ns))
+            found.setdefault(told.id, Recorded(told, message.sequence, message.recorded_ns))
     return list(found.values())
 
 

@@ -5,6 +5,8 @@ import sys
 import typer
 
 from gpuledger.cli import (
+    admission,
+    agent,
     crds,
     demo,
     describe,
@@ -15,6 +17,7 @@ from gpuledger.cli import (
     kube_api,
     migrate,
     nfd,
+    pool,
     replay,
     sql,
     timeline,
@@ -45,6 +48,7 @@ app.add_typer(imports.app, name="import")
 app.command()(get.get)
 app.command()(describe.describe)
 app.add_typer(why.app, name="why")
+app.add_typer(pool.app, name="pool")
 app.command()(timeline.timeline)
 app.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})(diff.diff)
 app.command()(reports.report)
@@ -52,6 +56,8 @@ app.command()(sql.sql)
 app.add_typer(log.app, name="log")
 app.command()(verify.verify)
 app.command()(replay.replay)
+app.command()(agent.agent)
+app.add_typer(admission.app, name="admission", hidden=True)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 app.command()(demo.demo)

@@ -14,7 +14,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Column, View
 from gpuledger.domain import devices, nodes, sources, workloads
 from gpuledger.domain.table import TableSpec
-from gpuledger.kube.names import GPU_DEVICES, GPU_NODE_STATES, NODE_FEATURES, Resource
+from gpuledger.kube.names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
 from gpuledger.kube.names import NODES as KUBE_NODES
 
 
@@ -38,10 +38,11 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class KubeNoun:
-    """One kind of Kubernetes object."""
+    """One kind of Kubernetes object; `beside` are kinds that are shown with it."""
 
     resource: Resource
     aliases: tuple[str, ...] = ()
+    beside: "tuple[KubeNoun, ...]" = ()
 
     @property
     def kind(self) -> str:
@@ -52,7 +53,8 @@ class KubeNoun:
     def bare(self, name: str) -> str:
         """A name as people give it: alone, or behind its kind."""
         kind, slash, rest = name.partition("/")
-        return rest if slash and kind.lower() in (self.kind, self.resource.plural, *self.aliases) else name
+        known = {word for one in (self, *self.beside) for word in (one.kind, one.resource.plural, *one.aliases)}
+        return rest if slash and kind.lower() in known else name
 
 
 class Named(Protocol):
@@ -250,13 +252,18 @@ NOUNS = {
 }
 
 
+CLUSTER_POOLS = KubeNoun(CLUSTER_GPU_POOLS, ("clustergpupool", "cgpool", CLUSTER_GPU_POOLS.full_name))
+
 KUBE_NOUNS = {
     "gpudevices": KubeNoun(GPU_DEVICES, ("gpudevice", "gpudev", GPU_DEVICES.full_name)),
     "gpunodestates": KubeNoun(GPU_NODE_STATES, ("gpunodestate", "gpunode", GPU_NODE_STATES.full_name)),
+    "pools": KubeNoun(GPU_POOLS, ("pool",), (CLUSTER_POOLS,)),
+    "gpupools": KubeNoun(GPU_POOLS, ("gpupool", "gpool", GPU_POOLS.full_name)),
+    "clustergpupools": CLUSTER_POOLS,
     "nodefeatures": KubeNoun(NODE_FEATURES, ("nodefeature", "nf", NODE_FEATURES.full_name)),
     "nodes": KubeNoun(KUBE_NODES, ("node", "no")),
 }
-"""The Kubernetes kinds. `nodes` are the ledger's unless Kubernetes' are asked for."""
+"""The Kubernetes kinds. `nodes` are the ledger's unless Kubernetes' are asked for; `pools` are those of both kinds."""
 
 KINDS = tuple(dict.fromkeys((*NOUNS, *AVAILABILITY_NOUNS, *KUBE_NOUNS)))
 """Every kind, for those who choose one."""

@@ -46,7 +46,7 @@ async def serve(settings: Settings, address: str, edge_options: EdgeOptions | No
     """Run everything.
 
     Raises:
-        CliError: the metrics' address cannot be had.
+        CliError: the address of the metrics, or that of the webhooks, cannot be had.
     """
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings))
@@ -96,6 +96,7 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
     }
     if edge is not None:
         document["statuswriter"] = edge.writer.health()._asdict()
+        document["admission"] = None if edge.webhooks is None else edge.webhooks.health()._asdict()
     return Health(healthy, document)
 
 

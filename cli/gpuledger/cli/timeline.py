@@ -1,4 +1,4 @@
-"""`gpuledger timeline`: everything that happened to one device or node, in the order in which it happened.
+"""`gpuledger timeline`: everything that happened to one device, node or pool, in the order in which it happened.
 
 What the ledger says and what Kubernetes' Events say stand in one table; the source tells which is which.
 """
@@ -16,6 +16,7 @@ from gpuledger.cli.kube import Access, Answer, Context, Kubeconfig, KubeEvent, e
 from gpuledger.cli.lookup import rows_where, slots_of
 from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, NODES, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.pool_state import PoolName, assignments_of, current_pools, pool_name, pool_named
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.values import cell
 from gpuledger.cli.rows import RowDict, current_rows
@@ -23,25 +24,37 @@ from gpuledger.cli.run import run
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.devices import STINT
 from gpuledger.domain.fact import time_of_ns
-from gpuledger.kube.names import GPU_DEVICES, GPU_NODE_STATES
+from gpuledger.domain.inventory import GPU_DEVICE
+from gpuledger.domain.pools.spec import is_namespaced
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceStateChanged
+from gpuledger.kube.names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS
 from gpuledger.kube.names import NODES as KUBE_NODES
 
 DEVICES_MAX = 256
 """Devices whose events a node's timeline holds."""
 
 KINDS = (DEVICES.view.kind, NODES.view.kind)
+POOL_KIND = "pool"
+DECIDED = (DeviceStateChanged, DeviceAssignmentChanged)
+"""What is decided of a GPUDevice, which a node's timeline tells of all its devices."""
 
 FIELDS_SHOWN = 8
 """Entries of a mapping within an event that a table shows; the other formats show all."""
 
 
 def _detail(detail: object) -> str:
-    """An event's data on one line: of lists of things, and of large mappings, only how many entries there are."""
+    """An event's data on one line, without what is empty.
+
+    Of lists of things and large mappings it says how many entries there are, of conditions each one's type and status.
+    """
     assert isinstance(detail, Mapping)
-    return cell({key: _brief(value) for key, value in detail.items()}, Column("detail"))
+    said = {key: value for key, value in detail.items() if value not in ("", [], {})}
+    return cell({key: _brief(value) for key, value in said.items()}, Column("detail"))
 
 
 def _brief(value: object) -> object:
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) and "status" in item for item in value):
+        return [f"{item.get('type')}={item['status']}" for item in value]
     is_list_of_things = isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
     is_large = isinstance(value, Mapping) and len(value) > FIELDS_SHOWN
     return f"({len(value)})" if (is_list_of_things or is_large) and isinstance(value, list | Mapping) else value
@@ -63,7 +76,12 @@ Objects = Sequence[tuple[str, str]]
 """Kubernetes objects: each a kind and a name."""
 
 Kind = Annotated[
-    str, typer.Argument(help="What it is: device or node.", autocompletion=lambda: list(KINDS), show_default=False)
+    str,
+    typer.Argument(
+        help="What it is: device, node or pool.",
+        autocompletion=lambda: [*KINDS, POOL_KIND],
+        show_default=False,
+    ),
 ]
 NoKube = Annotated[bool, typer.Option("--no-kube", help="Leave out the Events of Kubernetes.")]
 
@@ -72,7 +90,11 @@ def timeline(
     kind: Kind,
     name: Annotated[
         str,
-        typer.Argument(metavar="ID", help="Serial number, UUID or GPUDevice; or the node's name.", show_default=False),
+        typer.Argument(
+            metavar="ID",
+            help="Serial number, UUID or GPUDevice; or the node's name; or the pool's, as NAMESPACE/NAME or NAME.",
+            show_default=False,
+        ),
     ],
     no_kube: NoKube = False,
     output: OutputFormat = Output.TABLE,
@@ -81,21 +103,35 @@ def timeline(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show the whole life of a device or node: what the ledger holds, contradictions, and Kubernetes' own Events."""
-    noun = noun_of(kind)
-    if noun not in (DEVICES, NODES):
-        raise CliError(f"There is no timeline of {noun.view.kinds}", "Ask for a device or node", ExitCode.USAGE)
-    rows, objects = run(_of_device(name, data_dir) if noun is DEVICES else _of_node(name, data_dir))
+    """Show the whole life of a device, node or pool: the ledger, contradictions, and Kubernetes' own Events."""
+    pool = pool_name(kind, name)
+    view, listed = (_OF_NODE, POOL_KIND) if pool is not None else _view_of(kind)
+    rows, objects = run(_told(kind, name, pool, data_dir))
     events: Answer[list[KubeEvent]] = Answer([])
     if objects and not no_kube:
         access = Access(kubeconfig, context, data_dir)
         events = run(if_reachable(access, lambda client: events_about(client, objects)))
     rows = [*rows, *map(event_row, events.value or ())]
     if not rows:
-        raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {noun.view.kinds}`")
+        raise CliError(f"{listed} {name!r} was not found", f"List them with `gpuledger get {listed}s`")
     if events.value is None:
         message(f"Without Kubernetes' Events: {events.problem} (--no-kube leaves them out.)")
-    render(sorted(rows, key=_when), _OF_DEVICE if noun is DEVICES else _OF_NODE, output, headers=not no_headers)
+    render(sorted(rows, key=_when), view, output, headers=not no_headers)
+
+
+def _view_of(kind: str) -> tuple[View, str]:
+    """How the timeline of a kind of the ledger is shown, and what the kind is called."""
+    noun = noun_of(kind)
+    if noun not in (DEVICES, NODES):
+        raise CliError(f"There is no timeline of {noun.view.kinds}", "Ask for a device, node or pool", ExitCode.USAGE)
+    return _OF_DEVICE if noun is DEVICES else _OF_NODE, noun.view.kind
+
+
+async def _told(kind: str, name: str, pool: PoolName | None, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
+    """What the ledger tells, and the Kubernetes objects whose Events belong to it."""
+    if pool is not None:
+        return await _of_pool(pool, data_dir)
+    return await (_of_device if noun_of(kind) is DEVICES else _of_node)(name, data_dir)
 
 
 async def _of_device(name: str, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
@@ -111,17 +147,42 @@ async def _of_device(name: str, data_dir: DataDir) -> tuple[list[RowDict], Objec
 
 async def _of_node(name: str, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
     async with backend(data_dir, "timeline") as place:
-        await bring_current(place, named_projections(["devices"]))
+        await bring_current(place, named_projections(["devices", "inventory"]))
         rows = event_rows(place, await recorded(place, "node", name))
         slots, devices = await slots_and_devices(place, name)
         here: list[Recorded] = []
         for device in devices[:DEVICES_MAX]:
             here += [one for one in await recorded(place, "device", device) if slot_of(one) in slots]
         rows += event_rows(place, here)
+        gpus = sorted({*stood_as(here), *await _gpu_devices(place, name)})
+        rows += event_rows(place, await _decided(place, gpus[:DEVICES_MAX]))
     if len(devices) > DEVICES_MAX:
         message(f"{len(devices)} devices sat in this node; the events of {DEVICES_MAX} are shown.")
     objects = [(GPU_DEVICES.kind, obj) for obj in stood_as(here)]
     return rows, [(KUBE_NODES.kind, name), (GPU_NODE_STATES.kind, name), *objects]
+
+
+async def _gpu_devices(place: Backend, node: str) -> list[str]:
+    """The GPUDevices that a node has now."""
+    async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
+        return [str(row["name"]) for row in await rows_where(connection, GPU_DEVICE, {"node": node})]
+
+
+async def _decided(place: Backend, gpu_devices: Sequence[str]) -> list[Recorded]:
+    """How the states of GPUDevices changed, and which pools they belonged to."""
+    told: list[Recorded] = []
+    for name in gpu_devices:
+        told += [one for one in await recorded(place, "device", name) if isinstance(one.event.data, DECIDED)]
+    return told
+
+
+async def _of_pool(wanted: PoolName, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
+    async with backend(data_dir, "timeline") as place:
+        row = pool_named(await current_pools(place), wanted)
+        pool = wanted.id if row is None else row.subject
+        rows = event_rows(place, [*await recorded(place, "pool", pool), *await assignments_of(place, pool)])
+    kind = GPU_POOLS if is_namespaced(pool) else CLUSTER_GPU_POOLS
+    return rows, [(kind.kind, wanted.name)]
 
 
 def slot_of(one: Recorded) -> str | None:

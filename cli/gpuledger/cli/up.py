@@ -66,6 +66,8 @@ def up(
     address = listen or settings.metrics_listen
     _check_address(address)
     _check_address(kube_listen)
+    if settings.webhooks.listen is not None:
+        _check_address(settings.webhooks.listen)
     simulated = FleetOptions.read(fleet, speed, seed) if fleet else None
     if no_kube and simulated:
         raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)

@@ -86,7 +86,7 @@ def _tell_objects(objects: "KubeVerification | None") -> None:
         message("The module is disabled by its ModuleConfig: nobody keeps the objects in Kubernetes.")
     for one in objects.first:
         expected, found = _value(one.expected), _value(one.found)
-        message(f"{one.key.kind} {one.key.name} {one.path}: the ledger says {expected}, Kubernetes has {found}.")
+        message(f"{one.key.kind} {one.key.id} {one.path}: the ledger says {expected}, Kubernetes has {found}.")
 
 
 def _value(value: object) -> str:
@@ -151,5 +151,5 @@ def _kube_row(objects: "KubeVerification") -> RowDict:
         "position": str(objects.position),
         "rows": objects.objects,
         "differences": objects.differences,
-        "first_difference": None if first is None else f"{first.key.kind}/{first.key.name}",
+        "first_difference": None if first is None else f"{first.key.kind}/{first.key.id}",
     }
