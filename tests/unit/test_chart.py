@@ -1,12 +1,25 @@
 """The Helm chart: what real helm makes of values, and what it says to wrong ones. Nothing is installed here."""
 
+import re
 from typing import Any
 
 import pytest
 
+from gpuledger.admission.configuration import NAME as WEBHOOKS
+from gpuledger.admission.settings import SERVICE
 from gpuledger.kube import crds
-from gpuledger.kube.names import MODULE_CONFIG, NFD_COVERAGE, NODE_FEATURE_RULE
-from gpuledger.statuswriter.news import NAMESPACE as EVENTS_NAMESPACE
+from gpuledger.kube.crds import component_daemon_sets
+from gpuledger.kube.names import (
+    CA_SECRET,
+    COMPONENT_BY_APP,
+    CONTROLLER_TLS_SECRET,
+    GPU_GROUP,
+    MODULE_CONFIG,
+    NFD_COVERAGE,
+    NODE_FEATURE_RULE,
+)
+from gpuledger.settings import COMPONENT_NAMES, ComponentSettings, read_components
+from gpuledger.statuswriter.gpumetrics import GpuMetrics
 from gpuledger.watchers.serving import CLUSTER_NAMESPACE
 from support.chart import (
     CHART,
@@ -19,6 +32,7 @@ from support.chart import (
     RELEASE,
     WITH_SECRET,
     WITH_URLS,
+    WITHOUT_ADMISSION,
     Manifests,
     Object,
     helm,
@@ -42,12 +56,22 @@ CASES: dict[str, dict[str, Any]] = {
     "one-shot-coverage": {**WITH_URLS, "nfdCoverage": {"enabled": True}},
     "scheduled-coverage": {**WITH_SECRET, "nfdCoverage": {"enabled": True, "schedule": "17 * * * *"}},
     "service-monitor": {**WITH_SECRET, "serviceMonitor": {"enabled": True, "labels": {"release": "prom"}}},
+    "rules": {**WITH_SECRET, "prometheusRule": {"enabled": True, "labels": {"release": "prom"}}},
+    "components-of-others": {
+        **WITH_SECRET,
+        "replicas": 1,
+        "components": {"manage": False, "namespace": "gpu-operator"},
+    },
+    "no-admission": WITHOUT_ADMISSION,
     "many": {**WITH_SECRET, **MANY, "nfdCoverage": {"enabled": True, "schedule": "@daily"}},
 }
+COMPONENTS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
 ALWAYS = {
     "ClusterRole", "ClusterRoleBinding", "Deployment", "Job", "PodDisruptionBudget", "Role", "RoleBinding", "Service",
-    "ServiceAccount",
+    "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
+RESTRICTED_ACCESS = "gpu-control-plane-restricted-access"
+RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 pytestmark = needs_helm
 
@@ -69,7 +93,10 @@ def test_lint_finds_nothing(case: str) -> None:
     [
         ("secret", set(), set()),
         ("urls", {"Secret"}, set()),
-        ("one-replica", set(), {"PodDisruptionBudget"}),
+        ("one-replica", set(), set()),
+        ("rules", {"PrometheusRule"}, set()),
+        ("components-of-others", set(), {"PodDisruptionBudget"}),
+        ("no-admission", set(), RESTRICTED_ACCESS_KINDS),
         ("one-shot-coverage", {"Secret"}, set()),
         ("scheduled-coverage", {"CronJob"}, set()),
         ("service-monitor", {"ServiceMonitor"}, set()),
@@ -79,7 +106,9 @@ def test_which_kinds_there_are(case: str, more: set[str], less: set[str]) -> Non
     made = render(CASES[case])
     assert made.kinds() == ALWAYS - less | more
     is_once = case == "one-shot-coverage"
-    assert made.names("Job") == {f"{NAME}-migrate", f"{NAME}-crds"} | ({NFD_COVERAGE} if is_once else set())
+    assert made.names("Job") == {f"{NAME}-migrate", f"{NAME}-crds", f"{NAME}-unhook"} | (
+        {NFD_COVERAGE} if is_once else set()
+    )
 
 
 def test_what_pods_run(made: Manifests) -> None:
@@ -89,6 +118,7 @@ def test_what_pods_run(made: Manifests) -> None:
         NAME: ["up", "--listen", "0.0.0.0:8080"],
         f"{NAME}-migrate": ["migrate"],
         f"{NAME}-crds": ["crds", "install"],
+        f"{NAME}-unhook": ["admission", "remove"],
         **coverage,
     }
 
@@ -123,7 +153,7 @@ def test_a_stopped_projection_makes_a_pod_unready_and_restarts_none() -> None:
     (container,) = render(WITH_SECRET).one("Deployment")["spec"]["template"]["spec"]["containers"]
     paths = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
     assert paths == {"startup": "/metrics", "liveness": "/metrics", "readiness": "/healthz"}
-    assert container["ports"] == [{"name": "http", "containerPort": 8080}]
+    assert {"name": "http", "containerPort": 8080} in container["ports"]
 
 
 @pytest.mark.parametrize("case", ["secret", "urls", "one-shot-coverage"])
@@ -148,7 +178,7 @@ def test_the_servers_come_from_a_secret_that_is_there_in_time(case: str) -> None
 
 def _references(pod: Object) -> dict[str, tuple[str, str]]:
     env = pod["spec"]["containers"][0]["env"]
-    named = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in env if "valueFrom" in one}
+    named = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in env if "secretKeyRef" in one.get("valueFrom", {})}
     return {name: (found["name"], found["key"]) for name, found in named.items()}
 
 
@@ -171,7 +201,7 @@ def test_every_account_is_bound_to_roles_that_are_there(made: Manifests) -> None
         if account is None:
             continue
         kept = made.one("ServiceAccount", account)
-        assert is_hook(kept) is (is_hook(one) and account == f"{NAME}-crds")
+        assert is_hook(kept) is (is_hook(one) and account in (f"{NAME}-crds", f"{NAME}-unhook"))
         binding = made.one("ClusterRoleBinding", account)
         assert made.one("ClusterRole", binding["roleRef"]["name"])["rules"]
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
@@ -182,17 +212,102 @@ def test_every_account_is_bound_to_roles_that_are_there(made: Manifests) -> None
 
 def test_roles_name_what_the_code_names() -> None:
     made = render(CASES["scheduled-coverage"])
+    assert made.names("PodDisruptionBudget") == {NAME, *COMPONENTS}
     names = {name for one in made.objects for rule in one.get("rules") or () for name in rule.get("resourceNames", ())}
     kinds = {crd["metadata"]["name"] for crd in crds.shipped()}
-    assert names == kinds | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG}
-    assert made.one("Role", f"{NAME}-events")["metadata"]["namespace"] == EVENTS_NAMESPACE
-    assert made.one("RoleBinding", f"{NAME}-events")["metadata"]["namespace"] == EVENTS_NAMESPACE
+    ours = {WEBHOOKS, CA_SECRET, CONTROLLER_TLS_SECRET}
+    assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, *COMPONENTS}
+    assert made.one("Role", f"{NAME}-components")["metadata"]["namespace"] == NAMESPACE
+
+
+def test_what_the_services_are_told_of_the_components_can_be_read() -> None:
+    def told(values: dict[str, Any]) -> ComponentSettings:
+        env = render(values).one("Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
+        return read_components(next(one["value"] for one in env if one["name"] == "GPULEDGER_COMPONENTS"))
+
+    settings = told(CASES["many"])
+    assert (settings.manage, settings.namespace, settings.pull_secrets) == (True, NAMESPACE, ("pull",))
+    assert set(settings.images) == set(COMPONENT_NAMES)
+    settings = told(CASES["components-of-others"])
+    assert (settings.manage, settings.namespace) == (False, "gpu-operator")
+    own = {"images": {"gfd": "registry.example/gfd:1"}, "runtimeClassName": "nvidia"}
+    settings = told({**WITH_SECRET, "components": own})
+    assert (settings.images["gfd"], settings.runtime_class) == ("registry.example/gfd:1", "nvidia")
+
+
+def test_a_budget_is_about_the_pods_of_its_component() -> None:
+    made = render(WITH_SECRET)
+    for manifest in component_daemon_sets():
+        budget = made.one("PodDisruptionBudget", manifest["metadata"]["name"])
+        labels = manifest["spec"]["template"]["metadata"]["labels"]
+        assert budget["spec"]["selector"]["matchLabels"] == labels
+
+
+POOLS = ("gpupools", "clustergpupools")
+READ = {"get", "list", "watch"}
+PEOPLE = {
+    "user": ("User", {"gpupools": READ, "clustergpupools": READ}),
+    "editor": (
+        "Editor",
+        {
+            "gpupools": READ | {"create", "update", "patch", "delete", "deletecollection"}, "clustergpupools": READ,
+            "gpudevices": READ | {"update", "patch"},
+        },
+    ),
+    "cluster-admin": (
+        "ClusterAdmin",
+        {
+            **dict.fromkeys(POOLS, READ | {"create", "update", "patch", "delete", "deletecollection"}),
+            **dict.fromkeys(("gpudevices", "gpunodestates"), READ | {"update", "patch", "delete"}),
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+def test_people_may_do_what_their_role_says(who: str) -> None:
+    level, expected = PEOPLE[who]
+    role = render(WITH_SECRET).one("ClusterRole", f"d8:user-authz:gpu-control-plane:{who}")
+    assert role["metadata"]["annotations"] == {"user-authz.deckhouse.io/access-level": level}
+    verbs: dict[str, set[str]] = {}
+    for rule in role["rules"]:
+        assert rule["apiGroups"] == [GPU_GROUP]
+        for resource in rule["resources"]:
+            verbs.setdefault(resource, set()).update(rule["verbs"])
+    assert verbs == expected
+
+
+ALERTS = {
+    "GPUDriverMissing", "GPUNodeFeatureMissing", "GPUUnassignedDevice", "GPUNodeWithoutPool", "GPUPoolCapacityLow",
+    "GPUDeviceDegraded", "GPUPoolVPARecommendation", "LatencySpikes",
+}  # fmt: skip
+OTHERS_METRICS = {
+    "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
+    "kube_pod_container_resource_requests", "DCGM_FI_DEV_GPU_UTIL",
+}  # fmt: skip
+
+
+def test_every_alert_has_a_page_and_asks_for_metrics_that_there_are() -> None:
+    rule = render(CASES["rules"]).one("PrometheusRule")
+    assert rule["metadata"]["labels"]["release"] == "prom"
+    (group,) = rule["spec"]["groups"]
+    assert {one["alert"] for one in group["rules"]} == ALERTS
+    ours = {family.name for family in GpuMetrics(lambda: None).describe()}
+    for one in group["rules"]:
+        page = CHART.parents[1] / one["annotations"]["runbook"]
+        assert page.stem == one["alert"]
+        assert page.read_text().startswith(f"# {one['alert']}\n")
+        assert {"summary", "description"} <= one["annotations"].keys()
+        assert one["labels"]["severity"] in {"critical", "warning", "info"}
+        asked = set(re.findall(r"\b(?:gpu|kube|DCGM|gpupool)_\w+", one["expr"]))
+        assert asked - {"gpu_deckhouse_io_"} <= ours | OTHERS_METRICS, one["alert"]
+        assert asked & (ours | OTHERS_METRICS), one["alert"]
 
 
 def test_selectors_find_the_servers_pods_and_no_others(made: Manifests) -> None:
     selectors = [made.one("Deployment")["spec"]["selector"]["matchLabels"], made.one("Service")["spec"]["selector"]]
-    if "PodDisruptionBudget" in made.kinds():
-        selectors.append(made.one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"])
+    if NAME in made.names("PodDisruptionBudget"):
+        selectors.append(made.one("PodDisruptionBudget", NAME)["spec"]["selector"]["matchLabels"])
     spreads = made.one("Deployment")["spec"]["template"]["spec"]["topologySpreadConstraints"]
     selectors += [spread["labelSelector"]["matchLabels"] for spread in spreads]
     for one, pod in made.templates():
@@ -225,13 +340,15 @@ def test_every_object_has_the_standard_labels(made: Manifests) -> None:
         ({"nameOverride": "ledger"}, "lab", "lab-ledger"),
         ({"fullnameOverride": "fleet"}, "lab", "fleet"),
         ({}, "r" * 53, "r" * 49),
+        ({"components": {"namespace": "gpu-operator"}}, "somebody else's components"),
     ],
 )
 def test_names(given: dict[str, str], release: str, expected: str) -> None:
     made = render({**WITH_URLS, **given, "nfdCoverage": {"enabled": True}}, release)
     names = {one["metadata"]["name"] for one in made.objects}
-    assert names == {expected, NFD_COVERAGE} | {
-        f"{expected}-{suffix}" for suffix in ("migrate", "crds", "events", "nfd-coverage")
+    people = {f"d8:user-authz:gpu-control-plane:{who}" for who in PEOPLE}
+    assert names == {expected, NFD_COVERAGE, SERVICE, RESTRICTED_ACCESS, *people, *COMPONENTS} | {
+        f"{expected}-{suffix}" for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook")
     }
     assert max(map(len, names)) <= 63
 
@@ -248,6 +365,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**WITH_SECRET, "nfdCoverage": {"schedule": "hourly"}}, "nfdCoverage.schedule: Does not match pattern"),
     ({**WITH_SECRET, "image": {"repository": "r/g:1"}}, "image.repository: Does not match pattern"),
     ({**IMAGE, "servers": {"natsUrl": "db.example"}}, "servers.natsUrl: Does not match pattern"),
+    ({**WITH_SECRET, "components": {"images": {"gfd": ""}}}, "components.images.gfd: String length must be greater"),
+    ({**WITH_SECRET, "components": {"enabled": True}}, "Additional property enabled is not allowed"),
+    ({**WITH_SECRET, "admission": {"enabled": "on"}}, "admission.enabled: Invalid type. Expected: boolean"),
     ({**WITH_SECRET, "service": {"port": 0}}, "service.port: Must be greater than or equal to 1"),
 ]
 

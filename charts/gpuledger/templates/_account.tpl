@@ -4,7 +4,7 @@ A ServiceAccount with a ClusterRole of its own, for a job. Call with a dict:
   component   the component's name
   name        the name of all three
   rules       the ClusterRole's rules, as text
-  hook        whether they are there for the length of a hook only
+  hook        annotations of the hook for whose length alone they are there, as text
 */}}
 {{- define "gpuledger.account" -}}
 {{- $metadata := include "gpuledger.accountMetadata" . -}}
@@ -42,6 +42,6 @@ labels:
   {{- include "gpuledger.labels" (list .root .component) | nindent 2 }}
 {{- if .hook }}
 annotations:
-  {{- include "gpuledger.hook" "-2" | nindent 2 }}
+  {{- .hook | nindent 2 }}
 {{- end }}
 {{- end }}

@@ -6,6 +6,7 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
   args        what gpuledger is asked to do
   secret      the Secret with the servers' URLs; without one it gets none
   resources   the container's resources
+  env         more environment variables, as text
   container   more fields of the container, as text
   pod         more fields of the pod, as text
   annotations more annotations, as text
@@ -69,6 +70,9 @@ spec:
           value: /tmp
         {{- with .secret }}
         {{- include "gpuledger.serverEnv" (list $.root .) | nindent 8 }}
+        {{- end }}
+        {{- with .env }}
+        {{- . | nindent 8 }}
         {{- end }}
         {{- with $values.extraEnv }}
         {{- toYaml . | nindent 8 }}

@@ -13,15 +13,25 @@ from typing import Any
 
 import pytest
 
+from gpuledger.admission.configuration import MUTATING, VALIDATING, configurations
+from gpuledger.admission.configuration import NAME as WEBHOOKS
+from gpuledger.admission.main import AdmissionSettings, Reached
+from gpuledger.admission.settings import SERVICE
 from gpuledger.db.revision import check_current
 from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.errors import NotFoundError
 from gpuledger.kube.names import (
+    CA_SECRET,
+    CLUSTER_GPU_POOLS,
+    COMPONENT_BY_APP,
+    CONTROLLER_TLS_SECRET,
     CRDS,
+    DAEMON_SETS,
     EVENTS,
     GPU_DEVICES,
     GPU_NODE_STATES,
+    GPU_POOLS,
     MODULE_CONFIG,
     MODULE_CONFIGS,
     NAMESPACES,
@@ -35,6 +45,7 @@ from gpuledger.kube.names import (
     SECRETS,
     Resource,
 )
+from gpuledger.settings import ADMISSION_LISTEN, COMPONENT_NAMES
 from support.chart import (
     CHART,
     IMAGE,
@@ -50,6 +61,7 @@ from support.chart import (
 )
 from support.kube_accounts import ADMIN, JOBS, AccountServer, Asked, Kubelet, config_file
 from support.kube_fleet import create, label_like_nfd
+from support.kube_server import free_ports
 from support.ledgers import eventually
 from support.rights import beyond, granted, unused
 from support.up import COMMAND, DEADLINE_S
@@ -63,19 +75,32 @@ ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 WAIT = ("--timeout", f"{DEADLINE_S:.0f}s")
 NODE = "w1"
+BUDGETED = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
 KEPT = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES)
 """The kinds whose objects come and go with the nodes."""
 
-SELDOM = {Asked("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)}
-"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted."""
+POOLS: dict[Resource, dict[str, str]] = {GPU_POOLS: {"namespace": NAMESPACE}, CLUSTER_GPU_POOLS: {}}
+"""The kinds of pools, with where an object of theirs lies."""
+
+HOST = "127.0.0.1"
+WITHOUT_POLICY: dict[str, Any] = {"restrictedAccess": {"enabled": False}}
+"""The embedded API server has no admission policies."""
+
+RENEWED = {Asked("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)}
+SELDOM = {Asked("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
+"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted, and
+certificates are renewed months later."""
 
 
 class Cluster:
     """A cluster with Node Feature Discovery's kinds and a namespace, and what helm does to it."""
 
-    def __init__(self, config: Path, server: AccountServer, client: KubeClient, kubelet: Kubelet) -> None:
+    def __init__(
+        self, config: Path, server: AccountServer, client: KubeClient, kubelet: Kubelet, webhooks_port: int
+    ) -> None:
         self.config = config
         self.server = server
+        self.webhooks_port = webhooks_port
         self.client = client
         self.kubelet = kubelet
 
@@ -91,6 +116,20 @@ class Cluster:
         found = (await self.client.list(resource)).items
         return {one["metadata"]["name"] for one in found if label in _labels(one)}
 
+    async def have_webhooks(self) -> None:
+        """The configurations are there, as the services apply them."""
+        for resource, configuration in configurations(AdmissionSettings(namespace=NAMESPACE), Reached(), b""):
+            await self.client.apply(resource, configuration)
+
+    async def webhooks(self) -> list[Object]:
+        """The webhooks that the API server asks."""
+        found = [one for kind in (MUTATING, VALIDATING) for one in (await self.client.list(kind)).items]
+        return [hook for one in found if one["metadata"]["name"] == WEBHOOKS for hook in one["webhooks"]]
+
+    async def has_webhooks(self) -> bool:
+        """Whether the API server asks any."""
+        return bool(await self.webhooks())
+
     def asked_by(self, account: str) -> set[Asked]:
         """What an account has asked."""
         return self.server.asked[f"{NAMESPACE}:{account}"]
@@ -102,21 +141,22 @@ def _labels(obj: Object) -> list[str]:
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    server = AccountServer()
+    (webhooks_port,) = free_ports(tmp_path / "ports", 1)
+    server = AccountServer({(NAMESPACE, SERVICE): (HOST, webhooks_port)})
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(server.serving("127.0.0.1", 0))
+        url = await stack.enter_async_context(server.serving(HOST, 0))
         config = config_file(tmp_path, url, ADMIN)
         client = await stack.enter_async_context(open_client(config))
         await crds.install(client, crds.foreign())
         await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
         kubelet = await stack.enter_async_context(Kubelet(client, tmp_path).running())
-        yield Cluster(config, server, client, kubelet)
+        yield Cluster(config, server, client, kubelet, webhooks_port)
 
 
 @pytest.fixture
 def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
     """Values with real servers."""
-    return {**IMAGE, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
+    return {**IMAGE, **WITHOUT_POLICY, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
 
 
 @pytest.mark.long
@@ -133,16 +173,21 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     check_current(database_url)
     assert await cluster.names(JOBS) == set()
     assert await cluster.names(SERVICE_ACCOUNTS) == await cluster.names(SECRETS) == {NAME}
-    assert await cluster.names(BUDGETS) == {NAME}
+    assert await cluster.names(BUDGETS) == {NAME, *BUDGETED}
 
     upgraded = await cluster.helm("upgrade", {**values, "replicas": 1})
     assert upgraded.code == 0, upgraded
     assert "nothing to migrate" in cluster.kubelet.ran[f"{NAME}-migrate"].log
     assert cluster.kubelet.ran[f"{NAME}-crds"].log.count("unchanged") == len(crds.shipped())
     assert (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["replicas"] == 1
-    assert await cluster.names(BUDGETS) == set()
+    assert await cluster.names(BUDGETS) == BUDGETED
 
+    await cluster.have_webhooks()
     assert (await cluster.helm("uninstall")).code == 0
+    assert await cluster.webhooks() == []
+    account = f"{NAME}-unhook"
+    asked, rules = cluster.asked_by(account), granted(render(values), account)
+    assert (beyond(asked, rules), unused(asked, rules)) == (set(), set())
     for resource in (DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS, ROLES, CLUSTER_ROLES, JOBS):
         assert await cluster.names(resource) == set(), resource
     left = {one["metadata"]["name"] for one in (await cluster.client.list(CRDS)).items}
@@ -221,15 +266,17 @@ async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster
     assert (await cluster.helm("install", values)).code == 0
     pod = (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["template"]["spec"]
     environ = await cluster.kubelet.environment(NAMESPACE, pod)
+    environ[ADMISSION_LISTEN] = f"{HOST}:{cluster.webhooks_port}"
     await create(cluster.client, MODULE_CONFIGS, {"metadata": {"name": MODULE_CONFIG}, "spec": {"enabled": True}})
     async with serving(environ):
+        await eventually(cluster.has_webhooks)
         await _live(cluster.client)
     await _differ(cluster.client)
     verified = await asyncio.to_thread(
         subprocess.run, (*COMMAND, "verify", "--kube"), env=environ, capture_output=True, timeout=DEADLINE_S
     )
-    assert (verified.returncode, b"GPUDevice/" in verified.stdout) == (1, True), verified
-    asked, rules = cluster.asked_by(NAME), granted(render(values), NAME, f"{NAME}-events")
+    assert (verified.returncode, b"ClusterGPUPool/" in verified.stdout) == (1, True), verified
+    asked, rules = cluster.asked_by(NAME), granted(render(values), NAME, f"{NAME}-components", f"{NAME}-admission")
     assert (beyond(asked, rules), unused(asked | SELDOM, rules)) == (set(), set())
     assert cluster.server.refused == []
 
@@ -241,9 +288,18 @@ async def _live(client: KubeClient) -> None:
     for node in (NODE, "w2"):
         await label_like_nfd(client, node)
         await create(client, RESOURCE_SLICES, _slice(node))
+    for resource, namespace in POOLS.items():
+        metadata = {"name": resource.plural, **namespace}
+        await create(client, resource, {"metadata": metadata, "spec": {"resource": {"unit": "Card"}}})
     for resource in KEPT:
         await eventually(partial(_have_a_status, client, resource, 2))
+    for resource in POOLS:
+        await eventually(partial(_have_a_status, client, resource, 1))
+    await eventually(partial(_are_components, client, 4))
     await eventually(partial(_is_counted_after_meddling, client))
+    off = {"bootstrap": {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}}
+    await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off}})
+    await eventually(partial(_are_components, client, 0))
     await client.delete(NODE_FEATURES, "w2", "default")
     await client.delete(NODES, "w2")
     await client.delete(RESOURCE_SLICES, "w2")
@@ -262,6 +318,10 @@ async def _is_told_of_a_missing_prerequisite(client: KubeClient) -> bool:
     return any(one["type"] == PREREQUISITE_NOT_MET for one in told.get("conditions") or ())
 
 
+async def _are_components(client: KubeClient, number: int) -> bool:
+    return len((await client.list(DAEMON_SETS)).items) == number
+
+
 async def _have_a_status(client: KubeClient, resource: Resource, number: int) -> bool:
     found = (await client.list(resource)).items
     return len(found) == number and all("status" in one for one in found)
@@ -270,29 +330,31 @@ async def _have_a_status(client: KubeClient, resource: Resource, number: int) ->
 async def _is_counted_after_meddling(client: KubeClient) -> bool:
     """Change a status that is as it should be; the second time makes a series of what is told of it."""
     device = (await client.list(GPU_DEVICES)).items[0]
-    if device["status"].get("state") == "Discovered":
+    if device["status"].get("state") != "Faulted":
         await _spoil(client, GPU_DEVICES, device["metadata"]["name"], {"state": "Faulted"})
     return any("series" in one for one in (await client.list(EVENTS)).items)
 
 
 async def _spoil(client: KubeClient, resource: Resource, name: str, status: Object) -> None:
+    namespace = POOLS.get(resource, {}).get("namespace")
     try:
-        await client.merge_patch(resource, name, {"status": status}, subresource="status")
+        await client.merge_patch(resource, name, {"status": status}, namespace, subresource="status")
     except NotFoundError:
         return
 
 
 async def _differ(client: KubeClient) -> None:
     """One object of each kind is not as the ledger says."""
-    statuses: tuple[Object, ...] = ({"state": "Faulted"}, {"conditions": []}, {"devices": []})
-    for resource, status in zip(KEPT, statuses, strict=True):
+    none: Object = {"conditions": []}
+    statuses: tuple[Object, ...] = ({"state": "Faulted"}, none, {"devices": []}, none, none)
+    for resource, status in zip((*KEPT, *POOLS), statuses, strict=True):
         for obj in (await client.list(resource)).items:
             await _spoil(client, resource, obj["metadata"]["name"], status)
 
 
 async def test_a_right_that_is_missing_is_noticed(cluster: Cluster, tmp_path: Path) -> None:
     """The proof above is none if the server lets an account do everything."""
-    installed = await cluster.helm("install", WITH_SECRET, "--no-hooks")
+    installed = await cluster.helm("install", {**WITH_SECRET, **WITHOUT_POLICY}, "--no-hooks")
     assert installed.code == 0, installed
     async with open_client(config_file(tmp_path, cluster.client.url, f"{NAMESPACE}:{NAME}")) as ours:
         await ours.list(NODES)
