@@ -1,13 +1,17 @@
 """Settings, read from the environment in one place. Units stand last in names."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 NATS_URL = "NATS_URL"
 DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
+COMPONENTS = "GPULEDGER_COMPONENTS"
+ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
+NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
 KUBERNETES_SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 """Kubernetes sets it in every pod."""
@@ -17,6 +21,10 @@ SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/toke
 
 DEFAULT_DATA_DIR = Path("~/.local/share/gpuledger")
 DEFAULT_METRICS_LISTEN = "127.0.0.1:0"
+DEFAULT_NAMESPACE = "d8-gpu-operator"
+
+
+COMPONENT_NAMES = ("validator", "gfd", "dcgm", "dcgm-exporter")
 
 
 class SettingsError(Exception):
@@ -32,6 +40,31 @@ class Servers:
 
 
 @dataclass(frozen=True, slots=True)
+class ComponentSettings:
+    """The DaemonSets that prepare GPUs and watch over them: whether they are ours to keep, where, and of which images.
+
+    `images` are by component. `runtime_class` empty leaves the choice of a container runtime to the node.
+    """
+
+    manage: bool = False
+    namespace: str = DEFAULT_NAMESPACE
+    images: Mapping[str, str] = field(default_factory=dict)
+    runtime_class: str = ""
+    pull_secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """The admission webhooks of a real cluster: where they listen, and the namespace in which a Service leads to them.
+
+    Without `listen` that cluster gets none. The embedded API server has its own, at an address of their own choice.
+    """
+
+    listen: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What the environment says. Without `servers`, embedded ones run under `data_dir`.
 
@@ -44,6 +77,8 @@ class Settings:
     metrics_listen: str
     kubeconfig: str | None = None
     has_service_account: bool = False
+    components: ComponentSettings = ComponentSettings()
+    webhooks: WebhookSettings = WebhookSettings()
 
     @property
     def has_cluster(self) -> bool:
@@ -71,4 +106,25 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
         environ.get(KUBECONFIG) or None,
         bool(environ.get(KUBERNETES_SERVICE_HOST)) and SERVICE_ACCOUNT_TOKEN.is_file(),
+        read_components(environ.get(COMPONENTS)),
+        WebhookSettings(environ.get(ADMISSION_LISTEN) or None, environ.get(NAMESPACE) or DEFAULT_NAMESPACE),
     )
+
+
+def read_components(text: str | None) -> ComponentSettings:
+    """What the variable says of the components: a JSON object; without it none is kept.
+
+    Raises:
+        SettingsError: it is no such object, or names no image for a component that is to be kept.
+    """
+    try:
+        given = json.loads(text or "{}")
+        read = ComponentSettings(**given)
+        settings = replace(read, pull_secrets=tuple(read.pull_secrets))
+    except (TypeError, ValueError) as error:
+        names = ", ".join(one.name for one in fields(ComponentSettings))
+        raise SettingsError(f"{COMPONENTS} is no JSON object with {names}: {error}") from error
+    missing = [name for name in COMPONENT_NAMES if not settings.images.get(name)] if settings.manage else []
+    if missing:
+        raise SettingsError(f"{COMPONENTS} names no image for {', '.join(missing)}; give one in its `images`.")
+    return settings

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from gpuledger.kube.client import KubeClient
+from gpuledger.kube.embedded.admission import ServicePlaces
 from gpuledger.kube.embedded.errors import ApiError
 from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
 from gpuledger.kube.embedded.server import ApiServer
@@ -46,8 +47,8 @@ class Asked(NamedTuple):
 class AccountServer(ApiServer):
     """Remembers what each account asked, and what it was refused."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, services: ServicePlaces | None = None) -> None:
+        super().__init__(services=services)
         self.asked: defaultdict[str, set[Asked]] = defaultdict(set)
         self.refused: list[str] = []
 
@@ -165,6 +166,10 @@ class Kubelet:
     async def _value(self, namespace: str, variable: Object) -> str:
         if "value" in variable:
             return str(variable["value"])
-        reference = variable["valueFrom"]["secretKeyRef"]
+        source = variable["valueFrom"]
+        if "fieldRef" in source:
+            assert source["fieldRef"]["fieldPath"] == "metadata.namespace"
+            return namespace
+        reference = source["secretKeyRef"]
         secret = await self._client.get(SECRETS, reference["name"], namespace)
         return b64decode(secret["data"][reference["key"]]).decode()

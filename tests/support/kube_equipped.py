@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.names import (
+    CLUSTER_GPU_POOLS,
     GPU_DEVICES,
     GPU_NODE_STATES,
+    GPU_POOLS,
     MODULE_CONFIGS,
     NODE_FEATURE_RULES,
     NODE_FEATURES,
@@ -16,7 +18,10 @@ from gpuledger.kube.names import (
 from support.kube_http import api_of, eventually
 from support.kube_server import KubeServer
 
-KINDS = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES, NODE_FEATURES, NODE_FEATURE_RULES, MODULE_CONFIGS)
+KINDS = (
+    GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, CLUSTER_GPU_POOLS, RESOURCE_SLICE_STATUSES, NODE_FEATURES,
+    NODE_FEATURE_RULES, MODULE_CONFIGS,
+)  # fmt: skip
 
 
 @asynccontextmanager

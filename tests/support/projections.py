@@ -7,11 +7,13 @@ from typing import Any
 
 import psycopg
 
+from gpuledger.bootstrap.main import BootstrapProjection
 from gpuledger.db.migrate import migrate
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded
 from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.api import Ledger
+from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
@@ -31,7 +33,7 @@ CANCEL_AGAIN_S = 1.0
 
 def all_projections() -> list[Projection]:
     """A new instance of every projection of the product."""
-    return [*read_models(), SourcesProjection(), InventoryProjection()]
+    return [*read_models(), SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection()]
 
 
 def prepare(database_url: str) -> str:
@@ -75,11 +77,15 @@ async def checkpoint(database_url: str, projection: str, edition: str = "live") 
 async def reaches(database_url: str, projection: str, position: int) -> None:
     """Return when the projection's rows are true up to a position."""
 
-    async def reached() -> bool:
-        found = await checkpoint(database_url, projection)
-        return found is not None and found.position >= position
+    with psycopg.connect(database_url, autocommit=True) as connection:
 
-    await eventually(reached)
+        async def reached() -> bool:
+            found = connection.execute(
+                "SELECT position FROM gpuledger.projection WHERE name = %s AND edition = 'live'", (projection,)
+            ).fetchone()
+            return found is not None and found[0] >= position
+
+        await eventually(reached)
 
 
 @asynccontextmanager

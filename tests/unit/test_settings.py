@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import settings
-from gpuledger.settings import read_settings
+from gpuledger.settings import WebhookSettings, read_settings
 from support.cli import Cli
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -59,4 +59,28 @@ def test_no_fleet_is_made_up_in_the_cluster_of_a_pod(
     told = Cli(capsys)("up", "--fleet", "nodes=1,gpus=1,profile=t4", "--data-dir", str(tmp_path / "d"))
     assert (told.code, told.out) == (2, "")
     assert told.err == f"Error: --fleet would make up Nodes in the cluster {expected} to use the embedded API server.\n"
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, WebhookSettings(None, "d8-gpu-operator")),
+        ({"GPULEDGER_ADMISSION_LISTEN": "", "GPULEDGER_NAMESPACE": ""}, WebhookSettings(None, "d8-gpu-operator")),
+        (
+            {"GPULEDGER_ADMISSION_LISTEN": ":9443", "GPULEDGER_NAMESPACE": "gpu-system"},
+            WebhookSettings(":9443", "gpu-system"),
+        ),
+    ],
+)
+def test_where_the_webhooks_are(environ: dict[str, str], expected: WebhookSettings) -> None:
+    assert read_settings(environ).webhooks == expected
+
+
+def test_an_address_of_the_webhooks_that_is_none_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPULEDGER_ADMISSION_LISTEN", "nowhere")
+    told = Cli(capsys)("up", "--data-dir", str(tmp_path / "d"))
+    assert (told.code, "'nowhere' is no address to listen on" in told.err) == (2, True)
     assert not (tmp_path / "d").exists()

@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpuledger.domain.inventory_names import MODULE
 from gpuledger.events.payload import Payload
 from gpuledger.statuswriter.decide import Key, Kind
+from gpuledger.statuswriter.folding import WantedProjection
 from gpuledger.statuswriter.slicemetrics import WORK_QUEUE, SliceMetrics, note_duration, note_sync
-from gpuledger.statuswriter.wanted import Wanted, WantedProjection
+from gpuledger.statuswriter.wanted import Wanted
 from support.dra_facts import DRIVER, allocated, device, events_of, published, requested, said
 from support.events import folded, log_of
 

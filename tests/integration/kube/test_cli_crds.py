@@ -7,7 +7,14 @@ import pytest
 
 from gpuledger.cli.errors import ExitCode
 from gpuledger.kube.client import open_client
-from gpuledger.kube.names import CRDS, GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES
+from gpuledger.kube.names import (
+    CLUSTER_GPU_POOLS,
+    CRDS,
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    GPU_POOLS,
+    RESOURCE_SLICE_STATUSES,
+)
 from support.cli import Cli, Result
 from support.kube_server import KubeServer
 
@@ -33,7 +40,7 @@ def crds(kube: KubeServer, capsys: pytest.CaptureFixture[str]) -> Crds:
 async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
     before = await crds("diff", "-o", "json")
     assert before.code == ExitCode.ERROR
-    kinds = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES)
+    kinds = (CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, RESOURCE_SLICE_STATUSES)
     assert [(row["name"], row["state"]) for row in before.json()] == [(kind.full_name, "missing") for kind in kinds]
     installed = await crds("install")
     assert installed.code == ExitCode.OK

@@ -2,27 +2,46 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 from kubernetes.aio.config import incluster_config
+from structlog.testing import capture_logs
 
 from gpuledger import settings
-from gpuledger.cli.edge import EdgeOptions, kube_edge
+from gpuledger.admission.configuration import MUTATING
+from gpuledger.admission.configuration import NAME as WEBHOOKS
+from gpuledger.admission.settings import SERVICE
+from gpuledger.cli.edge import Edge, EdgeOptions, kube_edge
+from gpuledger.cli.errors import CliError
 from gpuledger.clock import system_clock
 from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.embedded.tls import certificates
-from gpuledger.kube.names import NODE_FEATURE_RULE, NODE_FEATURE_RULES, Resource
-from gpuledger.settings import Settings, read_settings
+from gpuledger.kube.errors import KubeError
+from gpuledger.kube.names import (
+    GPU_DEVICES,
+    GPU_POOLS,
+    NAMESPACES,
+    NODE_FEATURE_RULE,
+    NODE_FEATURE_RULES,
+    PODS,
+    SECRETS,
+    Resource,
+)
+from gpuledger.ledger.api import Ledger
+from gpuledger.settings import Settings, WebhookSettings, read_settings
 from support.kube_accounts import ADMIN, AccountServer, config_file
 from support.kube_fleet import create
+from support.kube_server import free_ports
 from support.ledgers import eventually, jetstream_ledger
-from support.projections import prepare, stop
+from support.projections import stop
+from support.up import DEADLINE_S, gpuledger
 
 HOST = "127.0.0.1"
 NAMESPACE, NAME = "gpu-system", "gpuledger"
@@ -41,6 +60,7 @@ class Pod(NamedTuple):
     settings: Settings
     server: AccountServer
     admin: KubeClient
+    admin_config: Path
 
 
 @pytest.fixture
@@ -50,33 +70,38 @@ async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setattr(settings, "SERVICE_ACCOUNT_TOKEN", token)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(files.ca))
-    server = AccountServer()
+    (webhooks_port,) = free_ports(tmp_path / "ports", 1)
+    server = AccountServer({(NAMESPACE, SERVICE): (HOST, webhooks_port)})
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(server.serving(HOST, 0, files.server_context()))
         config = config_file(tmp_path, url, ADMIN, files.ca.read_bytes())
         admin = await stack.enter_async_context(open_client(config))
         await crds.install(admin, [*crds.shipped(), *crds.foreign()])
         await create(admin, BINDINGS, EVERYTHING)
+        await create(admin, NAMESPACES, {"metadata": {"name": NAMESPACE}})
         environ = {"KUBERNETES_SERVICE_HOST": HOST, "KUBERNETES_SERVICE_PORT": str(urlsplit(url).port)}
+        environ |= {"GPULEDGER_ADMISSION_LISTEN": f"{HOST}:{webhooks_port}", "GPULEDGER_NAMESPACE": NAMESPACE}
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
-        yield Pod(read_settings(environ, tmp_path / "data"), server, admin)
+        yield Pod(read_settings(environ, tmp_path / "data"), server, admin, config)
 
 
-async def test_the_services_work_with_the_cluster_of_the_pod(pod: Pod, clean_nats_url: str, database_url: str) -> None:
-    prepare(database_url)
-    options = EdgeOptions(f"{HOST}:0")
-    async with (
-        jetstream_ledger(clean_nats_url) as ledger,
-        kube_edge(pod.settings, options, ledger, database_url) as edge,
-    ):
-        assert edge.embedded is None
+@asynccontextmanager
+async def working(pod: Pod, ledger: Ledger, database_url: str) -> AsyncIterator[Edge]:
+    """The edge of `gpuledger up` at work."""
+    async with kube_edge(pod.settings, EdgeOptions(f"{HOST}:0"), ledger, database_url) as edge:
         tasks = [asyncio.create_task(one) for one in edge.work]
         try:
-            await eventually(partial(_has_rule, pod.admin))
+            yield edge
         finally:
             for task in tasks:
                 await stop(task)
+
+
+async def test_the_services_work_with_the_cluster_of_the_pod(pod: Pod, clean_nats_url: str, migrated_url: str) -> None:
+    async with jetstream_ledger(clean_nats_url) as ledger, working(pod, ledger, migrated_url) as edge:
+        assert edge.embedded is None
+        await eventually(partial(_has_rule, pod.admin))
     assert pod.server.asked.keys() == {f"{NAMESPACE}:{NAME}"}
     assert not pod.settings.data_dir.exists()
 
@@ -84,3 +109,81 @@ async def test_the_services_work_with_the_cluster_of_the_pod(pod: Pod, clean_nat
 async def _has_rule(admin: KubeClient) -> bool:
     found = (await admin.list(NODE_FEATURE_RULES)).items
     return [one["metadata"]["name"] for one in found] == [NODE_FEATURE_RULE]
+
+
+def _pod(name: str, resource: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"limits": {resource: "1"}}}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}
+
+
+async def _refusal(admin: KubeClient, given: dict[str, Any]) -> str:
+    try:
+        await create(admin, PODS, given)
+    except KubeError as error:
+        return str(error)
+    return ""
+
+
+async def _is_refused(admin: KubeClient) -> bool:
+    return "PoolNotFound: " in await _refusal(admin, _pod("early", "gpu.deckhouse.io/x"))
+
+
+async def test_the_webhooks_are_asked_through_their_service_and_keep_nobody_else_waiting(
+    pod: Pod, clean_nats_url: str, migrated_url: str
+) -> None:
+    admin = pod.admin
+    await create(admin, GPU_DEVICES, {"metadata": {"name": "d"}})
+    pool = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"resource": {"unit": "Card"}}}
+    await create(admin, GPU_POOLS, pool)
+    async with jetstream_ledger(clean_nats_url) as ledger, working(pod, ledger, migrated_url) as edge:
+        await eventually(partial(_is_refused, admin))
+        assert edge.webhooks is not None
+        assert edge.webhooks.health().is_ready
+        (hook,) = (await admin.get(MUTATING, WEBHOOKS))["webhooks"]
+        where = {key: hook["clientConfig"]["service"][key] for key in ("name", "namespace")}
+        assert where == {"name": SERVICE, "namespace": NAMESPACE}
+    assert await _refusal(admin, _pod("plain", "cpu")) == ""
+    assert "failed calling webhook" in await _refusal(admin, _pod("gpu", "gpu.deckhouse.io/x"))
+    await admin.merge_patch(GPU_POOLS, "p", {"metadata": {"finalizers": None}}, "default")
+    await admin.delete(PODS, "plain", "default")
+    await admin.delete(GPU_POOLS, "p", "default")
+    for secret in (await admin.list(SECRETS)).items:
+        await admin.delete(SECRETS, secret["metadata"]["name"], secret["metadata"]["namespace"])
+    for device in (await admin.list(GPU_DEVICES)).items:
+        await admin.delete(GPU_DEVICES, device["metadata"]["name"])
+    assert not (await admin.list(GPU_POOLS)).items
+    remove = partial(gpuledger, pod.settings.data_dir, "admission", "remove", "--kubeconfig", str(pod.admin_config))
+    first, second = await asyncio.to_thread(remove), await asyncio.to_thread(remove)
+    assert b"MutatingWebhookConfiguration, ValidatingWebhookConfiguration" in first.stdout + first.stderr
+    assert (second.returncode, b"nothing to remove" in second.stdout + second.stderr) == (0, True)
+    assert await _refusal(admin, _pod("gpu", "gpu.deckhouse.io/x")) == ""
+
+
+async def test_a_cluster_that_has_no_way_to_us_gets_no_webhooks(
+    pod: Pod, clean_nats_url: str, migrated_url: str
+) -> None:
+    far = pod._replace(settings=replace(pod.settings, webhooks=WebhookSettings()))
+    with capture_logs() as logs:
+        async with jetstream_ledger(clean_nats_url) as ledger, working(far, ledger, migrated_url) as edge:
+            assert edge.webhooks is None
+            await eventually(partial(_has_rule, pod.admin))
+    (told,) = (one for one in logs if one["event"] == "up.no-admission")
+    assert "GPULEDGER_ADMISSION_LISTEN" in told["reason"]
+    assert (await pod.admin.list(MUTATING)).items == []
+
+
+async def test_a_port_that_cannot_be_had_is_said_so(pod: Pod, clean_nats_url: str, migrated_url: str) -> None:
+    taken = await asyncio.start_server(lambda *_: None, HOST, 0)
+    async with taken, jetstream_ledger(clean_nats_url) as ledger:
+        listen = f"{HOST}:{taken.sockets[0].getsockname()[1]}"
+        settings = replace(pod.settings, webhooks=WebhookSettings(listen))
+        async with kube_edge(settings, EdgeOptions(f"{HOST}:0"), ledger, migrated_url) as edge:
+            tasks = [asyncio.create_task(one) for one in edge.work]
+            async with asyncio.timeout(DEADLINE_S):
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            (failed,) = done
+            with pytest.raises(CliError, match=f"Cannot listen on {listen}.*GPULEDGER_ADMISSION_LISTEN"):
+                await failed
+            for task in tasks:
+                if task is not failed:
+                    await stop(task)

@@ -26,7 +26,7 @@ from support.events import outgoing
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
 from support.ledgers import eventually
-from support.projections import all_projections, prepare
+from support.projections import all_projections
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
 
 PATH = RESOURCE_SLICE_STATUSES.path()
@@ -163,20 +163,19 @@ async def test_capacity_of_shared_devices_is_told(
 
 
 async def test_a_restart_and_a_replay_write_nothing(
-    driver: Driver, database_url: str, client: KubeClient, ours: CountingClient
+    driver: Driver, migrated_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    prepare(database_url)
     for number in range(5):
         await driver.publish(f"s{number}", "gpu-0", "gpu-1", pool=f"p{number}")
         await driver.record((f"a/c{number}", allocated((f"p{number}", "gpu-0", None))))
-    async with status_writer(driver.ledger, database_url, ours) as writer:
+    async with status_writer(driver.ledger, migrated_url, ours) as writer:
         await all_written(writer, driver.ledger)
         assert sorted(written(ours)) == sorted(f"PATCH {PATH}/s{number}{sub}" for number in range(5) for sub in SUBS)
     ours.written.clear()
-    async with status_writer(driver.ledger, database_url, ours) as writer:
+    async with status_writer(driver.ledger, migrated_url, ours) as writer:
         await all_written(writer, driver.ledger)
         for projection in all_projections():
-            await rebuild(projection, driver.ledger, database_url)
+            await rebuild(projection, driver.ledger, migrated_url)
         await all_written(writer, driver.ledger)
     assert ours.written == []
     assert await is_right(client, driver.ledger)

@@ -2,15 +2,21 @@
 
 import asyncio
 import json
-import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuledger.events.envelope import decode
+from gpuledger.events.node import NodeMonitoringObserved
+from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.kube import names
-from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.client import KubeClient, Selection, open_client
+from gpuledger.ledger.jetstream import connect_ledger
+from support.cli import Cli
+from support.servers import short_directory
 from support.up import DEADLINE_S, Up, gpuledger, running_up
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up --fleet` brings its own API server and refuses another")
@@ -21,8 +27,8 @@ FLEET = ("--fleet", f"nodes={NODES},gpus={GPUS},profile=mixed", "--speed", "600"
 
 @pytest.fixture(scope="module")
 def data_dir() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="gl") as directory:
-        yield Path(directory)
+    with short_directory() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +61,36 @@ async def test_every_card_becomes_a_gpudevice_with_a_status(client: KubeClient) 
     await becomes(shown)
     told = await statuses(client)
     assert len({status["hardware"]["uuid"] for status in told}) == NODES * GPUS
-    assert {status["state"] for status in told} == {"Discovered"}
+
+
+async def test_every_node_has_its_components(client: KubeClient) -> None:
+    async def ready() -> bool:
+        pods = (await client.list(names.PODS, Selection(namespace=names.NAMESPACE))).items
+        found = {(pod["spec"]["nodeName"], pod["metadata"]["labels"]["app"]) for pod in pods if is_ready(pod)}
+        nodes = {node["metadata"]["name"] for node in (await client.list(names.NODES)).items}
+        return found == {(node, app) for node in nodes for app in names.COMPONENT_BY_APP} and len(nodes) == NODES
+
+    await becomes(ready)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+async def test_the_ledger_has_the_first_heartbeats_of_every_node(up: Up, client: KubeClient) -> None:
+    beats: Counter[str] = Counter()
+    nodes = {node["metadata"]["name"] for node in (await client.list(names.NODES)).items}
+    subjects = "ledger.node.*.node.*.monitoring-observed"
+    url = up.running.endpoints.nats_url
+    connected = connect_ledger(url, name="test")
+    async with asyncio.timeout(DEADLINE_S), connected as ledger, ledger.read(subject_filter=subjects) as reader:
+        while any(beats[node] < HEARTBEATS_MAX for node in nodes):
+            for event in (decode(message.data) for message in await reader.next_batch()):
+                assert isinstance(event.data, NodeMonitoringObserved)
+                assert event.data.fresh
+                assert event.source == f"/nodes/{event.subject}/agent"
+                beats[event.subject] += 1
 
 
 async def test_a_nodes_label_is_seen_in_the_status_of_its_devices(client: KubeClient) -> None:
@@ -77,19 +112,25 @@ async def test_the_ledger_answers_for_the_fleet(up: Up, client: KubeClient) -> N
     assert gpuledger(up.data_dir, "verify").returncode == 0
 
 
-def test_no_fleet_is_made_up_in_a_real_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("support.up.SERVERS", frozenset({"NATS_URL", "DATABASE_URL"}))
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Commands in this process, which is enough for one that is refused."""
+    monkeypatch.setenv("GPULEDGER_DATA_DIR", str(tmp_path))
+    return Cli(capsys)
+
+
+def test_no_fleet_is_made_up_in_a_real_cluster(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
-    told = gpuledger(tmp_path, "up", "--fleet", "nodes=1,gpus=1,profile=t4")
-    assert told.returncode == 2
-    assert told.stderr.decode() == (
+    told = cli("up", "--fleet", "nodes=1,gpus=1,profile=t4")
+    assert told.code == 2
+    assert told.err == (
         "Error: --fleet would make up Nodes in the cluster that KUBECONFIG names. "
         "Unset KUBECONFIG to use the embedded API server.\n"
     )
 
 
-def test_a_fleet_that_is_none_is_one_sentence(tmp_path: Path) -> None:
-    told = gpuledger(tmp_path, "up", "--fleet", "nodes=many")
-    assert (told.returncode, told.stdout) == (2, b"")
-    assert b"--fleet" in told.stderr
-    assert b"Traceback" not in told.stderr
+def test_a_fleet_that_is_none_is_one_sentence(cli: Cli) -> None:
+    told = cli("up", "--fleet", "nodes=many")
+    assert (told.code, told.out) == (2, "")
+    assert "--fleet" in told.err
+    assert "Traceback" not in told.err

@@ -11,7 +11,10 @@ from gpuledger.kube import crds, names
 from gpuledger.kube.names import DeviceState, NodeCondition, Resource
 
 SHIPPED = crds.shipped()
-ATOMIC = {".status.devices[].allocations", ".status.poolStatus.validationErrors"}
+ATOMIC = {
+    ".status.devices[].allocations", ".status.poolStatus.validationErrors", ".spec.nodeSelector.matchExpressions",
+    ".spec.deviceAssignment.autoApproveSelector.matchExpressions",
+}  # fmt: skip
 """Lists in an order that we give them."""
 
 ALL = SHIPPED + crds.foreign()
@@ -46,8 +49,8 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 @pytest.mark.parametrize(
-    "resource", [names.GPU_DEVICES, names.GPU_NODE_STATES, names.RESOURCE_SLICE_STATUSES, names.MODULE_CONFIGS,
-                 names.NODE_FEATURES, names.NODE_FEATURE_RULES]
+    "resource", [names.GPU_DEVICES, names.GPU_NODE_STATES, names.GPU_POOLS, names.CLUSTER_GPU_POOLS,
+                 names.RESOURCE_SLICE_STATUSES, names.MODULE_CONFIGS, names.NODE_FEATURES, names.NODE_FEATURE_RULES]
 )  # fmt: skip
 def test_names_are_those_of_the_code(resource: Resource) -> None:
     spec = by_name(resource.full_name)["spec"]
@@ -148,7 +151,7 @@ def test_a_crd_does_not_differ_from_what_a_server_makes_of_it() -> None:
 
 def test_differences_name_their_places() -> None:
     live = deepcopy(SHIPPED[0])
-    live["spec"]["names"]["shortNames"] = ["gpudev", "gd"]
+    live["spec"]["names"]["shortNames"].append("gd")
     live["spec"]["versions"][0]["served"] = False
     del live["spec"]["versions"][0]["subresources"]
     live["spec"]["conversion"] = {"strategy": "Webhook"}

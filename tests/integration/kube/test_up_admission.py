@@ -1,0 +1,178 @@
+"""`gpuledger up` with its admission webhooks: pools and pods as users write them, refused and accepted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from gpuledger.admission.configuration import MUTATING, NAME, VALIDATING
+from gpuledger.admission.hints import POOL_LABEL
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.errors import AlreadyExistsError, KubeError
+from gpuledger.kube.names import (
+    ANNOTATION_CLUSTER_ASSIGNMENT,
+    CLUSTER_GPU_POOLS,
+    GPU_DEVICES,
+    LABEL_ENABLED,
+    NAMESPACES,
+    PODS,
+    TRUE,
+)
+from support.servers import short_directory
+from support.up import DEADLINE_S, Up, running_up
+
+pytestmark = pytest.mark.embedded_only("`gpuledger up` brings its own API server")
+
+GPUS: Final = 2
+FLEET: Final = ("--fleet", f"nodes=1,gpus={GPUS},profile=h200", "--speed", "600", "--seed", "7")
+TEAM: Final = "gpu-team-a"
+CLUSTER_A: Final = "cluster.gpu.deckhouse.io/cluster-a"
+
+POOL: Final = """
+apiVersion: gpu.deckhouse.io/v1alpha1
+kind: ClusterGPUPool
+metadata:
+  name: cluster-a
+spec:
+  provider: Nvidia
+  backend: DevicePlugin
+  resource:
+    unit: Card
+  deviceSelector:
+    include:
+      pciVendors: ["10de"]
+      pciDevices: ["2335", "20b2"]
+  scheduling:
+    strategy: Spread
+    topologyKey: topology.kubernetes.io/zone
+"""
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def data_dir() -> Iterator[Path]:
+    with short_directory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def up(data_dir: Path) -> Iterator[Up]:
+    with running_up(data_dir, *FLEET) as up:
+        yield up
+
+
+@pytest.fixture
+async def client(up: Up) -> AsyncIterator[KubeClient]:
+    async with open_client(up.data_dir / "kubeconfig") as client:
+        yield client
+
+
+async def becomes(condition: Callable[[], Awaitable[object]]) -> None:
+    """Return when the condition holds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not await condition():  # noqa: ASYNC110 - other processes get there
+            await asyncio.sleep(0.05)
+
+
+def pod(name: str, resource: str = CLUSTER_A, units: int = 1, namespace: str = TEAM) -> Json:
+    resources = {"limits": {resource: str(units)}} if units else {}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+async def refusal(client: KubeClient, given: Json) -> str:
+    """Why a pod is refused; empty where it is not, and is there now."""
+    try:
+        await client.create(PODS, given)
+    except AlreadyExistsError:
+        return ""
+    except KubeError as error:
+        return str(error)
+    return ""
+
+
+async def is_refused(client: KubeClient, given: Json, reason: str) -> bool:
+    return f"{reason}: " in await refusal(client, given)
+
+
+async def test_the_webhooks_answer(up: Up, client: KubeClient) -> None:
+    def is_answering() -> bool:
+        document = up.health().document["admission"]
+        assert isinstance(document, dict)
+        return bool(document["state"] == "answering" and document["url"].startswith("https://127.0.0.1:"))
+
+    async def answers() -> bool:
+        return await asyncio.to_thread(is_answering)
+
+    await becomes(answers)
+    await becomes(lambda: is_refused(client, pod("early", namespace="default"), "PoolNotFound"))
+
+
+async def test_a_pool_serves_pods_once_it_offers_something(client: KubeClient) -> None:
+    labels = {LABEL_ENABLED: TRUE}
+    await client.create(NAMESPACES, {"metadata": {"name": TEAM, "labels": labels}})
+    await becomes(lambda: is_refused(client, pod("demo-a"), "PoolNotFound"))
+    await client.create(CLUSTER_GPU_POOLS, yaml.safe_load(POOL))
+    await becomes(lambda: is_refused(client, pod("demo-a"), "PoolWithoutCapacity"))
+
+    async def are_ready() -> bool:
+        found = (await client.list(GPU_DEVICES)).items
+        return [one.get("status", {}).get("state") for one in found] == ["Ready"] * GPUS
+
+    async def offers() -> bool:
+        status = (await client.get(CLUSTER_GPU_POOLS, "cluster-a")).get("status") or {}
+        return (status.get("capacity") or {}).get("total") == GPUS
+
+    await becomes(are_ready)
+    for device in (await client.list(GPU_DEVICES)).items:
+        await assign(client, device["metadata"]["name"], "cluster-a")
+    await becomes(offers)
+    await becomes(lambda: is_refused(client, pod("greedy", units=GPUS + 1), "CapacityExceeded"))
+    await becomes(lambda: is_made(client, pod("demo-a")))
+    made = await client.get(PODS, "demo-a", TEAM)
+    assert made["metadata"]["labels"][POOL_LABEL] == "cluster-a"
+    (constraint,) = made["spec"]["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "topology.kubernetes.io/zone"
+
+
+async def assign(client: KubeClient, device: str, pool: str) -> None:
+    """Somebody gives a device to a pool."""
+    metadata = {"name": device, "annotations": {ANNOTATION_CLUSTER_ASSIGNMENT: pool}}
+    await client.apply(GPU_DEVICES, {"metadata": metadata}, field_manager="somebody")
+
+
+async def is_made(client: KubeClient, given: Json) -> bool:
+    return not await refusal(client, given)
+
+
+async def test_pools_and_devices_are_looked_at(client: KubeClient) -> None:
+    changed = {"spec": {"resource": {"slicesPerUnit": 2}}}
+    with pytest.raises(KubeError, match=r"PoolImmutable|immutable"):
+        await client.merge_patch(CLUSTER_GPU_POOLS, "cluster-a", changed)
+    device = (await client.list(GPU_DEVICES)).items[0]["metadata"]["name"]
+    with pytest.raises(KubeError, match="PoolNotFound"):
+        await assign(client, device, "nowhere")
+
+
+async def places(client: KubeClient) -> set[str]:
+    """Where the API server is told to ask."""
+    found = [await client.get(kind, NAME) for kind in (MUTATING, VALIDATING)]
+    return {hook["clientConfig"]["url"].rpartition("/")[0] for one in found for hook in one["webhooks"]}
+
+
+async def test_a_new_start_is_in_force_again() -> None:
+    with short_directory() as directory:
+        with running_up(directory):
+            async with open_client(directory / "kubeconfig") as client:
+                await becomes(lambda: is_refused(client, pod("p", namespace="default"), "PoolNotFound"))
+                before = await places(client)
+        with running_up(directory) as up:
+            async with open_client(directory / "kubeconfig") as client:
+                await becomes(lambda: is_refused(client, pod("p", namespace="default"), "PoolNotFound"))
+                after = await places(client)
+                assert after == {up.health().document["admission"]["url"]}  # type: ignore[index]
+                assert not after & before

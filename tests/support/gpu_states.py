@@ -1,0 +1,91 @@
+"""What bootstrap, pools, watchers and agents say of GPUs, and what the status writer wants of it."""
+
+from collections import Counter
+from typing import Any
+
+from gpuledger.clock import system_clock
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceDetected, DeviceStateChanged, Hardware
+from gpuledger.events.envelope import Decoded, Event
+from gpuledger.events.node import Condition, NodeBootstrapChanged, NodeInventoryChanged
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolChanged, PoolDefined
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.statuswriter.folding import WantedProjection
+from gpuledger.statuswriter.wanted import Wanted
+from support.events import Said, folded, log_of, numbered, outgoing
+
+COMPLETE = Condition(type="InventoryComplete", status="True", reason="AllDevicesDescribed")
+CARD = PoolDefined(uid="u1", unit="Card", slices_per_unit=4)
+MIG = PoolDefined(uid="u1", unit="MIG", mig_profile="1g.10gb", slices_per_unit=2)
+POOL, CLUSTER_POOL = "team/a", "c"
+"""A GPUPool's id, and a ClusterGPUPool's."""
+
+Saying = tuple[str, Payload]
+
+
+def source_of(data: Payload, node: str = "w1") -> str:
+    """Who says such things; an agent is that of the node."""
+    if data.PUBLISHER == "agents":
+        return f"/nodes/{node}/agent"
+    return "/watchers/kubernetes" if data.PUBLISHER == "watchers" else f"/services/{data.PUBLISHER}"
+
+
+def wanted(*said: Saying) -> Wanted:
+    """What is wanted after this was said, an hour apart."""
+    facts = [Said(source_of(data), subject, at, data) for at, (subject, data) in enumerate(said, 1)]
+    state = folded(WantedProjection(), log_of(numbered(facts))).state
+    assert isinstance(state, Wanted)
+    return state
+
+
+def found(*names: str, node: str = "w1") -> list[Saying]:
+    """A node with devices, as the inventory tells it."""
+    hardware = Hardware(pci_vendor="10de", pci_device="20b5", product="NVIDIA A100-PCIE-40GB")
+    cards = [DeviceDetected(hardware=hardware, managed=True, node=node, card=f"GPU-{name}") for name in names]
+    inventory = NodeInventoryChanged(present=True, conditions=(COMPLETE,))
+    return [*zip(names, cards, strict=True), (node, inventory)]
+
+
+def prepared(state: Any, reason: str = "Because", message: str = "") -> DeviceStateChanged:
+    """How far a device is prepared."""
+    return DeviceStateChanged(state=state, reason=reason, message=message)
+
+
+def assigned(phase: Any, pool: str | None = POOL, reason: str = "AskedFor", **more: Any) -> DeviceAssignmentChanged:
+    """Which pool a device belongs to."""
+    return DeviceAssignmentChanged(pool=pool if phase else None, phase=phase, reason=reason, **more)
+
+
+def phase(name: Any, *conditions: tuple[str, Any]) -> NodeBootstrapChanged:
+    """How far a node's preparation is."""
+    told = tuple(Condition(type=kind, status=status, reason=f"{kind}Is{status}") for kind, status in conditions)
+    return NodeBootstrapChanged(phase=name, conditions=told)
+
+
+def ready() -> NodeBootstrapChanged:
+    """A node whose devices pools may take."""
+    return phase("Ready", ("ReadyForPooling", "True"), ("DriverMissing", "False"))
+
+
+def offers(total: int | None, *conditions: tuple[str, Any], generation: int = 1) -> PoolChanged:
+    """How many units a pool offers, and what holds for it."""
+    told = tuple(Condition(type=kind, status=status, reason=f"{kind}Is{status}") for kind, status in conditions)
+    return PoolChanged(total=total, observed_generation=generation, conditions=told)
+
+
+class Teller:
+    """Records in a ledger what everybody says of GPUs."""
+
+    def __init__(self, ledger: JetStreamLedger) -> None:
+        self.ledger = ledger
+        self._numbers: Counter[str] = Counter()
+
+    async def say(self, *said: Saying) -> None:
+        """It is recorded as said now."""
+        await self.ledger.publish_many([outgoing(self._event(subject, data)) for subject, data in said])
+
+    def _event(self, subject: str, data: Payload) -> Decoded:
+        source = source_of(data)
+        self._numbers[source] += 1
+        number = self._numbers[source]
+        return Event(f"{source}#{number}", source, data.TYPE, subject, system_clock(), data, "e1", number)

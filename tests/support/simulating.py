@@ -1,0 +1,54 @@
+"""A simulated fleet for tests: time that passes as fast as it is waited for, and everything that was said."""
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gpuledger.events.envelope import Decoded, decode
+from gpuledger.kube.client import KubeClient
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.simulation.fleet import FleetSpec
+from gpuledger.simulation.main import run
+from gpuledger.simulation.workload import Rates
+from support.ledgers import DEADLINE_S, everything
+
+
+class FastClock:
+    """Time passes as fast as it is waited for, and the run is over at its end."""
+
+    def __init__(self, seconds: float, began: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self.time = began
+        self.end = began + timedelta(seconds=seconds)
+
+    def now(self) -> datetime:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        self.time += timedelta(seconds=seconds)
+        if self.time >= self.end:
+            raise asyncio.CancelledError
+
+
+async def simulate(
+    client: KubeClient, ledger: Any, clock: FastClock, *, spec: FleetSpec, rates: Rates, speed: float
+) -> None:
+    """Run a fleet until the clock's end, or until cancelled."""
+    with suppress(asyncio.CancelledError):
+        async with asyncio.timeout(DEADLINE_S):
+            await run(
+                spec,
+                client=client,
+                ledger=ledger,
+                clock=clock.now,
+                sleep=clock.sleep,
+                speed=speed,
+                seed=1,
+                rates=rates,
+            )
+
+
+async def events_of(ledger: MemoryLedger) -> list[Decoded]:
+    """Everything that was said, in order."""
+    return [decode(message.data) for message in await everything(ledger)]
