@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -244,6 +246,19 @@ async def test_a_wrong_password_is_said_without_showing_it(nats_url: str) -> Non
         async with connect_ledger(wrong, name="test", connect_timeout_s=2.0):
             pass
     assert "-wrong" not in str(caught.value)
+
+
+async def test_a_server_that_hangs_up_is_said_to_refuse_perhaps() -> None:
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"max_payload": 1048576}\r\n')
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()  # with this option the other side reads that the connection was reset
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(LedgerUnavailableError, match="refuses the authorization"):
+            async with connect_ledger(f"nats://127.0.0.1:{port}", name="test", connect_timeout_s=0.5):
+                pass
 
 
 async def test_a_message_beyond_the_servers_bound_costs_only_itself(ledger: JetStreamLedger) -> None:

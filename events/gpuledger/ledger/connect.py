@@ -88,6 +88,7 @@ class Connection:
         self.address = address
         self.client = _Client()
         self.last_error: Exception | None = None
+        self._refusal: Exception | None = None
         self._begun = False
         self._restored = False
         self._listeners: list[Listener] = []
@@ -169,9 +170,8 @@ class Connection:
             self._begun = True
             await asyncio.wait_for(self._connect(servers, name), timeout_s)
         except (TimeoutError, NatsError, OSError, ValueError) as error:
-            reason = self.last_error or error or "no answer"
             raise LedgerUnavailableError(
-                f"Cannot reach NATS at {self.address}: {reason}. Start it, or set NATS_URL."
+                f"Cannot reach NATS at {self.address}: {self._reason(error)}. Start it, or set NATS_URL."
             ) from error
         self._restored = True
 
@@ -206,6 +206,12 @@ class Connection:
             closed_cb=self._on_closed,
         )
 
+    def _reason(self, error: Exception) -> str:
+        """Why there is no connection. A server that refuses us may hang up before we have read that it does."""
+        told = self._refusal or self.last_error or error
+        hint = " (a server hangs up so where it refuses the authorization)"
+        return f"{told or 'no answer'}{hint if isinstance(told, ConnectionResetError) else ''}"
+
     def _refuse_closed(self) -> None:
         if self.client.is_closed:
             raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed ({self.last_error}).")
@@ -216,6 +222,8 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = error
+        if "authorization" in str(error).lower():
+            self._refusal = error
         _log.info("NATS at %s: %s", self.address, error)
 
     async def _on_disconnected(self) -> None:
