@@ -5,7 +5,7 @@ They are computed from the fold when somebody asks, and kept nowhere: while the 
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -19,6 +19,13 @@ Labels = tuple[str, ...]
 Samples = Iterator[tuple[Labels, float]]
 
 READY_PHASE: Final = "Ready"
+
+
+class _Seen(NamedTuple):
+    """What one walk over all devices counts: those in sight by node and state, and those that no pool has."""
+
+    by_node: dict[str, Tally[str]]
+    unassigned: int
 
 
 class GpuMetrics(Collector):
@@ -36,31 +43,39 @@ class GpuMetrics(Collector):
         state = self._state()
         families = list(self.describe())
         if state is not None and state.enabled:
+            seen = _walked(state)
             for family, (_, _, _, samples_of) in zip(families, _FAMILIES, strict=True):
-                for labels, value in samples_of(state):
+                for labels, value in samples_of(state, seen):
                     family.add_metric(labels, value)
         return families
 
 
-def _devices(state: Wanted) -> Samples:
-    for node in list(state.node.rows.values()):
-        yield (node.node,), len(_in_sight(state, node.node, is_present=node.present))
+def _walked(state: Wanted) -> _Seen:
+    by_node: dict[str, Tally[str]] = {node: Tally() for node in list(state.node.rows)}
+    present = {node for node, row in list(state.node.rows.items()) if row.present}
+    unassigned = 0
+    for row in list(state.device.rows.values()):
+        if row.missing:
+            continue
+        shown = state.state_of(row)
+        unassigned += shown == State.READY and not row.ignored
+        if row.node in present:
+            by_node[row.node][shown] += 1
+    return _Seen(by_node, unassigned)
 
 
-def _states(state: Wanted) -> Samples:
-    for node in list(state.node.rows.values()):
-        found = _in_sight(state, node.node, is_present=node.present)
-        for name, count in sorted(Tally(found).items()):
-            yield (node.node, name), count
+def _devices(_state: Wanted, seen: _Seen) -> Samples:
+    for node, found in seen.by_node.items():
+        yield (node,), found.total()
 
 
-def _in_sight(state: Wanted, node: str, *, is_present: bool) -> list[str]:
-    """The states of the node's devices."""
-    rows = state.device.where("node", node) if is_present else []
-    return [state.state_of(row) for row in rows if not row.missing]
+def _states(_state: Wanted, seen: _Seen) -> Samples:
+    for node, found in seen.by_node.items():
+        for name, count in sorted(found.items()):
+            yield (node, name), count
 
 
-def _conditions(state: Wanted) -> Samples:
+def _conditions(state: Wanted, _: _Seen) -> Samples:
     for row in list(state.condition.rows.values()):
         yield (row.node, row.type), row.status == Status.TRUE
     for module in list(state.module.rows.values()):
@@ -68,24 +83,23 @@ def _conditions(state: Wanted) -> Samples:
         yield ("", condition["type"]), condition["status"] == Status.TRUE
 
 
-def _phases(state: Wanted) -> Samples:
+def _phases(state: Wanted, _: _Seen) -> Samples:
     for row in list(state.bootstrap.phase.rows.values()):
         yield (row.node, row.phase), 1
 
 
-def _ready(state: Wanted) -> Samples:
+def _ready(state: Wanted, _: _Seen) -> Samples:
     for row in list(state.bootstrap.phase.rows.values()):
         yield (row.node,), row.phase == READY_PHASE
 
 
-def _preparation(state: Wanted) -> Samples:
+def _preparation(state: Wanted, _: _Seen) -> Samples:
     for row in list(state.bootstrap.preparation.rows.values()):
         yield (row.node, row.type), row.status == Status.TRUE
 
 
-def _unassigned(state: Wanted) -> Samples:
-    rows = list(state.device.rows.values())
-    yield (), sum(state.state_of(row) == State.READY and not (row.ignored or row.missing) for row in rows)
+def _unassigned(_state: Wanted, seen: _Seen) -> Samples:
+    yield (), seen.unassigned
 
 
 def _pool(pool: str) -> Labels:
@@ -93,19 +107,19 @@ def _pool(pool: str) -> Labels:
     return key.name, key.namespace
 
 
-def _totals(state: Wanted) -> Samples:
+def _totals(state: Wanted, _: _Seen) -> Samples:
     for row in list(state.pools.total.rows.values()):
         if row.total is not None:
             yield _pool(row.pool), row.total
 
 
-def _assignments(state: Wanted) -> Samples:
+def _assignments(state: Wanted, _: _Seen) -> Samples:
     for pool in list(state.objects.pool):
         rows = state.pools.assignment.where("pool", pool)
         yield _pool(pool), sum(row.phase is not None for row in rows)
 
 
-def _node_slots(state: Wanted) -> Samples:
+def _node_slots(state: Wanted, _: _Seen) -> Samples:
     slices_max = state.settings_in_force().max_slices_per_device
     for pool in list(state.objects.pool):
         by_node: Tally[str] = Tally()
@@ -120,7 +134,7 @@ def _node_slots(state: Wanted) -> Samples:
 _NODE = ["node"]
 _CONDITION = ["node", "condition"]
 _POOL = ["pool", "namespace"]
-_FAMILIES: tuple[tuple[str, str, list[str], Callable[[Wanted], Samples]], ...] = (
+_FAMILIES: tuple[tuple[str, str, list[str], Callable[[Wanted, _Seen], Samples]], ...] = (
     ("gpu_inventory_devices_total", "GPUs in sight, by node.", _NODE, _devices),
     ("gpu_inventory_devices_state", "GPUs in sight, by state.", ["node", "state"], _states),
     ("gpu_inventory_condition", "1 while it holds; the module's has no node.", _CONDITION, _conditions),
