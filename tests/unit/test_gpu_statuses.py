@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.domain.inventory_status import pool_reference, shown_state
 from gpuledger.domain.pools.status import capacity
-from gpuledger.events.device import DevicePoolApplied, DeviceWithdrawn
+from gpuledger.events.device import DeviceDetected, DevicePoolApplied, DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeBootstrapWithdrawn, NodeInventoryWithdrawn
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.pool import PoolGone, PoolReleased
@@ -300,6 +300,16 @@ def test_metrics_have_the_names_that_dashboards_know() -> None:
     capped = wanted(*said, (MODULE_CONFIG, SettingsChanged(max_slices_per_device=1)))
     assert samples(capped)["gpupool_node_slots", "c", "", "w1"] == 7
     assert samples(wanted(*said, (MODULE_CONFIG, SettingsChanged(enabled=False)))) == {}
+
+
+@pytest.mark.parametrize("said", [{"ignored": True}, {"missing": True}], ids=str)
+def test_a_device_that_no_pool_may_take_is_none_without_a_pool(said: dict[str, bool]) -> None:
+    hardware = Hardware(pci_vendor="10de", pci_device="20b5")
+    detected = DeviceDetected(hardware=hardware, managed=True, node="w1", card="GPU-9", **said)
+    told = samples(
+        wanted(*found("w1-0"), ("w1-9", detected), *((name, prepared("Ready")) for name in ("w1-0", "w1-9")))
+    )
+    assert told["gpu_device_unassigned_total",] == 1
 
 
 def test_an_agent_speaks_of_its_own_nodes_devices_only() -> None:
