@@ -8,7 +8,6 @@ from cryptography import x509
 from gpuledger.admission.certificates import (
     AUTHORITIES_MAX,
     AUTHORITY_LIFE,
-    BACKDATED,
     SERVING_LIFE,
     SETTLING,
     Pair,
@@ -18,6 +17,7 @@ from gpuledger.admission.certificates import (
     serving_at,
 )
 from gpuledger.admission.errors import CertificateError
+from gpuledger.kube.pki import BACKDATED
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("gpu-control-plane-admission.d8-gpu-operator.svc", "127.0.0.1")

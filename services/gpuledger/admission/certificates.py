@@ -5,26 +5,22 @@ stays trusted beside its successor until it expires, and a new one signs nothing
 while, so that no API server ever meets a certificate whose authority it does not know yet.
 """
 
-import ipaddress
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gpuledger.admission.errors import CertificateError
+from gpuledger.kube import pki
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 SERVING_LIFE: Final = timedelta(days=90)
 SETTLING: Final = timedelta(hours=1)
 """How long a new authority is only made known, while there is a certificate that still holds."""
-
-BACKDATED: Final = timedelta(minutes=5)
-"""Clocks differ."""
 
 AUTHORITIES_MAX: Final = 4
 """How many authorities the bundle holds; the oldest go first."""
@@ -70,36 +66,20 @@ def authority_at(known: Pair | None, now: datetime) -> Pair:
     """The authority to use: the known one, or a new one whose bundle trusts the known ones too while they hold."""
     if known is not None and not is_old(known, now):
         return known
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name(_AUTHORITY_NAME)
-    certificate = (
-        _builder(name, name, key, now, AUTHORITY_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    made = _pem(certificate)
+    issued = pki.new_authority(_AUTHORITY_NAME, now, AUTHORITY_LIFE)
+    made = pki.certificate_pem(issued.certificate)
     older = [] if known is None else x509.load_pem_x509_certificates(known.bundle)
-    kept = [_pem(one) for one in older if one.not_valid_after_utc > now]
-    return Pair(made, _key_pem(key), b"".join([made, *kept][:AUTHORITIES_MAX]))
+    kept = [pki.certificate_pem(one) for one in older if one.not_valid_after_utc > now]
+    return Pair(made, pki.key_pem(issued.key), b"".join([made, *kept][:AUTHORITIES_MAX]))
 
 
 def serving_at(known: Pair | None, authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
     """The certificate to show for these host names and addresses: the known one, or a new one."""
     if known is not None and _still_serves(known, authority, names, now):
         return known
-    signer, signer_key = _certificate(authority), _key(authority)
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        _builder(_name(_SERVING_NAME), signer.subject, key, now, SERVING_LIFE)
-        .add_extension(x509.SubjectAlternativeName(_general_names(names)), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()), critical=False)
-        .sign(signer_key, hashes.SHA256())
-    )
-    return Pair(_pem(certificate), _key_pem(key), authority.bundle)
+    signer = pki.Issued(_certificate(authority), _key(authority))
+    issued = pki.new_serving(_SERVING_NAME, names, signer, now, SERVING_LIFE)
+    return Pair(pki.certificate_pem(issued.certificate), pki.key_pem(issued.key), authority.bundle)
 
 
 def is_old(pair: Pair, now: datetime) -> bool:
@@ -116,11 +96,11 @@ def expires_at(pair: Pair) -> datetime:
 
 def _still_serves(known: Pair, authority: Pair, names: tuple[str, ...], now: datetime) -> bool:
     certificate = _certificate(known)
-    if set(_names_of(certificate)) != set(_general_names(names)) or not _is_trusted(certificate, authority, now):
+    if set(_names_of(certificate)) != set(map(pki.general_name, names)) or not _is_trusted(certificate, authority, now):
         return False
     if not is_old(known, now):
         return True
-    made_at = _certificate(authority).not_valid_before_utc + BACKDATED
+    made_at = _certificate(authority).not_valid_before_utc + pki.BACKDATED
     return now < made_at + SETTLING and now < certificate.not_valid_after_utc - SETTLING
 
 
@@ -145,17 +125,6 @@ def _names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
         return []
 
 
-def _general_names(names: tuple[str, ...]) -> list[x509.GeneralName]:
-    return [_general_name(name) for name in names]
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
 def _certificate(pair: Pair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
 
@@ -165,47 +134,3 @@ def _key(pair: Pair) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError("the key is none of an elliptic curve")
     return key
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
-) -> x509.CertificateBuilder:
-    begins = now.astimezone(UTC) - BACKDATED
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(begins + life)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

@@ -3,20 +3,17 @@
 Keys are readable by their owner alone. A certificate that is about to expire is made anew at the next start.
 """
 
-import ipaddress
 import ssl
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gpuledger.kube import pki
 
 VALID_DAYS = 365
 RENEWED_BEFORE_DAYS = 30
-_BACKDATED = timedelta(minutes=5)
 _PRIVATE_MODE = 0o600
 
 
@@ -56,72 +53,14 @@ def _hold(files: Certificates, now: datetime) -> bool:
 
 
 def _make(files: Certificates, host: str, now: datetime) -> None:
-    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca_name, name = _name("gpuledger embedded CA"), _name("gpuledger embedded API server")
-    ca = (
-        _builder(ca_name, ca_name, ca_key, now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs=True), critical=True)
-        .sign(ca_key, hashes.SHA256())
-    )
-    certificate = (
-        _builder(name, ca_name, key, now)
-        .add_extension(x509.SubjectAlternativeName(_names_of(host)), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
-    files.ca.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
-    files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    life = timedelta(days=VALID_DAYS)
+    authority = pki.new_authority("gpuledger embedded CA", now, life)
+    serving = pki.new_serving("gpuledger embedded API server", _hosts(host), authority, now, life)
+    files.ca.write_bytes(pki.certificate_pem(authority.certificate))
+    files.certificate.write_bytes(pki.certificate_pem(serving.certificate))
     files.key.touch(mode=_PRIVATE_MODE)
-    files.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    files.key.write_bytes(pki.key_pem(serving.key))
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now.astimezone(UTC) - _BACKDATED)
-        .not_valid_after(now.astimezone(UTC) + timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _key_usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _names_of(host: str) -> list[x509.GeneralName]:
-    names: list[x509.GeneralName] = [
-        x509.DNSName("localhost"),
-        x509.DNSName("kubernetes.default.svc"),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-    ]
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return [*names, x509.DNSName(host)] if host else names
-    return names if str(address) == "127.0.0.1" else [*names, x509.IPAddress(address)]
+def _hosts(host: str) -> list[str]:
+    return list(dict.fromkeys(name for name in ("localhost", "kubernetes.default.svc", "127.0.0.1", host) if name))
