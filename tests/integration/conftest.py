@@ -1,11 +1,13 @@
-"""Databases for integration tests: with every table, as the migrations make them."""
+"""Servers for integration tests: databases with every table, as the migrations make them, and an empty ledger."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
+from gpuledger.ledger.jetstream import JetStreamLedger
 from support import projections, servers
+from support.ledgers import jetstream_ledger
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +22,16 @@ def migrated_url(postgres_server_url: str, migrated_template: str) -> Iterator[s
     """A new database with every table and no row; copied, which is faster than to migrate it."""
     with servers.fresh_database(postgres_server_url, migrated_template) as url:
         yield url
+
+
+@pytest.fixture
+def url(migrated_url: str) -> str:
+    """The same, where a test needs only one database."""
+    return migrated_url
+
+
+@pytest.fixture
+async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
+    """An empty ledger."""
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        yield ledger

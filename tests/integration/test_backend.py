@@ -18,11 +18,6 @@ from support.projections import checkpoint, execute, publish
 
 
 @pytest.fixture
-def url(migrated_url: str) -> str:
-    return migrated_url
-
-
-@pytest.fixture
 async def place(clean_nats_url: str, url: str) -> AsyncIterator[Backend]:
     async with jetstream_ledger(clean_nats_url) as ledger:
         yield Backend(ledger, url, clean_nats_url, None)

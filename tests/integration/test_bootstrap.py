@@ -1,6 +1,5 @@
 """The preparation on real servers: decided once, whatever ends in between, and the same in every fold of the log."""
 
-from collections.abc import AsyncIterator
 from datetime import datetime
 
 import pytest
@@ -16,17 +15,11 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from support.bootstrap import MODULE, NODE, Prepared, all_ready, detected, inventory, look, second, steps
-from support.ledgers import eventually, everything, jetstream_ledger
+from support.ledgers import eventually, everything
 from support.projections import QUICK, assert_true, execute, publish, running, table
 
 SOURCE = "/services/bootstrap"
 DEVICES = ("d1", "d2")
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
 
 
 class Clock:

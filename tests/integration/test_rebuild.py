@@ -1,7 +1,6 @@
 """Rebuilding beside live rows: the new rows are those of the log, nobody sees the swap, cancelling leaves nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +22,7 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
 from support.events import AGENT, SERVICE, event, outgoing
-from support.ledgers import eventually, everything, jetstream_ledger
+from support.ledgers import eventually, everything
 from support.projections import (
     QUICK,
     all_projections,
@@ -35,22 +34,11 @@ from support.projections import (
     running,
     table,
 )
+from support.runners import LEFT_OPEN
 
 projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")
-"""Who is cancelled while it closes a cursor leaves that to the connection, which closes with it."""
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def url(migrated_url: str) -> str:
-    return migrated_url
+pytestmark = LEFT_OPEN
 
 
 def history(first: int, last: int) -> list[Decoded]:

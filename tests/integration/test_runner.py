@@ -1,115 +1,37 @@
-"""The runner on real servers: rows and checkpoint together, one writer, and decisions that are published once."""
+"""The runner on real servers: rows and checkpoint together, one writer, and what stops it."""
 
 import asyncio
-import itertools
-import json
-import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import datetime, timedelta
-from urllib.parse import urlsplit
 
 import pytest
 
-from gpuledger.clock import system_clock
-from gpuledger.events.device import DeviceFailed, DeviceInserted
-from gpuledger.events.envelope import Decoded, decode, encode
-from gpuledger.events.node import NodeDecommissioned, NodeRegistered
-from gpuledger.events.slot import SlotDeclared
+from gpuledger.events.device import DeviceInserted
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
-from gpuledger.ledger.api import Ledger, Outgoing, Receipt
-from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError, GenerationMismatchError, VersionError, WriterFencedError
-from gpuledger.projection.published import CountedLedger
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import Checkpoint
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
-from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
-from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
-from support.events import AGENT, SERVICE, event, hour, outgoing
-from support.ledgers import eventually, everything, jetstream_ledger
+from support.events import SERVICE, event, hour, outgoing
+from support.ledgers import eventually
 from support.projections import (
     QUICK,
     all_projections,
     assert_true,
     checkpoint,
     execute,
-    prepare,
     publish,
     reaches,
     running,
     stop,
     table,
 )
+from support.runners import LEFT_OPEN, failures, unfit
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")
-"""Who is cancelled while it closes a cursor leaves that to the connection, which closes with it."""
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def url(database_url: str) -> str:
-    return prepare(database_url)
-
-
-def failures(numbers: range, source: str = AGENT) -> list[Decoded]:
-    return [event(DeviceFailed(kind="DBE"), f"d{number % 7}", number=number, source=source) for number in numbers]
-
-
-def asked(number: int) -> Decoded:
-    return event(NodeRegistered(), f"n{number}", number=number)
-
-
-def unfit(number: int, source: str) -> Outgoing:
-    """An event whose data does not fit its type."""
-    good = event(DeviceFailed(kind="?"), "d1", number=number, source=source)
-    return outgoing(good)._replace(data=encode(good).replace(b'"?"', b'""'))
-
-
-class Moving:
-    """A clock that goes where it is told."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return system_clock() + self.ahead
-
-
-class Failing(CountedLedger):
-    """The ledger, until it is told to fail at publishing: before anything was recorded, or behind it."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__(ledger)
-        self.fails: str | None = None
-        self.tried: list[list[str]] = []
-        self.comes_first: list[Decoded] = []
-
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        self.tried.append([message.id for message in messages])
-        if self.fails == "before":
-            raise PublishError("The server is gone.")
-        first, self.comes_first = self.comes_first, []
-        await super().publish_many([outgoing(event) for event in first])
-        receipts = await super().publish_many(messages)
-        if self.fails == "behind":
-            raise PublishError("The server is gone.")
-        return receipts
-
-
-async def decided(ledger: Ledger) -> list[Decoded]:
-    """What our own deciders recorded."""
-    messages = await everything(ledger)
-    return [decode(one.data) for one in messages if one.subject.startswith(("ledger.svc.away.", "ledger.svc.sources."))]
+pytestmark = LEFT_OPEN
 
 
 async def test_catching_up_writes_rows_and_checkpoint(ledger: JetStreamLedger, url: str) -> None:
@@ -276,9 +198,6 @@ async def test_rows_of_another_generation_are_refused(ledger: JetStreamLedger, u
         await Runner(DevicesProjection(), ledger, url).run()
 
 
-# What stops, and what an operator does about it
-
-
 async def test_an_operators_skip_lets_a_stopped_projection_go_on(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, failures(range(1, 4), SERVICE))
     bad = (await ledger.publish(unfit(4, SERVICE))).sequence
@@ -296,186 +215,6 @@ async def test_an_operators_skip_lets_a_stopped_projection_go_on(ledger: JetStre
     assert len(table(url, "failure")) == 6
     assert not table(url, "missing")
     await assert_true(ledger, url, all_projections())
-
-
-# What is decided
-
-
-async def test_decisions_are_published_and_taken_back(ledger: JetStreamLedger, url: str) -> None:
-    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
-        head = await publish(ledger, [asked(number) for number in range(1, 6)])
-        await reaches(url, "away", head + AWAY_MAX)
-    assert [(one.subject, one.number) for one in await decided(ledger)] == [("n1", 1), ("n2", 2)]
-    assert len(table(url, "away")) == 5
-    assert not execute(url, "SELECT * FROM gpuledger.outbox")
-    await assert_true(ledger, url, [AwayProjection()])
-
-
-@pytest.mark.parametrize("fails", ["before", "behind"])
-async def test_a_crash_before_publishing_was_noted_publishes_the_same_ids(
-    ledger: JetStreamLedger, url: str, fails: str
-) -> None:
-    failing = Failing(ledger)
-    failing.fails = fails
-    head = await publish(ledger, [asked(number) for number in range(1, 6)])
-    with pytest.raises(PublishError):
-        await Runner(AwayProjection(), failing, url, settings=QUICK).catch_up(head)
-    found = await checkpoint(url, "away")
-    assert found is not None
-    assert found.position == head
-    failing.fails = None
-    async with running(Runner(AwayProjection(), failing, url, settings=QUICK)):
-        await reaches(url, "away", head + AWAY_MAX)
-    assert failing.tried[0] == failing.tried[1]
-    assert [one.id for one in await decided(ledger)] == failing.tried[0]
-    assert [row[1] is None for row in table(url, "away", "node, since")].count(False) == AWAY_MAX
-    await assert_true(ledger, url, [AwayProjection()])
-
-
-async def test_the_limit_holds_though_decisions_are_recorded_behind_other_requests(
-    ledger: JetStreamLedger, url: str
-) -> None:
-    failing = Failing(ledger)
-    failing.comes_first = [asked(number) for number in range(2, 8)]
-    async with running(Runner(AwayProjection(), failing, url, settings=QUICK)):
-        await publish(ledger, [asked(1)])
-        await reaches(url, "away", 9)
-        head = await publish(ledger, [event(SlotDeclared(node="n2"), "s", number=8)])
-        await reaches(url, "away", head + 1)
-    assert [one.subject for one in await decided(ledger)] == ["n1", "n2", "n3"]
-    await assert_true(ledger, url, [AwayProjection()])
-
-
-async def test_what_time_alone_decides_is_recorded_once(ledger: JetStreamLedger, url: str) -> None:
-    clock = Moving()
-    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK, clock=clock)):
-        head = await publish(ledger, [asked(1)._replace(time=system_clock())])
-        await reaches(url, "away", head + 1)
-        clock.ahead = AWAY_AT_MOST + timedelta(hours=1)
-        await reaches(url, "away", head + 2)
-    assert [one.data for one in await decided(ledger)] == [NodeDecommissioned(), SlotDeclared(node="n1")]
-    assert not table(url, "away")
-    await assert_true(ledger, url, [AwayProjection()])
-
-
-async def test_a_new_database_decides_nothing_twice_and_numbers_without_holes(
-    ledger: JetStreamLedger, url: str
-) -> None:
-    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
-        head = await publish(ledger, [asked(number) for number in range(1, 6)])
-        await reaches(url, "away", head + AWAY_MAX)
-    for name in ("projection", "seen", "decider", "outbox"):
-        execute(url, f"DELETE FROM gpuledger.{name}")
-    execute(url, "DELETE FROM gpuledger_live.away")
-    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
-        head = await publish(ledger, [event(SlotDeclared(node="n1"), "s", number=6)])
-        await reaches(url, "away", head + 1)
-    found = await decided(ledger)
-    assert [one.subject for one in found] == ["n1", "n2", "n3"]
-    assert [one.number for one in found] == [1, 2, 1]
-    assert found[0].epoch == found[1].epoch != found[2].epoch
-    await assert_true(ledger, url, [AwayProjection()])
-
-
-# What the sources service decides
-
-
-async def test_an_event_turned_down_is_told_of(ledger: JetStreamLedger, url: str) -> None:
-    await publish(ledger, failures(range(1, 3)))
-    bad = (await ledger.publish(unfit(3, AGENT))).sequence
-    head = await publish(ledger, failures(range(4, 6)))
-    devices = Runner(DevicesProjection(), ledger, url, settings=QUICK)
-    async with running(devices, Runner(SourcesProjection(), ledger, url, settings=QUICK)):
-        await reaches(url, "sources", head + 1)
-        await reaches(url, "devices", head + 1)
-    (told,) = await decided(ledger)
-    assert told.type == "io.gpuledger.source.rejected.v1"
-    assert (told.data.sequence, told.data.nats_subject) == (bad, "ledger.node.n1.device.d1.failed")  # type: ignore[attr-defined]
-    assert "kind" in told.data.reason  # type: ignore[attr-defined]
-    assert table(url, "rejection", "position, generation") == [(bad, 1)]
-    assert len(table(url, "failure")) == 4
-    await assert_true(ledger, url, [SourcesProjection(), DevicesProjection()])
-
-
-@pytest.mark.parametrize("token", [b"a\xff\xfeb", b"a\0b", b"a\x01b", "ä".encode()], ids=repr)
-async def test_a_subject_that_is_no_text_stops_nobody(
-    ledger: JetStreamLedger, clean_nats_url: str, url: str, token: bytes
-) -> None:
-    publish_raw(clean_nats_url, b"ledger.node.n1.device.%b.failed" % token, b"{")
-    await eventually(lambda: _has_events(ledger))
-    head = await publish(ledger, failures(range(1, 3)))
-    for projection in all_projections():
-        await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
-    assert len(table(url, "failure")) == 2
-    assert table(url, "rejection", "position") == [(1,)]
-    await assert_true(ledger, url, all_projections())
-
-
-def publish_raw(nats_url: str, subject: bytes, data: bytes) -> None:
-    """Publish what no library of ours would, as whoever holds a connection can."""
-    address = urlsplit(nats_url)
-    words = {"verbose": False, "pedantic": False, "user": address.username, "pass": address.password}
-    with socket.create_connection((address.hostname, address.port)) as connection:
-        connection.recv(4096)
-        publication = b"PUB %b %d\r\n%b\r\nPING\r\n" % (subject, len(data), data)
-        connection.sendall(b"CONNECT %b\r\n%b" % (json.dumps(words).encode(), publication))
-        connection.recv(4096)
-
-
-async def _has_events(ledger: Ledger) -> bool:
-    return await ledger.head() > 0
-
-
-async def test_a_gap_is_told_of_after_its_grace_and_closed_when_the_event_comes(
-    ledger: JetStreamLedger, url: str
-) -> None:
-    clock = Moving()
-    numbers: Iterator[int] = itertools.count(1)
-    async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK, clock=clock)):
-        head = await publish(ledger, [*failures(range(1, 3)), *failures(range(5, 7))])
-        await reaches(url, "sources", head)
-        assert table(url, "missing", 'first, last, "left"') == [(3, 4, 2)]
-        assert not table(url, "gap")
-        clock.ahead = timedelta(seconds=GAP_GRACE_S + 60)
-        await reaches(url, "sources", head + next(numbers))
-        assert table(url, "gap", "first, last, closed_at") == [(3, 4, None)]
-        await assert_true(ledger, url, [SourcesProjection()])
-        await publish(ledger, failures(range(4, 5)))
-        await reaches(url, "sources", head + 2)
-        assert table(url, "gap", "closed_at") == [(None,)]
-        await publish(ledger, failures(range(3, 4)))
-        await reaches(url, "sources", head + 4)
-    assert table(url, "gap", "closed_at IS NULL") == [(False,)]
-    assert not table(url, "missing")
-    assert [one.type.split(".")[3] for one in await decided(ledger)] == ["gap-detected", "gap-closed"]
-    await assert_true(ledger, url, [SourcesProjection()])
-
-
-async def test_a_gap_is_filled_while_its_detection_is_on_its_way(ledger: JetStreamLedger, url: str) -> None:
-    clock, failing = Moving(), Failing(ledger)
-    async with running(Runner(SourcesProjection(), failing, url, settings=QUICK, clock=clock)):
-        head = await publish(ledger, [*failures(range(1, 3)), *failures(range(4, 5))])
-        await reaches(url, "sources", head)
-        failing.comes_first = failures(range(3, 4))
-        clock.ahead = timedelta(seconds=GAP_GRACE_S + 60)
-        await reaches(url, "sources", head + 3)
-    assert [one.type.split(".")[3] for one in await decided(ledger)] == ["gap-detected", "gap-closed"]
-    assert table(url, "gap", "closed_at IS NULL") == [(False,)]
-    await assert_true(ledger, url, [SourcesProjection()])
-
-
-async def test_verifying_counts_in_what_was_decided_and_not_yet_recorded(ledger: JetStreamLedger, url: str) -> None:
-    clock, failing = Moving(), Failing(ledger)
-    async with running(Runner(SourcesProjection(), failing, url, settings=QUICK, clock=clock)):
-        await reaches(url, "sources", await publish(ledger, [*failures(range(1, 3)), *failures(range(4, 5))]))
-        failing.fails = "before"
-        clock.ahead = timedelta(seconds=GAP_GRACE_S + 60)
-        await eventually(lambda: _has_rows(url, "gap"))
-        await assert_true(ledger, url, [SourcesProjection()])
-
-
-async def _has_rows(url: str, name: str) -> bool:
-    return bool(table(url, name))
 
 
 async def test_cancelling_a_runner_ends_it_wherever_it_is(ledger: JetStreamLedger, url: str) -> None:

@@ -17,21 +17,10 @@ from gpuledger.projection.supervision import Supervision
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.telemetry import ProjectionMetrics
 from support.events import event
-from support.ledgers import eventually, everything, jetstream_ledger
+from support.ledgers import eventually, everything
 from support.projections import publish, stop
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def url(migrated_url: str) -> str:
-    return migrated_url
 
 
 def metric(name: str) -> float | None:

@@ -14,16 +14,9 @@ from gpuledger.projection.runner import Runner
 from gpuledger.projection.verify import Verification, verify
 from gpuledger.readmodels.devices import DevicesProjection
 from support.events import event, hour
-from support.ledgers import jetstream_ledger
 from support.projections import QUICK, execute, publish
 
 HEAD = 8
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
 
 
 @pytest.fixture

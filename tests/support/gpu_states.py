@@ -15,6 +15,7 @@ from gpuledger.statuswriter.wanted import Wanted
 from support.events import Said, folded, log_of, numbered, outgoing
 
 COMPLETE = Condition(type="InventoryComplete", status="True", reason="AllDevicesDescribed")
+INCOMPLETE = Condition(type="InventoryComplete", status="False", reason="NoDevicesDiscovered", message="None.")
 CARD = PoolDefined(uid="u1", unit="Card", slices_per_unit=4)
 MIG = PoolDefined(uid="u1", unit="MIG", mig_profile="1g.10gb", slices_per_unit=2)
 POOL, CLUSTER_POOL = "team/a", "c"

@@ -22,19 +22,10 @@ from gpuledger.statuswriter.wanted import Wanted, desired
 from gpuledger.watchers import moduleconfig
 from support.dra_facts import allocated, device, events_of, published, released, said, withdrawn
 from support.events import folded, log_of
+from support.statuswriter_parts import Clock
 
 SLICE, OTHER, DEVICE = Key(Kind.SLICE, "s1"), Key(Kind.SLICE, "s2"), Key(Kind.DEVICE, "s1")
 PAUSE_S = 0.2
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def wanted(*facts: tuple[str, Payload]) -> Wanted:

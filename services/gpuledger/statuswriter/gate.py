@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 import structlog
 
 from gpuledger.kube.errors import (
-    ForbiddenError,
     KubeConfigError,
     KubeError,
     ResponseError,
@@ -22,8 +21,11 @@ from gpuledger.kube.watch import Backoff, Jitter
 
 log = structlog.get_logger("gpuledger.statuswriter")
 
-SERVER_TROUBLE = (TransientError, UnauthorizedError, ForbiddenError, KubeConfigError, ResponseError)
-"""What has nothing to do with the object that was asked for."""
+SERVER_TROUBLE = (TransientError, UnauthorizedError, KubeConfigError, ResponseError)
+"""What has nothing to do with the object that was asked for.
+
+A 403 has: a right is missing for its kind, or a policy or a webhook refuses this one object, and others may be written.
+"""
 
 
 class Bucket:

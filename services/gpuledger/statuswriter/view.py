@@ -64,6 +64,5 @@ class View:
 
     def keys(self, kind: Kind | None = None) -> Iterator[Key]:
         """Every object that is wanted or was withdrawn, of one kind or of all."""
-        for key in (rule_key(self._rule), *self.components.every(), *self.wanted.keys()):
-            if kind in (None, key.kind):
-                yield key
+        yield from (key for key in (rule_key(self._rule), *self.components.every()) if kind in (None, key.kind))
+        yield from self.wanted.keys(kind)

@@ -4,7 +4,7 @@ Beside the decisions it keeps small things for the shell to take: which objects 
 be gone, what happened that is worth a Kubernetes Event, and which nodes could give devices to a pool and have none.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -85,7 +85,7 @@ class Wanted(Inventory):
         keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
         shown, self._slices_shown = self._slices_shown, self._how_slices_are_shown()
         if shown != self._slices_shown:
-            keys |= dict.fromkeys(key for key in self.keys() if key.kind is Kind.SLICE)
+            keys |= dict.fromkeys(self.keys(Kind.SLICE))
         self.mark.take_changes()
         self.settings.take_changes()
         return keys
@@ -132,14 +132,22 @@ class Wanted(Inventory):
             return True
         return settings.enabled and (kind is not Kind.SLICE or settings.dra_availability)
 
-    def keys(self) -> Iterator[Key]:
-        """Every object that is wanted or was withdrawn, but for the rule."""
-        yield from [Key(Kind.MODULE, name) for name in self.module.rows]
-        yield from [Key(Kind.NODE, name) for name in self.node.rows]
-        yield from [Key(Kind.DEVICE, name) for name in self.device.rows]
-        yield from [pool_key(pool) for pool in self.objects.pool]
-        yield from [Key(Kind.SLICE, name) for name in self.slices.slice.rows]
-        yield from list(self.withdrawn)
+    def keys(self, kind: Kind | None = None) -> Iterator[Key]:
+        """Every object that is wanted or was withdrawn, of one kind or of all, but for the rule.
+
+        Kinds are listed each for itself, and one of a few objects must not go through a whole fleet.
+        """
+        tables: Mapping[Kind, Iterable[str]] = {
+            Kind.MODULE: self.module.rows,
+            Kind.NODE: self.node.rows,
+            Kind.DEVICE: self.device.rows,
+            Kind.SLICE: self.slices.slice.rows,
+        }
+        for one, names in tables.items():
+            if kind in (None, one):
+                yield from [Key(one, name) for name in names]
+        for others in (map(pool_key, self.objects.pool), self.withdrawn):
+            yield from [key for key in others if kind in (None, key.kind)]
 
     def state_of(self, device: GpuDevice) -> str:
         """The state that a GPUDevice shows."""

@@ -13,14 +13,17 @@ import pytest
 
 from gpuledger.kube.client import KubeClient
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.statuswriter.main import StatusWriter
 from support import kube_kinds
+from support.decided import Decided
 from support.embedded_kube import EmbeddedKube
 from support.kube_equipped import equipped_client
 from support.kube_http import Api, api_of, thing_crd
 from support.kube_proxy import KubeProxy, kube_proxy
 from support.kube_server import KubeServer, NewKube
-from support.ledgers import jetstream_ledger
 from support.real_kube import RealKube, assets
+from support.slice_statuses import Driver
+from support.statuswriting import CountingClient, counting, status_writer
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,7 +89,26 @@ async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
 
 
 @pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    """An empty ledger."""
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
+async def ours(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingClient]:
+    """What the status writer uses; it comes after the CRDs."""
+    async with counting(kube.kubeconfig) as ours:
+        yield ours
+
+
+@pytest.fixture
+async def writer(ledger: JetStreamLedger, database_url: str, ours: CountingClient) -> AsyncIterator[StatusWriter]:
+    """The status writer, running."""
+    async with status_writer(ledger, database_url, ours) as writer:
+        yield writer
+
+
+@pytest.fixture
+def driver(ledger: JetStreamLedger, client: KubeClient) -> Driver:
+    """A driver that publishes slices."""
+    return Driver(ledger, client)
+
+
+@pytest.fixture
+def decided(ledger: JetStreamLedger) -> Decided:
+    """What the inventory decides, in a ledger."""
+    return Decided(ledger)

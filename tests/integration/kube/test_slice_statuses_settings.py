@@ -1,0 +1,68 @@
+"""ResourceSliceStatuses while settings change: a gate that closes, a module that is off, claims that are not named."""
+
+from gpuledger.events.device import DeviceDetected, Hardware
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.events.slice import SliceWithdrawn
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.names import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
+from gpuledger.statuswriter.main import StatusWriter
+from support.dra_facts import allocated
+from support.slice_statuses import Driver, is_right, names, states, written
+from support.statuswriting import CountingClient, all_written
+
+OFF = SettingsChanged(dra_availability=False)
+
+
+async def test_while_the_gate_is_closed_the_last_status_stays(
+    driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
+) -> None:
+    await driver.publish("s1", "gpu-0")
+    await driver.publish("s2", "gpu-0", pool="q")
+    await all_written(writer, driver.ledger)
+    await driver.record((MODULE_CONFIG, OFF))
+    await all_written(writer, driver.ledger)
+    ours.written.clear()
+    await driver.record(("a/c", allocated(("p", "gpu-0", None))), ("s2", SliceWithdrawn()))
+    await driver.record(("n1-0", DeviceDetected(hardware=Hardware(uuid="GPU-1"), managed=True, node="n1", card="c")))
+    await all_written(writer, driver.ledger)
+    assert await states(client, "s1") == {"gpu-0": "Available"}
+    assert await names(client) == ["s1", "s2"]
+    assert written(ours) == []
+    assert [one["metadata"]["name"] for one in (await client.list(GPU_DEVICES)).items] == ["n1-0"]
+    assert await is_right(client, driver.ledger)
+    await driver.record((MODULE_CONFIG, SettingsChanged()))
+    await all_written(writer, driver.ledger)
+    assert await states(client, "s1") == {"gpu-0": "Allocated"}
+    assert await names(client) == ["s1"]
+
+
+async def test_a_disabled_module_writes_no_status(
+    driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
+) -> None:
+    await driver.record((MODULE_CONFIG, SettingsChanged(enabled=False)))
+    await driver.publish("s1", "gpu-0")
+    await all_written(writer, driver.ledger)
+    assert written(ours) == []
+    await driver.record((MODULE_CONFIG, SettingsChanged()))
+    await all_written(writer, driver.ledger)
+    assert await states(client, "s1") == {"gpu-0": "Available"}
+
+
+async def test_references_are_redacted_and_told_again_without_a_restart(
+    driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
+) -> None:
+    await driver.publish("s1", "gpu-0")
+    await driver.record(("secret/claim", allocated(("p", "gpu-0", None), ("p", "gone", None))))
+    await all_written(writer, driver.ledger)
+    full = await client.get(RESOURCE_SLICE_STATUSES, "s1")
+    assert "secret" in str(full["status"])
+    await driver.record((MODULE_CONFIG, SettingsChanged(claim_references="Redacted")))
+    await all_written(writer, driver.ledger)
+    redacted = (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"]
+    assert "secret" not in str(redacted)
+    assert redacted["devices"][0]["allocations"] == [{"claimNamespace": "", "claimName": "", "claimUID": ""}]
+    assert len(redacted["poolStatus"]["validationErrors"]) == 1
+    assert redacted["summary"] == full["status"]["summary"]
+    await driver.record((MODULE_CONFIG, SettingsChanged()))
+    await all_written(writer, driver.ledger)
+    assert (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"] == full["status"]

@@ -1,0 +1,99 @@
+"""What a runner decides on real servers: published once, with the same ids after a crash, and taken back."""
+
+from datetime import timedelta
+
+import pytest
+
+from gpuledger.clock import system_clock
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.slot import SlotDeclared
+from gpuledger.ledger.errors import PublishError
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.runner import Runner
+from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
+from support.events import event
+from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
+from support.runners import LEFT_OPEN, Failing, Moving, decided
+
+pytestmark = LEFT_OPEN
+
+
+def asked(number: int) -> Decoded:
+    return event(NodeRegistered(), f"n{number}", number=number)
+
+
+async def test_decisions_are_published_and_taken_back(ledger: JetStreamLedger, url: str) -> None:
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
+        head = await publish(ledger, [asked(number) for number in range(1, 6)])
+        await reaches(url, "away", head + AWAY_MAX)
+    assert [(one.subject, one.number) for one in await decided(ledger)] == [("n1", 1), ("n2", 2)]
+    assert len(table(url, "away")) == 5
+    assert not execute(url, "SELECT * FROM gpuledger.outbox")
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+@pytest.mark.parametrize("fails", ["before", "behind"])
+async def test_a_crash_before_publishing_was_noted_publishes_the_same_ids(
+    ledger: JetStreamLedger, url: str, fails: str
+) -> None:
+    failing = Failing(ledger)
+    failing.fails = fails
+    head = await publish(ledger, [asked(number) for number in range(1, 6)])
+    with pytest.raises(PublishError):
+        await Runner(AwayProjection(), failing, url, settings=QUICK).catch_up(head)
+    found = await checkpoint(url, "away")
+    assert found is not None
+    assert found.position == head
+    failing.fails = None
+    async with running(Runner(AwayProjection(), failing, url, settings=QUICK)):
+        await reaches(url, "away", head + AWAY_MAX)
+    assert failing.tried[0] == failing.tried[1]
+    assert [one.id for one in await decided(ledger)] == failing.tried[0]
+    assert [row[1] is None for row in table(url, "away", "node, since")].count(False) == AWAY_MAX
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_the_limit_holds_though_decisions_are_recorded_behind_other_requests(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    failing = Failing(ledger)
+    failing.comes_first = [asked(number) for number in range(2, 8)]
+    async with running(Runner(AwayProjection(), failing, url, settings=QUICK)):
+        await publish(ledger, [asked(1)])
+        await reaches(url, "away", 9)
+        head = await publish(ledger, [event(SlotDeclared(node="n2"), "s", number=8)])
+        await reaches(url, "away", head + 1)
+    assert [one.subject for one in await decided(ledger)] == ["n1", "n2", "n3"]
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_what_time_alone_decides_is_recorded_once(ledger: JetStreamLedger, url: str) -> None:
+    clock = Moving()
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK, clock=clock)):
+        head = await publish(ledger, [asked(1)._replace(time=system_clock())])
+        await reaches(url, "away", head + 1)
+        clock.ahead = AWAY_AT_MOST + timedelta(hours=1)
+        await reaches(url, "away", head + 2)
+    assert [one.data for one in await decided(ledger)] == [NodeDecommissioned(), SlotDeclared(node="n1")]
+    assert not table(url, "away")
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_a_new_database_decides_nothing_twice_and_numbers_without_holes(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
+        head = await publish(ledger, [asked(number) for number in range(1, 6)])
+        await reaches(url, "away", head + AWAY_MAX)
+    for name in ("projection", "seen", "decider", "outbox"):
+        execute(url, f"DELETE FROM gpuledger.{name}")
+    execute(url, "DELETE FROM gpuledger_live.away")
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
+        head = await publish(ledger, [event(SlotDeclared(node="n1"), "s", number=6)])
+        await reaches(url, "away", head + 1)
+    found = await decided(ledger)
+    assert [one.subject for one in found] == ["n1", "n2", "n3"]
+    assert [one.number for one in found] == [1, 2, 1]
+    assert found[0].epoch == found[1].epoch != found[2].epoch
+    await assert_true(ledger, url, [AwayProjection()])

@@ -1,0 +1,106 @@
+"""What the inventory decides, and a status writer that writes it: said to a ledger, and looked for in an API server."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from gpuledger.clock import system_clock
+from gpuledger.events.device import DeviceDetected, Hardware
+from gpuledger.events.envelope import Decoded, Event
+from gpuledger.events.node import Condition, NodeInventoryChanged
+from gpuledger.events.payload import Payload
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.kube.client import KubeClient
+from gpuledger.kube.names import EVENTS, GPU_DEVICES
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings
+from support.events import outgoing
+from support.gpu_states import COMPLETE
+from support.kube_proxy import KubeProxy
+from support.ledgers import eventually
+from support.statuswriting import QUICK, all_written, status_writer
+
+INVENTORY, WATCHER = "/services/inventory", "/watchers/settings"
+MANAGED = Condition(type="ManagedDisabled", status="False", reason="Enabled")
+
+
+class Decided:
+    """Records decisions as the inventory does."""
+
+    def __init__(self, ledger: JetStreamLedger) -> None:
+        self.ledger = ledger
+        self._numbers: dict[str, int] = {}
+
+    async def record(self, *said: tuple[str, Payload], at: datetime | None = None, **more: Any) -> None:
+        made = [self.event(subject, data, at, **more) for subject, data in said]
+        await self.ledger.publish_many([outgoing(one) for one in made])
+
+    def event(self, subject: str, data: Payload, at: datetime | None = None, **more: Any) -> Decoded:
+        source = WATCHER if isinstance(data, SettingsChanged) else INVENTORY
+        number = self._numbers[source] = self._numbers.get(source, 0) + 1
+        return Event(f"{source}#{number}", source, data.TYPE, subject, at or system_clock(), data, "e1", number, **more)
+
+    async def node(self, name: str, devices: int = 2, **more: Any) -> None:
+        """A node with devices is detected."""
+        found = [(f"{name}-{index}", device(name, index)) for index in range(devices)]
+        conditions = NodeInventoryChanged(present=True, conditions=(COMPLETE, MANAGED))
+        await self.record(*found, (name, conditions), **more)
+
+
+def hardware(index: int, **more: Any) -> Hardware:
+    """An A100 of a slot; `more` says it otherwise."""
+    facts: dict[str, Any] = {
+        "uuid": f"GPU-{index}", "pci_address": f"0000:{index:02x}:00.0", "pci_vendor": "10de", "pci_device": "20b5",
+        "pci_class": "0302", "product": "NVIDIA A100-PCIE-40GB", "memory_mib": 40960, "precision": ("fp32", "bf16"),
+    }  # fmt: skip
+    return Hardware(**(facts | more))
+
+
+def device(node: str, index: int) -> DeviceDetected:
+    """That the inventory detected a node's device."""
+    return DeviceDetected(hardware=hardware(index), managed=True, node=node, card=f"GPU-{node}-{index}")
+
+
+@asynccontextmanager
+async def writing(
+    decided: Decided, database_url: str, client: KubeClient, settings: StatusWriterSettings = QUICK
+) -> AsyncIterator[StatusWriter]:
+    """A status writer that runs until the block ends."""
+    async with status_writer(decided.ledger, database_url, client, settings) as writer:
+        yield writer
+
+
+async def settled(writer: StatusWriter, decided: Decided) -> None:
+    """Return when everything that was decided is written."""
+    await all_written(writer, decided.ledger)
+
+
+async def names(client: KubeClient) -> list[str]:
+    """The GPUDevices that there are."""
+    return [one["metadata"]["name"] for one in (await client.list(GPU_DEVICES)).items]
+
+
+async def events(client: KubeClient, reason: str) -> list[dict[str, Any]]:
+    """The Events of a reason."""
+    return [one for one in (await client.list(EVENTS)).items if one["reason"] == reason]
+
+
+async def has_event(client: KubeClient, reason: str) -> dict[str, Any]:
+    """Return the first Event of a reason when there is one."""
+
+    async def there() -> bool:
+        return bool(await events(client, reason))
+
+    await eventually(there)
+    return (await events(client, reason))[0]
+
+
+async def events_number(client: KubeClient, number: int) -> bool:
+    """Whether there are so many Events."""
+    return len((await client.list(EVENTS)).items) == number
+
+
+async def has_asked(proxy: KubeProxy, number: int, part: str = "") -> bool:
+    """Whether the server was asked so often for paths with this in them."""
+    return sum(part in one.path for one in proxy.asked) >= number

@@ -1,0 +1,30 @@
+"""Objects of dynamic resource allocation as an API server shows them, and what a watcher says of them."""
+
+from typing import Any
+
+from gpuledger.events.reach import NodeRequirement
+from gpuledger.watchers.decide import Kind
+
+Json = dict[str, Any]
+
+
+def published(devices: object = (), **spec: Any) -> Json:
+    """A ResourceSlice of the pool `p`; `spec` says more, or says it otherwise."""
+    pool = {"name": "p", "generation": 2, "resourceSliceCount": 1}
+    whole = {"driver": "gpu.example.com", "pool": pool, "devices": devices} | spec
+    return {"metadata": {"name": "s", "uid": "u", "generation": 3}, "spec": whole}
+
+
+def said_of(kind: Kind, obj: Json) -> Any:
+    """What an object says; None where it cannot be recorded."""
+    part = kind.read(obj)
+    return None if part.subject is None else kind.combine([part.said])
+
+
+def terms(*requirements: Json, where: str = "matchExpressions") -> Json:
+    """A node selector of one term."""
+    return {"nodeSelectorTerms": [{where: list(requirements)}]}
+
+
+NAMED = {"key": "metadata.name", "operator": "In", "values": ["w1"]}
+IS_NAMED = NodeRequirement(key="metadata.name", operator="In", values=("w1",), is_field=True)

@@ -1,0 +1,111 @@
+"""One watcher against an API server that says what a test wrote down, and what it records in the ledger, in words."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+
+from gpuledger.events.envelope import decode
+from gpuledger.events.node import NodeGone
+from gpuledger.kube.names import LABEL_ENABLED
+from gpuledger.kube.watch import Backoff
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.watchers import nodes
+from gpuledger.watchers.book import Book
+from gpuledger.watchers.decide import Kind
+from gpuledger.watchers.watcher import Surroundings, Watcher, WatcherSettings
+from support.events import START
+from support.ledgers import eventually, everything
+from support.projections import stop
+from support.scripted_api import Answer, ScriptedApi, answer, node, refuse, stream
+
+NODES = nodes.kind(LABEL_ENABLED)
+ON = stream(silent=True)
+
+
+def gpu_node(name: str, product: str = "a", version: str = "1", uid: str = "u") -> dict[str, Any]:
+    """A node that a watcher records, for its labels tell of a GPU."""
+    metadata = {"uid": uid, "labels": {"nvidia.com/gpu.product": product}}
+    return {"metadata": node(name, version)["metadata"] | metadata}
+
+
+async def said(ledger: MemoryLedger, epoch: bool = False) -> list[str]:
+    """What stands in the ledger, in words: number, subject and what was said."""
+    words = []
+    for message in await everything(ledger):
+        one = decode(message.data)
+        told = "gone" if isinstance(one.data, NodeGone) else one.data.labels.get("nvidia.com/gpu.product", "")  # type: ignore[attr-defined]
+        words.append(f"{one.epoch + ' ' if epoch else ''}{one.number} {one.subject} {told}")
+    return words
+
+
+class OneCluster(ScriptedApi):
+    """Says which cluster it is whenever that is asked; the script is for everything else."""
+
+    cluster: str | None = "c1"
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.endswith("/namespaces/kube-system"):
+            return await super()._answer(request)
+        if self.cluster is None:
+            return await refuse(403, "Forbidden")(request)
+        return await answer({"metadata": {"uid": self.cluster}})(request)
+
+
+class Watch:
+    """A watcher that runs, and what it waited for."""
+
+    def __init__(self, client: Any, ledger: MemoryLedger, kind: Kind, epoch: str, audit_interval_s: float) -> None:
+        self.pauses_s: list[float] = []
+        self.now = START
+        bounds = WatcherSettings(audit_interval_s=audit_interval_s, backoff=Backoff(first_s=1, max_s=4))
+        around = Surroundings(client, self.clock, lambda: 1.0, self.sleep, bounds)
+        self.watcher = Watcher(kind, Book(ledger, kind, lambda: epoch), around)
+
+    def clock(self) -> datetime:
+        return self.now
+
+    async def sleep(self, pause_s: float) -> None:
+        self.pauses_s.append(pause_s)
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def watching(
+    ledger: MemoryLedger,
+    *answers: Answer,
+    kind: Kind = NODES,
+    epoch: str = "e",
+    audit_interval_s: float = 60.0,
+) -> AsyncIterator[tuple[Watch, OneCluster]]:
+    """The watcher, running, and what it asks; `answers` are given to it one after the other."""
+    api = OneCluster(*answers)
+    async with api.serving() as client:
+        watch = Watch(client, ledger, kind, epoch, audit_interval_s)
+        task = asyncio.create_task(watch.watcher.run())
+        try:
+            yield watch, api
+        finally:
+            await stop(task)
+
+
+async def comes(ledger: MemoryLedger, *words: str) -> None:
+    """Return when the ledger says this, and nothing else."""
+    try:
+        async with asyncio.timeout(10):
+            while await said(ledger) != list(words):  # noqa: ASYNC110 - the condition is in the ledger
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        assert await said(ledger) == list(words)
+
+
+async def asked(api: ScriptedApi, count: int) -> None:
+    """Return when the API server was asked so often."""
+
+    async def so_often() -> bool:
+        return len(api.asked) >= count
+
+    await eventually(so_often)

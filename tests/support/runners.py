@@ -1,0 +1,66 @@
+"""What runners are tried with: events, some unfit, a ledger that fails when it is told to, and a clock that is set."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from gpuledger.clock import system_clock
+from gpuledger.events.device import DeviceFailed
+from gpuledger.events.envelope import Decoded, decode, encode
+from gpuledger.ledger.api import Ledger, Outgoing, Receipt
+from gpuledger.ledger.errors import PublishError
+from gpuledger.projection.published import CountedLedger
+from support.events import AGENT, event, outgoing
+from support.ledgers import everything
+
+LEFT_OPEN = pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")
+"""Who is cancelled while it closes a cursor leaves that to the connection, which closes with it."""
+
+
+def failures(numbers: range, source: str = AGENT) -> list[Decoded]:
+    """Failures of a source's devices, by their numbers."""
+    return [event(DeviceFailed(kind="DBE"), f"d{number % 7}", number=number, source=source) for number in numbers]
+
+
+def unfit(number: int, source: str) -> Outgoing:
+    """An event whose data does not fit its type."""
+    good = event(DeviceFailed(kind="?"), "d1", number=number, source=source)
+    return outgoing(good)._replace(data=encode(good).replace(b'"?"', b'""'))
+
+
+class Moving:
+    """A clock that goes where it is told."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return system_clock() + self.ahead
+
+
+class Failing(CountedLedger):
+    """The ledger, until it is told to fail at publishing: before anything was recorded, or behind it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self.fails: str | None = None
+        self.tried: list[list[str]] = []
+        self.comes_first: list[Decoded] = []
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        self.tried.append([message.id for message in messages])
+        if self.fails == "before":
+            raise PublishError("The server is gone.")
+        first, self.comes_first = self.comes_first, []
+        await super().publish_many([outgoing(event) for event in first])
+        receipts = await super().publish_many(messages)
+        if self.fails == "behind":
+            raise PublishError("The server is gone.")
+        return receipts
+
+
+async def decided(ledger: Ledger) -> list[Decoded]:
+    """What our own deciders recorded."""
+    messages = await everything(ledger)
+    return [decode(one.data) for one in messages if one.subject.startswith(("ledger.svc.away.", "ledger.svc.sources."))]

@@ -1,0 +1,26 @@
+"""Which errors of the API server hold back every write, and which are about the one object alone."""
+
+import pytest
+
+from gpuledger.kube.errors import ForbiddenError, InvalidError, KubeError, UnauthorizedError, UnavailableError
+from gpuledger.kube.watch import Backoff
+from gpuledger.statuswriter.gate import Bucket, Gate
+
+NOW_S = 1000.0
+
+
+@pytest.mark.parametrize(
+    ("error", "holds_all_back"),
+    [
+        (UnavailableError("away"), True),
+        (UnauthorizedError("who?", 401), True),
+        (ForbiddenError("no such right, or a policy", 403), False),
+        (InvalidError("bad", 422), False),
+    ],
+)
+async def test_only_trouble_of_the_server_holds_everything_back(error: KubeError, holds_all_back: bool) -> None:
+    gate = Gate(Bucket(1000.0, 1000, lambda: NOW_S), Backoff(first_s=60.0, max_s=60.0), lambda: 0.0, lambda: NOW_S)
+    with pytest.raises(type(error)):
+        async with gate.passing():
+            raise error
+    assert (gate.open_at_s > NOW_S) is holds_all_back
