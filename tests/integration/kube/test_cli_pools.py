@@ -26,14 +26,17 @@ from gpuledger.kube.names import (
     GPU_DEVICES,
     GPU_POOLS,
     NAMESPACES,
+    PODS,
     Resource,
 )
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
+from support.admission import asking
 from support.cli import Cli, Result
 from support.kube_fleet import create, create_device
 from support.kube_server import KubeServer
 from support.pools import MET, Pools, asks, described, detected, pool, state
+from support.projections import execute
 
 DEADLINE_S = 60.0
 COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
@@ -215,6 +218,14 @@ def section(page: str, title: str) -> list[list[str]]:
     return found
 
 
+async def test_who_uses_a_pool_is_told_by_rows_and_not_by_the_log(run: Run, migrated_url: str) -> None:
+    await publish(history())
+    assert len(section((await run("describe", "pool", POOL, "--no-kube")).out, "Used by")) == 4
+    execute(migrated_url, "DELETE FROM gpuledger_live.pool_pod WHERE pod = 'team-a/waits'")
+    page = await run("describe", "pool", POOL, "--no-kube")
+    assert section(page.out, "Used by")[2:] == [["team-a/train", "w1", "1"]]
+
+
 async def test_a_pool_is_described(run: Run) -> None:
     await publish(history())
     page = await run("describe", "pool", "a", "-n", "team-a", "--no-kube")
@@ -245,7 +256,8 @@ async def test_a_pools_quotas_are_read_from_kubernetes(run: Run, client: KubeCli
     for name, namespace, resource in (("mine", "team-a", UNITS), ("other", "team-a", "pods"), ("far", "team-b", UNITS)):
         hard = {"spec": {"hard": {f"requests.{resource}": "4"}}}
         await create(client, QUOTAS, {"metadata": {"name": name, "namespace": namespace}, **hard})
-    used = {f"requests.{UNITS}": "3"}
+    await create(client, PODS, asking(UNITS, amount="3", namespace="team-a"))
+    used = {f"requests.{UNITS}": "3"}  # as it is counted anyhow where there is a controller
     await client.merge_patch(QUOTAS, "mine", {"status": {"used": used}}, "team-a", subresource="status")
     page = await run("describe", "pool", POOL)
     assert section(page.out, "Resource quotas")[2:] == [["team-a", "mine", "3", "4"]]

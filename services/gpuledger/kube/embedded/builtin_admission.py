@@ -1,11 +1,13 @@
-"""What the admission plugins of every real server add to new objects from others that are stored."""
+"""What the admission plugins of every real server make of new objects by others that are stored."""
 
 from gpuledger.kube.embedded.errors import Object
+from gpuledger.kube.embedded.quotas import refuse_excess
 from gpuledger.kube.embedded.resources import Resource
-from gpuledger.kube.embedded.store import Store
+from gpuledger.kube.embedded.store import Store, key_of
 from gpuledger.kube.embedded.strategies.pods import prioritised
 
 PODS = ("", "pods")
+QUOTAS = ("", "resourcequotas")
 PRIORITY_CLASSES = ("scheduling.k8s.io", "priorityclasses")
 
 
@@ -19,3 +21,15 @@ def admitted(resource: Resource, obj: Object, store: Store) -> Object:
         classes = store.collection(PRIORITY_CLASSES).objects()
         return prioritised(obj, {one["metadata"]["name"]: one for one in classes})
     return obj
+
+
+def refuse_over_quota(resource: Resource, obj: Object, store: Store) -> None:
+    """Keep to the quotas of the new object's namespace.
+
+    Raises:
+        ApiError: 403, one of them would be exceeded.
+    """
+    if resource.key == PODS:
+        namespace, _ = key_of(obj)
+        if quotas := store.collection(QUOTAS).objects(namespace):
+            refuse_excess(obj, quotas, store.collection(PODS).objects(namespace))

@@ -1,8 +1,8 @@
 """What the server does of its own after a write, as controllers do in a real cluster.
 
-CRDs are served, namespaces emptied, dependents of deleted owners collected and budgets counted; without that nothing
-would ever go away. Every reaction follows from one change in the store and from what is stored now. Changes wait in
-one queue, which is bounded by nothing but the writes that cause them.
+CRDs are served, namespaces emptied, dependents of deleted owners collected, budgets and quotas counted; without that
+nothing would ever go away. Every reaction follows from one change in the store and from what is stored now. Changes
+wait in one queue, which is bounded by nothing but the writes that cause them.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import structlog
 from gpuledger.clock import Clock
 from gpuledger.kube.embedded import crds, custom
 from gpuledger.kube.embedded.errors import ApiError, Object
+from gpuledger.kube.embedded.quotas import quota_status
 from gpuledger.kube.embedded.registry import Registry
 from gpuledger.kube.embedded.resources import Resource
 from gpuledger.kube.embedded.store import DELETED, Change, CollectionKey, Store, copy_of, key_of
@@ -28,7 +29,7 @@ from gpuledger.kube.embedded.terminating import (
 from gpuledger.kube.embedded.write_checks import FOREGROUND, ORPHAN
 from gpuledger.kube.embedded.writing import Writer
 
-PODS, BUDGETS = ("", "pods"), ("policy", "poddisruptionbudgets")
+PODS, QUOTAS, BUDGETS = ("", "pods"), ("", "resourcequotas"), ("policy", "poddisruptionbudgets")
 CHANGES_PER_TURN_MAX = 100
 """After so many reactions other requests get their turn."""
 
@@ -101,8 +102,8 @@ class Controllers:
             self._serve(change)
         elif key == NAMESPACES and change.type != DELETED:
             self._empty_namespace(change.object["metadata"]["name"])
-        elif key in {PODS, BUDGETS}:
-            self._count_budgets(key_of(change.object)[0])
+        elif key in {PODS, BUDGETS, QUOTAS}:
+            self._count_pods(key_of(change.object)[0])
         self._collect(key, change)
         namespace = key_of(change.object)[0]
         if change.type == DELETED and namespace:
@@ -252,15 +253,21 @@ class Controllers:
         found = self._store.collection(owner.key).get(namespace, reference["name"])
         return found is not None and found["metadata"]["uid"] == reference["uid"]
 
-    def _count_budgets(self, namespace: str) -> None:
-        budgets = self._store.collection(BUDGETS).objects(namespace)
-        if not budgets:
+    def _count_pods(self, namespace: str) -> None:
+        """Bring the budgets and quotas of a namespace up to date."""
+        budgets, quotas = (self._store.collection(key).objects(namespace) for key in (BUDGETS, QUOTAS))
+        if not budgets and not quotas:
             return
         pods = self._store.collection(PODS).objects(namespace)
         for budget in budgets:
-            then = copy_of(budget)
-            then["status"] = budget_status(budget, pods, self._clock())
-            self._replace(BUDGETS, then)
+            self._show(BUDGETS, budget, budget_status(budget, pods, self._clock()))
+        for quota in quotas:
+            self._show(QUOTAS, quota, quota_status(quota, pods))
+
+    def _show(self, key: CollectionKey, obj: Object, status: Object) -> None:
+        then = copy_of(obj)
+        then["status"] = status
+        self._replace(key, then)
 
     def _replace(self, key: CollectionKey, obj: Object) -> None:
         resource = self._registry.of_group(*key)

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from bisect import bisect_right
 from typing import NamedTuple
 
 import orjson
@@ -24,6 +25,11 @@ class Selection(NamedTuple):
     labels: LabelSelector
     fields: FieldSelector
     is_restricted: bool
+
+    @property
+    def selects(self) -> bool:
+        """Whether anything could be left out."""
+        return bool(self.name) or self.is_restricted
 
     def matches(self, obj: Object) -> bool:
         """Whether the object is wanted, wherever it lies."""
@@ -61,10 +67,10 @@ def list_page(store: Store, target: Target, options: ListOptions) -> Page:
     chosen = selection(target, options)
     revision, after = _snapshot(store, options)
     collection = store.collection(target.resource.key)
-    is_now = revision == store.revision
-    everything = collection.objects(chosen.namespace) if is_now else collection.objects_at(revision, chosen.namespace)
     limit = 0 if options.resource_version == "0" else options.limit
-    left = [obj for obj in everything if (after is None or key_of(obj) > after) and chosen.matches(obj)]
+    everything = (collection.snapshot if limit else collection.objects_at)(revision, chosen.namespace)
+    start = 0 if after is None else bisect_right(everything, after, key=key_of)
+    left = list(filter(chosen.matches, everything[start:])) if chosen.selects else everything[start:]
     metadata: Object = {"resourceVersion": str(revision)}
     if not limit or len(left) <= limit:
         return Page(left, metadata)

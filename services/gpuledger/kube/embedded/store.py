@@ -19,6 +19,9 @@ FIRST_REVISION = 1_000
 CHANGES_KEPT_MAX = 20_000
 """Per collection, and at least; the real server keeps what etcd has not compacted, which is about five minutes."""
 
+SNAPSHOTS_KEPT_MAX = 2
+"""Lists per collection whose pages are being read; with more at once, some are put together for every page."""
+
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 CollectionKey = tuple[str, str]
@@ -42,6 +45,7 @@ class Collection:
         self.news = asyncio.Event()
         self._objects: dict[str, dict[str, Object]] = {}
         self._changes: list[Change] = []
+        self._snapshots: dict[tuple[int, str | None], list[Object]] = {}
         self._oldest = oldest
         self._changes_kept = changes_kept
 
@@ -65,8 +69,11 @@ class Collection:
         Raises:
             ApiError: 410, the revision is too old.
         """
+        changes = self.since(revision)
+        if not changes:
+            return self.objects(namespace)
         then = {key_of(obj): obj for obj in self.objects(namespace)}
-        for change in reversed(self.since(revision)):
+        for change in reversed(changes):
             key = key_of(change.object)
             if namespace is not None and key[0] != namespace:
                 continue
@@ -75,6 +82,21 @@ class Collection:
             else:
                 then[key] = change.before
         return [then[key] for key in sorted(then)]
+
+    def snapshot(self, revision: int, namespace: str | None = None) -> list[Object]:
+        """As `objects_at`, and kept for a while: whoever reads a list in pages asks for each in it again.
+
+        Raises:
+            ApiError: 410, the revision is too old.
+        """
+        self.since(revision)
+        key = (revision, namespace)
+        found = self._snapshots.get(key)
+        if found is None:
+            found = self._snapshots[key] = self.objects_at(revision, namespace)
+            if len(self._snapshots) > SNAPSHOTS_KEPT_MAX:
+                del self._snapshots[next(iter(self._snapshots))]
+        return found
 
     def since(self, revision: int) -> list[Change]:
         """Changes after a revision, oldest first.
@@ -93,6 +115,7 @@ class Collection:
         """Put another reading in the place of an object."""
         namespace, name = key_of(obj)
         self._objects[namespace][name] = obj
+        self._snapshots.clear()
 
     def record(self, change: Change) -> None:
         """Take a change in, and tell who waits."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuledger.clock import Clock, NewId
 from gpuledger.kube.embedded import managed, metadata
-from gpuledger.kube.embedded.builtin_admission import admitted
+from gpuledger.kube.embedded.builtin_admission import admitted, refuse_over_quota
 from gpuledger.kube.embedded.errors import (
     ApiError,
     Object,
@@ -92,6 +92,7 @@ class Writer:
         await self._validated(request, "CREATE", obj, None, options)
         if resource.is_custom:
             request.warnings.extend(metadata.finalizer_warnings(obj))
+        refuse_over_quota(resource, obj, self.store)
         self._refuse_existing(resource, obj)
         return obj if options.dry_run else self._put(resource, obj)
 

@@ -189,7 +189,7 @@ class VolumeStrategy(AmountsStrategy):
 
 
 class ResourceQuotaStrategy(AmountsStrategy):
-    """The behaviour of resource quotas, which nobody enforces here."""
+    """The behaviour of resource quotas."""
 
     kind = "ResourceQuota"
     answers_deleted_object = True
