@@ -119,27 +119,17 @@ def test_the_first_looks_in_a_row_are_told() -> None:
     assert list(beats(monitoring, 20, 11)) == [True] * 10 + [False]
 
 
-def test_the_count_starts_anew_when_it_is_told_to() -> None:
-    monitoring = Monitoring()
-    assert sum(beats(monitoring, 0, 20)) == HEARTBEATS_TOLD
-    monitoring.begin_anew()
-    assert sum(beats(monitoring, 20, 20)) == HEARTBEATS_TOLD
-
-
-@given(st.lists(st.sampled_from(["beat", "miss", "anew"]), max_size=80))
+@given(st.lists(st.sampled_from(["beat", "miss"]), max_size=80))
 def test_who_counts_what_is_told_knows_how_many_beats_there_were(looks: list[str]) -> None:
     """A reader's count of beats in a row is the true one, up to as many as may be asked for."""
-    monitoring, counted, true, since_anew = Monitoring(), 0, 0, 0
+    monitoring, counted, true = Monitoring(), 0, 0
     for number, look in enumerate(looks):
-        if look == "anew":
-            monitoring.begin_anew()
-            since_anew = counted = 0
-        elif look == "beat":
-            true, since_anew = true + 1, since_anew + 1
+        if look == "beat":
+            true += 1
             counted += monitoring.seen(later(number), later(number)) is not None
         else:
             told = monitoring.missed()
             assert told is not None or true == 0, "a loss is told"
-            true = since_anew = 0
+            true = 0
             counted = 0 if told is not None else counted
-        assert min(true, since_anew, HEARTBEATS_TOLD) <= counted <= true
+        assert counted == min(true, HEARTBEATS_TOLD)

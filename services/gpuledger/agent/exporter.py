@@ -36,10 +36,6 @@ class ExporterObserver:
         told = await self._look()
         return [] if told is None else [Fact(self._node, told, self._clock())]
 
-    def begin_anew(self) -> None:
-        """Tell the next looks again, because somebody counts them from now on."""
-        self._monitoring.begin_anew()
-
     def mattering(self, waiting: Sequence[Fact]) -> list[Fact]:
         """The last looks that agree, and of those before them the last, which says that it was otherwise."""
         if not waiting:

@@ -72,10 +72,6 @@ class Monitoring:
         """The metric could not be had."""
         return self._told(fresh=False, updated_at=None)
 
-    def begin_anew(self) -> None:
-        """Somebody counts from now on: tell the next looks again, though they say what was told before."""
-        self._in_row = 0
-
     def _told(self, *, fresh: bool, updated_at: datetime | None) -> NodeMonitoringObserved | None:
         self._in_row = self._in_row + 1 if fresh == self._fresh else 1
         self._fresh = fresh
