@@ -10,6 +10,9 @@ LATENCY = Histogram(
     "gpuledger_admission_seconds", "From a review's last byte to the answer.", ["resource"], buckets=SECONDS
 )
 UNDER_WAY = Gauge("gpuledger_admission_under_way", "Reviews that are being read or answered.")
+CONNECTIONS_REFUSED = Counter(
+    "gpuledger_admission_connections_refused_total", "Connections that were hung up on, because there were too many."
+)
 READY = Gauge("gpuledger_admission_ready", "1 while reviews are answered, 0 while they are turned away.")
 EXPIRES = Gauge(
     "gpuledger_admission_certificate_expires_seconds", "When the certificate shown ceases to hold, since 1970."

@@ -15,10 +15,11 @@ from aiohttp import web
 from gpuledger.admission.configuration import MUTATE_PATH, VALIDATE_PATH
 from gpuledger.admission.decide import RULES
 from gpuledger.admission.errors import ReviewError
+from gpuledger.admission.listening import listening
 from gpuledger.admission.metrics import LATENCY, REFUSALS, REVIEWS, UNDER_WAY
 from gpuledger.admission.review import Review, Verdict, answer, read_review
 from gpuledger.admission.settings import AdmissionSettings
-from gpuledger.telemetry_http import ListenError, parse_address
+from gpuledger.telemetry_http import parse_address
 
 Decide = Callable[[Review], Verdict | None]
 """What is decided; None while nothing can be."""
@@ -46,14 +47,17 @@ class Server:
         app = web.Application(client_max_size=self._settings.review_bytes_max)
         app.router.add_post(MUTATE_PATH, self._on_mutate)
         app.router.add_post(VALIDATE_PATH, self._on_validate)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=self._settings.shutdown_timeout_s)
+        host, port = parse_address(self._settings.listen)
+        runner = web.AppRunner(
+            app, access_log=None,
+            shutdown_timeout=self._settings.shutdown_timeout_s, keepalive_timeout=self._settings.idle_timeout_s,
+        )  # fmt: skip
         await runner.setup()
         try:
-            host, port = parse_address(self._settings.listen)
-            await _listen(runner, host, port, context)
-            name, number = runner.addresses[0][:2]
-            shown = f"[{name}]" if ":" in name else name
-            yield f"{'https' if context else 'http'}://{shown}:{number}"
+            assert runner.server is not None
+            async with listening(runner.server, host, port, context, self._settings) as (name, number):
+                shown = f"[{name}]" if ":" in name else name
+                yield f"{'https' if context else 'http'}://{shown}:{number}"
         finally:
             await runner.cleanup()
 
@@ -89,13 +93,6 @@ class Server:
         told = orjson.dumps(answer(review.uid, verdict))
         LATENCY.labels(resource).observe(perf_counter() - began_s)
         return web.Response(body=told, content_type="application/json")
-
-
-async def _listen(runner: web.AppRunner, host: str, port: int, context: ssl.SSLContext | None) -> None:
-    try:
-        await web.TCPSite(runner, host, port, ssl_context=context).start()
-    except OSError as error:
-        raise ListenError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another address.") from error
 
 
 def _count(resource: str, verdict: Verdict) -> None:

@@ -31,6 +31,10 @@ class AdmissionSettings:
     An API server waits for `webhook_timeout_s`; an answer is given up before, after `review_timeout_s`. A review holds
     two objects of which each may have as much as etcd keeps, 1.5 MiB. `reached` None stands for the very address that
     the webhooks listen on, for API servers of the same machine.
+
+    `connections_max` is more than three API servers need that each change 200 objects at once. A connection that has
+    asked nothing whole for `idle_timeout_s` is closed; an API server gives up its own idle ones after 90 s, so that it
+    does not ask on one that is being closed.
     """
 
     listen: str = "0.0.0.0:9443"
@@ -38,6 +42,9 @@ class AdmissionSettings:
     reached: Reached | None = field(default_factory=Reached)
     review_bytes_max: int = 8 * 1024 * 1024
     reviews_at_once_max: int = 64
+    connections_max: int = 768
+    handshake_timeout_s: float = 10.0
+    idle_timeout_s: float = 120.0
     webhook_timeout_s: int = 5
     review_timeout_s: float = 4.0
     shutdown_timeout_s: float = 5.0
