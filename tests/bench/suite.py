@@ -25,6 +25,10 @@ from bench.kube import QUICK as QUICK_EDGE
 from bench.kube import KubeSizes, kube
 from bench.latency import latency
 from bench.memory import memory
+from bench.pools import FULL as POOLS
+from bench.pools import QUICK as QUICK_POOLS
+from bench.pools import pools
+from bench.pools_edge import PoolsSizes
 from bench.report import Figure, show, write
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
@@ -46,11 +50,12 @@ class Sizes:
     kube: KubeSizes = EDGE
     availability: AvailabilitySizes = AVAILABILITY
     admission: AdmissionSizes = ADMISSION
+    pools: PoolsSizes = POOLS
 
 
 FULL = Sizes()
-QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE, QUICK_AVAILABILITY, QUICK_ADMISSION)
-NAMES = ("publishing", "projecting", "latency", "memory", "kube", "availability", "admission")
+QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE, QUICK_AVAILABILITY, QUICK_ADMISSION, QUICK_POOLS)
+NAMES = ("publishing", "projecting", "latency", "memory", "kube", "availability", "admission", "pools")
 
 _progress = Console(stderr=True)
 
@@ -101,5 +106,6 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "kube": lambda: kube(database_url, sizes.kube),
         "availability": lambda: availability(database_url, sizes.availability, sizes.rounds),
         "admission": lambda: admission(sizes.admission),
+        "pools": lambda: pools(database_url, sizes.pools),
     }
     return measures[name]()

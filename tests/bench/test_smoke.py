@@ -10,6 +10,11 @@ import pytest
 FIGURES = {"publishing", "fold in memory", "rebuild into PostgreSQL", "published -> committed", "peak memory"}
 FIGURES |= {"cold start", "label of a Node -> status", "peak memory of the edge"}
 FIGURES |= {"claim change -> status", "burst of", "a claim's change, folded"}
+FIGURES |= {
+    "annotation -> pool in the GPUDevice's status",
+    "annotation -> assigned, and counted",
+    "events for an annotation",
+}
 
 
 @pytest.mark.bench
