@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from gpuledger.admission.access import trusted_groups
 from gpuledger.admission.decide import decide
 from gpuledger.admission.known import Known
 from gpuledger.admission.review import CREATE, UPDATE, User, Verdict
-from gpuledger.events.device import DeviceWithdrawn
+from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn, Hardware
+from gpuledger.kube.names import NAMESPACE
 from support.admission import (
     MASTER,
     PRODUCT,
@@ -50,7 +52,10 @@ TO_A = {CLUSTER: "cluster-a"}
 REFUSED: dict[str, tuple[tuple[Json, list[Said]], str]] = {
     "AmbiguousAssignment": (refused({LOCAL: "local-x", CLUSTER: "cluster-a"}, *READY), "Keep one"),
     "PoolNotFound": (refused({LOCAL: "none"}, *READY), "There is no GPUPool 'none'"),
-    "PoolKindMismatch": (refused({LOCAL: "cluster-a"}, *READY), f"Annotate {CLUSTER}"),
+    "PoolKindMismatch": (
+        refused({LOCAL: "cluster-a"}, *READY),
+        f"There is no GPUPool cluster-a, but the ClusterGPUPool cluster-a. Annotate {CLUSTER}",
+    ),
     "DeviceUnknown": (refused(TO_A, *POOLS), "Nothing is known of d1"),
     "DeviceMismatch": (refused(TO_A, *pool("cluster-a", include={"pci_devices": ["2204"]}), *device()), "pciDevices"),
     "DeviceNotReady": (refused(TO_A, *POOLS, *device(state="Validating")), "d1 is Validating"),
@@ -60,7 +65,7 @@ REFUSED: dict[str, tuple[tuple[Json, list[Said]], str]] = {
     "PoolDeleting": (refused(TO_A, *pool("cluster-a", deleting=True), *device()), "being deleted"),
     "InvalidIgnoreLabel": (refused({}, *READY, labels={IGNORE: "yes"}), "Use true or false"),
     "LabelNotYours": (refused({}, *READY, labels={PRODUCT_LABEL: "h100"}), "gpu.deckhouse.io/product of d1"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("reason", REFUSED)
@@ -81,6 +86,9 @@ def test_what_is_refused_says_why(reason: str) -> None:
         (gpu(TO_A), gpu({LOCAL: "local-x"}), [*READY, assigned("d1", f"{TEAM}/local-x"), assigned("d1", None)]),
         (gpu(labels={IGNORE: "false"}), gpu(labels={IGNORE: "true"}), READY),
         (gpu(), gpu(labels={IGNORE: "odd"}), READY),
+        (gpu(labels={IGNORE: "odd", "team": "a"}), gpu(labels={IGNORE: "odd"}), READY),
+        (gpu(labels={IGNORE: "true"}), gpu(), READY),
+        (gpu(TO_A, {IGNORE: "false"}), gpu(), READY),
         (gpu(labels={"team": "a"}), gpu(), READY),
         (gpu(TO_A), gpu(), [*pool("cluster-a", node_selector={"labels": {"zone": "a"}}), *device()]),
         (gpu({LOCAL: "a", CLUSTER: "b"}), gpu(), [settings(enabled=False)]),
@@ -100,20 +108,59 @@ def test_a_device_that_is_gone_is_unknown() -> None:
     assert judged(gpu(TO_A), gpu(), *READY, ("d1", DeviceWithdrawn())).reason == "DeviceUnknown"
 
 
-@pytest.mark.parametrize(("user", "reason"), [(USER, "LabelNotYours"), (MASTER, ""), (PRODUCT, "")])
-@pytest.mark.parametrize("old", [{}, {PRODUCT_LABEL: "a100"}, {"gpu.deckhouse.io/precision.fp8": "true"}])
-def test_labels_that_say_what_was_found_are_kept_by_the_product(user: User, reason: str, old: Json) -> None:
-    new = gpu(labels={"gpu.deckhouse.io/vendor": "nvidia"})
-    assert judged(new, gpu(labels=old), *READY, user=user).reason == reason
+def test_a_device_that_is_not_seen_is_not_ready() -> None:
+    unseen = DeviceDescribed(hardware=Hardware(pci_vendor="10de", pci_device="2203"), managed=True, missing=True)
+    verdict = judged(gpu(TO_A), gpu(), *READY, ("d1", unseen))
+    assert (verdict.reason, "d1 is not seen now" in verdict.message) == ("DeviceNotReady", True)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reason", "words"),
+    [
+        ({CLUSTER: "none"}, "PoolNotFound", "There is no ClusterGPUPool 'none'"),
+        ({CLUSTER: "local-x"}, "PoolKindMismatch", f"but the GPUPool {TEAM}/local-x. Annotate {LOCAL}"),
+    ],
+)
+def test_the_same_is_said_of_the_other_kind(annotations: Json, reason: str, words: str) -> None:
+    verdict = judged(gpu(annotations), gpu(), *READY)
+    assert (verdict.reason, words in verdict.message) == (reason, True)
+
+
+@pytest.mark.parametrize("user", [USER, User("eve"), User("x", frozenset({"system:serviceaccounts:default"}))])
+@pytest.mark.parametrize("label", [PRODUCT_LABEL, "gpu.deckhouse.io/vendor", "gpu.deckhouse.io/precision.fp8"])
+@pytest.mark.parametrize(("old", "new"), [(None, "a"), ("a", "b"), ("a", None)])
+def test_labels_that_say_what_was_found_are_kept_by_the_product(
+    user: User, label: str, old: str | None, new: str | None
+) -> None:
+    before, after = ({} if value is None else {label: value} for value in (old, new))
+    asked = gpu(labels=after), gpu(labels=before)
+    verdict = judged(*asked, *READY, user=user)
+    assert verdict.reason == "LabelNotYours"
+    assert f"{label} of d1 says what was found" in verdict.message
+    for group in trusted_groups(NAMESPACE):
+        assert judged(*asked, *READY, user=User("x", frozenset({group}))) == Verdict()
 
 
 def test_what_the_product_assigns_was_decided_already() -> None:
     said = [*POOLS, *device(state="Discovered")]
     assert judged(gpu(TO_A), gpu(), *said, user=PRODUCT).is_allowed
     assert judged(gpu(TO_A), gpu(), *said, user=MASTER).reason == "DeviceNotReady"
-    asked = review("gpudevices", gpu(TO_A), gpu(), operation=UPDATE, within="", user=MASTER)
-    assert decide(asked._replace(manager="gpuledger-auto-approval"), known(*said)).is_allowed
-    assert not decide(asked._replace(manager="gpuledger-auto-approval", user=USER), known(*said)).is_allowed
+
+
+@pytest.mark.parametrize(
+    ("manager", "user", "is_the_product"),
+    [
+        ("gpuledger-auto-approval", MASTER, True),
+        ("gpuledger", MASTER, True),
+        ("kubectl", MASTER, False),
+        ("gpuledger-auto-approval", USER, False),
+        ("gpuledger", USER, False),
+    ],
+)
+def test_an_administrator_may_act_for_the_product(manager: str, user: User, is_the_product: bool) -> None:
+    asked = review("gpudevices", gpu(TO_A), gpu(), operation=UPDATE, within="", user=user)._replace(manager=manager)
+    verdict = decide(asked, known(*POOLS, *device(state="Discovered")))
+    assert (verdict.reason, verdict.is_allowed) == ("" if is_the_product else "DeviceNotReady", is_the_product)
 
 
 def test_the_product_is_who_runs_in_its_namespace() -> None:

@@ -263,7 +263,12 @@ def test_what_a_node_meets_is_no_contradiction(asked: list[Json], labels: dict[s
         [("zone", "Exists"), ("zone", "DoesNotExist")],
         [("cores", "Gt", "4"), ("cores", "Lt", "5")],
         [("cores", "In", "3"), ("cores", "Gt", "4")],
+        [("cores", "In", "4"), ("cores", "Gt", "4")],
+        [("cores", "In", "5"), ("cores", "Lt", "4")],
+        [("cores", "In", "4"), ("cores", "Lt", "4")],
+        [("cores", "In", "many"), ("cores", "Gt", "4")],
         [("cores", "DoesNotExist"), ("cores", "Lt", "4")],
+        [("cores", "DoesNotExist"), ("cores", "Gt", "4")],
         [("zone", "In", "a"), ("zone", "NotIn", "a")],
     ],
 )
@@ -271,3 +276,20 @@ def test_contradictions(asked: list[tuple[str, ...]]) -> None:
     requirements = [Requirement(key, operator, tuple(values)) for key, operator, *values in asked]
     assert contradiction(requirements) == asked[0][0]
     assert contradiction(requirements[:1]) is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [("zone", "In", "a", "b"), ("zone", "In", "b", "c")],
+        [("zone", "Exists"), ("zone", "NotIn", "a")],
+        [("zone", "DoesNotExist"), ("zone", "NotIn", "a")],
+        [("cores", "Gt", "4"), ("cores", "Lt", "6")],
+        [("cores", "In", "3", "5"), ("cores", "Gt", "4")],
+        [("cores", "Gt", "many"), ("cores", "Lt", "1")],
+        [("zone", "In", "a"), ("disk", "In", "b")],
+    ],
+)
+def test_what_can_hold_together(asked: list[tuple[str, ...]]) -> None:
+    requirements = [Requirement(key, operator, tuple(values)) for key, operator, *values in asked]
+    assert contradiction(requirements) is None

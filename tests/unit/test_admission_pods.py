@@ -8,7 +8,7 @@ from gpuledger.admission.decide import decide
 from gpuledger.admission.pods import MODULE_DISABLED
 from gpuledger.admission.requests import Asked, asked_of_pools
 from gpuledger.admission.review import CREATE, UPDATE, Verdict
-from gpuledger.events.pool import PoolDefined, PoolGone
+from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
 from support.admission import TEAM, Json, Said, asking, known, namespace, pool, review, settings
 
 LOCAL, CLUSTER = "gpu.deckhouse.io/local-x", "cluster.gpu.deckhouse.io/cluster-a"
@@ -82,13 +82,14 @@ REFUSED = {
     "CapacityExceeded": (asking(CLUSTER, amount="5"), READY, "asks for 5 of cluster.gpu.deckhouse.io/cluster-a"),
     "InvalidQuantity": (asking(CLUSTER, amount="1500m"), READY, "no whole number"),
     "RequestNotLimit": (
-        pod(container(limits={CLUSTER: "2"}, requests={CLUSTER: "1"})), READY, "Make both the same number",
+        pod(container(limits={CLUSTER: "2"}, requests={CLUSTER: "1"})), READY,
+        f"container c requests 1 of {CLUSTER} with a limit of 2. Make both the same number",
     ),
     "PoolLabelConflict": (asking(CLUSTER, labels={"gpu.deckhouse.io/pool": "b"}), READY, "says 'b'"),
     "PlacementConflict": (
         asking(CLUSTER, spec={"nodeSelector": {"zone": "b"}}),
         [namespace(), *pool("cluster-a", node_selector={"labels": {"zone": "a"}})],
-        "zone In a",
+        "zone In a, but the pod can run on none: its nodeSelector or node affinity says otherwise about zone. Remove",
     ),
 }  # fmt: skip
 
@@ -108,6 +109,8 @@ def test_what_needs_only_its_opposite_is_allowed() -> None:
     assert judged(asking(CLUSTER, amount="400"), namespace(), *pool("cluster-a", total=None)).is_allowed
     assert judged(pod(container(limits={CLUSTER: "2"}, requests={CLUSTER: 2})), *READY).is_allowed
     assert judged(asking(CLUSTER, labels={"gpu.deckhouse.io/pool": "cluster-a"}), *READY).is_allowed
+    assert judged(pod(container("a", {CLUSTER: "1"}), container("b", {CLUSTER: "1"})), *READY).is_allowed
+    assert judged(asking(CLUSTER), namespace(enabled=False), *READY).is_allowed
     selected = pool("cluster-a", node_selector={"labels": {"zone": "a"}})
     assert judged(asking(CLUSTER, spec={"nodeSelector": {"zone": "a"}}), namespace(), *selected).is_allowed
 
@@ -115,6 +118,17 @@ def test_what_needs_only_its_opposite_is_allowed() -> None:
 def test_a_pool_that_was_just_created_is_not_configured() -> None:
     verdict = judged(asking(CLUSTER), namespace(), ("cluster-a", PoolDefined(uid="u", unit="Card")))
     assert (verdict.reason, "just been created" in verdict.message) == ("PoolNotConfigured", True)
+
+
+def test_a_condition_that_nobody_gave_does_not_hold() -> None:
+    defined, _ = pool("cluster-a")
+    verdict = judged(asking(CLUSTER), namespace(), defined, ("cluster-a", PoolChanged(total=4)))
+    assert (verdict.reason, "Supported is Unknown." in verdict.message) == ("PoolNotSupported", True)
+
+
+def test_a_namespace_that_nobody_has_seen_is_closed() -> None:
+    verdict = judged(asking(CLUSTER), *READY, within="unseen")
+    assert (verdict.reason, "The namespace unseen may not" in verdict.message) == ("NamespaceNotEnabled", True)
 
 
 def test_a_pool_that_is_gone_is_not_found() -> None:
@@ -164,9 +178,11 @@ def test_a_pod_holds_what_the_scheduler_counts(given: Json, amount: int) -> None
 
 @pytest.mark.parametrize("amount", ["-1", "1.5", "many", True])
 def test_units_are_whole(amount: object) -> None:
-    assert judged(asking(LOCAL, amount=amount), *READY).reason == "InvalidQuantity"
+    verdict = judged(asking(LOCAL, amount=amount), *READY)
+    assert verdict.reason == "InvalidQuantity"
+    assert f"{amount!r} of {LOCAL} in the limits of container c is no whole number" in verdict.message
 
 
 def test_a_request_needs_a_limit() -> None:
     verdict = judged(pod(container("a", requests={LOCAL: "1"})), *READY)
-    assert (verdict.reason, "container a requests" in verdict.message) == ("RequestNotLimit", True)
+    assert (verdict.reason, f"requests {LOCAL} without a limit" in verdict.message) == ("RequestNotLimit", True)

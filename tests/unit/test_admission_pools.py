@@ -56,18 +56,33 @@ RULES = [
     ("resource", {"unit": "Card"}, {"unit": "Node"}, "spec.resource.unit: 'Node'"),
     ("resource", {"unit": "MIG", "migProfile": "1g.10gb"}, {"unit": "MIG"}, "spec.resource.migProfile: a pool of MIG"),
     ("resource", {"unit": "Card"}, {"unit": "Card", "migProfile": "1g.10gb"}, "only a pool with unit MIG"),
+    (
+        "resource",
+        {"unit": "MIG", "migProfile": "1g.10gb"},
+        {"unit": "MIG", "migProfile": "10gb"},
+        "spec.resource.migProfile: '10gb' is not a MIG profile",
+    ),
     ("resource.slicesPerUnit", 1, 0, "slicesPerUnit: 0 is not from 1 to 8"),
     ("resource.slicesPerUnit", 8, 9, "slicesPerUnit: 9 is not from 1 to 8"),
     ("resource.slicesPerUnit", 2, "2", "slicesPerUnit: '2'"),
     ("resource.slicesPerUnit", 2, True, "slicesPerUnit: True"),
     ("resource.maxDevicesPerNode", 1, 0, "maxDevicesPerNode: 0 is not 1 or more"),
+    ("resource.maxDevicesPerNode", 16, "16", "maxDevicesPerNode: '16' is not 1 or more"),
     ("deviceSelector.include.pciVendors", ["10DE"], ["10d"], "spec.deviceSelector.include.pciVendors: '10d'"),
     ("deviceSelector.exclude.pciDevices", ["0x2203"], ["22033"], "spec.deviceSelector.exclude.pciDevices: '22033'"),
     ("deviceSelector.include.migProfiles", ["1g.10gb"], ["10gb"], "include.migProfiles: '10gb'"),
     ("deviceSelector.include.products", ["NVIDIA A100"], [""], "include.products: ''"),
+    ("deviceSelector.exclude.inventoryIDs", ["n1-0000:17:00.0"], [" "], "exclude.inventoryIDs: ' '"),
+    ("deviceSelector.exclude.migCapable", False, 0, "exclude.migCapable: 0 is neither true nor false"),
     ("deviceSelector.include.migCapable", True, "yes", "include.migCapable: 'yes'"),
     ("deviceAssignment", AUTO, {**AUTO, "requireAnnotation": True}, "autoApproveSelector: it needs requireAnnotation"),
     ("deviceAssignment", AUTO, {"autoApproveSelector": {}}, "autoApproveSelector: it needs requireAnnotation"),
+    (
+        "deviceAssignment",
+        AUTO,
+        {"requireAnnotation": False, "autoApproveSelector": {"matchLabels": {"a b": "c"}}},
+        "spec.deviceAssignment.autoApproveSelector.matchLabels: 'a b' is not a label's key",
+    ),
     ("scheduling.strategy", "BinPack", "Random", "spec.scheduling.strategy: 'Random'"),
     ("scheduling.topologyKey", "rack", "a rack", "spec.scheduling.topologyKey: 'a rack' is not a label's key"),
     (
@@ -76,7 +91,25 @@ RULES = [
         [{"key": "gpu", "effect": "Never"}],
         "spec.scheduling.taints[0].effect: 'Never'",
     ),
+    (
+        "scheduling.taints",
+        [{"key": "gpu", "effect": "NoSchedule", "value": "yes"}],
+        [{"key": "gpu", "effect": "NoSchedule", "value": "oh no"}],
+        "spec.scheduling.taints[0].value: 'oh no' is not a label's value",
+    ),
+    (
+        "scheduling.taints",
+        [{"key": "a", "effect": "NoExecute"}, {"key": "b/c", "effect": "PreferNoSchedule"}],
+        [{"key": "a", "effect": "NoExecute"}, {"effect": "PreferNoSchedule"}],
+        "spec.scheduling.taints[1].key: None is not a label's key",
+    ),
     ("nodeSelector.matchLabels", {"a.b/c": "d"}, {"a b": "d"}, "spec.nodeSelector.matchLabels: 'a b'"),
+    (
+        "nodeSelector.matchLabels",
+        {"a": ""},
+        {"a": "b c"},
+        "spec.nodeSelector.matchLabels: 'b c' is not a label's value",
+    ),
     (
         "nodeSelector.matchExpressions",
         [{"key": "a", "operator": "In", "values": ["b"]}],
@@ -88,6 +121,24 @@ RULES = [
         [{"key": "a", "operator": "Exists"}],
         [{"key": "a", "operator": "Near", "values": ["b"]}],
         "matchExpressions[0].operator: 'Near'",
+    ),
+    (
+        "nodeSelector.matchExpressions",
+        [{"key": "a", "operator": "DoesNotExist"}],
+        [{"key": "a", "operator": "DoesNotExist", "values": ["b"]}],
+        "matchExpressions[0].values: DoesNotExist takes none",
+    ),
+    (
+        "nodeSelector.matchExpressions",
+        [{"key": "a", "operator": "NotIn", "values": ["b"]}],
+        [{"key": "a/", "operator": "NotIn", "values": ["b"]}],
+        "matchExpressions[0].key: 'a/' is not a label's key",
+    ),
+    (
+        "nodeSelector.matchExpressions",
+        [{"key": "a", "operator": "In", "values": ["b"]}],
+        [{"key": "a", "operator": "In", "values": ["b", "-"]}],
+        "matchExpressions[0].values: '-' is not a label's value",
     ),
 ]
 
@@ -117,6 +168,7 @@ def test_the_modules_setting_caps_the_slices() -> None:
     assert judged(with_("resource.slicesPerUnit", 2), None, capped).is_allowed
     assert "is not from 1 to 2" in judged(with_("resource.slicesPerUnit", 3), None, capped).message
     assert judged(with_("resource.slicesPerUnit", 64), None, settings(max_slices_per_device=64)).is_allowed
+    assert "is not from 1 to 64" in "".join(problems_of(with_("resource.slicesPerUnit", 65), slices_max=100))
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
@@ -127,7 +179,11 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 def test_a_name_has_to_fit_into_a_resources_name() -> None:
     assert judged(CARD | {"metadata": {"name": "x" * 63}}).is_allowed
-    assert "metadata.name" in judged(CARD | {"metadata": {"name": "x" * 64}}).message
+    verdict = judged(CARD | {"metadata": {"name": "x" * 64}})
+    assert (verdict.reason, "metadata.name: it is part of a resource's name" in verdict.message) == (
+        "InvalidPool",
+        True,
+    )
 
 
 def test_dra_is_accepted_with_a_warning() -> None:
@@ -148,6 +204,11 @@ def test_what_a_pool_is_cannot_change(path: str, value: object) -> None:
     verdict = judged(with_(path, value), CARD)
     assert verdict.reason == "PoolImmutable"
     assert f"spec.{path.partition('.')[0]} cannot change" in verdict.message
+
+
+def test_a_provider_of_earlier_times_cannot_change_either() -> None:
+    verdict = judged(CARD, with_("provider", "Amd"))
+    assert (verdict.reason, "spec.provider cannot change" in verdict.message) == ("PoolImmutable", True)
 
 
 def test_the_rest_can_change() -> None:

@@ -73,6 +73,9 @@ BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", namespaced=True)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
 WAIT = ("--timeout", f"{DEADLINE_S:.0f}s")
 NODE = "w1"
 BUDGETED = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
@@ -85,6 +88,19 @@ POOLS: dict[Resource, dict[str, str]] = {GPU_POOLS: {"namespace": NAMESPACE}, CL
 HOST = "127.0.0.1"
 WITHOUT_POLICY: dict[str, Any] = {"restrictedAccess": {"enabled": False}}
 """The embedded API server has no admission policies."""
+
+TEAM = "ml-team-a"
+PRESETS: dict[str, Any] = {
+    "priorityClasses": [{"name": "gpu-serving", "value": 1_000_000}],
+    "quotas": [
+        {"namespace": TEAM, "pools": {"local-a": 4}, "limitRange": {"default": {"cpu": 2}}},
+        {"namespace": TEAM, "name": "serving", "clusterPools": {"training": 8}, "priorityClasses": ["gpu-serving"]},
+    ],
+    "workloads": [
+        {"namespace": TEAM, "name": "llm", "podDisruptionBudget": {"selector": {"app": "llm"}, "minAvailable": "50%"}}
+    ],
+}
+"""Presets of the kinds that the embedded API server has."""
 
 RENEWED = {Asked("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)}
 SELDOM = {Asked("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
@@ -361,3 +377,23 @@ async def test_a_right_that_is_missing_is_noticed(cluster: Cluster, tmp_path: Pa
         with pytest.raises(Exception, match="cannot list resource"):
             await ours.list(SECRETS)
     assert len(cluster.server.refused) == 1
+
+
+async def test_presets_are_objects_that_kubernetes_takes_and_that_go_with_the_release(cluster: Cluster) -> None:
+    await create(cluster.client, NAMESPACES, {"metadata": {"name": TEAM}})
+    values = {**WITH_SECRET, **WITHOUT_POLICY, "presets": PRESETS}
+    installed = await cluster.helm("install", values, "--no-hooks")
+    assert installed.code == 0, installed
+    hard = {one["metadata"]["name"]: one["spec"]["hard"] for one in (await cluster.client.list(RESOURCE_QUOTAS)).items}
+    assert hard == {
+        "gpu-control-plane": {"requests.gpu.deckhouse.io/local-a": "4"},
+        "serving": {"requests.cluster.gpu.deckhouse.io/training": "8"},
+    }
+    (limit,) = (await cluster.client.get(LIMIT_RANGES, "gpu-control-plane", TEAM))["spec"]["limits"]
+    assert limit["default"] == {"cpu": "2"}
+    assert (await cluster.client.get(PRIORITY_CLASSES, "gpu-serving"))["value"] == 1_000_000
+    assert await cluster.names(BUDGETS) == {NAME, *BUDGETED, "llm"}
+
+    assert (await cluster.helm("uninstall", None, "--no-hooks")).code == 0
+    for resource in (RESOURCE_QUOTAS, LIMIT_RANGES, PRIORITY_CLASSES, BUDGETS):
+        assert await cluster.names(resource) == set(), resource

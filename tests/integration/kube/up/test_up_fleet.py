@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,41 +12,15 @@ from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.kube import names
-from gpuledger.kube.client import KubeClient, Selection, open_client
+from gpuledger.kube.client import KubeClient, Selection
 from gpuledger.ledger.jetstream import connect_ledger
 from support.cli import Cli
-from support.servers import short_directory
-from support.up import DEADLINE_S, Up, gpuledger, running_up
+from support.up import DEADLINE_S, Up, becomes, gpuledger
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up --fleet` brings its own API server and refuses another")
 
 NODES, GPUS = 3, 2
 FLEET = ("--fleet", f"nodes={NODES},gpus={GPUS},profile=mixed", "--speed", "600", "--seed", "7")
-
-
-@pytest.fixture(scope="module")
-def data_dir() -> Iterator[Path]:
-    with short_directory() as directory:
-        yield directory
-
-
-@pytest.fixture(scope="module")
-def up(data_dir: Path) -> Iterator[Up]:
-    with running_up(data_dir, *FLEET) as up:
-        yield up
-
-
-@pytest.fixture
-async def client(up: Up) -> AsyncIterator[KubeClient]:
-    async with open_client(up.data_dir / "kubeconfig") as client:
-        yield client
-
-
-async def becomes(condition: Callable[[], Awaitable[object]]) -> None:
-    """Return when the condition holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - other processes get there
-            await asyncio.sleep(0.05)
 
 
 async def statuses(client: KubeClient) -> list[dict[str, Any]]:

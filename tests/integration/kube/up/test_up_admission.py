@@ -1,8 +1,6 @@
 """`gpuledger up` with its admission webhooks: pools and pods as users write them, refused and accepted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,7 +9,7 @@ import yaml
 from gpuledger.admission.configuration import MUTATING, NAME, VALIDATING
 from gpuledger.admission.hints import POOL_LABEL
 from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.errors import AlreadyExistsError, KubeError
+from gpuledger.kube.errors import KubeError
 from gpuledger.kube.names import (
     ANNOTATION_CLUSTER_ASSIGNMENT,
     CLUSTER_GPU_POOLS,
@@ -21,8 +19,9 @@ from gpuledger.kube.names import (
     PODS,
     TRUE,
 )
+from support.refusals import is_refused, refusal
 from support.servers import short_directory
-from support.up import DEADLINE_S, Up, running_up
+from support.up import Up, becomes, running_up
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up` brings its own API server")
 
@@ -53,50 +52,10 @@ spec:
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def data_dir() -> Iterator[Path]:
-    with short_directory() as directory:
-        yield directory
-
-
-@pytest.fixture(scope="module")
-def up(data_dir: Path) -> Iterator[Up]:
-    with running_up(data_dir, *FLEET) as up:
-        yield up
-
-
-@pytest.fixture
-async def client(up: Up) -> AsyncIterator[KubeClient]:
-    async with open_client(up.data_dir / "kubeconfig") as client:
-        yield client
-
-
-async def becomes(condition: Callable[[], Awaitable[object]]) -> None:
-    """Return when the condition holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - other processes get there
-            await asyncio.sleep(0.05)
-
-
 def pod(name: str, resource: str = CLUSTER_A, units: int = 1, namespace: str = TEAM) -> Json:
     resources = {"limits": {resource: str(units)}} if units else {}
     spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
     return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
-
-
-async def refusal(client: KubeClient, given: Json) -> str:
-    """Why a pod is refused; empty where it is not, and is there now."""
-    try:
-        await client.create(PODS, given)
-    except AlreadyExistsError:
-        return ""
-    except KubeError as error:
-        return str(error)
-    return ""
-
-
-async def is_refused(client: KubeClient, given: Json, reason: str) -> bool:
-    return f"{reason}: " in await refusal(client, given)
 
 
 async def test_the_webhooks_answer(up: Up, client: KubeClient) -> None:
