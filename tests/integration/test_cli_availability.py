@@ -237,7 +237,7 @@ def test_the_options_of_reports_fit_their_columns(cli: Cli) -> None:
             "json",
         ).json()
         named = {row["name"].replace("_", "-") for row in having} & set(REPORTS)
-        assert named - {"allocation"} == set(reports)
+        assert named - {"allocation", "pool-pods"} == set(reports)
     assert {output.value for output in ReportOutput} == {output.value for output in Output} | {"plot", "svg"}
 
 

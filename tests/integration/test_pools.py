@@ -1,18 +1,17 @@
 """Pools on real servers: what is decided is published once, a restart decides nothing again, and the rows are true."""
 
-from collections.abc import AsyncIterator, Iterable
-
-import pytest
+from collections.abc import Iterable
 
 from gpuledger.domain.inventory_names import MODULE
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.payload import Payload
+from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.pool import PoolChanged, PoolReleased
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.runner import Runner
-from support.ledgers import eventually, everything, jetstream_ledger
+from support.ledgers import eventually, everything
 from support.pools import MET, Pools, applied, asks, detected, pool, prepared, released, state
 from support.projections import QUICK, assert_true, publish, reaches, running, table
 
@@ -25,12 +24,6 @@ BEGIN: tuple[tuple[str, Payload], ...] = (
     ("ns/p", pool(slices_per_unit=4, devices_per_node_max=1)),
     ("q", pool(requires_annotation=False, auto_approve={"labels": {"tier": "gold"}})),
 )
-
-
-@pytest.fixture
-async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        yield ledger
 
 
 class Sayings:
@@ -95,5 +88,31 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
     assert table(migrated_url, "gpu_device_assignment", columns) == [
         ("n1-0", None, None, False, "PoolTakesNoDevices"),
         ("n1-1", "q", "Assigned", True, "ConfirmedByAgent"),
+    ]
+    await assert_true(ledger, migrated_url, [PoolsProjection()])
+
+
+async def test_pods_that_ask_are_kept_as_long_as_they_are_there(ledger: JetStreamLedger, migrated_url: str) -> None:
+    sayings, asks_for = Sayings(), {"gpu.deckhouse.io/p": 2}
+    said: list[tuple[str, Payload]] = [
+        *BEGIN,
+        ("ns/ended", PodObserved(uid="u", node="n1", requests=asks_for)),
+        ("ns/stays", PodObserved(uid="u", node="n1", requests=asks_for)),
+        ("ns/waits", PodObserved(uid="u", requests=asks_for)),
+    ]
+    async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
+        await reaches(migrated_url, "pools", await publish(ledger, sayings.events(said)))
+    assert len(table(migrated_url, "pool_pod", "pod")) == 3
+    later: list[tuple[str, Payload]] = [
+        ("ns/ended", PodGone(uid="u")),
+        ("ns/stays", PodObserved(uid="u", node="n1")),
+        ("ns/waits", PodObserved(uid="u", node="n1", requests=asks_for)),
+    ]
+    async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
+        await reaches(migrated_url, "pools", await publish(ledger, sayings.events(later)))
+        await reaches(migrated_url, "pools", await ledger.head())
+    assert table(migrated_url, "pool_pod", "pod, node, requests, bound_at < said_at") == [
+        ("ns/stays", "n1", "{}", True),
+        ("ns/waits", "n1", '{"gpu.deckhouse.io/p":2}', False),
     ]
     await assert_true(ledger, migrated_url, [PoolsProjection()])

@@ -9,10 +9,13 @@ from gpuledger.domain.inventory_names import MODULE
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
+from gpuledger.events.pod import PodObserved
+from gpuledger.events.pool import PoolGone
 from gpuledger.events.settings import SettingsChanged
 from support.pools import A100, MET, Pools, applied, asks, described, detected, pool, prepared, released, state
 
 NODES = ("n1", "n2")
+PODS = ("ns/one", "ns/two")
 DEVICES = tuple(f"{node}-{number}" for node in NODES for number in range(2))
 OTHER = Hardware(product="NVIDIA H100", pci_vendor="10de", pci_device="2330")
 GOLD = {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
@@ -57,6 +60,10 @@ changes = st.one_of(
         st.sampled_from(["a", "b"]).map(lambda zone: NodeLabelled(uid="n", labels={"zone": zone})),
     ),
     st.just((MODULE, SettingsChanged(max_slices_per_device=16))),
+    st.tuples(
+        st.sampled_from(PODS),
+        st.sampled_from([None, *NODES]).map(lambda node: PodObserved(uid="u", node=node, requests={"r": 1})),
+    ),
 )
 lasting = st.one_of(
     st.sampled_from([described(OTHER), described(ignored=True), described(managed=False), state("Faulted")])
@@ -68,6 +75,7 @@ lasting = st.one_of(
 def sayings(draw: st.DrawFn) -> list[Saying]:
     said: list[tuple[str, Payload]] = [*draw(pools).items(), *draw(st.lists(changes, max_size=10))]
     said += draw(st.dictionaries(st.sampled_from(DEVICES), lasting)).items()
+    said += [(pool_id, PoolGone()) for pool_id in draw(st.sets(st.sampled_from(["ns/p", "q", "auto"])))]
     return [Saying(at, subject, data) for at, (subject, data) in enumerate(said, 1)]
 
 
@@ -96,6 +104,7 @@ def standing(world: Pools) -> tuple[object, ...]:
         {row.device: row[1:5] for row in world.state.assignment.rows.values() if row.reason != "NotAskedFor"},
         {row.pool: row[1:3] for row in world.state.total.rows.values()},
         {key: row[2:5] for key, row in world.state.condition.rows.items()},
+        {row.pod: (row.node, row.said_at) for row in world.state.pod.rows.values()},
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuledger.admission.decide import RULES, decide
 from gpuledger.admission.errors import ReviewError
-from gpuledger.admission.known import KnownProjection, PoolName
+from gpuledger.admission.known import Known, KnownProjection, PoolName
 from gpuledger.admission.review import Review, User, Verdict, answer, read_review
 from gpuledger.events.namespace import NamespaceGone
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
@@ -99,6 +99,16 @@ def test_what_is_decided_of_a_pool_that_is_gone_is_nothing() -> None:
     state = known(*pool("a"), ("a", PoolGone()), ("a", PoolChanged(total=1)))
     assert state.decided == {}
     assert state.pool(PoolName("", "a")) is None
+
+
+def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late() -> None:
+    (_, defined), *_ = pool("a")
+    late = message(event(defined, "a", number=9, at=-1, source="/watchers/all"), 9)
+    for said in ([*pool("a"), ("a", PoolGone())], [("a", PoolGone())]):
+        state = folded(KnownProjection(), [*log(*said), late]).state
+        assert isinstance(state, Known)
+        assert state.pool(PoolName("", "a")) is None
+        assert not list(state.pools_named("a"))
 
 
 def test_a_namespace_that_is_gone_has_no_gate() -> None:

@@ -14,15 +14,30 @@ from gpuledger.events.settings import SettingsChanged
 from gpuledger.kube.crds import node_feature_rule, shipped
 from gpuledger.kube.names import MODULE_CONFIG, POOL_FINALIZER, DeviceState, EventReason
 from gpuledger.statuswriter.decide import Desired, Document, Key, Kind
+from gpuledger.statuswriter.folding import WantedProjection
 from gpuledger.statuswriter.gpumetrics import GpuMetrics
 from gpuledger.statuswriter.pools import pool_key, pool_of
 from gpuledger.statuswriter.unpooled import Unpooled
 from gpuledger.statuswriter.wanted import Wanted, desired
-from support.events import hour
-from support.gpu_states import CARD, CLUSTER_POOL, MIG, POOL, assigned, found, offers, phase, prepared, ready, wanted
+from support.events import Said, folded, hour, log_of, numbered
+from support.gpu_states import (
+    CARD,
+    CLUSTER_POOL,
+    MIG,
+    POOL,
+    assigned,
+    found,
+    offers,
+    phase,
+    prepared,
+    ready,
+    source_of,
+    wanted,
+)
 
 DEVICE, NODE = Key(Kind.DEVICE, "w1-0"), Key(Kind.NODE, "w1")
 POOL_KEY = Key(Kind.POOL, "a", "team")
+AGAIN = CARD.model_copy(update={"uid": "u2"})
 
 
 def shown(state: Wanted, key: Key = DEVICE) -> Desired:
@@ -182,8 +197,21 @@ def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_ge
     said = [(POOL, CARD), (POOL, PoolReleased())]
     assert shown(wanted(*said), POOL_KEY).main == {"finalizers": []}
     assert shown(wanted(*said, (POOL, CARD)), POOL_KEY).main == {"finalizers": []}
-    assert shown(wanted(*said, (POOL, CARD.model_copy(update={"uid": "u2"}))), POOL_KEY).main["finalizers"]
+    assert shown(wanted(*said, (POOL, AGAIN)), POOL_KEY).main["finalizers"]
     assert desired(wanted(*said, (POOL, PoolGone())), POOL_KEY, node_feature_rule()) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "uid"),
+    [([(1, CARD), (3, PoolGone()), (2, CARD)], None), ([(2, CARD), (3, AGAIN), (1, PoolGone())], "u2")],
+    ids=["defined", "gone"],
+)
+def test_what_is_recorded_late_of_a_pools_object_changes_nothing(said: list[tuple[int, Any]], uid: str | None) -> None:
+    facts = [Said(source_of(data), POOL, at, data) for at, data in said]
+    state = folded(WantedProjection(), log_of(numbered(facts))).state
+    assert isinstance(state, Wanted)
+    kept = desired(state, POOL_KEY, node_feature_rule())
+    assert (kept.uid if kept else None) == uid
 
 
 @pytest.mark.parametrize(

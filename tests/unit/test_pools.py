@@ -163,6 +163,20 @@ def test_a_device_leaves(world: Pools, subject: str, fact: Any, reason: str, *, 
     assert world.of("n1-0") == FREE
 
 
+@pytest.mark.parametrize("uid", ["u", "v"], ids=["the same object", "one before it"])
+def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late(world: Pools, uid: str) -> None:
+    world.say("n1-0", asks("p"))
+    world.say("ns/p", PoolGone(uid="u"), at=50)
+    world.say("ns/p", pool(uid=uid), at=40)
+    world.say("ns/p", PoolGone(uid="u"), at=30)
+    world.say("ns/p", pool(uid=uid), at=45)
+    assert world.of("n1-0") == FREE
+    assert world.state.pool.get("ns/p") is None
+    world.say("ns/p", pool(uid="w"), at=51)
+    assert world.of("n1-0") == ("ns/p", PENDING)
+    assert not world.state.end.rows
+
+
 @pytest.mark.parametrize(
     ("subject", "fact"),
     [

@@ -9,6 +9,7 @@ from gpuledger.domain.inventory_names import MODULE
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
+from gpuledger.events.pod import PodGone, PodObserved
 from support.pools import MET, Pools, applied, asks, described, detected, pool, prepared, released, state
 
 SMALL, LARGE = 20, 200
@@ -29,12 +30,15 @@ FACTS: dict[str, tuple[str, Payload]] = {
     "a pool is changed": ("ns/p11", pool(slices_per_unit=2)),
     "a pool is deleted": ("ns/p12", pool(deleting=True)),
     "a pool comes": ("ns/new", pool()),
+    "a pod asks": ("ns/new", PodObserved(uid="u", requests={"gpu.deckhouse.io/p13": 1})),
+    "a pod is bound": ("ns/pod14", PodObserved(uid="u", node="n14", requests={"gpu.deckhouse.io/p14": 1})),
+    "a pod goes": ("ns/pod15", PodGone(uid="u")),
 }
 """Each about a node or pool of its own, so that they can all be told to one cluster."""
 
 
 def cluster(pools: int) -> Pools:
-    """Pools that hold a device each, and as many that approve devices by a label that nobody else approves by."""
+    """Pools that hold a device each, which a pod asks for, and as many that approve devices by a label of their own."""
     world = Pools()
     world.say(MODULE, MET)
     for number in range(pools):
@@ -48,6 +52,7 @@ def cluster(pools: int) -> Pools:
         world.say(node, NodeLabelled(uid="n", labels={"zone": "a"}))
         world.say(f"{node}-0", asks(f"p{number}"))
         world.say(f"{node}-0", applied(f"ns/p{number}"))
+        world.say(f"ns/pod{number}", PodObserved(uid="u", requests={f"gpu.deckhouse.io/p{number}": 1}))
     return world
 
 

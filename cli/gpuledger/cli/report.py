@@ -23,7 +23,7 @@ from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import REPORTS, view_of
 
 ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")
-"""The reports whose rows are each about one pool."""
+"""The reports whose rows are each about one pool of a driver; `describe pool` is for GPUPools."""
 
 ABOUT_VIEWS = ("availability", "exhausted")
 """Those whose rows are each about a pool as seen from one place."""

@@ -26,6 +26,7 @@ REPORTS = (
     "availability",
     "exhausted",
     "never-released",
+    "pool-pods",
 )
 """The reports by the names a person uses."""
 
@@ -60,6 +61,7 @@ _FILES = (
     "availability",
     "exhausted",
     "never_released",
+    "pool_pods",
     "stints_at",
     *(name for name in FUNCTIONS_AT if name != "stints_at"),
     "grants",

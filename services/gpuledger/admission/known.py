@@ -85,7 +85,7 @@ class KnownDevice(NamedTuple):
 
 
 class _Latest(Generic[T]):
-    """What was said last of each thing, by the time at which it held."""
+    """What was said last of each thing, by the time at which it held; that it is gone is something said."""
 
     def __init__(self) -> None:
         self.values: dict[str, T] = {}
@@ -99,11 +99,11 @@ class _Latest(Generic[T]):
         return True
 
     def drop(self, key: str, time: datetime) -> bool:
-        """The thing is gone; False where something later is known, or nothing."""
-        if key not in self._times or self._times[key] > time:
+        """The thing is gone; False where something later is known, or there was none."""
+        if key in self._times and self._times[key] > time:
             return False
-        del self.values[key], self._times[key]
-        return True
+        self._times[key] = time
+        return self.values.pop(key, None) is not None
 
 
 class Known:

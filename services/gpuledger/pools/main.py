@@ -9,10 +9,10 @@ from gpuledger.projection.definition import Decisions, Projection
 
 
 class PoolsProjection(Projection):
-    """Folds what was said of pools and devices, and decides the assignments and capacities that follow."""
+    """Folds what was said of pools, devices and pods, and decides the assignments and capacities that follow."""
 
     name = "pools"
-    version = 1
+    version = 2
     specs = SPECS
     handlers = HANDLERS
     decides = True

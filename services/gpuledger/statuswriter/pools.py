@@ -5,6 +5,7 @@ A pool's object is a person's: of it the product keeps its own finalizer and the
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers
@@ -35,6 +36,14 @@ class PoolObjects:
         self.partitions: dict[str, int] = {}
         self._asked: dict[str, dict[str, int]] = {}
         self._touched: dict[str, None] = {}
+        self._said_at: dict[str, datetime] = {}
+
+    def is_late(self, pool: str, time: datetime) -> bool:
+        """Whether later than this it was said what the pool's object is, or that it is gone; if not, this is noted."""
+        if self._said_at.get(pool, time) > time:
+            return True
+        self._said_at[pool] = time
+        return False
 
     def touch(self, pool: str) -> None:
         """The pool's object may have to be another."""
@@ -94,6 +103,8 @@ def slots(objects: PoolObjects, decided: PoolsDecided, pool: str, slices_max: in
 
 def _defined(objects: PoolObjects, fact: Fact, data: PoolDefined) -> None:
     pool = fact.event.subject
+    if objects.is_late(pool, fact.event.time):
+        return
     known = objects.pool.get(pool)
     is_released = known is not None and known.uid == data.uid and known.is_released
     objects.pool[pool] = PoolObject(data.uid, data.unit == UNIT_MIG, data.slices_per_unit, is_released)
@@ -101,8 +112,11 @@ def _defined(objects: PoolObjects, fact: Fact, data: PoolDefined) -> None:
 
 
 def _gone(objects: PoolObjects, fact: Fact, _data: PoolGone) -> None:
-    objects.pool.pop(fact.event.subject, None)
-    objects.touch(fact.event.subject)
+    pool = fact.event.subject
+    if objects.is_late(pool, fact.event.time):
+        return
+    objects.pool.pop(pool, None)
+    objects.touch(pool)
 
 
 def _released(objects: PoolObjects, fact: Fact, _data: PoolReleased) -> None:

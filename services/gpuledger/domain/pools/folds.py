@@ -1,8 +1,9 @@
-"""How facts about pools, devices, nodes and assignments become rows.
+"""How facts about pools, devices, nodes and assignments become rows; those about pods are beside them.
 
 Of what watchers say the latest by event time is in force; what services decided counts in the order of the log.
 """
 
+from datetime import datetime
 from sys import intern
 
 from gpuledger.domain.fact import Fact, Handlers
@@ -24,7 +25,8 @@ from gpuledger.domain.pools.names import (
     Phase,
     Reason,
 )
-from gpuledger.domain.pools.rows import PoolDevice, PoolMark, PoolNode
+from gpuledger.domain.pools.pods import POD_HANDLERS
+from gpuledger.domain.pools.rows import PoolDevice, PoolEnd, PoolMark, PoolNode
 from gpuledger.domain.pools.spec import Pool, approval_of, facts_of, name_of, read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.words import WORD_HANDLERS, unheard
@@ -143,10 +145,16 @@ def _node(state: PoolFacts, node: str) -> PoolNode:
     return state.node.get(node) or PoolNode(intern(node), ready=False, labels="{}", labelled_at=None)
 
 
+def _is_late(state: PoolFacts, pool: str, time: datetime) -> bool:
+    """Whether something later is known of the pool's object: what it is, or that it is gone."""
+    known, end = state.pool.get(pool), state.end.get(pool)
+    return (known is not None and known.defined_at > time) or (end is not None and end.gone_at > time)
+
+
 def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
     subject, time = intern(fact.event.subject), fact.event.time
     known = state.pool.get(subject)
-    if known is not None and known.defined_at > time:
+    if _is_late(state, subject, time):
         return
     is_same = known is not None and known.uid == data.uid
     said = json_text(data.model_dump(mode="json"))
@@ -157,6 +165,7 @@ def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
         time, approval_of(read_spec(said)), said,
     )  # fmt: skip
     state.touch_name(row.name)
+    state.end.delete(subject)
     state.pool.delete(subject)
     state.pool.put(row)
     state.touch_name(row.name)
@@ -175,8 +184,12 @@ def _confirm(state: PoolFacts, pool: str) -> None:
 
 
 def _gone(state: PoolFacts, fact: Fact, data: PoolGone) -> None:
-    known = state.pool.get(fact.event.subject)
-    if known is None or known.defined_at > fact.event.time:
+    subject, time = intern(fact.event.subject), fact.event.time
+    known = state.pool.get(subject)
+    if _is_late(state, subject, time):
+        return
+    state.end.put(PoolEnd(subject, time))
+    if known is None:
         return
     state.touch_name(known.name)
     state.pool.delete(known.subject)
@@ -233,6 +246,7 @@ HANDLERS: Handlers = {
     PoolReleased: _released_pool,
     PoolChanged: POOLS_HANDLERS[PoolChanged],
     **WORD_HANDLERS,
+    **POD_HANDLERS,
     DeviceAssignmentChanged: _assignment_changed,
     ModulePrerequisiteChanged: _prerequisite_changed,
     SettingsChanged: _settings_changed,

@@ -31,6 +31,13 @@ class PoolDevice(NamedTuple):
     labels: str
 
 
+class PoolEnd(NamedTuple):
+    """When the object of a pool that there is none of now went: what was said of it before holds no more."""
+
+    pool: str
+    gone_at: datetime
+
+
 class PoolMark(NamedTuple):
     """What people put on a GPUDevice: labels (a JSON object), and the pool's name of either assignment annotation."""
 
@@ -48,6 +55,20 @@ class PoolNode(NamedTuple):
     ready: bool
     labels: str
     labelled_at: datetime | None
+
+
+class PoolPod(NamedTuple):
+    """A pod that asks for units of pools: `requests` is a JSON object of units by resource.
+
+    `said_at` is when the latest was said of it, `bound_at` when this pod was first known to be on its node.
+    """
+
+    pod: str
+    uid: str
+    node: str | None
+    requests: str
+    said_at: datetime
+    bound_at: datetime | None
 
 
 class PoolSetup(NamedTuple):
@@ -89,8 +110,10 @@ REFUSED, DRIFTED = "refused", "drifted"
 """Kinds of trouble."""
 
 POOL_DEVICE = TableSpec("pool_device", PoolDevice, ("name",))
+POOL_END = TableSpec("pool_end", PoolEnd, ("pool",))
 POOL_MARK = TableSpec("pool_mark", PoolMark, ("device",))
 POOL_NODE = TableSpec("pool_node", PoolNode, ("node",))
+POOL_POD = TableSpec("pool_pod", PoolPod, ("pod",))
 POOL_SETUP = TableSpec("pool_setup", PoolSetup, ("device",))
 POOL_TALLY = TableSpec("pool_tally", PoolTally, ("pool",))
 POOL_TROUBLE = TableSpec("pool_trouble", PoolTrouble, ("pool", "device", "kind"))
@@ -99,9 +122,11 @@ POOL_SETTINGS = TableSpec("pool_settings", ModuleSettings, ("module",))
 
 SPECS: tuple[TableSpec[Any], ...] = (
     GPU_POOL,
+    POOL_END,
     POOL_DEVICE,
     POOL_MARK,
     POOL_NODE,
+    POOL_POD,
     POOL_SETUP,
     POOL_TALLY,
     POOL_TROUBLE,

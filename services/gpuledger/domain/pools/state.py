@@ -27,14 +27,16 @@ class _Share(NamedTuple):
 
 
 class PoolFacts(PoolsDecided):
-    """What was said of pools, devices and nodes, and what was decided."""
+    """What was said of pools, devices, nodes and pods, and what was decided."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pool = Table(GPU_POOL, "name", "approval")
+        self.end = Table(rows.POOL_END)
         self.device = Table(rows.POOL_DEVICE, "node")
         self.mark = Table(rows.POOL_MARK, "asked", "asked_cluster")
         self.node = Table(rows.POOL_NODE)
+        self.pod = Table(rows.POOL_POD)
         self.setup = Table(rows.POOL_SETUP)
         self.tally = Table(rows.POOL_TALLY)
         self.trouble = Table(rows.POOL_TROUBLE, "pool")
@@ -46,7 +48,7 @@ class PoolFacts(PoolsDecided):
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
         own: tuple[Table[Any], ...] = (
-            self.pool, self.device, self.mark, self.node, self.setup,
+            self.pool, self.end, self.device, self.mark, self.node, self.pod, self.setup,
             self.tally, self.trouble, self.module, self.settings,
         )  # fmt: skip
         return {**{table.spec.name: table for table in own}, **super().tables()}
@@ -68,6 +70,11 @@ class PoolFacts(PoolsDecided):
         """How many other devices of the device's node belong to the pool."""
         others = (self.assignment.get(name) for name in self.device.by["node"].get(device.node) if name != device.name)
         return sum(row is not None and row.pool == pool for row in others)
+
+    def offered(self, device: str) -> tuple[int, int]:
+        """How many cards and how many partitions a device adds to what its pool offers."""
+        share = self._share(device)
+        return (0, 0) if share is None else (share.cards, share.partitions)
 
     def troubles(self, pool: str, kind: str) -> list[rows.PoolTrouble]:
         """The pool's devices in trouble of this kind, by name."""

@@ -1,0 +1,46 @@
+"""The report on pods that ask for units of pools, over what a few facts fold to."""
+
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from gpuledger.db.views import view_of
+from gpuledger.events.pod import PodGone, PodObserved
+from support.events import hour
+from support.pools import Pools
+
+A, B, C = "gpu.deckhouse.io/a", "gpu.deckhouse.io/b", "cluster.gpu.deckhouse.io/c"
+
+
+def rows_of(database_url: str, pools: Pools) -> list[dict[str, Any]]:
+    """The report, once what was folded is written."""
+    with psycopg.connect(database_url, row_factory=dict_row) as connection:
+        with connection.cursor().copy("COPY gpuledger_live.pool_pod FROM STDIN") as copy:
+            for row in pools.state.pod.rows.values():
+                copy.write_row(row)
+        return connection.execute(f"SELECT * FROM {view_of('pool-pods')}".encode()).fetchall()
+
+
+def test_who_asks_for_what(migrated_url: str) -> None:
+    pools = Pools()
+    pools.say("team-b/train", PodObserved(uid="u", node="w2", requests={A: 1, C: 2}), at=3)
+    pools.say("team-a/waits", PodObserved(uid="u", requests={A: 4, B: 0, "cpu": 1, "example.com/a": 1}), at=2)
+    pools.say("team-a/train", PodObserved(uid="u", node="w1", requests={A: 2}), at=1)
+    pools.say("team-a/train", PodObserved(uid="u", node="w1", requests={A: 3}), at=4)
+    pools.say("team-a/ended", PodObserved(uid="u", node="w1", requests={A: 1}), at=1)
+    pools.say("team-a/ended", PodGone(uid="u"), at=2)
+    rows = rows_of(migrated_url, pools)
+    assert [tuple(row.values()) for row in rows] == [
+        ("c", C, "team-b", "train", 2, "w2", hour(3)),
+        ("team-a/a", A, "team-a", "train", 3, "w1", hour(1)),
+        ("team-a/a", A, "team-a", "waits", 4, None, None),
+        ("team-b/a", A, "team-b", "train", 1, "w2", hour(3)),
+    ]
+    assert list(rows[0]) == ["pool", "resource", "namespace", "pod", "units", "node", "since"]
+
+
+def test_as_many_units_as_can_be_recorded(migrated_url: str) -> None:
+    pools, most = Pools(), 2**63 - 1
+    pools.say("team-a/p", PodObserved(uid="u", requests={A: most}))
+    assert [row["units"] for row in rows_of(migrated_url, pools)] == [most]
