@@ -1,7 +1,7 @@
-"""Which claims may be named to whoever runs a command: those that Kubernetes would let them read.
+"""Which claims, or pods, may be named to whoever runs a command: those that Kubernetes would let them read.
 
 The API server is asked once a namespace, and first whether all may be read. Without one the database's own rights have
-to do: whoever can read the ledger reads all of it. Where the setting is Redacted nothing is named to anybody.
+to do: whoever can read the ledger reads all of it. Where the setting is Redacted no claim is named to anybody.
 """
 
 import asyncio
@@ -17,37 +17,40 @@ from gpuledger.domain.inventory import MODULE_SETTINGS
 from gpuledger.inventory.main import InventoryProjection
 from gpuledger.kube.client import Ask, KubeClient
 from gpuledger.kube.errors import KubeConfigError, KubeError, UnavailableError
-from gpuledger.kube.names import MODULE_CONFIG, RESOURCE_CLAIMS, Resource
+from gpuledger.kube.names import MODULE_CONFIG, PODS, RESOURCE_CLAIMS, Resource
 
 REVIEWS_MAX: Final = 200
-"""Namespaces that a command asks about; claims of any others are not named."""
+"""Namespaces that a command asks about; claims and pods of any others are not named."""
 
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 REDACTED: Final = "Redacted"
+CALLED: Final = {RESOURCE_CLAIMS: "claims", PODS: "pods"}
+"""What may be named, in words."""
+
 _NAMED = re.compile(r"^ResourceClaim ([^/\s]+)/\S+")
 
 
 class Readable(NamedTuple):
-    """Whose claims may be named: of every namespace, or of these; `told` says in words how that was found."""
+    """Whose claims or pods may be named: of every namespace, or of these; `told` says in words how that was found."""
 
     told: str
     everywhere: bool = False
     namespaces: frozenset[str] = frozenset()
 
     def may_name(self, namespace: str) -> bool:
-        """Whether claims of a namespace may be named."""
+        """Whether those of a namespace may be named."""
         return self.everywhere or namespace in self.namespaces
 
 
 NOTHING: Final = Readable("none, because the setting claimReferences is Redacted")
 
 
-async def readable(access: Access | None, namespaces: Iterable[str]) -> Readable:
-    """Whose claims may be named, of these namespaces; without `access` nobody is asked."""
+async def readable(access: Access | None, namespaces: Iterable[str], resource: Resource = RESOURCE_CLAIMS) -> Readable:
+    """Whose claims, or pods, may be named, of these namespaces; without `access` nobody is asked."""
     if access is None:
         return _everything("Kubernetes was not asked")
     wanted = sorted(set(namespaces) - {""})
-    answer: Answer[Readable] = await if_reachable(access, lambda client: _reviewed(client, wanted))
+    answer: Answer[Readable] = await if_reachable(access, lambda client: _reviewed(client, resource, wanted))
     return answer.value or _everything(f"Kubernetes was not asked: {answer.problem}")
 
 
@@ -77,9 +80,9 @@ def namespaces_in(status: Mapping[str, Any]) -> set[str]:
     return (found | {match[1] for one in errors if (match := _NAMED.match(one))}) - {""}
 
 
-def claims_words(claims: Iterable[str], unnamed: int) -> str:
+def claims_words(claims: Iterable[str], unnamed: int, called: str = "claim") -> str:
     """Claims by name, and how many cannot be named: `team-a/train`, `(2 claims)`."""
-    several = f"({unnamed} claim{'' if unnamed == 1 else 's'})" if unnamed else ""
+    several = f"({unnamed} {called}{'' if unnamed == 1 else 's'})" if unnamed else ""
     return " and ".join(filter(None, (", ".join(dict.fromkeys(claims)), several)))
 
 
@@ -87,15 +90,15 @@ def _everything(why: str) -> Readable:
     return Readable(f"all, as the database has them; {why}", everywhere=True)
 
 
-async def _reviewed(client: KubeClient, namespaces: list[str]) -> Readable:
+async def _reviewed(client: KubeClient, resource: Resource, namespaces: list[str]) -> Readable:
     try:
-        if await _may_read(client, ""):
-            return Readable("all, as you may read claims everywhere", everywhere=True)
+        if await _may_read(client, resource, ""):
+            return Readable(f"all, as you may read {CALLED[resource]} everywhere", everywhere=True)
         gate = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def ask(namespace: str) -> bool:
             async with gate:
-                return await _may_read(client, namespace)
+                return await _may_read(client, resource, namespace)
 
         asked = namespaces[:REVIEWS_MAX]
         answers = await asyncio.gather(*map(ask, asked))
@@ -104,11 +107,11 @@ async def _reviewed(client: KubeClient, namespaces: list[str]) -> Readable:
     except KubeError as error:
         return Readable(f"none, because Kubernetes does not say what you may read: {error}")
     allowed = frozenset(namespace for namespace, answer in zip(asked, answers, strict=True) if answer)
-    return Readable("of namespaces in which you may read claims", namespaces=allowed)
+    return Readable(f"of namespaces in which you may read {CALLED[resource]}", namespaces=allowed)
 
 
-async def _may_read(client: KubeClient, namespace: str) -> bool:
-    asked = {"verb": "get", "group": RESOURCE_CLAIMS.group, "resource": RESOURCE_CLAIMS.plural}
+async def _may_read(client: KubeClient, resource: Resource, namespace: str) -> bool:
+    asked = {"verb": "get", "group": resource.group, "resource": resource.plural}
     body = {
         "apiVersion": ACCESS_REVIEWS.api_version,
         "kind": ACCESS_REVIEWS.kind,

@@ -11,8 +11,9 @@ from gpuledger.cli.describe_parts import CONDITIONS, ROWS_SHOWN, conditions_of, 
 from gpuledger.cli.kube import Answer, KubeEvent, events_about
 from gpuledger.cli.page import Page
 from gpuledger.cli.pool_outsiders import Outsider, outsiders
+from gpuledger.cli.pool_pods import uses_of
 from gpuledger.cli.pool_spec import spec_tree
-from gpuledger.cli.pool_state import PodUse, PoolName, current_pools, pods_of, pool_named
+from gpuledger.cli.pool_state import PoolName, current_pools, pool_named
 from gpuledger.cli.render import Column
 from gpuledger.cli.rows import RowDict
 from gpuledger.domain.inventory_status import shown_state
@@ -20,6 +21,7 @@ from gpuledger.domain.pools.decided import Assignment
 from gpuledger.domain.pools.spec import Pool, is_namespaced, read_spec, resource_name
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import pool_status
+from gpuledger.domain.pools.why import PodUse
 from gpuledger.kube.client import KubeClient, Object, Selection
 from gpuledger.kube.errors import NotFoundError, RefusedError
 from gpuledger.kube.names import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
@@ -71,7 +73,7 @@ async def pool_facts(place: Backend, wanted: PoolName) -> PoolPage | None:
     row = pool_named(state, wanted)
     if row is None:
         return None
-    pods = await pods_of(place, row.subject)
+    pods = uses_of(state.pod.rows, row.subject)
     used = sum(one.units for one in pods if one.node is not None)
     status = pool_status(state.total.get(row.subject), state.condition.where("pool", row.subject), used)
     held = sorted(state.assignment.where("pool", row.subject))
@@ -82,7 +84,7 @@ async def pool_objects(client: KubeClient, pool: str) -> PoolObjects:
     """The pool's object, the quotas on its resource, and the Events about it."""
     resource = GPU_POOLS if is_namespaced(pool) else CLUSTER_GPU_POOLS
     namespace, _, name = pool.rpartition("/")
-    quotas, problem = await _quotas(client, resource_name(pool), namespace or None)
+    quotas, problem = await quotas_on(client, resource_name(pool), namespace or None)
     events = await events_about(client, [(resource.kind, name)])
     try:
         obj = await client.get(resource, name, namespace or None)
@@ -91,7 +93,8 @@ async def pool_objects(client: KubeClient, pool: str) -> PoolObjects:
     return PoolObjects(obj, quotas, problem, events)
 
 
-async def _quotas(client: KubeClient, resource: str, namespace: str | None) -> tuple[list[RowDict], str]:
+async def quotas_on(client: KubeClient, resource: str, namespace: str | None) -> tuple[list[RowDict], str]:
+    """The quotas on a resource in one namespace or in all; or why they are not known."""
     key = f"requests.{resource}"
     try:
         found = (await client.list(QUOTAS, Selection(namespace))).items

@@ -1,4 +1,4 @@
-"""Pools as the ledger knows them now: which there are, and which pods ask for them."""
+"""Pools as the ledger knows them now: which there are, and what was decided about them."""
 
 from typing import Final, NamedTuple
 
@@ -8,10 +8,9 @@ from gpuledger.cli.identity import Recorded, recorded
 from gpuledger.cli.live_state import load
 from gpuledger.cli.nouns import KUBE_NOUNS
 from gpuledger.domain.pools import rows
-from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of, resource_name
+from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
-from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.pools.main import PoolsProjection
 
 POOL_KINDS: Final = ("pools", "gpupools", "clustergpupools")
@@ -40,14 +39,6 @@ class PoolName(NamedTuple):
         return name_of(pool) == self.name
 
 
-class PodUse(NamedTuple):
-    """A pod that asks for units of a pool, and where it runs, if anywhere yet."""
-
-    pod: str
-    node: str | None
-    units: int
-
-
 def pool_name(kind: str, name: str, namespace: str | None = None) -> PoolName | None:
     """What a name means behind a kind of pool; None behind any other kind. `<namespace>/<name>` names a GPUPool."""
     nouns = {one: KUBE_NOUNS[one] for one in POOL_KINDS}
@@ -59,7 +50,7 @@ def pool_name(kind: str, name: str, namespace: str | None = None) -> PoolName | 
 
 
 async def current_pools(place: Backend) -> PoolFacts:
-    """Pools, devices and assignments of now."""
+    """Pools, devices and assignments of now, and the pods that ask for units."""
     projection = PoolsProjection()
     await bring_current(place, [projection])
     state = projection.new_state()
@@ -80,17 +71,6 @@ def pool_named(state: PoolFacts, wanted: PoolName) -> Pool | None:
     return found[0] if found else None
 
 
-async def pods_of(place: Backend, pool: str) -> list[PodUse]:
-    """The pods that ask for units of a pool, by name."""
-    asking: dict[str, PodObserved] = {}
-    for one in await recorded(place, "pod"):
-        if isinstance(one.event.data, PodObserved):
-            asking[one.event.subject] = one.event.data
-        elif isinstance(one.event.data, PodGone):
-            asking.pop(one.event.subject, None)
-    return sorted(_uses(asking, pool))
-
-
 async def assignments_of(place: Backend, pool: str) -> list[Recorded]:
     """The decisions by which devices came to a pool, changed in it, and left it."""
     told, inside = list[Recorded](), set[str]()
@@ -101,12 +81,3 @@ async def assignments_of(place: Backend, pool: str) -> list[Recorded]:
             told.append(one)
         (inside.add if is_inside else inside.discard)(device)
     return told
-
-
-def _uses(asking: dict[str, PodObserved], pool: str) -> list[PodUse]:
-    namespace, resource = pool.rpartition("/")[0], resource_name(pool)
-    return [
-        PodUse(pod, said.node, said.requests[resource])
-        for pod, said in asking.items()
-        if said.requests.get(resource) and namespace in ("", pod.partition("/")[0])
-    ]

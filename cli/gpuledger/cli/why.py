@@ -1,7 +1,7 @@
-"""`gpuledger why`: why a claim, or the claims of a pod, have no devices; now, or at a moment in the past.
+"""`gpuledger why`: why a claim has no devices, or a pod waits for devices or units of pools; now, or in the past.
 
-What is asked of pools and devices is answered from the ledger. Kubernetes is asked which claims a pod has, and which
-claims may be named to whoever asks.
+What is asked of pools and devices is answered from the ledger. Kubernetes is asked what a pod asks for, what keeps it
+off nodes, and which claims and pods may be named to whoever asks.
 """
 
 from datetime import datetime
@@ -17,9 +17,10 @@ from gpuledger.cli.render import Console, quiet_pipe
 from gpuledger.cli.render.values import json_text, yaml_text
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
-from gpuledger.cli.why_answer import Question, of_claim, of_pod
+from gpuledger.cli.why_answer import of_claim, of_pod
 from gpuledger.cli.why_document import Document
 from gpuledger.cli.why_page import why_page
+from gpuledger.cli.why_question import Question
 from gpuledger.clock import system_clock
 
 app = typer.Typer(no_args_is_help=True)
@@ -48,7 +49,7 @@ NoKube = Annotated[bool, typer.Option("--no-kube", help="Ask the ledger alone.")
 
 @app.callback()
 def why() -> None:
-    """Explain why a claim, or the claims of a pod, have no devices."""
+    """Explain why a claim has no devices, or why a pod waits for devices or units of pools."""
 
 
 @app.command()
@@ -81,9 +82,10 @@ def pod(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Explain the same for every claim of a pod, and whether they can all be had on one node.
+    """Explain why a pod has no units of the pools that it asks for, or no devices for its claims.
 
-    In the past, and where Kubernetes is not asked, the claims are those that were made for the pod.
+    It needs all of them on one node. In the past, and where Kubernetes is not asked, the claims are those that were
+    made for the pod, and where it may run otherwise is not looked at.
     """
     access = None if no_kube else Access(kubeconfig, context, data_dir)
     question = Question(_full_name(name, namespace), _time(at), node, access, data_dir)

@@ -1,4 +1,4 @@
-"""An explanation as a page: each request with the pools that it was looked for in; the answer is the last line."""
+"""An explanation as a page: each pool or request with where it was looked for; the answer is the last line."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 from gpuledger.cli.claim_access import claims_words
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column
+from gpuledger.cli.why_pools_page import pod_part, pool_part
 from gpuledger.domain.dra.why_words import WORDS
 
 POOLS_SHOWN_MAX: Final = 20
@@ -37,6 +38,10 @@ def why_page(document: Document) -> Page:
     """The page."""
     page = Page()
     page.fields({name: document[key] for name, key in _HEAD if document.get(key) is not None})
+    if "pod" in document:
+        pod_part(page, document["pod"])
+    for pool in document.get("pools") or ():
+        pool_part(page, pool)
     for claim in document["claims"]:
         page.fields({name: claim[key] for name, key in _CLAIM if claim.get(key) is not None})
         if "allocation" in claim:
@@ -54,6 +59,7 @@ _HEAD: Final = (
     ("Asked", "subject"),
     ("Moment", "moment"),
     ("Seen from", "node"),
+    ("Pods named", "podsNamed"),
     ("Claims named", "claimsNamed"),
 )
 _CLAIM: Final = (

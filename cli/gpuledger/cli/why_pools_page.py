@@ -1,0 +1,91 @@
+"""The part of an explanation's page that is about units of pools."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpuledger.cli.claim_access import claims_words
+from gpuledger.cli.page import Page
+from gpuledger.cli.render import Column
+from gpuledger.domain.pools.why import Barrier
+from gpuledger.domain.pools.why_words import BARRIERS
+
+ROWS_SHOWN_MAX: Final = 20
+"""Rows of a table; nodes with the most free units and pods by name come first, and `-o json` has them all."""
+
+NODES: Final = (
+    Column("Node", "node"),
+    Column("Offered", "offered"),
+    Column("Used", "used"),
+    Column("Free", "free"),
+    Column("In the way", "inTheWay"),
+)
+IDLE: Final = (
+    Column("Devices", "devices"),
+    Column("State", "state"),
+    Column("Reason", "reason"),
+    Column("Message", "message"),
+)
+CONDITIONS: Final = (
+    Column("Type", "type"),
+    Column("Status", "status"),
+    Column("Reason", "reason"),
+    Column("Message", "message"),
+)
+PODS: Final = (Column("Pod", "pod"), Column("Node", "node"), Column("Units", "units"))
+QUOTAS: Final = (Column("Quota", "name"), Column("Used", "used"), Column("Hard", "hard"), Column("Left", "left"))
+
+Document = Mapping[str, Any]
+
+
+def pod_part(page: Page, pod: Document) -> None:
+    """How far the pod is."""
+    scheduler = pod["scheduler"]
+    told = {
+        "Bound to": pod["node"],
+        "Since": pod["since"],
+        "Ended": pod["ended"],
+        "Scheduling gates": ", ".join(pod["schedulingGates"]) or None,
+        "Scheduler says": scheduler and f"{scheduler['reason']}: {scheduler['message']}",
+    }
+    page.fields({name: value for name, value in told.items() if value is not None})
+
+
+def pool_part(page: Page, pool: Document) -> None:
+    """One pool that the pod asks for units of."""
+    page.line("Pool", f"{pool['pool']}: {pool['answer']}")
+    if pool["nodes"]:
+        page.line("Units", _units(pool))
+    if pool["othersWaiting"]:
+        page.line("Other pods that wait for units", str(pool["othersWaiting"]))
+    if pool["conditions"]:
+        page.table("Conditions", pool["conditions"], CONDITIONS)
+    if pool["nodes"]:
+        nodes = sorted(pool["nodes"], key=lambda one: (not one["fits"], -one["free"]))
+        page.table(f"Nodes{_counted(nodes)}", [_node(one) for one in nodes[:ROWS_SHOWN_MAX]], NODES)
+    if pool["devicesThatOfferNothing"]:
+        page.table("Devices that offer nothing", pool["devicesThatOfferNothing"], IDLE)
+    if pool["pods"]:
+        page.table(f"Units are used by{_counted(pool['pods'])}", pool["pods"][:ROWS_SHOWN_MAX], PODS)
+    unnamed = pool["unnamedPods"]
+    if unnamed["pods"]:
+        page.line("Used by others", f"{unnamed['units']} by {claims_words((), unnamed['pods'], 'pod')}")
+    if pool["quotas"]:
+        page.table("Quotas", pool["quotas"], QUOTAS)
+
+
+def _units(pool: Document) -> str:
+    total = "not known" if pool["total"] is None else pool["total"]
+    return f"{pool['asked']} asked; {total} in all, {pool['used']} used, {pool['free']} free"
+
+
+def _node(node: Document) -> Document:
+    return {**node, "inTheWay": "; ".join(map(_barrier, node["inTheWay"])) or None}
+
+
+def _barrier(one: Document) -> str:
+    detail = f" ({one['detail']})" if one["detail"] else ""
+    return f"{BARRIERS[Barrier(one['reason'])]}{detail}"
+
+
+def _counted(rows: list[Any]) -> str:
+    return f" ({ROWS_SHOWN_MAX} of {len(rows)})" if len(rows) > ROWS_SHOWN_MAX else ""

@@ -1,0 +1,284 @@
+"""`gpuledger why pod` of units of pools, on real servers and an embedded API server."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.cli.describe_pool import QUOTAS
+from gpuledger.events.claim import ClaimRequested
+from gpuledger.events.envelope import decode
+from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserved
+from gpuledger.events.pod import PodGone, PodObserved
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.names import NAMESPACES, NODES, PODS, Resource
+from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.jetstream import connect_ledger
+from support.cli import Cli, Result
+from support.dra_asking import asking, wish
+from support.events import hour
+from support.kube import kube_api
+from support.kube_accounts import AccountServer, config_file
+from support.kube_fleet import create
+from support.kube_server import KubeServer
+from support.pools import MET, Pools, detected, pool, state
+from support.projections import execute
+
+RBAC = "rbac.authorization.k8s.io"
+ROLES = Resource(RBAC, "v1", "roles", "Role", namespaced=True)
+BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+POOL, UNITS, CLUSTER_UNITS = "team-a/a", "gpu.deckhouse.io/a", "cluster.gpu.deckhouse.io/c"
+
+Run = Callable[..., Awaitable[Result]]
+
+
+def history() -> Pools:
+    """A GPUPool with 4 units on w1 and 2 on w2, a ClusterGPUPool with 2 on w3, and pods that use them."""
+    pools = Pools().begin("w1", "w2", "w3", devices=0)
+    for node, number in (("w1", 0), ("w1", 1), ("w2", 0), ("w3", 0), ("w3", 1)):
+        name = f"{node}-{number}"
+        pools.say(name, detected(node).model_copy(update={"card": f"GPU-{name}"}))
+        pools.say(name, state("Ready"))
+    for node in ("w1", "w2", "w3"):
+        pools.say(node, NodeObserved(uid="n"))
+        pools.say(node, NodeInventoryChanged(present=True), source="/services/inventory")
+    pools.say(POOL, pool(slices_per_unit=2))
+    pools.say("c", pool())
+    for device in ("w1-0", "w1-1", "w2-0"):
+        pools.assign(device, POOL)
+    for device in ("w3-0", "w3-1"):
+        pools.assign(device, "c")
+    for node, zone in (("w1", "1"), ("w2", "2")):
+        pools.say(node, NodeLabelled(uid="n", labels={"zone": zone}))
+    pools.say("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
+    pools.say("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 3}))
+    pools.say("team-b/theirs", PodObserved(uid="u", node="w3", requests={CLUSTER_UNITS: 1}))
+    pools.say("team-a/mine", PodObserved(uid="u", node="w3", requests={CLUSTER_UNITS: 1}))
+    pools.say("team-a/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
+    pools.say("team-b/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
+    return pools
+
+
+async def publish(pools: Pools) -> None:
+    """Tell the ledger all but that the module works; without it nobody decides anything more."""
+    told = ((one, decode(one.data)) for one in pools.log)
+    messages = [Outgoing(one.subject, event.id, one.data) for one, event in told if event.data != MET]
+    async with connect_ledger(os.environ["NATS_URL"], name="test") as ledger:
+        await ledger.publish_many(messages)
+
+
+@pytest.fixture
+async def run(
+    kube: KubeServer,
+    clean_nats_url: str,
+    migrated_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """The command line on an empty ledger and an API server."""
+    urls = {"NATS_URL": clean_nats_url, "DATABASE_URL": migrated_url}
+    home = str(kube.kubeconfig.parent)
+    for name, value in {**urls, "KUBECONFIG": str(kube.kubeconfig), "NO_COLOR": "1", "HOME": home}.items():
+        monkeypatch.setenv(name, value)
+    cli = Cli(capsys)
+
+    async def command(*arguments: str) -> Result:
+        return await asyncio.to_thread(cli, *arguments)
+
+    return command
+
+
+async def document(run: Run, *arguments: str) -> dict[str, Any]:
+    result = await run("why", "pod", *arguments, "-o", "json")
+    assert result.code == 0, result.err
+    found: dict[str, Any] = result.json()
+    return found
+
+
+async def create_pod(client: KubeClient, name: str, units: int = 0, resource: str = UNITS, **spec: Any) -> None:
+    container: dict[str, Any] = {"name": "c", "image": "none"}
+    if units:
+        container["resources"] = {"limits": {resource: str(units)}}
+    made = {"containers": [container], "serviceAccountName": "default", **spec}
+    await create(client, PODS, {"metadata": {"name": name, "namespace": "team-a"}, "spec": made})
+
+
+@pytest.fixture
+async def cluster(client: KubeClient) -> KubeClient:
+    """A namespace whose pods can be made, and the nodes."""
+    await create(client, NAMESPACES, {"metadata": {"name": "team-a"}})
+    await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": "team-a"}})
+    for name, zone in (("w1", "1"), ("w2", "2")):
+        await create(client, NODES, {"metadata": {"name": name, "labels": {"zone": zone}}, "spec": {}})
+        await client.merge_patch(NODES, name, {"spec": {"taints": None}})  # those of a node that is not ready yet
+    return client
+
+
+async def test_from_the_ledger_alone(run: Run) -> None:
+    await publish(history())
+    waits = await document(run, "team-a/waits", "--no-kube")
+    assert waits["answer"] == f"2 units of {UNITS} asked, and 2 are free on node w2: no unit is missing"
+    assert any("Kubernetes was not asked about the pod" in note for note in waits["notes"])
+    (found,) = waits["pools"]
+    assert (found["total"], found["used"], found["free"]) == (6, 3, 3)
+    assert [(one["node"], one["free"]) for one in found["nodes"]] == [("w1", 1), ("w2", 2)]
+    train = await document(run, "train", "-n", "team-a", "--no-kube")
+    assert train["answer"].startswith(f"it has its 3 units of {UNITS} on node w1 since 2026-01-0")
+    unknown = await run("why", "pod", "team-a/nobody", "--no-kube")
+    assert (unknown.code, "a quota or admission may have refused it" in unknown.err) == (1, True)
+    seen = await document(run, "team-a/waits", "--no-kube", "--node", "w1")
+    assert seen["answer"] == f"2 units of {UNITS} asked, and 1 of 4 is free: 1 pod has the others"
+
+
+async def test_pods_of_now_are_told_by_rows_and_those_of_the_past_by_the_log(run: Run, migrated_url: str) -> None:
+    pools = history()
+    await publish(pools)
+    assert (await document(run, "team-a/waits", "--no-kube"))["pools"][0]["used"] == 3
+    execute(migrated_url, "DELETE FROM gpuledger_live.pool_pod WHERE pod = 'team-a/train'")
+    assert (await document(run, "team-a/waits", "--no-kube"))["pools"][0]["used"] == 0
+    assert (await run("why", "pod", "team-a/train", "--no-kube")).code == 1
+    then = await document(run, "team-a/waits", "--at", hour(pools.clock).isoformat())
+    assert then["pools"][0]["used"] == 3
+
+
+async def test_at_a_time_in_the_past(run: Run) -> None:
+    pools = history()
+    alone = pools.clock - 5  # when the pod asked, and nobody else had
+    pools.say("team-a/waits", PodGone(uid="u"))
+    pools.say(POOL, pool(slices_per_unit=2, maintenance="enabled"))
+    await publish(pools)
+    then = await document(run, "team-a/waits", "--at", hour(alone).isoformat())
+    assert then["moment"] == hour(alone).isoformat().replace("+00:00", "Z")
+    assert then["answer"] == (
+        f"2 units of {UNITS} asked, and 4 are free on node w1, and 1 more node has room: no unit is missing"
+    )
+    before = await run("why", "pod", "team-a/waits", "--at", hour(alone - 1).isoformat())
+    now = await run("why", "pod", "team-a/waits", "--no-kube")
+    assert [(one.code, "was not found" in one.err) for one in (before, now)] == [(1, True), (1, True)]
+
+
+async def test_kubernetes_tells_what_keeps_the_pod_off_nodes(run: Run, cluster: KubeClient) -> None:
+    await publish(history())
+    await create_pod(cluster, "waits", 2)
+    await create_pod(cluster, "far", 2, nodeSelector={"zone": "1"})
+    await create_pod(cluster, "large", 7)
+    await create_pod(cluster, "gated", 1, schedulingGates=[{"name": "queue"}])
+    assert (await document(run, "team-a/waits"))["pools"][0]["reason"] == "Fits"
+    far = await document(run, "team-a/far")
+    assert far["answer"] == (
+        f"2 units of {UNITS} asked, and free where the pod cannot run: "
+        "w2 is not what the pod selects (nodeSelector zone=1)"
+    )
+    assert (await document(run, "team-a/large"))["pools"][0]["reason"] == "CapacityExceeded"
+    gated = await document(run, "team-a/gated")
+    assert gated["answer"].startswith("its scheduling gates keep it waiting: queue; 1 unit of")
+    await cluster.merge_patch(NODES, "w2", {"spec": {"unschedulable": True}})
+    closed = await document(run, "team-a/waits")
+    (found,) = closed["pools"]
+    assert found["reason"] == "NodesClosed"
+    assert found["nodes"][1]["inTheWay"] == [{"reason": "Cordoned", "detail": ""}]
+    page = await run("why", "pod", "team-a/waits")
+    assert page.out.splitlines()[-1] == f"Answer:  {closed['answer']}"
+    assert "Pods named:" in page.out
+    await cluster.delete(NODES, "w2")
+    (found,) = (await document(run, "team-a/waits"))["pools"]
+    assert found["nodes"][1]["inTheWay"] == [{"reason": "NodeGone", "detail": ""}]
+
+
+async def test_quotas_of_the_namespace_are_told(run: Run, cluster: KubeClient) -> None:
+    await publish(history())
+    await create_pod(cluster, "waits", 2)
+    key = f"requests.{UNITS}"
+    await create(cluster, QUOTAS, {"metadata": {"name": "q", "namespace": "team-a"}, "spec": {"hard": {key: "3"}}})
+    used = {"status": {"hard": {key: "3"}, "used": {key: "2"}}}
+    await cluster.merge_patch(QUOTAS, "q", used, "team-a", subresource="status")
+    found = await document(run, "team-a/waits")
+    assert found["pools"][0]["quotas"] == [{"name": "q", "hard": "3", "used": "2", "left": 1, "reached": True}]
+    assert any(note.startswith(f"ResourceQuota q leaves 1 of 3 of {UNITS}") for note in found["notes"])
+
+
+async def test_claims_and_units_are_answered_together(run: Run, cluster: KubeClient) -> None:
+    pools = history()
+    pools.say("team-a/wants", _claim(), source="/services/watchers")
+    await publish(pools)
+    claims = [{"name": "gpu", "resourceClaimName": "wants"}]
+    await create_pod(cluster, "both", 5, resourceClaims=claims)
+    await create_pod(cluster, "neither")
+    both = await document(run, "team-a/both")
+    of_pool, _, of_claim = both["answer"].partition("; ")
+    assert of_pool == f"5 units of {UNITS} asked, which have to be on one node, and no node offers more than 4 of 6"
+    assert of_claim == "request gpu: 1 device asked, and DeviceClass gpu does not exist"
+    assert [one["claim"] for one in both["claims"]] == ["team-a/wants"]
+    neither = await document(run, "team-a/neither")
+    assert neither["answer"] == "it asks for no GPU of a pool and has no claims"
+    page = await run("why", "pod", "team-a/both")
+    assert page.out.splitlines()[-1] == f"Answer:  {both['answer']}"
+
+
+def _claim() -> ClaimRequested:
+    return asking(wish()).model_copy(update={"owner": "both"})
+
+
+@asynccontextmanager
+async def accounts(directory: Path, *resources: tuple[str, str]) -> AsyncIterator[str]:
+    """A server that holds accounts against RBAC, in which `team-a:dev` may get these resources of its namespace."""
+    async with kube_api(directory, AccountServer()) as api, open_client(api.kubeconfig) as admin:
+        await create(admin, NAMESPACES, {"metadata": {"name": "team-a"}})
+        await create(admin, NAMESPACES, {"metadata": {"name": "team-b"}})
+        await create(admin, ACCOUNTS, {"metadata": {"name": "default", "namespace": "team-a"}})
+        rules = [{"apiGroups": [group], "resources": [name], "verbs": ["get"]} for group, name in resources]
+        await create(admin, ROLES, {"metadata": {"name": "dev", "namespace": "team-a"}, "rules": rules})
+        bound = {
+            "metadata": {"name": "dev", "namespace": "team-a"},
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "dev"},
+            "subjects": [{"kind": "ServiceAccount", "name": "dev", "namespace": "team-a"}],
+        }
+        await create(admin, BINDINGS, bound)
+        await create_pod(admin, "asks", 1, CLUSTER_UNITS)
+        yield api.url
+
+
+async def test_pods_are_named_only_where_one_may_read_them(run: Run, tmp_path: Path) -> None:
+    await publish(history())
+    async with accounts(tmp_path, ("", "pods")) as url:
+        config = ("--kubeconfig", str(config_file(tmp_path, url, "team-a:dev")))
+        for at in ((), ("--at", hour(999).isoformat())):
+            found = await document(run, "team-a/asks", *config, *at)
+            (of_pool,) = found["pools"]
+            assert of_pool["pods"] == [{"pod": "team-a/mine", "node": "w3", "units": 1}]
+            assert of_pool["unnamedPods"] == {"pods": 1, "units": 1}
+            assert (of_pool["reason"], of_pool["othersWaiting"]) == ("UnitsInUse", 1)
+            page = await run("why", "pod", "team-a/asks", *config, *at)
+            assert "team-b" not in page.out + str(found)
+        refused = await run("why", "pod", "team-b/asks", *config)
+        assert (refused.code, refused.out) == (1, "")
+        assert "You may not read Pods in namespace 'team-b'" in refused.err
+
+
+async def test_who_may_not_read_pods_or_nodes_is_told_so(run: Run, tmp_path: Path) -> None:
+    await publish(history())
+    async with accounts(tmp_path) as url:
+        config = ("--kubeconfig", str(config_file(tmp_path, url, "team-a:dev")))
+        refused = await run("why", "pod", "team-a/waits", *config)
+        assert (refused.code, "You may not read Pods in namespace 'team-a'" in refused.err) == (1, True)
+    directory = tmp_path / "more"
+    directory.mkdir()
+    async with accounts(directory, ("", "pods")) as url:
+        config = ("--kubeconfig", str(config_file(directory, url, "team-a:dev")))
+        async with open_client(directory / "kubeconfig") as admin:
+            await create_pod(admin, "one", 1, nodeSelector={"zone": "1"})
+            await create_pod(admin, "both", 7, resourceClaims=[{"name": "gpu", "resourceClaimName": "wants"}])
+        found = await document(run, "team-a/one", *config)
+        in_the_way = {one["node"]: one["inTheWay"] for one in found["pools"][0]["nodes"]}
+        not_selected = [{"reason": "NotSelected", "detail": "nodeSelector zone=1"}]
+        assert (found["pools"][0]["reason"], in_the_way) == ("Fits", {"w1": [], "w2": not_selected})
+        assert any("Not every node was looked at for taints" in note for note in found["notes"])
+        assert any("Quotas were not looked at" in note for note in found["notes"])
+        both = await document(run, "team-a/both", *config)
+        assert (both["pools"][0]["reason"], both["claims"]) == ("CapacityExceeded", [])
+        assert any("You may not read ResourceClaims in namespace 'team-a'" in note for note in both["notes"])

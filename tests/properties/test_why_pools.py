@@ -1,0 +1,69 @@
+"""A pod is said to fit on exactly those nodes on which a recount finds room for it, whatever else there is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.domain.pools.why import Barrier, Finding, Hindrance, PodState, PodUse
+from gpuledger.domain.pools.why_words import pool_words
+from support.pools import Pools, applied, asks, pool, refused
+from support.why_pools import POOL, asked
+
+NODES = ("w1", "w2", "w3")
+WORDS = ("applied", "refused", "waiting")
+Devices = dict[str, list[str]]
+
+fleets = st.fixed_dictionaries({node: st.lists(st.sampled_from(WORDS), max_size=3) for node in NODES})
+pods = st.lists(st.tuples(st.sampled_from((*NODES, "elsewhere", None)), st.integers(1, 4)), max_size=6)
+closed = st.sets(st.sampled_from(NODES))
+
+
+def built(devices: Devices, slices: int) -> Pools:
+    """The pool with these devices, each of which its agent has set up, refused, or said nothing of."""
+    pools = Pools().begin()
+    pools.say(POOL, pool(slices_per_unit=slices))
+    for node, words in devices.items():
+        pools.begin(node, devices=len(words))
+        for number, word in enumerate(words):
+            pools.say(f"{node}-{number}", asks("a"))
+            if word != "waiting":
+                pools.say(f"{node}-{number}", applied(POOL) if word == "applied" else refused(POOL))
+    return pools
+
+
+def recount(
+    devices: Devices, slices: int, uses: list[tuple[str | None, int]], shut: set[str], wanted: int
+) -> list[str]:
+    """The nodes with room, counted from what was told."""
+    found = []
+    for node, words in sorted(devices.items()):
+        offered = words.count("applied") * slices
+        used = sum(units for where, units in uses if where == node)
+        if node not in shut and offered - used >= wanted:
+            found.append(node)
+    return found
+
+
+@given(fleets, st.integers(1, 3), pods, closed, st.integers(1, 6))
+def test_a_pod_fits_where_a_recount_finds_room(
+    devices: Devices, slices: int, uses: list[tuple[str | None, int]], shut: set[str], wanted: int
+) -> None:
+    pools = built(devices, slices)
+    given_uses = [PodUse(f"ns/{number}", node, units) for number, (node, units) in enumerate(uses)]
+    hindrances = {node: (Hindrance(Barrier.CORDONED),) for node in shut}
+    found = asked(pools, wanted, *given_uses, hindrances=hindrances)
+    expected = recount(devices, slices, uses, shut, wanted)
+    assert found.fitting == expected
+    assert (found.finding is Finding.FITS) == bool(expected)
+    assert found.offered == found.total
+    assert bool(pool_words(found))
+    if found.finding is Finding.NODES_CLOSED:
+        assert recount(devices, slices, uses, set(), wanted)
+    if found.finding is Finding.FRAGMENTED:
+        assert found.free >= wanted > max(one.free for one in found.rooms)
+    if found.finding is Finding.TOO_MANY:
+        assert wanted > sum(words.count("applied") for words in devices.values()) * slices
+
+
+@given(fleets, st.integers(1, 6), st.sampled_from(NODES))
+def test_a_bound_pod_has_its_units_whatever_there_is(devices: Devices, wanted: int, node: str) -> None:
+    assert asked(built(devices, 1), wanted, pod=PodState(node)).finding is Finding.HAS
