@@ -5,10 +5,11 @@ import io
 import pytest
 
 from gpuledger.cli.describe_gpu import UNDECIDED, Decided, assignment_section, preparation_section
+from gpuledger.cli.lookup import row_of
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Console
 from gpuledger.domain.bootstrap import DeviceState
-from gpuledger.domain.inventory import GpuDevice
+from gpuledger.domain.inventory import GPU_DEVICE, GpuDevice
 from gpuledger.domain.pools.decided import Assignment
 from support.events import START, hour
 
@@ -25,6 +26,11 @@ def shown(decided: Decided) -> list[str]:
     assignment_section(page, decided.assignment)
     page.show(Console(out, io.StringIO()))
     return [" ".join(line.split()) for line in out.getvalue().splitlines()]
+
+
+def test_a_row_is_made_of_its_columns_by_name() -> None:
+    found = dict(reversed(ROW._asdict().items()))
+    assert row_of(GPU_DEVICE, found) == ROW
 
 
 def test_what_nothing_was_decided_of_is_discovered() -> None:

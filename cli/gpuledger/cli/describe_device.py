@@ -17,7 +17,7 @@ from gpuledger.cli.describe_parts import (
 )
 from gpuledger.cli.identity import Identity, identify
 from gpuledger.cli.kube import Answer, KubeEvent, events_about
-from gpuledger.cli.lookup import has_table, rows_where
+from gpuledger.cli.lookup import has_table, row_of, rows_where
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column
 from gpuledger.cli.rows import RowDict
@@ -74,7 +74,7 @@ async def device_facts(place: Backend, name: str) -> DeviceFacts | None:
         if await has_table(connection, GPU_DEVICE):
             inventory += await rows_where(connection, GPU_DEVICE, {"name": identity.objects})
             inventory = inventory or await rows_where(connection, GPU_DEVICE, {"card": identity.cards})
-        gpu_device = GpuDevice(**inventory[-1]) if inventory else None  # type: ignore[arg-type]
+        gpu_device = row_of(GPU_DEVICE, inventory[-1]) if inventory else None
         decided = await decided_of(connection, [gpu_device.name]) if gpu_device else {}
         cards = {"device": identity.cards}
         row = identity.row or {}

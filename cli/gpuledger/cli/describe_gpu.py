@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection
 
 from gpuledger.cli.describe_parts import known
-from gpuledger.cli.lookup import rows_where
+from gpuledger.cli.lookup import row_of, rows_where
 from gpuledger.cli.page import Page
 from gpuledger.domain.bootstrap import GPU_DEVICE_STATE, GPU_NODE_PHASE, DeviceState, NodePhase
 from gpuledger.domain.inventory import GpuDevice
@@ -40,15 +40,15 @@ async def decided_of(connection: AsyncConnection[Any], names: Sequence[str]) -> 
     """What was decided of these GPUDevices, by name; those of which nothing was are left out."""
     states = await rows_where(connection, GPU_DEVICE_STATE, {"name": list(names)})
     held = await rows_where(connection, GPU_DEVICE_ASSIGNMENT, {"device": list(names)})
-    prepared = {str(row["name"]): DeviceState(**row) for row in states}  # type: ignore[arg-type]
-    assigned = {str(row["device"]): Assignment(**row) for row in held}  # type: ignore[arg-type]
+    prepared = {str(row["name"]): row_of(GPU_DEVICE_STATE, row) for row in states}
+    assigned = {str(row["device"]): row_of(GPU_DEVICE_ASSIGNMENT, row) for row in held}
     return {name: Decided(prepared.get(name), assigned.get(name)) for name in prepared.keys() | assigned.keys()}
 
 
 async def phase_of(connection: AsyncConnection[Any], node: str) -> NodePhase | None:
     """The phase of a node's preparation; None where it has none."""
     rows = await rows_where(connection, GPU_NODE_PHASE, {"node": node})
-    return NodePhase(**rows[0]) if rows else None  # type: ignore[arg-type]
+    return row_of(GPU_NODE_PHASE, rows[0]) if rows else None
 
 
 def preparation_section(page: Page, row: GpuDevice, decided: Decided) -> None:

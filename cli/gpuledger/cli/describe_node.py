@@ -16,7 +16,7 @@ from gpuledger.cli.describe_parts import (
     known,
 )
 from gpuledger.cli.kube import Answer, KubeEvent, events_about
-from gpuledger.cli.lookup import has_table, rows_where, slots_of
+from gpuledger.cli.lookup import has_table, row_of, rows_where, slots_of
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column
 from gpuledger.cli.rows import RowDict
@@ -24,7 +24,7 @@ from gpuledger.cli.tree import Tree
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.bootstrap import GPU_NODE_PREPARATION, NodePhase
 from gpuledger.domain.devices import DEVICE, FAILURE
-from gpuledger.domain.inventory import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuDevice, GpuNode, GpuNodeCondition
+from gpuledger.domain.inventory import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuDevice
 from gpuledger.domain.inventory_status import device_status, node_status
 from gpuledger.domain.nodes import NODE
 from gpuledger.domain.workloads import RUNNING, WORKLOAD
@@ -113,7 +113,7 @@ async def node_facts(place: Backend, name: str) -> NodeFacts:
             gpu_node[0] if gpu_node else None,
             await phase_of(connection, name) if gpu_node else None,
             conditions,
-            [GpuDevice(**one) for one in gpu_devices],  # type: ignore[arg-type]
+            [row_of(GPU_DEVICE, one) for one in gpu_devices],
             await decided_of(connection, [str(one["name"]) for one in gpu_devices]),
         )
 
@@ -212,5 +212,5 @@ def _occupied(slots: list[RowDict], devices: list[RowDict]) -> list[RowDict]:
 def _status(facts: NodeFacts) -> dict[str, Any]:
     if facts.gpu_node is None:
         return {}
-    conditions = [GpuNodeCondition(**row) for row in facts.conditions]  # type: ignore[arg-type]
-    return node_status(GpuNode(**facts.gpu_node), conditions)  # type: ignore[arg-type]
+    conditions = [row_of(GPU_NODE_CONDITION, row) for row in facts.conditions]
+    return node_status(row_of(GPU_NODE, facts.gpu_node), conditions)

@@ -9,7 +9,7 @@ from psycopg.sql import SQL, Composable, Identifier, Literal
 from gpuledger.cli.rows import RowDict
 from gpuledger.domain.devices import SLOT
 from gpuledger.domain.inventory_naming import place_of
-from gpuledger.domain.table import TableSpec
+from gpuledger.domain.table import R, TableSpec
 
 LIVE = "gpuledger_live"
 ROWS_MAX = 10_000
@@ -31,6 +31,12 @@ async def rows_where(
     order = SQL(", ").join(last_first or map(Identifier, spec.key))
     cursor = await connection.execute(SQL("{} ORDER BY {} LIMIT {}").format(query, order, Literal(limit)))
     return [dict(zip(spec.columns, row, strict=True)) for row in await cursor.fetchall()]
+
+
+def row_of(spec: TableSpec[R], found: RowDict) -> R:
+    """A row that was found, as what the table is made of."""
+    values: list[Any] = [found[name] for name in spec.columns]
+    return spec.row(*values)
 
 
 async def slots_of(connection: AsyncConnection[Any], node: str) -> list[RowDict]:
