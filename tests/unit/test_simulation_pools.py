@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.domain.pools.partitions import partitions_of
 from gpuledger.kube.watch import Changed, Changes, ChangeType, Listed
 from gpuledger.simulation.fleet import Fleet, FleetSpec, Place
 from gpuledger.simulation.hardware import A100, H200
-from gpuledger.simulation.partitions import partitions_of
 from gpuledger.simulation.pools import (
     NO_SUCH_PROFILE,
     Applied,

@@ -23,6 +23,7 @@ from gpuledger.cli import (
     timeline,
     up,
     verify,
+    what_if,
     why,
 )
 from gpuledger.cli import report as reports
@@ -48,6 +49,7 @@ app.add_typer(imports.app, name="import")
 app.command()(get.get)
 app.command()(describe.describe)
 app.add_typer(why.app, name="why")
+app.add_typer(what_if.app, name="what-if")
 app.add_typer(pool.app, name="pool")
 app.command()(timeline.timeline)
 app.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})(diff.diff)

@@ -8,6 +8,7 @@ or where everything was listed anew, so that nothing is missed.
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from gpuledger.domain.pools.partitions import partitions_of
 from gpuledger.kube.names import (
     CLUSTER_GPU_POOLS,
     GPU_POOLS,
@@ -18,7 +19,6 @@ from gpuledger.kube.names import (
 )
 from gpuledger.kube.watch import Changes, Listed
 from gpuledger.simulation.fleet import Fleet, Place
-from gpuledger.simulation.partitions import partitions_of
 
 Object = dict[str, Any]
 

@@ -1,0 +1,155 @@
+"""What is supposed of a pool is what would come of it, and what is recorded already makes no difference."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.domain.inventory_names import MODULE
+from gpuledger.domain.pools.spec import read_spec
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.events.device import Hardware
+from gpuledger.events.node import NodeLabelled
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolDefined, PoolGone
+from gpuledger.events.settings import SettingsChanged
+from support.pools import A100, Pools, applied, asks, described, pool, prepared, refused, released, state
+from support.supposing import Supposed, suppose
+
+NODES = ("n1", "n2")
+DEVICES = ("n1-0", "n1-1", "n2-0")
+POOLS = ("ns/p", "p", "ns/q", "auto")
+OTHER = Hardware(product="NVIDIA H100", pci_vendor="10de", pci_device="2330")
+GOLD: dict[str, Any] = {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
+OPEN = ("Pending", "Unassigning")
+ANSWERS_MAX = 20
+
+Saying = tuple[str, Payload]
+
+definitions = st.fixed_dictionaries(
+    {},
+    optional={
+        "slices_per_unit": st.sampled_from([2, 9]),
+        "devices_per_node_max": st.just(1),
+        "include": st.just({"products": [A100.product]}),
+        "node_selector": st.just({"labels": {"zone": "a"}}),
+        "requires_annotation": st.just(False),
+        "auto_approve": st.just({"labels": {"tier": "gold"}}),
+        "backend": st.just("DRA"),
+        "maintenance": st.sampled_from(["enabled", "confirmed"]),
+    },
+).map(lambda said: pool(**said))
+marks = st.sampled_from(
+    [
+        asks("p"),
+        asks("q"),
+        asks(cluster="p"),
+        asks(cluster="auto"),
+        asks("p", cluster="auto"),
+        asks(),
+        asks(tier="gold"),
+    ]
+)
+shown = st.sampled_from([described(OTHER), described(), described(ignored=True)])
+pool_ids, devices, nodes = st.sampled_from(POOLS), st.sampled_from(DEVICES), st.sampled_from(NODES)
+sayings: st.SearchStrategy[Saying] = st.one_of(
+    st.tuples(pool_ids, definitions),
+    st.tuples(devices, marks),
+    st.tuples(devices, marks),
+    st.tuples(devices, shown),
+    st.tuples(devices, st.sampled_from([state("Ready"), state("Faulted")])),
+    st.tuples(nodes, st.sampled_from([prepared(), prepared(ready=False)])),
+    st.tuples(nodes, st.sampled_from(["a", "b"]).map(lambda zone: NodeLabelled(uid="n", labels={"zone": zone}))),
+    st.tuples(pool_ids, st.just(PoolGone())),
+    st.just((MODULE, SettingsChanged(max_slices_per_device=16))),
+    st.tuples(devices, st.sampled_from([applied, refused, released])),
+)
+"""The last one is what the device's agent says of the pool that it is in."""
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Pools:
+    told = Pools().begin("n1", devices=2).begin("n2")
+    for subject, data in draw(st.lists(sayings, min_size=3, max_size=14)):
+        if not callable(data):
+            told.say(subject, data)
+        elif (held := told.of(subject)[0]) is not None:
+            told.say(subject, data(held))
+    return told
+
+
+def standing(facts: PoolFacts, *, without: frozenset[str] = frozenset()) -> tuple[object, ...]:
+    """Who has which device, and what pools offer."""
+    return (
+        {row.device: row[1:3] for row in facts.assignment.rows.values() if row.pool and row.device not in without},
+        {row.pool: row.total for row in facts.total.rows.values()},
+        {key: row[2:4] for key, row in facts.condition.rows.items()},
+    )
+
+
+def recorded(told: Pools, pool_id: str) -> PoolDefined | None:
+    row = told.state.pool.get(pool_id)
+    return None if row is None else read_spec(row.said).said
+
+
+def really(told: Pools, pool_id: str, said: PoolDefined, was: dict[str, tuple[str | None, str | None]]) -> None:
+    """Apply the definition, and have agents do what was not asked of them before."""
+    known = recorded(told, pool_id)
+    told.say(pool_id, said if known is None else said.model_copy(update={"uid": known.uid, "deleting": known.deleting}))
+    for _ in range(ANSWERS_MAX):
+        asked = [row for row in sorted(told.state.assignment.rows.values()) if row.phase in OPEN]
+        answers = [row for row in asked if was.get(row.device) != row[1:3] and not is_answered(told, row.device)]
+        if not answers:
+            return
+        for row in answers:
+            assert row.pool is not None
+            told.say(row.device, released(row.pool) if row.phase == "Unassigning" else applied(row.pool))
+    raise AssertionError("Agents answer, and it never ends.")
+
+
+def is_answered(told: Pools, device: str) -> bool:
+    """Whether the agent has said all that it can; a device that is not ready is not assigned by that."""
+    return told.of(device)[1] == "Pending" and told.state.setup.rows[device].word is not None
+
+
+@given(told=histories(), pool_id=pool_ids)
+def test_what_is_recorded_makes_no_difference(told: Pools, pool_id: str) -> None:
+    said = recorded(told, pool_id)
+    if said is not None:
+        found = suppose(told, pool_id, said, says_maintenance=True)
+        assert (found.devices, found.pools) == ({}, {})
+
+
+@given(told=histories(), pool_id=pool_ids, data=st.data())
+def test_what_was_never_defined_otherwise_makes_no_difference_at_any_time(
+    told: Pools, pool_id: str, data: st.DataObject
+) -> None:
+    """Supposed of a moment after which the pool was not defined anew."""
+    said = recorded(told, pool_id)
+    if said is not None:
+        last = max(one.sequence for one in told.log if f".pool.{one.subject.split('.')[4]}.defined" in one.subject)
+        since = data.draw(st.integers(last, len(told.log)))
+        found = suppose(told, pool_id, said, since=since, says_maintenance=True)
+        assert (found.devices, found.pools) == ({}, {})
+
+
+@given(told=histories(), pool_id=pool_ids, said=definitions)
+def test_what_is_supposed_is_what_really_comes_of_it(told: Pools, pool_id: str, said: PoolDefined) -> None:
+    found: Supposed = suppose(told, pool_id, said, says_maintenance=True)
+    was = {row.device: (row.pool, row.phase) for row in told.state.assignment.rows.values()}
+    really(told, pool_id, said, was)
+    assert found.answered.is_settled
+    assert standing(found.world.state) == standing(told.state)
+
+
+@given(told=histories(), pool_id=pool_ids, said=definitions, data=st.data())
+def test_a_supposed_world_holds_what_every_world_holds(
+    told: Pools, pool_id: str, said: PoolDefined, data: st.DataObject
+) -> None:
+    """Whenever it begins: what is in it is counted right, and nothing is left to be decided."""
+    found = suppose(told, pool_id, said, since=data.draw(st.integers(0, len(told.log))))
+    facts = found.world.state
+    assert facts.take_devices() == []
+    assert facts.take_pools() == []
+    held = [row.pool for row in facts.assignment.rows.values() if row.pool is not None]
+    assert {row.pool: row.devices for row in facts.tally.rows.values()} == {one: held.count(one) for one in held}

@@ -1,0 +1,88 @@
+"""A pool that is supposed to be otherwise, in a world of pools for tests."""
+
+from typing import Any, NamedTuple
+
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.events.node import NodeLabelled
+from gpuledger.events.pool import PoolDefined
+from gpuledger.pools.supposed import SupposedPools, Supposition, copy_of
+from gpuledger.pools.supposed_agents import Answered, answer
+from gpuledger.pools.supposed_differences import (
+    DeviceDifference,
+    PoolDifference,
+    device_differences,
+    pool_differences,
+)
+from gpuledger.pools.supposed_replay import HeardPools
+from gpuledger.projection.fold import Fold
+from support.events import GENERATION
+from support.pools import Pools, pool
+
+MIG: dict[str, Any] = {"unit": "MIG", "mig_profile": "1g.5gb"}
+
+
+def left_and_came_back() -> tuple[Pools, int]:
+    """A device that a pool has divided; since the position its node's zone is a. Nothing is known of its profiles."""
+    told = Pools().begin("n1")
+    told.say("ns/p", pool(**MIG))
+    told.assign("n1-0", "ns/p", 7)
+    begun = len(told.log)
+    told.say("n1", NodeLabelled(uid="n", labels={"zone": "a"}))
+    return told, begun
+
+
+class Supposed(NamedTuple):
+    """What came of it."""
+
+    world: SupposedPools
+    answered: Answered
+    devices: dict[str, DeviceDifference]
+    pools: dict[str, PoolDifference]
+
+    def moves(self) -> dict[str, tuple[str | None, str | None]]:
+        """The pools of each device that differs: which has it, and which would."""
+        return {one.device: (one.was.pool, one.would.pool) for one in self.devices.values()}
+
+    def reasons(self, device: str) -> list[str]:
+        """Why the device would be elsewhere."""
+        return [one.reason for one in self.devices[device].why]
+
+    def totals(self) -> dict[str, tuple[int | None, int | None]]:
+        """What each pool that differs offers, and would."""
+        return {one.pool: (one.was and one.was.total, one.would and one.would.total) for one in self.pools.values()}
+
+
+def suppose(
+    told: Pools, pool_id: str, said: PoolDefined, *, since: int | None = None, says_maintenance: bool = False
+) -> Supposed:
+    """Suppose that a pool is defined so, now or since the log had come so far."""
+    supposition = Supposition(pool_id, said, says_maintenance)
+    projection = HeardPools()
+    fold = Fold(projection, GENERATION)
+    until = len(told.log) if since is None else since
+    fold.apply_all(told.log[:until])
+    world = SupposedPools(facts_of(fold), supposition, until + 1)
+    projection.hear = world.tell
+    fold.apply_all(told.log[until:])
+    return outcome(facts_of(fold), world, pool_id)
+
+
+def outcome(recorded: PoolFacts, world: SupposedPools, pool_id: str) -> Supposed:
+    """What differs, once agents have answered."""
+    before = rows_of(recorded)
+    answered = answer(world, recorded, pool_id)
+    devices = {one.device: one for one in device_differences(recorded, world)}
+    pools = {one.pool: one for one in pool_differences(recorded, world)}
+    assert rows_of(recorded) == before, "What is recorded must not change."
+    return Supposed(world, answered, devices, pools)
+
+
+def facts_of(fold: Fold) -> PoolFacts:
+    """The fold's state."""
+    assert isinstance(fold.state, PoolFacts)
+    return fold.state
+
+
+def rows_of(state: PoolFacts) -> dict[str, dict[object, object]]:
+    """All rows by table and key."""
+    return {name: dict(table.rows) for name, table in copy_of(state).tables().items()}
