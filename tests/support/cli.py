@@ -1,6 +1,8 @@
 """The real command line, run in this process: what it prints and how it exits."""
 
+import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,6 +21,10 @@ class Result(NamedTuple):
     def json(self) -> Any:
         """Stdout as JSON."""
         return orjson.loads(self.out)
+
+
+Run = Callable[..., Awaitable[Result]]
+"""Runs a command beside what the test does meanwhile."""
 
 
 class Cli:
@@ -40,3 +46,12 @@ class Cli:
             sys.argv = before
         out, err = self._capture.readouterr()
         return Result(code if isinstance(code, int) else 0, out, err)
+
+
+def aside(cli: Cli) -> Run:
+    """The commands in a thread of their own, for tests whose servers are in this one."""
+
+    async def command(*arguments: str) -> Result:
+        return await asyncio.to_thread(cli, *arguments)
+
+    return command

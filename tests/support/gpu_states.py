@@ -11,6 +11,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolChanged, PoolDefined
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.statuswriter.folding import WantedProjection
+from gpuledger.statuswriter.gpumetrics import GpuMetrics
 from gpuledger.statuswriter.wanted import Wanted
 from support.events import Said, folded, log_of, numbered, outgoing
 
@@ -90,3 +91,12 @@ class Teller:
         self._numbers[source] += 1
         number = self._numbers[source]
         return Event(f"{source}#{number}", source, data.TYPE, subject, system_clock(), data, "e1", number)
+
+
+def samples(state: Wanted) -> dict[tuple[str, ...], float]:
+    """What the metrics of GPUs say, by name and labels."""
+    return {
+        (one.name, *one.labels.values()): one.value
+        for family in GpuMetrics(lambda: state).collect()
+        for one in family.samples
+    }

@@ -23,9 +23,12 @@ from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
 from gpuledger.kube.embedded.server import ApiServer
 from gpuledger.kube.names import SECRETS, Resource
 from gpuledger.kube.watch import Changes, Listed, Reflector
+from support.kube_fleet import create
 from support.up import COMMAND, DEADLINE_S
 
 JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True)
 APPLY = "application/apply-patch+yaml"
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ADMIN = ""
@@ -173,3 +176,14 @@ class Kubelet:
         reference = source["secretKeyRef"]
         secret = await self._client.get(SECRETS, reference["name"], namespace)
         return b64decode(secret["data"][reference["key"]]).decode()
+
+
+async def let_get(admin: KubeClient, account: str, *resources: tuple[str, str]) -> None:
+    """Let an account get these resources, by group and name, in its own namespace, which is there."""
+    namespace, _, name = account.partition(":")
+    metadata = {"name": name, "namespace": namespace}
+    rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["get"]} for group, resource in resources]
+    await create(admin, ROLES, {"metadata": metadata, "rules": rules})
+    role = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    await create(admin, BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": subjects})

@@ -1,5 +1,6 @@
 """Pools for tests: what people, watchers, agents and other services say, told to the real decider; what it decided."""
 
+import os
 from typing import Any
 
 from gpuledger.domain.inventory_names import MODULE
@@ -16,13 +17,14 @@ from gpuledger.events.device import (
     DeviceWithdrawn,
     Hardware,
 )
-from gpuledger.events.envelope import Decoded
+from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import Condition, NodeBootstrapChanged, NodeBootstrapWithdrawn
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.ledger.api import Message
+from gpuledger.ledger.api import Message, Outgoing
+from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, event, message
@@ -176,3 +178,11 @@ def steps(decided: list[Decoded]) -> list[tuple[str, str | None, str | None]]:
     return [
         (one.subject, one.data.pool, one.data.phase) for one in decided if isinstance(one.data, DeviceAssignmentChanged)
     ]
+
+
+async def publish(pools: Pools) -> None:
+    """Tell the ledger of the environment all but that the module works; without it nobody decides anything more."""
+    told = ((one, decode(one.data)) for one in pools.log)
+    messages = [Outgoing(one.subject, event.id, one.data) for one, event in told if event.data != MET]
+    async with connect_ledger(os.environ["NATS_URL"], name="test") as ledger:
+        await ledger.publish_many(messages)

@@ -15,7 +15,6 @@ from gpuledger.kube.crds import node_feature_rule, shipped
 from gpuledger.kube.names import MODULE_CONFIG, POOL_FINALIZER, DeviceState, EventReason
 from gpuledger.statuswriter.decide import Desired, Document, Key, Kind
 from gpuledger.statuswriter.folding import WantedProjection
-from gpuledger.statuswriter.gpumetrics import GpuMetrics
 from gpuledger.statuswriter.pools import pool_key, pool_of
 from gpuledger.statuswriter.unpooled import Unpooled
 from gpuledger.statuswriter.wanted import Wanted, desired
@@ -31,6 +30,7 @@ from support.gpu_states import (
     phase,
     prepared,
     ready,
+    samples,
     source_of,
     wanted,
 )
@@ -293,14 +293,6 @@ def test_a_node_without_a_pool_is_told_of_once_it_lasts() -> None:
 )
 def test_a_node_that_has_a_pool_or_nothing_to_give_is_none_without_a_pool(said: list[Any]) -> None:
     assert wanted(*found("w1-0", "w1-1"), *said).without_pool == {}
-
-
-def samples(state: Wanted) -> dict[tuple[str, ...], float]:
-    return {
-        (one.name, *one.labels.values()): one.value
-        for family in GpuMetrics(lambda: state).collect()
-        for one in family.samples
-    }
 
 
 def test_metrics_have_the_names_that_dashboards_know() -> None:

@@ -9,10 +9,9 @@ from gpuledger.kube.crds import node_feature_rule, shipped
 from gpuledger.kube.names import EventReason
 from gpuledger.statuswriter.decide import Document
 from gpuledger.statuswriter.folding import WantedProjection
-from gpuledger.statuswriter.gpumetrics import GpuMetrics
 from gpuledger.statuswriter.wanted import Wanted, desired
 from support.events import event, folded, log_of
-from support.gpu_states import COMPLETE, INCOMPLETE
+from support.gpu_states import COMPLETE, INCOMPLETE, samples
 from support.statuswriter_parts import DEVICE, NODE
 
 INVENTORY = "/services/inventory"
@@ -90,14 +89,6 @@ def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
         shown = desired(state, key, node_feature_rule())
         assert shown is not None
         assert _unknown_fields(shown.status, schema, "status") == []
-
-
-def samples(state: Wanted) -> dict[tuple[str, ...], float]:
-    return {
-        (one.name, *one.labels.values()): one.value
-        for family in GpuMetrics(lambda: state).collect()
-        for one in family.samples
-    }
 
 
 def test_metrics_have_the_names_that_dashboards_know() -> None:

@@ -15,6 +15,7 @@ from gpuledger.kube.client import KubeClient
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.statuswriter.main import StatusWriter
 from support import kube_kinds
+from support.cli import Cli, Run, aside
 from support.decided import Decided
 from support.embedded_kube import EmbeddedKube
 from support.kube_equipped import equipped_client
@@ -112,3 +113,19 @@ def driver(ledger: JetStreamLedger, client: KubeClient) -> Driver:
 def decided(ledger: JetStreamLedger) -> Decided:
     """What the inventory decides, in a ledger."""
     return Decided(ledger)
+
+
+@pytest.fixture
+async def run(
+    kube: KubeServer,
+    clean_nats_url: str,
+    migrated_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """The command line on an empty ledger and an API server."""
+    urls = {"NATS_URL": clean_nats_url, "DATABASE_URL": migrated_url}
+    home = str(kube.kubeconfig.parent)
+    for name, value in {**urls, "KUBECONFIG": str(kube.kubeconfig), "NO_COLOR": "1", "HOME": home}.items():
+        monkeypatch.setenv(name, value)
+    return aside(Cli(capsys))

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuledger.admission.hints import POOL_LABEL
 from gpuledger.kube.client import KubeClient
@@ -21,9 +20,10 @@ from gpuledger.kube.names import (
 )
 from support.admission import Json, asking, device, namespace, pool
 from support.admission_serving import Webhooks, webhooks
+from support.examples import manifests
 from support.kube_http import MERGE, Api, eventually
 
-TEAMS = ("gpu-team-a", "gpu-team-b", "gpu-team-local")
+TEAMS = ("gpu-team-a", "gpu-team-b", "gpu-team-local", "prod-inference")
 LOCAL, CLUSTER = "gpu.deckhouse.io/local-x", "cluster.gpu.deckhouse.io/cluster-a"
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
 
@@ -33,76 +33,11 @@ READY = [
     *pool("cluster-a", strategy="Spread"),
 ]
 
-POOLS = """
-apiVersion: gpu.deckhouse.io/v1alpha1
-kind: ClusterGPUPool
-metadata:
-  name: cluster-a
-spec:
-  provider: Nvidia
-  backend: DevicePlugin
-  resource:
-    unit: Card
-  deviceSelector:
-    include:
-      pciVendors: ["10de"]
-      pciDevices: ["2203", "2204"]
-  scheduling:
-    strategy: Spread
-    topologyKey: topology.kubernetes.io/zone
----
-apiVersion: gpu.deckhouse.io/v1alpha1
-kind: GPUPool
-metadata:
-  name: local-x
-  namespace: gpu-team-local
-spec:
-  provider: Nvidia
-  backend: DevicePlugin
-  resource:
-    unit: Card
-  deviceSelector:
-    include:
-      pciVendors: ["10de"]
-      pciDevices: ["2203"]
-  scheduling:
-    strategy: Spread
-    topologyKey: topology.kubernetes.io/zone
----
-apiVersion: gpu.deckhouse.io/v1alpha1
-kind: GPUPool
-metadata:
-  name: a100-mig-2g20gb
-  namespace: gpu-team-local
-spec:
-  provider: Nvidia
-  backend: DevicePlugin
-  resource:
-    unit: MIG
-    migProfile: 2g.20gb
-    slicesPerUnit: 2
-    maxDevicesPerNode: 2
-  nodeSelector:
-    matchExpressions:
-      - key: kubernetes.io/hostname
-        operator: In
-        values: [worker-01, worker-02]
-  deviceSelector:
-    include:
-      products: [NVIDIA A100-SXM4-80GB]
-      migCapable: true
-      migProfiles: [2g.20gb]
-  deviceAssignment:
-    requireAnnotation: true
-  scheduling:
-    strategy: BinPack
-    topologyKey: topology.kubernetes.io/zone
-"""
 POOL_KINDS = {GPU_POOLS.kind: GPU_POOLS, CLUSTER_GPU_POOLS.kind: CLUSTER_GPU_POOLS}
 
 
 def pool_manifests() -> dict[str, Json]:
-    return {one["metadata"]["name"]: one for one in yaml.safe_load_all(POOLS)}
+    return {one["metadata"]["name"]: one for one in (*manifests("cluster-pools"), *manifests("pools"))}
 
 
 def pod(name: str, within: str, resource: str, **spec: Any) -> Json:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,11 @@ from gpuledger.kube.crds import install, shipped
 from gpuledger.kube.embedded.errors import ApiError
 from gpuledger.kube.names import NAMESPACES, PODS, RESOURCE_SLICE_STATUSES, Resource
 from support import servers
-from support.cli import Cli, Result
+from support.cli import Cli, Result, Run, aside
 from support.dra_asking import DRIVER, WATCHERS, Told, asking, devices, holding, node, slice_of, wish
 from support.events import Said, hour
 from support.kube import kube_api
-from support.kube_accounts import AccountServer, config_file
+from support.kube_accounts import AccountServer, config_file, let_get
 from support.kube_fleet import create, publish
 from support.kube_server import KubeServer
 
@@ -49,10 +49,6 @@ FACTS: list[Told] = [
 ]
 BEFORE_CLAIMS, WHILE_GONE_WAS_THERE = hour(6.5).isoformat(), hour(11.5).isoformat()
 
-RBAC = "rbac.authorization.k8s.io"
-ROLES = Resource(RBAC, "v1", "roles", "Role", namespaced=True)
-BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
-
 
 def said(facts: list[Told]) -> list[Said]:
     return [Said(WATCHERS, subject, number, data) for number, (subject, data) in enumerate(facts)]
@@ -66,9 +62,6 @@ def urls() -> Iterator[dict[str, str]]:
         yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
 
 
-Run = Callable[..., Awaitable[Result]]
-
-
 @pytest.fixture
 async def run(
     urls: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -76,11 +69,7 @@ async def run(
     """The command line on that ledger, with a migrated database and no cluster."""
     for name, value in {**urls, "NO_COLOR": "1", "HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    cli = Cli(capsys)
-
-    async def command(*arguments: str) -> Result:
-        return await asyncio.to_thread(cli, *arguments)
-
+    command = aside(Cli(capsys))
     assert (await command("migrate")).code == 0
     return command
 
@@ -108,14 +97,7 @@ async def accounts(directory: Path) -> AsyncIterator[tuple[Reviewing, str]]:
     async with kube_api(directory, server) as api, open_client(api.kubeconfig) as admin:
         for namespace in ("team-a", "team-b"):
             await create(admin, NAMESPACES, {"metadata": {"name": namespace}})
-        rules = [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]}]
-        await create(admin, ROLES, {"metadata": {"name": "dev", "namespace": "team-a"}, "rules": rules})
-        bound = {
-            "metadata": {"name": "dev", "namespace": "team-a"},
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "dev"},
-            "subjects": [{"kind": "ServiceAccount", "name": "dev", "namespace": "team-a"}],
-        }
-        await create(admin, BINDINGS, bound)
+        await let_get(admin, "team-a:dev", ("resource.k8s.io", "resourceclaims"))
         yield server, api.url
 
 

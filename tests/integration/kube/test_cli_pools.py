@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ import pytest
 from gpuledger.cli.describe_pool import QUOTAS, pool_objects
 from gpuledger.cli.kube import Access, open_kube
 from gpuledger.cli.pool import TRIES_MAX, write
-from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.pod import PodObserved
 from gpuledger.kube.client import MERGE_PATCH, Ask, KubeClient, Object
@@ -29,42 +28,17 @@ from gpuledger.kube.names import (
     PODS,
     Resource,
 )
-from gpuledger.ledger.api import Outgoing
-from gpuledger.ledger.jetstream import connect_ledger
 from support.admission import asking
-from support.cli import Cli, Result
+from support.cli import Run
 from support.kube_fleet import create, create_device
 from support.kube_server import KubeServer
-from support.pools import MET, Pools, asks, described, detected, pool, state
+from support.pools import Pools, asks, described, detected, pool, publish, state
 from support.projections import execute
 
 DEADLINE_S = 60.0
 COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
 CARD = {"resource": {"unit": "Card", "slicesPerUnit": 2}}
 MIG = {"resource": {"unit": "MIG", "migProfile": "1g.10gb"}}
-
-Run = Callable[..., Awaitable[Result]]
-
-
-@pytest.fixture
-async def run(
-    kube: KubeServer,
-    clean_nats_url: str,
-    migrated_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
-    """The command line on an empty ledger and an API server."""
-    urls = {"NATS_URL": clean_nats_url, "DATABASE_URL": migrated_url}
-    home = str(kube.kubeconfig.parent)
-    for name, value in {**urls, "KUBECONFIG": str(kube.kubeconfig), "NO_COLOR": "1", "HOME": home}.items():
-        monkeypatch.setenv(name, value)
-    cli = Cli(capsys)
-
-    async def command(*arguments: str) -> Result:
-        return await asyncio.to_thread(cli, *arguments)
-
-    return command
 
 
 async def create_pool(client: KubeClient, resource: Resource, name: str, namespace: str | None = None) -> None:
@@ -196,14 +170,6 @@ def history() -> Pools:
     pools.say("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
     pools.say("team-b/other", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
     return pools
-
-
-async def publish(pools: Pools) -> None:
-    """Tell the ledger all but that the module works; without it nobody decides anything more."""
-    told = ((one, decode(one.data)) for one in pools.log)
-    messages = [Outgoing(one.subject, event.id, one.data) for one, event in told if event.data != MET]
-    async with connect_ledger(os.environ["NATS_URL"], name="test") as ledger:
-        await ledger.publish_many(messages)
 
 
 def section(page: str, title: str) -> list[list[str]]:

@@ -1,8 +1,6 @@
 """`gpuledger why pod` of units of pools, on real servers and an embedded API server."""
 
-import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,30 +9,21 @@ import pytest
 
 from gpuledger.cli.describe_pool import QUOTAS
 from gpuledger.events.claim import ClaimRequested
-from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserved
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.names import NAMESPACES, NODES, PODS, Resource
-from gpuledger.ledger.api import Outgoing
-from gpuledger.ledger.jetstream import connect_ledger
-from support.cli import Cli, Result
+from support.cli import Run
 from support.dra_asking import asking, wish
 from support.events import hour
 from support.kube import kube_api
-from support.kube_accounts import AccountServer, config_file
+from support.kube_accounts import AccountServer, config_file, let_get
 from support.kube_fleet import create
-from support.kube_server import KubeServer
-from support.pools import MET, Pools, detected, pool, state
+from support.pools import Pools, detected, pool, publish, state
 from support.projections import execute
 
-RBAC = "rbac.authorization.k8s.io"
-ROLES = Resource(RBAC, "v1", "roles", "Role", namespaced=True)
-BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 POOL, UNITS, CLUSTER_UNITS = "team-a/a", "gpu.deckhouse.io/a", "cluster.gpu.deckhouse.io/c"
-
-Run = Callable[..., Awaitable[Result]]
 
 
 def history() -> Pools:
@@ -62,35 +51,6 @@ def history() -> Pools:
     pools.say("team-a/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
     pools.say("team-b/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
     return pools
-
-
-async def publish(pools: Pools) -> None:
-    """Tell the ledger all but that the module works; without it nobody decides anything more."""
-    told = ((one, decode(one.data)) for one in pools.log)
-    messages = [Outgoing(one.subject, event.id, one.data) for one, event in told if event.data != MET]
-    async with connect_ledger(os.environ["NATS_URL"], name="test") as ledger:
-        await ledger.publish_many(messages)
-
-
-@pytest.fixture
-async def run(
-    kube: KubeServer,
-    clean_nats_url: str,
-    migrated_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
-    """The command line on an empty ledger and an API server."""
-    urls = {"NATS_URL": clean_nats_url, "DATABASE_URL": migrated_url}
-    home = str(kube.kubeconfig.parent)
-    for name, value in {**urls, "KUBECONFIG": str(kube.kubeconfig), "NO_COLOR": "1", "HOME": home}.items():
-        monkeypatch.setenv(name, value)
-    cli = Cli(capsys)
-
-    async def command(*arguments: str) -> Result:
-        return await asyncio.to_thread(cli, *arguments)
-
-    return command
 
 
 async def document(run: Run, *arguments: str) -> dict[str, Any]:
@@ -231,14 +191,7 @@ async def accounts(directory: Path, *resources: tuple[str, str]) -> AsyncIterato
         await create(admin, NAMESPACES, {"metadata": {"name": "team-a"}})
         await create(admin, NAMESPACES, {"metadata": {"name": "team-b"}})
         await create(admin, ACCOUNTS, {"metadata": {"name": "default", "namespace": "team-a"}})
-        rules = [{"apiGroups": [group], "resources": [name], "verbs": ["get"]} for group, name in resources]
-        await create(admin, ROLES, {"metadata": {"name": "dev", "namespace": "team-a"}, "rules": rules})
-        bound = {
-            "metadata": {"name": "dev", "namespace": "team-a"},
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "dev"},
-            "subjects": [{"kind": "ServiceAccount", "name": "dev", "namespace": "team-a"}],
-        }
-        await create(admin, BINDINGS, bound)
+        await let_get(admin, "team-a:dev", *resources)
         await create_pod(admin, "asks", 1, CLUSTER_UNITS)
         yield api.url
 

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from gpuledger.admission.configuration import MUTATING, NAME, VALIDATING
 from gpuledger.admission.hints import POOL_LABEL
@@ -19,6 +18,7 @@ from gpuledger.kube.names import (
     PODS,
     TRUE,
 )
+from support.examples import manifests
 from support.refusals import is_refused, refusal
 from support.servers import short_directory
 from support.up import Up, becomes, running_up
@@ -29,25 +29,6 @@ GPUS: Final = 2
 FLEET: Final = ("--fleet", f"nodes=1,gpus={GPUS},profile=h200", "--speed", "600", "--seed", "7")
 TEAM: Final = "gpu-team-a"
 CLUSTER_A: Final = "cluster.gpu.deckhouse.io/cluster-a"
-
-POOL: Final = """
-apiVersion: gpu.deckhouse.io/v1alpha1
-kind: ClusterGPUPool
-metadata:
-  name: cluster-a
-spec:
-  provider: Nvidia
-  backend: DevicePlugin
-  resource:
-    unit: Card
-  deviceSelector:
-    include:
-      pciVendors: ["10de"]
-      pciDevices: ["2335", "20b2"]
-  scheduling:
-    strategy: Spread
-    topologyKey: topology.kubernetes.io/zone
-"""
 
 Json = dict[str, Any]
 
@@ -75,7 +56,7 @@ async def test_a_pool_serves_pods_once_it_offers_something(client: KubeClient) -
     labels = {LABEL_ENABLED: TRUE}
     await client.create(NAMESPACES, {"metadata": {"name": TEAM, "labels": labels}})
     await becomes(lambda: is_refused(client, pod("demo-a"), "PoolNotFound"))
-    await client.create(CLUSTER_GPU_POOLS, yaml.safe_load(POOL))
+    await client.create(CLUSTER_GPU_POOLS, manifests("cluster-pools")[0])
     await becomes(lambda: is_refused(client, pod("demo-a"), "PoolWithoutCapacity"))
 
     async def are_ready() -> bool:
