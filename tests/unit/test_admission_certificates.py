@@ -22,6 +22,12 @@ from gpuledger.kube.pki import BACKDATED
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("gpu-control-plane-admission.d8-gpu-operator.svc", "127.0.0.1")
 TWO_THIRDS = SERVING_LIFE * 2 / 3 - BACKDATED
+UNKNOWN_CURVE = b"""-----BEGIN PRIVATE KEY-----
+ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA50cXFvNu+JWvUsJZ4BAKEg
+Ax4ABHV58vJp2fDYgWmR1hjgfLBe0FCbWKV6r2ll4FU=
+-----END PRIVATE KEY-----
+"""
+"""What `openssl ecparam -name secp112r1 -genkey` writes."""
 
 
 def certificates_of(pem: bytes) -> list[x509.Certificate]:
@@ -138,3 +144,39 @@ def test_what_is_no_certificate_with_its_key_is_said_to_be_none() -> None:
     for bad in ({}, one | {"tls.crt": b"x"}, one | {"tls.key": b""}, one | {"tls.key": other["tls.key"]}):
         with pytest.raises(CertificateError):
             read_pair(bad)
+
+
+def odd_authority(*, signs: bool) -> Pair:
+    """An authority whose certificate is not in its own bundle, or says that it signs nothing."""
+    one, other = authority_at(None, NOW), authority_at(None, NOW)
+    if signs:
+        return one._replace(bundle=other.bundle)
+    serving = serving_at(None, one, NAMES, NOW)
+    return serving._replace(bundle=serving.certificate)
+
+
+@pytest.mark.parametrize("signs", [True, False])
+def test_an_authority_that_nobody_could_trust_is_made_anew(signs: bool) -> None:
+    odd = odd_authority(signs=signs)
+    authority = authority_at(odd, NOW)
+    assert authority.certificate != odd.certificate
+    serving = serving_at(None, authority, NAMES, NOW)
+    assert is_signed_by(serving, authority.bundle)
+    assert authority_at(authority, NOW) is authority
+    assert serving_at(serving, authority, NAMES, NOW) is serving
+
+
+def test_what_a_clock_that_was_ahead_made_is_made_anew() -> None:
+    ahead = NOW + timedelta(days=1)
+    known = authority_at(None, ahead)
+    authority = authority_at(known, NOW)
+    assert authority.certificate != known.certificate
+    serving = serving_at(serving_at(None, known, NAMES, ahead), authority, NAMES, NOW)
+    assert is_signed_by(serving, authority.certificate)
+    for later in (NOW, ahead):
+        assert serving_at(serving, authority_at(authority, later), NAMES, later) is serving
+
+
+def test_a_key_of_an_unknown_curve_is_none() -> None:
+    with pytest.raises(CertificateError, match="not supported"):
+        read_pair(authority_at(None, NOW).data() | {"tls.key": UNKNOWN_CURVE})

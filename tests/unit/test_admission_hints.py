@@ -108,7 +108,6 @@ def test_each_alternative_of_the_user_is_narrowed() -> None:
         ({"affinity": required([expression("zone", "NotIn", "a")])}, True),
         ({"affinity": required([expression("zone", "DoesNotExist")])}, True),
         ({"affinity": required([expression("zone", "In", "b")], [expression("zone", "In", "a")])}, False),
-        ({"nodeSelector": {"disk": "b"}, "affinity": required([expression("disk", "In", "c")])}, True),
         ({"affinity": required([expression("cores", "Gt", "4")])}, False),
     ],
 )
@@ -118,6 +117,17 @@ def test_a_placement_that_leaves_no_node_is_refused(spec: Json, is_refused: bool
         assert refused(asked(**spec), pool) == "PlacementConflict"
     else:
         changed(asked(**spec), pool)
+
+
+@pytest.mark.parametrize("selector", [{}, {"labels": {"zone": "a"}}])
+def test_a_pod_that_contradicts_itself_is_left_to_the_scheduler(selector: Json) -> None:
+    pool, disk = pool_of(node_selector=selector), [expression("disk", "In", "c")]
+    changed(asked(nodeSelector={"disk": "b"}, affinity=required(disk)), pool)
+    elsewhere = asked(nodeSelector={"disk": "b"}, affinity=required(disk, [expression("zone", "In", "b")]))
+    if selector:
+        assert refused(elsewhere, pool) == "PlacementConflict"
+    else:
+        changed(elsewhere, pool)
 
 
 def test_another_pools_label_is_refused() -> None:

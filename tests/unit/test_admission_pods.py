@@ -140,7 +140,11 @@ def test_a_pool_that_is_gone_is_not_found() -> None:
     [
         ("gpu.deckhouse.io/cluster-a", "ask for cluster.gpu.deckhouse.io/cluster-a"),
         ("gpu.deckhouse.io/local-y", "in another namespace"),
+        ("cluster.gpu.deckhouse.io/local-x", "There is a GPUPool of that name: ask for gpu.deckhouse.io/local-x."),
+        ("cluster.gpu.deckhouse.io/local-y", "in another namespace"),
         ("gpu.deckhouse.io/", "names no pool"),
+        ("cluster.gpu.deckhouse.io/gpu-team-a/local-x", "names no pool"),
+        ("cluster.gpu.deckhouse.io/elsewhere/local-y", "names no pool"),
         ("cluster.gpu.deckhouse.io/none", "There is no ClusterGPUPool none, which"),
     ],
 )

@@ -140,6 +140,12 @@ RULES = [
         [{"key": "a", "operator": "In", "values": ["b", "-"]}],
         "matchExpressions[0].values: '-' is not a label's value",
     ),
+    (
+        "nodeSelector.matchExpressions",
+        [{"key": "a", "operator": "Exists"}],
+        [{"key": "a", "operator": ["Exists"]}],
+        "matchExpressions[0].operator: ['Exists'] is not known",
+    ),
 ]
 
 
@@ -227,7 +233,15 @@ def test_an_unchanged_spec_is_not_held_against_rules_that_came_later() -> None:
     labelled = old | {"metadata": {"name": "local-x", "labels": {"a": "b"}, "finalizers": []}}
     capped = settings(max_slices_per_device=2)
     assert judged(labelled, old, capped).is_allowed
-    assert not judged(with_("scheduling.strategy", "BinPack", old), old, capped).is_allowed
+
+
+def test_a_change_answers_only_for_what_it_brings_in() -> None:
+    """What cannot change any more could not be corrected either."""
+    old, capped = with_("resource.slicesPerUnit", 8), settings(max_slices_per_device=2)
+    assert judged(with_("scheduling.strategy", "BinPack", old), old, capped).is_allowed
+    verdict = judged(with_("scheduling.strategy", "Pile", old), old, capped)
+    assert (verdict.reason, "slicesPerUnit" in verdict.message) == ("InvalidPool", False)
+    assert judged(old, None, capped).reason == "InvalidPool"
 
 
 @pytest.mark.parametrize(

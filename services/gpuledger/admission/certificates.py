@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -55,7 +55,7 @@ def read_pair(data: Mapping[str, bytes]) -> Pair:
         pair = Pair(data[CERTIFICATE], data[KEY], data[BUNDLE])
         certificate, key = _certificate(pair), _key(pair)
         x509.load_pem_x509_certificates(pair.bundle)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise CertificateError(f"The secret holds no certificate with its key ({error!r}).") from error
     if certificate.public_key() != key.public_key():
         raise CertificateError("The secret's key is not that of its certificate.")
@@ -64,7 +64,7 @@ def read_pair(data: Mapping[str, bytes]) -> Pair:
 
 def authority_at(known: Pair | None, now: datetime) -> Pair:
     """The authority to use: the known one, or a new one whose bundle trusts the known ones too while they hold."""
-    if known is not None and not is_old(known, now):
+    if known is not None and _is_in_force(known, now):
         return known
     issued = pki.new_authority(_AUTHORITY_NAME, now, AUTHORITY_LIFE)
     made = pki.certificate_pem(issued.certificate)
@@ -104,10 +104,28 @@ def _still_serves(known: Pair, authority: Pair, names: tuple[str, ...], now: dat
     return now < made_at + SETTLING and now < certificate.not_valid_after_utc - SETTLING
 
 
+def _is_in_force(authority: Pair, now: datetime) -> bool:
+    """Whether what the authority signs is trusted by its own bundle, now and for a while."""
+    certificate = _certificate(authority)
+    told = certificate in x509.load_pem_x509_certificates(authority.bundle)
+    return told and _may_sign(certificate) and _holds(certificate, now) and not is_old(authority, now)
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
 def _is_trusted(certificate: x509.Certificate, authority: Pair, now: datetime) -> bool:
     signers = x509.load_pem_x509_certificates(authority.bundle)
-    holds = certificate.not_valid_after_utc > now
-    return holds and any(_has_signed(one, certificate) for one in signers if one.not_valid_after_utc > now)
+    return _holds(certificate, now) and any(_has_signed(one, certificate) for one in signers if _holds(one, now))
+
+
+def _holds(certificate: x509.Certificate, now: datetime) -> bool:
+    """Not yet where it was made by a clock that was wrong."""
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool:

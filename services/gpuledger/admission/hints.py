@@ -57,11 +57,15 @@ def tolerates(toleration: Object, taint: PoolTaint) -> bool:
 
 
 def _placement_problem(pod: Object, pool: KnownPool, asked: tuple[Requirement, ...]) -> Problem | None:
-    """Whether the user's own placement leaves no node that the pool's selector could select."""
+    """Whether the user's own placement leaves no node that the pool's selector could select.
+
+    A pod that contradicts itself is let through: it could not run without the pool either, which the scheduler says.
+    """
     given = of_labels(part(pod, "spec", "nodeSelector"))
     terms = [of_expressions(part(term)) for term in _required_terms(part(pod, "spec")) if _says_something(part(term))]
-    found = [contradiction([*asked, *given, *term]) for term in terms or [[]]]
-    if any(key is None for key in found):
+    possible = [term for term in terms or [[]] if contradiction([*given, *term]) is None]
+    found = [contradiction([*asked, *given, *term]) for term in possible]
+    if not found or None in found:
         return None
     own = f"its nodeSelector or node affinity says otherwise about {found[0]}"
     message = f"{pool.name} uses nodes with {'; '.join(map(in_words, asked))}, but the pod can run on none: {own}."

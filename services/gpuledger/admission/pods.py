@@ -43,16 +43,18 @@ def _pool(asked: Asked, namespace: str, known: Known) -> KnownPool | Problem:
         return found
     where = "" if asked.is_cluster else f" in the namespace {namespace}"
     message = f"There is no {name.kind} {asked.pool}{where}, which {asked.resource} stands for."
-    return Problem("PoolNotFound", f"{message} {_way_out(asked, known)}")
+    return Problem("PoolNotFound", f"{message} {_way_out(asked, namespace, known)}")
 
 
-def _way_out(asked: Asked, known: Known) -> str:
+def _way_out(asked: Asked, namespace: str, known: Known) -> str:
     others = [one.name for one in known.pools_named(asked.pool)]
     if not others:
         return "Check the name with `kubectl get gpupools,clustergpupools -A`."
-    if others[0].namespace:
+    usable = next((one for one in others if one.namespace in ("", namespace)), None)
+    if usable is None:
         return f"The GPUPool {asked.pool} is in another namespace, and only pods there can use it."
-    return f"There is a ClusterGPUPool of that name: ask for {pool_resource(asked.pool, cluster=True)}."
+    resource = pool_resource(asked.pool, cluster=not usable.namespace)
+    return f"There is a {usable.kind} of that name: ask for {resource}."
 
 
 def _gate_problem(namespace: str, known: Known) -> Problem | None:

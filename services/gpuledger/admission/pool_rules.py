@@ -112,7 +112,7 @@ def _expression(one: Mapping[str, Any], at: str) -> Iterator[str]:
     yield from _each([one.get("key")], f"{at}.key", _LABEL_KEY, "a label's key")
     operator, values = one.get("operator"), items(one, "values")
     yield from _each(values, f"{at}.values", _LABEL_VALUE, "a label's value")
-    if operator not in _LISTS:
+    if not isinstance(operator, str) or operator not in _LISTS:
         yield f"{at}.operator: {operator!r} is not known; use {', '.join(_LISTS)}"
     elif _LISTS[operator] != bool(values):
         yield f"{at}.values: {operator} takes {'at least one' if _LISTS[operator] else 'none'}"

@@ -49,7 +49,10 @@ def _maintenance_problem(review: Review) -> Problem | None:
 
 
 def _form_problem(review: Review, known: Known) -> Problem | None:
-    found = list(problems_of(review.new, slices_max=known.settings.max_slices_per_device))
+    """What a change did not bring in is not held against it: rules come later, and some fields cannot be corrected."""
+    slices_max = known.settings.max_slices_per_device
+    before = [] if review.operation == CREATE else list(problems_of(review.old, slices_max=slices_max))
+    found = [one for one in problems_of(review.new, slices_max=slices_max) if one not in before]
     return Problem("InvalidPool", f"{'; '.join(found)}. Correct the fields that are named.") if found else None
 
 

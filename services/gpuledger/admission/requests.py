@@ -52,8 +52,8 @@ def _asked(resource: str, containers: list[_Container]) -> Asked | Problem:
             return amount
         amounts.append((one, amount))
     group, _, pool = resource.partition("/")
-    if not pool:
-        return Problem("PoolNotFound", f"{resource!r} names no pool. Write the pool's name behind the slash.")
+    if not pool or "/" in pool:
+        return Problem("PoolNotFound", f"{resource!r} names no pool. Write the pool's name alone behind the slash.")
     return Asked(pool, group == CLUSTER_GPU_GROUP, _held_at_a_time(amounts))
 
 

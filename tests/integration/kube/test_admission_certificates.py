@@ -4,15 +4,21 @@ import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from cryptography import x509
 
+from gpuledger.admission.certificates import AUTHORITY_LIFE
 from gpuledger.admission.configuration import MUTATING, NAME, VALIDATING
-from gpuledger.clock import system_clock
+from gpuledger.admission.keeping import Certificates, Keeper
+from gpuledger.admission.settings import AdmissionSettings, Reached
+from gpuledger.clock import Clock, system_clock
 from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, SECRETS
+from gpuledger.kube.errors import NotFoundError
+from gpuledger.kube.names import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
+from gpuledger.kube.watch import system_jitter
 from gpuledger.ledger.memory import MemoryLedger
 from support.admission_serving import Now, Webhooks, webhooks
 from support.kube_http import eventually
@@ -73,6 +79,50 @@ async def test_certificates_are_renewed_without_a_restart(client: KubeClient, ag
         assert authority["tls.crt"] in bundle
 
 
+class Replica:
+    """What one replica shows, and how it keeps it; all are found behind the same Service."""
+
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
+        self.certificates = Certificates()
+        keeper = Keeper(client, self.certificates, Reached(), AdmissionSettings(), clock, system_jitter)
+        self.keep = keeper.keep
+
+
+async def versions_of(client: KubeClient) -> list[str]:
+    """Changes whenever somebody writes a secret or a configuration."""
+    found = [await client.get(SECRETS, name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)]
+    found += [await client.get(resource, NAME) for resource in (MUTATING, VALIDATING)]
+    return [one["metadata"]["resourceVersion"] for one in found]
+
+
+@pytest.mark.parametrize("age", [timedelta(days=61), timedelta(days=3000), AUTHORITY_LIFE])
+async def test_replicas_that_renew_at_once_agree_and_then_write_no_more(client: KubeClient, age: timedelta) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    clock = Now(system_clock() - age)
+    replicas = [Replica(client, clock) for _ in range(3)]
+    await asyncio.gather(*(one.keep() for one in replicas))
+    before = await secret_of(client, CA_SECRET)
+    clock.time = system_clock()
+    for _ in range(2):
+        await asyncio.gather(*(one.keep() for one in replicas))
+    settled = await versions_of(client)
+    await asyncio.gather(*(one.keep() for one in replicas))
+    assert await versions_of(client) == settled
+    authority, serving = await secret_of(client, CA_SECRET), await secret_of(client, CONTROLLER_TLS_SECRET)
+    assert await bundles_of(client) == {authority["ca.crt"]}
+    assert {one.certificates.shown and one.certificates.shown.certificate for one in replicas} == {serving["tls.crt"]}
+    assert (before["tls.crt"] in authority["ca.crt"]) is (age < AUTHORITY_LIFE)
+
+
+async def test_what_expired_while_nobody_ran_is_made_anew_at_the_start(client: KubeClient) -> None:
+    async with webhooks(client, clock=Now(system_clock() - AUTHORITY_LIFE)):
+        before = await bundles_of(client)
+    async with webhooks(client) as hooks:
+        (bundle,) = await bundles_of(client)
+        assert bundle not in before
+        assert await shown_by(hooks, bundle) == (await secret_of(client, CONTROLLER_TLS_SECRET))["tls.crt"]
+
+
 async def test_two_replicas_agree(client: KubeClient) -> None:
     async with webhooks(client, MemoryLedger()) as one, webhooks(client, MemoryLedger()) as other:
         (bundle,) = await bundles_of(client)
@@ -111,5 +161,20 @@ async def test_what_somebody_changes_is_put_right(client: KubeClient, hooks: Web
     async def is_whole() -> bool:
         data = await secret_of(client, CONTROLLER_TLS_SECRET)
         return data["tls.key"] != b"none" and await shown_by(hooks, bundle) == data["tls.crt"]
+
+    await eventually(is_whole)
+
+
+async def test_what_somebody_deletes_is_there_again(client: KubeClient, hooks: Webhooks) -> None:
+    (before,) = await bundles_of(client)
+    await client.delete(SECRETS, CA_SECRET, NAMESPACE)
+    for resource in (MUTATING, VALIDATING):
+        await client.delete(resource, NAME)
+
+    async def is_whole() -> bool:
+        with suppress(NotFoundError, ssl.SSLCertVerificationError):
+            (bundle,) = await bundles_of(client)
+            return bundle != before and bool(await shown_by(hooks, bundle))
+        return False
 
     await eventually(is_whole)
