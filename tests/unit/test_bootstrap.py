@@ -221,23 +221,61 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
     node.say(10, "d1", DeviceWithdrawn())
     (decided,) = node.say(11, NODE, NodeInventoryWithdrawn())
     assert isinstance(decided.data, NodeBootstrapWithdrawn)
+    assert node.say(12, NODE, components()) == []
     left = {name: len(table.rows) for name, table in node.state.tables().items() if table.rows}
     assert left == {"bootstrap_settings": 1}
-    assert node.say(12, NODE, components()) == []
+    assert node.say(13, NODE, components()) == []
     assert node.wait(10_000) == []
 
 
 def test_what_is_said_of_a_node_after_it_was_gone_is_of_its_next_life() -> None:
     node = ready("d1")
+    node.say(11, NODE, components())
     node.say(20, NODE, all_ready())
     node.say(21, NODE, look())
-    node.say(12, "d1", DeviceWithdrawn())
-    node.say(12, NODE, NodeInventoryWithdrawn())
-    node.say(22, "d1", detected("GPU-d1"))
-    node.say(22, NODE, inventory())
+    go(node, 12)
+    come_back(node, 22)
     assert node.phase() == "Monitoring"
     beat(node, 23, 24)
     assert node.phase() == "Ready"
+
+
+def test_a_look_after_a_node_was_gone_is_of_its_next_life_and_those_before_are_not() -> None:
+    node = ready("d1")
+    node.say(11, NODE, components())
+    node.say(21, NODE, look())
+    go(node, 12)
+    assert look_times(node.state.node.rows[NODE]) == [second(21)]
+
+
+def go(node: Prepared, at: float) -> None:
+    node.say(at, "d1", DeviceWithdrawn())
+    node.say(at, NODE, NodeInventoryWithdrawn())
+
+
+def come_back(node: Prepared, at: float) -> list[Step]:
+    told = [*node.say(at, "d1", detected("GPU-d1")), *node.say(at, NODE, inventory())]
+    return steps(told)
+
+
+def test_a_node_that_is_made_anew_around_pods_that_stay_is_as_it_was() -> None:
+    node = ready("d1")
+    node.say(9, "GPU-d1", UNFIT)
+    go(node, 10)
+    assert node.phase() is None
+    assert come_back(node, 11) == [(NODE, "Validating"), (NODE, "Ready"), ("d1", "Validating"), ("d1", "Faulted")]
+    node.say(12, NODE, look(fresh=False))
+    assert node.phase() == "ValidatingFailed"
+
+
+def test_a_node_that_comes_back_after_its_pods_went_is_prepared_from_nothing() -> None:
+    node = ready("d1")
+    node.say(9, "GPU-d1", UNFIT)
+    go(node, 10)
+    node.say(11, NODE, components())
+    assert come_back(node, 12) == both("Validating", "Validating")
+    node.say(13, NODE, all_ready())
+    assert node.conditions()["MonitoringMissing"] == ("True", "HeartbeatMissing")
 
 
 def test_an_agent_speaks_of_its_own_node_only() -> None:

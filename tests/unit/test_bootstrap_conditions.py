@@ -96,6 +96,12 @@ CASES = {
     "driver missing once the pod restarts for too long": Case(
         ready_node, (all_but(10, validator="waiting"),), "DriverMissing", "True", "ValidatorTimedOut", until=LONG
     ),
+    "driver missing once the validator that watches it is not ready for too long": Case(
+        ready_node, (all_but(10, validator="waiting:validated"),), "DriverMissing", "True", "ValidatorTimedOut", LONG
+    ),
+    "driver there where the container that watches it does not start": Case(
+        ready_node, (all_but(10, validator="failing:validated"),), "DriverMissing", "False", "ValidatorReady"
+    ),
     "driver verdict kept by a pod that restarts for too long": Case(
         fresh_node,
         (pods(2, validator=f"failing:{DRIVER}"), pods(3, validator=f"waiting:{DRIVER}")),

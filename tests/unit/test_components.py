@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gpuledger.domain.bootstrap_names import DRIVER_STEP, WATCHING_STEP
 from gpuledger.domain.inventory import DEFAULT_SETTINGS
 from gpuledger.kube.crds import component_daemon_sets
 from gpuledger.kube.names import COMPONENT_BY_APP, MODULE_CONFIG
@@ -48,8 +49,10 @@ def test_pods_have_fixed_bounds_and_tolerate_every_taint(app: str) -> None:
 
 
 def test_the_steps_of_the_validator_are_those_that_verdicts_follow_from() -> None:
-    steps = [one["name"] for one in pod("nvidia-operator-validator")["initContainers"]]
-    assert steps == ["driver-validation", "toolkit-validation"]
+    validator = pod("nvidia-operator-validator")
+    assert [one["name"] for one in validator["initContainers"]] == [DRIVER_STEP, "toolkit-validation"]
+    (watching,) = validator["containers"]
+    assert (watching["name"], watching["readinessProbe"]["exec"]["command"][0]) == (WATCHING_STEP, "nvidia-smi")
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,14 @@ def test_device_labels_are_read_by_index() -> None:
             },
             {"mig_capable": True, "mig_strategy": "mixed", "mig_profiles": ["1g.10gb", "1g.10gb+me", "3g.40gb"]},
         ),
+        (
+            {"mig.strategy": "mixed", "mig-1g.10gb.me.count": "1", "mig-1g.10gb.me.memory": "9728"},
+            {"mig_strategy": "mixed", "mig_profiles": ["1g.10gb+me"]},
+        ),
+        (
+            {"gpu.product": "NVIDIA-H100-MIG-1g.12gb.me.all", "mig.strategy": "single"},
+            {"product": "NVIDIA-H100", "mig_strategy": "single", "mig_profiles": ["1g.12gb+me.all"]},
+        ),
     ],
 )
 def test_gfd_labels_give_hardware_facts(labels: dict[str, str], facts: dict[str, object]) -> None:

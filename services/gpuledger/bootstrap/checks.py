@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpuledger.bootstrap.view import NodeView, is_over, latest
 from gpuledger.domain.bootstrap_names import DRIVER_STEP, Component, Verdict
 from gpuledger.domain.bootstrap_names import PreparationReason as Reason
-from gpuledger.domain.bootstrap_seen import failed_at_step
+from gpuledger.domain.bootstrap_seen import failed_at_step, stuck_at_step
 
 
 class Standing(Enum):
@@ -48,7 +48,7 @@ def _validator(view: NodeView) -> tuple[Verdict | None, Check]:
     if row is not None and (row.ready or row.failing):
         return _told(Verdict.FINE if row.ready else failed_at_step(row.step))
     last, step = _last_verdict(view), None if row is None else row.step
-    if is_over(view.row.validator_waited, view.validator_since()) and last is not failed_at_step(step):
+    if is_over(view.row.validator_waited, view.validator_since()) and last is not stuck_at_step(step):
         return _timed_out(view, step)
     return _told(last)
 
@@ -86,7 +86,7 @@ _TOLD = {
 def _timed_out(view: NodeView, step: str | None) -> tuple[Verdict | None, Check]:
     where = "has no pod on the node, or one that does not start" if step is None else f"does not get past {step}"
     text = f"The validator {where}, for {view.settings.validation_timeout_s} seconds and longer; look at its pod."
-    return failed_at_step(step), Check(Standing.FAILING, Reason.VALIDATOR_TIMED_OUT, text)
+    return stuck_at_step(step), Check(Standing.FAILING, Reason.VALIDATOR_TIMED_OUT, text)
 
 
 def _gfd(view: NodeView, verdict: Verdict | None) -> Check:

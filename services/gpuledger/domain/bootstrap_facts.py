@@ -19,8 +19,9 @@ from gpuledger.events.settings import SettingsChanged
 class BootstrapNode(NamedTuple):
     """What is known of a node apart from its components' pods and its devices.
 
-    `is_known` says that the inventory keeps the node. `managed_at` and `complete_at` are when that last changed,
-    `devices_at` when the node got the first of its devices. `looks` are the times of the last fresh looks at its
+    `is_known` says that the inventory keeps the node. `managed_at` and `complete_at` are when that last changed, and
+    the first, where the inventory keeps the node no more, when it went; `devices_at` is when the node got the first of
+    its devices. `looks` are the times of the last fresh looks at its
     monitoring, in microseconds since 1970, and `stale_at` that of the last one that was not fresh. `verdict` is the
     validator's last. The last three before `decided_at`, the time of the last decision, say since when something
     stood unchanged when the time for it was over.
@@ -43,6 +44,11 @@ class BootstrapNode(NamedTuple):
     exporter_waited: datetime | None = None
     decided_at: datetime | None = None
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the inventory kept the node, and keeps it no more."""
+        return not self.is_known and self.managed_at is not None
+
 
 class BootstrapComponent(NamedTuple):
     """A component on a node, as a streak of being ready or not; what its pod last said of itself."""
@@ -55,6 +61,11 @@ class BootstrapComponent(NamedTuple):
     other_at: datetime | None
     failing: bool
     step: str | None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a pod was named that has come to anything; one that is ending has not."""
+        return self.ready or self.failing or self.step is not None
 
     @property
     def streak(self) -> Streak:

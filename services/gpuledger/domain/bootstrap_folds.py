@@ -11,10 +11,9 @@ from gpuledger.domain.bootstrap_facts import (
     VALUES,
     BootstrapDevice,
     BootstrapFacts,
-    BootstrapNode,
 )
 from gpuledger.domain.bootstrap_names import Component
-from gpuledger.domain.bootstrap_seen import SEEN_HANDLERS, later, look_times, looks_text, node_row, put_node
+from gpuledger.domain.bootstrap_seen import SEEN_HANDLERS, forget_blank, forget_said, later, node_row, put_node
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory_names import MODULE, Status, Type
 from gpuledger.events.device import (
@@ -72,40 +71,19 @@ def _holds(conditions: Iterable[Condition], kind: Type) -> bool:
 
 
 def _inventory_withdrawn(state: BootstrapFacts, fact: Fact, _data: NodeInventoryWithdrawn) -> None:
-    """Forget the node, except what was said of it after it was gone, which is of its next life."""
+    """Forget the node, except what holds until the contrary is said, and what was said of it after it was gone.
+
+    Watchers and agents say nothing twice. Where pods of components outlive their Node, as when it is made anew under
+    its name, they are as ready as they were, its monitoring is as alive, and its cards are as fit.
+    """
     node, time = fact.event.subject, fact.event.time
-    for component in state.component.where("node", node):
-        if component.told_at <= time:
-            state.component.delete((node, component.component))
-    for health in state.health.where("node", node):
-        if health.told_at <= time:
-            state.health.delete((node, health.card))
-    row = node_row(state, node)
-    looks = [look for look in look_times(row) if look > time]
-    kept = BootstrapNode(
-        row.node,
-        components_at=_after(row.components_at, time),
-        verdict=row.verdict if _after(row.verdict_at, time) else None,
-        verdict_at=_after(row.verdict_at, time),
-        looks=looks_text(looks),
-        stale_at=_after(row.stale_at, time),
-        decided_at=row.decided_at,
+    row = node_row(state, node)._replace(
+        is_known=False, managed=False, managed_at=time, complete=False, complete_at=None, devices_at=None
     )
-    state.node.put(kept)
-    if state.phase.get(node) is None:
-        _forget_blank(state, node)
+    state.node.put(row)
+    if not any(one.is_there for one in state.component.where("node", node)):
+        forget_said(state, node, time)
     state.touch(node)
-
-
-def _after(time: datetime | None, end: datetime) -> datetime | None:
-    return time if time is not None and time > end else None
-
-
-def _forget_blank(state: BootstrapFacts, node: str) -> None:
-    """Drop the row of a node that is not known, and of which nobody says anything."""
-    row = state.node.get(node)
-    if row is not None and row == BootstrapNode(row.node, decided_at=row.decided_at):
-        state.node.delete(node)
 
 
 def _detected(state: BootstrapFacts, fact: Fact, data: DeviceDetected) -> None:
@@ -186,7 +164,7 @@ def _bootstrap_changed(state: BootstrapFacts, fact: Fact, data: NodeBootstrapCha
 def _bootstrap_withdrawn(state: BootstrapFacts, fact: Fact, data: NodeBootstrapWithdrawn) -> None:
     bootstrap.bootstrap_withdrawn(state, fact, data)
     _decided(state, fact.event.subject, fact.event.time)
-    _forget_blank(state, fact.event.subject)
+    forget_blank(state, fact.event.subject)
 
 
 def _state_changed(state: BootstrapFacts, fact: Fact, data: DeviceStateChanged) -> None:

@@ -9,6 +9,9 @@ HEARTBEAT_MAX_AGE_S: Final = 120
 DRIVER_STEP: Final = "driver-validation"
 """The validator's first step; a later one runs only where the driver works."""
 
+WATCHING_STEP: Final = "validated"
+"""The shipped validator's last container: it runs where driver and toolkit work, and is ready while the driver does."""
+
 
 class Component(StrEnum):
     """What runs on a node to prepare its GPUs and to watch over them."""

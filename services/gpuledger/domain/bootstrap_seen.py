@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from sys import intern
 
 from gpuledger.domain.bootstrap_facts import BootstrapComponent, BootstrapFacts, BootstrapHealth, BootstrapNode
-from gpuledger.domain.bootstrap_names import DRIVER_STEP, Component, Verdict
+from gpuledger.domain.bootstrap_names import DRIVER_STEP, WATCHING_STEP, Component, Verdict
 from gpuledger.domain.bootstrap_streaks import told
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.device import DeviceHealthChanged
@@ -35,6 +35,11 @@ def failed_at_step(step: str | None) -> Verdict:
     return Verdict.DRIVER_MISSING if step in (None, DRIVER_STEP) else Verdict.TOOLKIT_MISSING
 
 
+def stuck_at_step(step: str | None) -> Verdict:
+    """What a validator tells that has not come to an end for too long, and does not fail."""
+    return Verdict.DRIVER_MISSING if step == WATCHING_STEP else failed_at_step(step)
+
+
 def node_row(state: BootstrapFacts, node: str) -> BootstrapNode:
     """The node's row, a new one where there is none."""
     return state.node.get(node) or BootstrapNode(intern(node))
@@ -51,12 +56,49 @@ def later(known: datetime | None, time: datetime) -> datetime:
     return time if known is None else max(known, time)
 
 
+def forget_said(state: BootstrapFacts, node: str, time: datetime) -> None:
+    """Forget what watchers and agents said of a node that is not known, up to this time."""
+    for component in state.component.where("node", node):
+        if component.told_at <= time:
+            state.component.delete((node, component.component))
+    for health in state.health.where("node", node):
+        if health.told_at <= time:
+            state.health.delete((node, health.card))
+    row = node_row(state, node)
+    kept = BootstrapNode(
+        row.node,
+        components_at=_after(row.components_at, time),
+        verdict=row.verdict if _after(row.verdict_at, time) else None,
+        verdict_at=_after(row.verdict_at, time),
+        looks=looks_text(look for look in look_times(row) if look > time),
+        stale_at=_after(row.stale_at, time),
+        decided_at=row.decided_at,
+    )
+    state.node.put(kept)
+    if state.phase.get(node) is None:
+        forget_blank(state, node)
+
+
+def forget_blank(state: BootstrapFacts, node: str) -> None:
+    """Drop the row of a node that is not known, and of which nobody says anything."""
+    row = state.node.get(node)
+    if row is not None and row == BootstrapNode(row.node, decided_at=row.decided_at):
+        state.node.delete(node)
+
+
+def _after(time: datetime | None, end: datetime) -> datetime | None:
+    return time if time is not None and time > end else None
+
+
 def _components_observed(state: BootstrapFacts, fact: Fact, data: NodeComponentsObserved) -> None:
     node, time = fact.event.subject, fact.event.time
     known = state.component.where("node", node)
     if not data.pods and not known:
         return  # Nothing was there, and nothing is: a node that has no components needs no row.
     row = node_row(state, node)
+    if not data.pods and row.is_gone:
+        forget_said(state, node, time)
+        return
     names: dict[str, None] = dict.fromkeys(pod.component for pod in data.pods)
     seen = {name: _of_component(data.pods, name) for name in names}
     for component in known:

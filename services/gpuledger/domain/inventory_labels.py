@@ -25,7 +25,7 @@ from gpuledger.events.device import PROFILES_MAX
 from gpuledger.events.node import PciDevice
 
 _DEVICE = re.compile(rf"{re.escape(DEVICE_PREFIX)}(\d{{1,4}})\.(vendor|device|class)").fullmatch
-_PROFILE = re.compile(rf"{re.escape(GFD_MIG_PREFIX)}(\d+[cg]\.[0-9a-z.+]*gb(?:\+[a-z.]+)?)\.count").fullmatch
+_PROFILE = re.compile(rf"{re.escape(GFD_MIG_PREFIX)}(\d+[cg]\.[0-9a-z.+]*gb(?:[.+][a-z.]+)?)\.count").fullmatch
 _PRODUCT = re.compile(r"(?P<product>.+?)(?:-MIG-(?P<profile>[0-9][0-9a-z.+]*))?(?:-SHARED)?").fullmatch
 _HEX = re.compile(r"(?:0x)?[0-9A-Fa-f]{4,6}").fullmatch
 _ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]").fullmatch
@@ -105,13 +105,19 @@ def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
         "compute_minor": _number(labels.get(GFD_COMPUTE_MINOR)),
     }
     if GFD_MIG_CAPABLE in labels or GFD_MIG_STRATEGY in labels:
-        profiles = {found[1] for key in labels if (found := _PROFILE(key))}
-        profiles |= {match["profile"]} if match and match["profile"] else set()
+        profiles = {_profile(found[1]) for key in labels if (found := _PROFILE(key))}
+        profiles |= {_profile(match["profile"])} if match and match["profile"] else set()
         capable = labels.get(GFD_MIG_CAPABLE)
         facts["mig_capable"] = None if capable is None else capable == TRUE
         facts["mig_strategy"] = labels.get(GFD_MIG_STRATEGY) or None
         facts["mig_profiles"] = sorted(profiles)[:PROFILES_MAX] or None
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _profile(written: str) -> str:
+    """A MIG profile by its own name, as `1g.10gb+me`: a label has a dot for its plus, which it cannot hold."""
+    amount, _, attributes = written.partition("gb.")
+    return f"{amount}gb+{attributes}" if attributes else written
 
 
 def is_new_enough(nfd_version: str | None) -> bool:

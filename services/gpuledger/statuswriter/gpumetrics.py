@@ -22,8 +22,9 @@ READY_PHASE: Final = "Ready"
 
 
 class _Seen(NamedTuple):
-    """What one walk over all devices counts: those in sight by node and state, and those that no pool has."""
+    """What one walk over all devices counts: those in sight by node, those by state, and those that no pool has."""
 
+    in_sight: Tally[str]
     by_node: dict[str, Tally[str]]
     unassigned: int
 
@@ -53,20 +54,22 @@ class GpuMetrics(Collector):
 def _walked(state: Wanted) -> _Seen:
     by_node: dict[str, Tally[str]] = {node: Tally() for node in list(state.node.rows)}
     present = {node for node, row in list(state.node.rows.items()) if row.present}
+    in_sight = Tally(dict.fromkeys(by_node, 0))
     unassigned = 0
     for row in list(state.device.rows.values()):
-        if row.missing:
-            continue
         shown = state.state_of(row)
+        if row.missing and shown != State.FAULTED:
+            continue
         unassigned += shown == State.READY and not row.ignored
         if row.node in present:
+            in_sight[row.node] += not row.missing
             by_node[row.node][shown] += 1
-    return _Seen(by_node, unassigned)
+    return _Seen(in_sight, by_node, unassigned)
 
 
 def _devices(_state: Wanted, seen: _Seen) -> Samples:
-    for node, found in seen.by_node.items():
-        yield (node,), found.total()
+    for node, found in seen.in_sight.items():
+        yield (node,), found
 
 
 def _states(_state: Wanted, seen: _Seen) -> Samples:
@@ -136,7 +139,7 @@ _CONDITION = ["node", "condition"]
 _POOL = ["pool", "namespace"]
 _FAMILIES: tuple[tuple[str, str, list[str], Callable[[Wanted, _Seen], Samples]], ...] = (
     ("gpu_inventory_devices_total", "GPUs in sight, by node.", _NODE, _devices),
-    ("gpu_inventory_devices_state", "GPUs in sight, by state.", ["node", "state"], _states),
+    ("gpu_inventory_devices_state", "GPUs in sight, and Faulted ones that are not.", ["node", "state"], _states),
     ("gpu_inventory_condition", "1 while it holds; the module's has no node.", _CONDITION, _conditions),
     ("gpu_bootstrap_node_phase", "1 for the phase that a node is in.", ["node", "phase"], _phases),
     ("gpu_bootstrap_ready", "1 while everything that GPUs need on the node works.", _NODE, _ready),
