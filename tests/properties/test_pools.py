@@ -42,8 +42,13 @@ LEGAL_PHASES = {
     ("Unassigning", None),
 }
 
-LEGAL_STATES = {("Ready", "PendingAssignment"), ("PendingAssignment", "Assigned"), ("Assigned", "Ready")}
-"""How what a GPUDevice shows may change by a decision about pools."""
+LEGAL_STATES = {
+    ("Ready", "PendingAssignment"),
+    ("PendingAssignment", "Assigned"),
+    ("Assigned", "PendingAssignment"),
+    ("Assigned", "Ready"),
+}
+"""How what a GPUDevice shows may change by a decision about pools; the third when its agent has it set up no more."""
 
 nodes, devices, pools = st.sampled_from(NODES), st.sampled_from(DEVICES), st.sampled_from(POOLS)
 marks = st.sampled_from(
@@ -252,6 +257,8 @@ class PoolsMachine(RuleBasedStateMachine):
             if row.pool is not None:
                 held[row.pool] += 1
                 setup = facts.setup.rows[row.device]
+                if facts.is_in_force():
+                    assert row.phase != "Assigned" or setup.word == "applied"
                 if row.phase == "Assigned" and setup.word == "applied":
                     offered.setdefault(row.pool, []).append(setup.partitions)
         counted = {row.pool: (row.devices, row.cards, row.partitions) for row in facts.tally.rows.values()}

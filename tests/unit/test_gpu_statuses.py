@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.domain.inventory_status import pool_reference, shown_state
 from gpuledger.domain.pools.status import capacity
-from gpuledger.events.device import DeviceDetected, DevicePoolApplied, DeviceWithdrawn, Hardware
+from gpuledger.events.device import DeviceDescribed, DeviceDetected, DevicePoolApplied, DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeBootstrapWithdrawn, NodeInventoryWithdrawn
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.pool import PoolGone, PoolReleased
@@ -332,11 +332,28 @@ def test_a_device_that_no_pool_may_take_is_none_without_a_pool(said: dict[str, b
     assert told["gpu_device_unassigned_total",] == 1
 
 
+def test_a_card_that_its_agent_misses_is_counted_as_faulted_and_is_not_in_sight() -> None:
+    lost = DeviceDescribed(hardware=Hardware(pci_vendor="10de", pci_device="20b5"), managed=True, missing=True)
+    states_of = (("w1-0", prepared("Ready")), ("w1-1", prepared("Faulted")))
+    told = samples(wanted(*found("w1-0", "w1-1"), ("w1-1", lost), *states_of))
+    states = {key[2]: value for key, value in told.items() if key[0] == "gpu_inventory_devices_state"}
+    assert (told["gpu_inventory_devices_total", "w1"], states) == (1, {"Ready": 1, "Faulted": 1})
+
+
 def test_an_agent_speaks_of_its_own_nodes_devices_only() -> None:
     said = [*found("w1-0"), *found("w2-0", node="w2"), (POOL, MIG)]
+    said += [("w1-0", assigned("Pending")), ("w2-0", assigned("Pending"))]
     applied = DevicePoolApplied(pool=POOL, partitions=7)
     assert wanted(*said, ("w1-0", applied), ("w2-0", applied)).objects.partitions == {"w1-0": 7}
     assert wanted(*said, ("w1-0", applied), ("w1-0", DeviceWithdrawn())).objects.partitions == {}
+
+
+def test_an_agent_is_heard_about_the_pool_that_a_device_belongs_to_only() -> None:
+    said = [*found("w1-0"), (POOL, MIG), (CLUSTER_POOL, MIG), ("w1-0", assigned("Pending"))]
+    said += [
+        ("w1-0", DevicePoolApplied(pool=pool, partitions=number)) for pool, number in ((POOL, 7), (CLUSTER_POOL, 2))
+    ]
+    assert samples(wanted(*said, ("w1-0", assigned("Assigned"))))["gpupool_node_slots", "a", "team", "w1"] == 14
 
 
 def _unknown(value: Any, schema: Document, path: str) -> list[str]:

@@ -205,6 +205,24 @@ def test_a_faulted_device_is_confirmed_anew(world: Pools) -> None:
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 1)
 
 
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [(refused("ns/p", "Busy", "In use."), "In use."), (refused("ns/p", "Busy"), "Busy"), (released("ns/p"), "")],
+)
+def test_a_device_that_its_agent_takes_back_waits_until_it_is_set_up_anew(
+    world: Pools, word: Any, message: str
+) -> None:
+    world.say("ns/p", pool())
+    world.assign("n1-0", "ns/p")
+    assert steps(world.say("n1-0", word)) == [("n1-0", "ns/p", PENDING)]
+    row = world.state.assignment.rows["n1-0"]
+    assert (row.reason, row.message, world.total("ns/p")) == ("TakenBackByAgent", message, 0)
+    world.say("ns/p", pool(maintenance="confirmed"))
+    assert world.of("n1-0") == ("ns/p", PENDING)
+    world.say("n1-0", applied("ns/p"))
+    assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 1)
+
+
 def test_a_confirmation_waits_until_the_device_is_ready(world: Pools) -> None:
     world.say("ns/p", pool())
     world.say("n1-0", asks("p"))

@@ -108,6 +108,15 @@ def test_a_refusal_misconfigures_the_pool_until_it_is_taken_back(world: Pools) -
     assert world.conditions("ns/p") == {**FINE, "CapacityLow": ("False", "HasCapacity")}
 
 
+def test_a_refusal_of_an_assigned_device_misconfigures_the_pool_although_it_steps_back(world: Pools) -> None:
+    world.say("ns/p", pool())
+    world.assign("n1-0", "ns/p")
+    world.say("n1-0", refused("ns/p"))
+    assert (world.of("n1-0"), world.conditions("ns/p")["Misconfigured"]) == (
+        ("ns/p", "Pending"), ("True", "MIGNotEnabled"),
+    )  # fmt: skip
+
+
 DRIFTS = [
     ("n1-0", applied("ns/p", 6)),
     ("n1-0", refused("ns/p")),
@@ -144,6 +153,32 @@ def test_what_was_confirmed_is_what_is_expected_from_then_on(world: Pools) -> No
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
     world.say("ns/p", pool(**MIG))
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
+
+
+INCLUDED = {
+    "products": [A100.product], "pci_vendors": ["10de"], "pci_devices": ["20b5"], "mig_capable": True,
+    "mig_profiles": ["1g.5gb"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", ["product", "pci_vendor", "pci_device", "mig_capable", "mig_profiles"])
+def test_what_nobody_tells_of_a_card_any_more_is_no_drift(told: str) -> None:
+    whole = A100.model_copy(update={"mig_profiles": ("1g.5gb", "7g.40gb")})
+    world = Pools().begin("n1")
+    world.say("n1-0", described(whole))
+    world.say("ns/p", pool(**MIG, include=INCLUDED))
+    world.assign("n1-0", "ns/p", 7)
+    world.say("n1-0", described(whole.model_copy(update={told: None})))
+    assert (world.of("n1-0"), world.conditions("ns/p")["Maintenance"]) == (("ns/p", "Assigned"), ("False", "InService"))
+    world.say("n1-0", described(whole.model_copy(update={"mig_capable": False, "mig_profiles": None})))
+    assert (world.of("n1-0"), world.conditions("ns/p")["Maintenance"]) == (("ns/p", "Unassigning"), ("True", "Drift"))
+
+
+def test_what_is_not_known_of_a_card_does_not_bring_it_into_a_pool() -> None:
+    world = Pools().begin("n1")
+    world.say("ns/p", pool(include={"mig_profiles": ["1g.5gb"]}))
+    world.say("n1-0", asks("p"))
+    assert world.why("n1-0") == "AnnotationMismatch"
 
 
 def test_a_device_that_was_not_assigned_yet_cannot_drift(world: Pools) -> None:

@@ -11,7 +11,7 @@ import orjson
 from gpuledger.domain.inventory import ModuleSettings
 from gpuledger.domain.pools.decided import Assignment
 from gpuledger.domain.pools.names import MANUAL, READY, SELECTOR, Phase, Reason, Word
-from gpuledger.domain.pools.rows import PoolDevice
+from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
 from gpuledger.domain.pools.spec import DeviceFacts, Pool, is_namespaced, mismatch, read_spec, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
@@ -54,11 +54,21 @@ def _of_held(state: PoolFacts, device: PoolDevice, known: Assignment, pool: str)
         return _assignment(pool, Phase.UNASSIGNING, known.automatic, why)
     if known.phase == Phase.PENDING and word == Word.APPLIED and device.prepared == READY:
         return _assignment(pool, Phase.ASSIGNED, automatic, _Why(Reason.CONFIRMED))
-    if known.phase == Phase.ASSIGNED and device.prepared != READY:
-        return _assignment(pool, Phase.PENDING, automatic, _Why(Reason.LOST, f"The device is {device.prepared}."))
+    lost = _lost(device, word, setup) if known.phase == Phase.ASSIGNED else None
+    if lost is not None:
+        return _assignment(pool, Phase.PENDING, automatic, lost)
     if known.automatic != automatic:
         reason = Reason.APPROVED if automatic else Reason.ASKED_FOR
         return _assignment(pool, Phase(known.phase or Phase.PENDING), automatic, _Why(reason))
+    return None
+
+
+def _lost(device: PoolDevice, word: str | None, setup: PoolSetup | None) -> _Why | None:
+    """Why an assigned device is not set up any more; None where it is."""
+    if device.prepared != READY:
+        return _Why(Reason.LOST, f"The device is {device.prepared}.")
+    if setup is not None and word in (Word.REFUSED, Word.RELEASED):
+        return _Why(Reason.TAKEN_BACK, setup.message or setup.reason)
     return None
 
 
@@ -138,10 +148,10 @@ def _excluded(device: PoolDevice) -> _Why | None:
     return None if device.managed else _Why(Reason.NOT_MANAGED)
 
 
-def _unselected(state: PoolFacts, device: PoolDevice, pool: Pool) -> _Why | None:
+def _unselected(state: PoolFacts, device: PoolDevice, pool: Pool, *, is_held: bool = False) -> _Why | None:
     """Why the pool's selectors do not mean the device: for its hardware, or for its node."""
     spec = read_spec(pool.said)
-    if (message := mismatch(spec, _facts(device))) is not None:
+    if (message := mismatch(spec, _facts(device), was_meant=is_held)) is not None:
         return _Why(Reason.DRIFT, message)
     node = state.node.get(device.node)
     labels = orjson.loads(node.labels) if spec.nodes and node is not None else {}
@@ -168,7 +178,7 @@ def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, asked
         keeps = _approves(pool, device, _labels(state, device)) and state.owner(pool.name) == pool
     else:
         keeps = asked.pool.subject == pool.subject
-    return _unselected(state, device, pool) if keeps else _Why(Reason.NOT_ASKED_FOR)
+    return _unselected(state, device, pool, is_held=True) if keeps else _Why(Reason.NOT_ASKED_FOR)
 
 
 def _takers(state: PoolFacts, device: PoolDevice) -> Iterator[Pool]:

@@ -229,8 +229,10 @@ def _device_changed(state: Wanted, fact: Fact) -> None:
 
 
 def _pool_applied(state: Wanted, fact: Fact, data: DevicePoolApplied) -> None:
-    """An agent speaks of its own node's devices only."""
-    row = state.device.get(fact.event.subject)
+    """An agent speaks of its own node's devices only, and is heard only about the pool that a device belongs to."""
+    row, assignment = state.device.get(fact.event.subject), state.pools.assignment.get(fact.event.subject)
+    if assignment is None or assignment.pool != data.pool:
+        return
     if row is not None and origin_of(fact.event.source) == Origin(NODE, row.node):
         state.objects.partitions[row.name] = data.partitions or 0
 

@@ -209,8 +209,8 @@ def _assignment_changed(state: PoolFacts, fact: Fact, data: DeviceAssignmentChan
     with state.counted(name):
         POOLS_HANDLERS[DeviceAssignmentChanged](state, fact, data)
         is_step = before is None or (before.pool, before.phase) != (data.pool, data.phase)
-        if is_step and data.phase != Phase.ASSIGNED.value:
-            # What the agent said was about the step before.
+        if is_step and data.phase != Phase.ASSIGNED.value and data.reason != Reason.TAKEN_BACK:
+            # What the agent said was about the step before, and not what led to this one.
             state.setup.put(unheard(name, data.pool, None if known is None else known.told_at))
     if before is None or before.pool is None:
         return

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     CONFIRMED = "ConfirmedByAgent"
     RELEASED = "ReleasedByAgent"
     LOST = "DeviceNotReady"
+    TAKEN_BACK = "TakenBackByAgent"
     NOT_ASKED_FOR = "NotAskedFor"
     MISMATCH = "AnnotationMismatch"
     IGNORED = "IgnoredByLabel"

@@ -151,12 +151,17 @@ def matches(spec: Spec, device: DeviceFacts) -> bool:
     return mismatch(spec, device) is None
 
 
-def mismatch(spec: Spec, device: DeviceFacts) -> str | None:
-    """Why the device is none that the pool means; None where it is one."""
+def mismatch(spec: Spec, device: DeviceFacts, *, was_meant: bool = False) -> str | None:
+    """Why the device is none that the pool means; None where it is one.
+
+    A device that the pool has (`was_meant`) is one until it is known to be another: what nobody tells any more, because
+    the driver is gone, say, has not changed.
+    """
     if spec.said.unit == UNIT_MIG and device.mig_capable is False:
         return "The device cannot be partitioned."
+    unknown = _unknown(device) if was_meant else frozenset[str]()
     for part, holds in _parts(spec.include, device):
-        if not holds:
+        if not holds and part not in unknown:
             return f"The device is not among the pool's deviceSelector.include.{part}."
     if spec.exclude is not None:
         parts = dict(_parts(spec.exclude, device))
@@ -226,6 +231,18 @@ def _filter(given: DeviceFilter) -> Filter:
         frozenset(map(pci_id, given.pci_vendors)), frozenset(map(pci_id, given.pci_devices)),
         given.mig_capable, frozenset(given.mig_profiles),
     )  # fmt: skip
+
+
+def _unknown(device: DeviceFacts) -> frozenset[str]:
+    """The parts of a filter, by their names in the manifest, of which nothing is known of the device."""
+    told = {
+        "products": device.product,
+        "pciVendors": device.pci_vendor,
+        "pciDevices": device.pci_device,
+        "migCapable": device.mig_capable,
+        "migProfiles": device.mig_profiles or (None if device.mig_capable is not False else ()),
+    }
+    return frozenset(part for part, value in told.items() if value is None)
 
 
 def _parts(wanted: Filter, device: DeviceFacts) -> Iterator[tuple[str, bool]]:

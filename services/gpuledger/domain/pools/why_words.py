@@ -126,7 +126,8 @@ def _nodes_too_small(found: PoolAnswer) -> str:
 
 def _in_use(found: PoolAnswer) -> str:
     pods = sum(1 for one in found.uses if one.node is not None and one.node in {room.node for room in found.rooms})
-    who = f"{pods} pod{' has' if pods == 1 else 's have'} the others"
+    what = "the others" if found.free else "them"
+    who = f"{pods} pod{' has' if pods == 1 else 's have'} {what}"
     return f"{_asked(found)}, and {_free(found.free, found.offered)} free: {who}{_more_to_come(found)}"
 
 
