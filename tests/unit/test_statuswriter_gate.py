@@ -2,7 +2,15 @@
 
 import pytest
 
-from gpuledger.kube.errors import ForbiddenError, InvalidError, KubeError, UnauthorizedError, UnavailableError
+from gpuledger.kube.errors import (
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    SchemaError,
+    UnauthorizedError,
+    UnavailableError,
+    WebhookAwayError,
+)
 from gpuledger.kube.watch import Backoff
 from gpuledger.statuswriter.gate import Bucket, Gate
 
@@ -16,6 +24,8 @@ NOW_S = 1000.0
         (UnauthorizedError("who?", 401), True),
         (ForbiddenError("no such right, or a policy", 403), False),
         (InvalidError("bad", 422), False),
+        (SchemaError("no such field", 500), False),
+        (WebhookAwayError("nobody answers for this kind"), False),
     ],
 )
 async def test_only_trouble_of_the_server_holds_everything_back(error: KubeError, holds_all_back: bool) -> None:

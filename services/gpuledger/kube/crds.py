@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 import yaml
 
 from gpuledger.kube.client import Ask, KubeClient, Object
-from gpuledger.kube.errors import CrdError, NotFoundError
+from gpuledger.kube.errors import CrdError, NotFoundError, TooManyRequestsError
 from gpuledger.kube.names import CRDS, Resource
 
 ESTABLISHED_TIMEOUT_S: Final = 30.0
@@ -163,10 +163,13 @@ async def _is_served(client: KubeClient, name: str, crd: Object) -> bool:
 
 
 async def _answers(client: KubeClient, resource: Resource) -> bool:
-    """Whether the kind can be listed; that comes a moment after the CRD is established."""
+    """Whether the kind can be listed; that comes a moment after the CRD is established.
+
+    Until its storage is set up a server does not know the kind, or has us wait.
+    """
     try:
         await client.ask(Ask(f"list {resource.full_name}", "GET", resource.path(), {"limit": "1"}))
-    except NotFoundError:
+    except (NotFoundError, TooManyRequestsError):
         return False
     return True
 

@@ -5,6 +5,7 @@ KubeError
 ├── ResponseError           the answer is none of Kubernetes, or too large to be kept
 ├── TransientError          may succeed later; `retry_after_s` is what the server asks for
 │   ├── UnavailableError        nobody answers, the connection broke, or the server is failing (5xx)
+│   │   └── WebhookAwayError        the server answers, and a webhook that it has to ask does not (500)
 │   └── TooManyRequestsError    the server, or a disruption budget, has us wait (429)
 ├── RefusedError            the server will not do it, however often it is asked
 │   ├── BadRequestError         400
@@ -15,6 +16,7 @@ KubeError
 │   │   └── AlreadyExistsError      409 on creation
 │   ├── GoneError               410; list again
 │   └── InvalidError            422; `causes` names the fields
+│       └── SchemaError             its kind has no such field, or one of another type (500, on an apply)
 └── CrdError                what is shipped cannot be installed
 """
 
@@ -22,10 +24,20 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 UNPROCESSABLE = 422
+INTERNAL = 500
 SERVER_ERRORS = range(500, 600)
 NOT_IMPLEMENTED = 501
 TOO_LARGE_VERSION = "ResourceVersionTooLarge"
 """The cause where a server knows less than we do, such as one restored from a backup."""
+
+NOT_OF_ITS_SCHEMA = "failed to create typed patch object"
+"""How a server begins, with a 500, where what is applied does not fit the schema of its kind."""
+
+WEBHOOK = "admission webhook"
+"""How a server begins, with any code, where a webhook turned the request down; what to do about it the webhook says."""
+
+WEBHOOK_IS_AWAY = "failed calling webhook"
+"""What a server says, in a 500, where a webhook that it has to ask about this kind of object does not answer."""
 
 MESSAGE_CHARS_MAX = 1_000
 CAUSES_SHOWN_MAX = 8
@@ -71,6 +83,10 @@ class TransientError(KubeError):
 
 class UnavailableError(TransientError):
     """Nobody answers, the connection broke, or the server is failing."""
+
+
+class WebhookAwayError(UnavailableError):
+    """The server answers, and a webhook that it has to ask about this kind of object does not."""
 
 
 class TooManyRequestsError(TransientError):
@@ -125,8 +141,14 @@ class InvalidError(RefusedError):
     """The object does not hold up."""
 
 
+class SchemaError(InvalidError):
+    """The server's schema of the kind has no such field, or one of another type."""
+
+
+SCHEMAS_HINT = "Compare the versions of gpuledger and of the cluster's CRDs (`gpuledger crds diff`)."
+
 _REFUSALS: Mapping[int, tuple[type[RefusedError], str]] = {
-    400: (BadRequestError, "Compare the versions of gpuledger and of the cluster's CRDs (`gpuledger crds diff`)."),
+    400: (BadRequestError, SCHEMAS_HINT),
     401: (UnauthorizedError, "Renew the credentials in the kubeconfig."),
     403: (ForbiddenError, "Grant the account that right, or use another kubeconfig."),
     404: (NotFoundError, "Check the name, and that its CRD is installed (`gpuledger crds install`)."),
@@ -150,6 +172,10 @@ def error_of(what: str, where: str, code: int, status: Mapping[str, Any], retry_
         return GoneError(f"{said} List again.", code, str(status.get("reason", "")), causes)
     if code == 429:
         return TooManyRequestsError(f"{said} Wait and repeat.", retry_after_s, causes)
+    if code == INTERNAL and str(status.get("message", "")).startswith(NOT_OF_ITS_SCHEMA):
+        return SchemaError(f"{said} {SCHEMAS_HINT}", code, str(status.get("reason", "")), causes)
+    if code == INTERNAL and WEBHOOK_IS_AWAY in str(status.get("message", "")):
+        return WebhookAwayError(f"{said} Look after the webhook, or repeat it later.", retry_after_s, causes)
     if code in SERVER_ERRORS and code != NOT_IMPLEMENTED:
         return UnavailableError(f"{said} Repeat it later, and look into the server's log.", retry_after_s, causes)
     return _refusal(said, code, str(status.get("reason", "")), causes)
@@ -161,7 +187,9 @@ def _refusal(said: str, code: int, reason: str, causes: tuple[Cause, ...]) -> Re
         kind, hint = AlreadyExistsError, "Use another name, or change the object that is there."
     if reason in ("Expired", "Gone"):
         kind, hint = GoneError, "List again."
-    return kind(f"{said} {hint}", code, reason, causes)
+    if f"{code}: {WEBHOOK}" in said:
+        hint = ""
+    return kind(f"{said} {hint}".rstrip(), code, reason, causes)
 
 
 def _said(code: int, status: Mapping[str, Any], causes: tuple[Cause, ...]) -> str:

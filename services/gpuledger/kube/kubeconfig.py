@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KUBECONFIG: Final = "KUBECONFIG"
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 TOKEN: Final = "BearerToken"  # noqa: S105 - the package's name for it
 
 
@@ -71,9 +72,20 @@ async def _from_files(files: str, context: str | None) -> "Configuration":
         raise KubeConfigError(
             f"The kubeconfig {files} cannot be used: {error}. `kubectl --kubeconfig {files} version` says more."
         ) from error
+    _refuse_impersonation(loader, files)
     if hasattr(loader, "exec_plugin_expiry"):
         configuration.refresh_api_key_hook = partial(_renew, loader)  # type: ignore[assignment]
     return configuration
+
+
+def _refuse_impersonation(loader: "KubeConfigLoader", files: str) -> None:
+    """The package passes over `as`, and requests would be made with the rights of whoever wanted to have fewer."""
+    user = loader._user  # noqa: SLF001 - the package has no other way to it
+    wanted = [user.value[key] for key in IMPERSONATION if user is not None and user.value.get(key)]
+    if wanted:
+        raise KubeConfigError(
+            f"The kubeconfig {files} acts as {wanted[0]}, which gpuledger does not. Use credentials of that account."
+        )
 
 
 async def _renew(loader: "KubeConfigLoader", configuration: "Configuration") -> None:

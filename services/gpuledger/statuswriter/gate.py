@@ -16,6 +16,7 @@ from gpuledger.kube.errors import (
     ResponseError,
     TransientError,
     UnauthorizedError,
+    WebhookAwayError,
 )
 from gpuledger.kube.watch import Backoff, Jitter
 
@@ -25,7 +26,13 @@ SERVER_TROUBLE = (TransientError, UnauthorizedError, KubeConfigError, ResponseEr
 """What has nothing to do with the object that was asked for.
 
 A 403 has: a right is missing for its kind, or a policy or a webhook refuses this one object, and others may be written.
+So has a webhook that does not answer; it is tried again as soon as after trouble, and closes the gate to nobody.
 """
+
+
+def is_for_all(error: KubeError) -> bool:
+    """Whether all other writes would meet the same trouble."""
+    return isinstance(error, SERVER_TROUBLE) and not isinstance(error, WebhookAwayError)
 
 
 class Bucket:
@@ -76,7 +83,7 @@ class Gate:
         try:
             yield
         except KubeError as error:
-            if isinstance(error, SERVER_TROUBLE):
+            if is_for_all(error):
                 self._failed(error, begun_s)
             raise
         if self._failures:

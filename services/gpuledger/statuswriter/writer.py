@@ -14,7 +14,7 @@ import structlog
 
 from gpuledger.clock import Clock
 from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError
+from gpuledger.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError, SchemaError
 from gpuledger.kube.names import ASSIGNMENT_FIELD_MANAGER
 from gpuledger.kube.watch import Jitter
 from gpuledger.statuswriter import remarks
@@ -31,7 +31,7 @@ from gpuledger.statuswriter.decide import (
     body,
     digest,
 )
-from gpuledger.statuswriter.gate import SERVER_TROUBLE, Gate
+from gpuledger.statuswriter.gate import SERVER_TROUBLE, Gate, is_for_all
 from gpuledger.statuswriter.metrics import CONFLICTS, EVENTS, QUEUE, UNDONE, counted_write, errors_of
 from gpuledger.statuswriter.pace import Pace
 from gpuledger.statuswriter.queue import Queue
@@ -246,11 +246,24 @@ class Writer:
                 raise
             self._disturbed[key] = _Disturbance(owners_of(error))
             return
+        except SchemaError as error:
+            if key.kind is not Kind.MODULE:
+                raise
+            self._leave_out(key, step, error)
+            return
         if (extra := extra_of(key, part, obj)) and has_leave:
             obj = await self._strip(key, obj, extra, subresource)
         elif extra and disturbance is None:
             self._disturbed[key] = _Disturbance(actual_of(key.kind, obj).changed_by or SOMEBODY)
         self._view.known[key.kind].written(key.id, answered(key, step, obj, None if extra else is_status))
+
+    def _leave_out(self, key: Key, step: Step, error: SchemaError) -> None:
+        """A ModuleConfig is Deckhouse's kind, and may have no conditions; then Events alone tell of them."""
+        assert step.desired is not None
+        assert step.actual is not None
+        log.info("module.shows-no-conditions", name=key.id, reason=str(error))
+        left = step.actual._replace(sent_status=digest(step.desired.status))
+        self._view.known[key.kind].written(key.id, left)
 
     async def _approve(self, key: Key, step: Step) -> None:
         """Write, or take back, the annotation of a pool that approves by itself; what a person wrote there stays."""
@@ -314,7 +327,7 @@ class Writer:
         errors_of(key.kind).labels(RESOURCES[key.kind].plural).inc()
         note_sync(key.kind, "failed")
         self.behind.note(key)
-        if not isinstance(error, SERVER_TROUBLE) and key not in self._failures:
+        if not is_for_all(error) and key not in self._failures:
             log.warning("write.failed", kind=str(key.kind), name=key.id, reason=str(error))
         self._later(key, is_refused=isinstance(error, RefusedError) and not isinstance(error, SERVER_TROUBLE))
 

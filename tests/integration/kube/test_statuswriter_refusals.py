@@ -1,16 +1,31 @@
 """Objects that the API server does not let us write are their own affair: all others are written meanwhile."""
 
+from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import GPU_DEVICES, GPU_NODE_STATES, Resource
+from gpuledger.admission.configuration import VALIDATING
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.kube import crds
+from gpuledger.kube.client import APPLY_PATCH, Ask, KubeClient
+from gpuledger.kube.errors import InvalidError, SchemaError, WebhookAwayError
+from gpuledger.kube.names import (
+    CRDS,
+    EVENTS,
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    MODULE_CONFIG,
+    MODULE_CONFIGS,
+    PREREQUISITE_NOT_MET,
+    Resource,
+)
 from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.statuswriter.main import compare
+from gpuledger.statuswriter.main import StatusWriter, compare
 from support.gpu_states import Teller, found
 from support.kube_proxy import Fault, KubeProxy
 from support.ledgers import eventually
@@ -96,3 +111,116 @@ async def test_it_is_counted_and_not_asked_again_at_once(
         assert (asked(ours, path), writer.health().failing) == (1, 1)
     assert counted("gpuledger_statuswriter_writes_total", **writes) == before + 1
     assert counted("gpu_inventory_handler_errors_total", handler="gpudevices") == errors + 1
+
+
+async def knows_only(client: KubeClient, resource: Resource, *fields: str) -> None:
+    """The server's CRD has these fields in the status and no others."""
+    (crd,) = (
+        deepcopy(one) for one in (*crds.shipped(), *crds.foreign()) if one["metadata"]["name"] == resource.full_name
+    )
+    known: dict[str, Any] = {name: {"type": "string"} for name in fields}
+    (version,) = crd["spec"]["versions"]
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = {"type": "object", "properties": known}
+    version["additionalPrinterColumns"] = []
+    await client.apply(CRDS, crd, force=True)
+    await eventually(lambda: has_no_conditions(client, resource))
+
+
+async def dry_run(client: KubeClient, resource: Resource, parts: dict[str, Any]) -> None:
+    """Apply an object that there is not, and do not keep it."""
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "probe"}} | parts
+    query = {"fieldManager": "probe", "dryRun": "All"}
+    await client.ask(Ask("probe", "PATCH", f"{resource.path()}/probe", query, body, APPLY_PATCH))
+
+
+async def has_no_conditions(client: KubeClient, resource: Resource) -> bool:
+    """Whether the server goes by the changed CRD; a real one does so a moment later."""
+    try:
+        await dry_run(client, resource, {"spec": {}, "status": {"conditions": []}})
+    except SchemaError:
+        return True
+    except InvalidError:
+        return False
+    return False
+
+
+async def test_a_crd_of_another_version_holds_up_its_own_kind_alone(
+    ledger: JetStreamLedger, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    await knows_only(client, GPU_NODE_STATES, "phase")
+    teller, path = Teller(ledger), f"{GPU_NODE_STATES.path()}/w1/status"
+    await teller.say(*found("w1-0", "w1-1"))
+    async with status_writer(ledger, database_url, ours, ONCE) as writer:
+        await eventually(lambda: is_failing(writer))
+        await teller.say(*found("w1-2"))
+        await eventually(lambda: are_shown(client, GPU_DEVICES, 3))
+        assert (asked(ours, path), writer.health().failing) == (1, 1)
+
+
+NOBODY = "https://127.0.0.1:1/"
+
+
+async def test_a_webhook_that_is_away_holds_up_its_own_kind_alone(
+    ledger: JetStreamLedger, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    rule = {"apiGroups": [GPU_NODE_STATES.group], "apiVersions": ["*"], "operations": ["CREATE"]}
+    hook = {
+        "name": "away.example.com", "rules": [rule | {"resources": [GPU_NODE_STATES.plural]}],
+        "clientConfig": {"url": NOBODY}, "admissionReviewVersions": ["v1"], "sideEffects": "None",
+    }  # fmt: skip
+    await client.apply(VALIDATING, {"metadata": {"name": "away"}, "webhooks": [hook]})
+    await eventually(lambda: needs_the_webhook(client))
+    teller, path = Teller(ledger), GPU_NODE_STATES.path()
+    (device, node), (other, _) = found("w1-0"), found("w1-1")
+    async with status_writer(ledger, database_url, ours, ONCE) as writer:
+        await teller.say(device)
+        await eventually(lambda: are_shown(client, GPU_DEVICES, 1))
+        await teller.say(node)
+        await eventually(lambda: is_failing(writer))
+        await teller.say(other)
+        await eventually(lambda: are_shown(client, GPU_DEVICES, 2))
+        assert (asked(ours, path), writer.health().failing) == (1, 1)
+
+
+async def needs_the_webhook(client: KubeClient) -> bool:
+    """Whether the server asks it; a real one does so a moment later."""
+    try:
+        await dry_run(client, GPU_NODE_STATES, {"spec": {"nodeName": "probe"}})
+    except WebhookAwayError:
+        return True
+    return False
+
+
+async def is_failing(writer: StatusWriter) -> bool:
+    return writer.health().failing > 0
+
+
+async def are_shown(client: KubeClient, resource: Resource, number: int) -> bool:
+    return sum("status" in one for one in (await client.list(resource)).items) == number
+
+
+async def test_a_module_config_as_deckhouse_has_it_shows_no_conditions_and_holds_up_nothing(
+    ledger: JetStreamLedger, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    await knows_only(client, MODULE_CONFIGS, "version", "message")
+    config = {"apiVersion": MODULE_CONFIGS.api_version, "kind": MODULE_CONFIGS.kind, "spec": {"enabled": True}}
+    await client.create(MODULE_CONFIGS, config | {"metadata": {"name": MODULE_CONFIG}})
+    teller = Teller(ledger)
+    missing = ModulePrerequisiteChanged(met=False, reason="NodeFeatureDiscoveryMissing", message="Enable it.")
+    await teller.say((MODULE_CONFIG, missing))
+    async with status_writer(ledger, database_url, ours, ONCE) as writer:
+        await all_written(writer, ledger)
+        await teller.say(*found("w1-0"))
+        await all_written(writer, ledger)
+        await eventually(lambda: is_told(client))
+        assert asked(ours, MODULE_CONFIGS.path()) == 1
+        await teller.say((MODULE_CONFIG, ModulePrerequisiteChanged(met=True, reason="NodeFeatureDiscoveryRuns")))
+        await all_written(writer, ledger)
+    assert asked(ours, MODULE_CONFIGS.path()) == 2
+    assert await names(client, GPU_DEVICES) == {"w1-0"}
+    assert "status" not in await client.get(MODULE_CONFIGS, MODULE_CONFIG)
+
+
+async def is_told(client: KubeClient) -> bool:
+    notes = [event["note"] for event in (await client.list(EVENTS)).items]
+    return any(PREREQUISITE_NOT_MET in note for note in notes)

@@ -93,6 +93,8 @@ async def test_a_delete_may_have_preconditions() -> None:
         (refuse(422, "Invalid"), errors.InvalidError),
         (refuse(429, "TooManyRequests"), errors.TooManyRequestsError),
         (refuse(500, "InternalError"), errors.UnavailableError),
+        (refuse(500, message="failed to create typed patch object (/x; v1, Kind=X): .a: bad"), errors.SchemaError),
+        (refuse(500, message='Internal error occurred: failed calling webhook "x.y.z": EOF'), errors.WebhookAwayError),
         (refuse(501, "NotImplemented"), errors.RefusedError),
         (refuse(504, "Timeout", causes=[{"reason": "ResourceVersionTooLarge"}]), errors.GoneError),
         (answer("upstream is away", 502), errors.UnavailableError),
@@ -107,6 +109,13 @@ async def test_refusals_have_names(given: Answer, expected: type[Exception]) -> 
         assert type(raised.value) is expected
         assert 'get nodes "w1"' in str(raised.value)
         assert client.url in str(raised.value)
+
+
+async def test_what_a_webhook_turned_down_is_no_matter_of_rights() -> None:
+    message = 'admission webhook "pods.example.com" denied the request: DeviceInUse: d0 has a pool. Wait.'
+    async with ScriptedApi(refuse(403, "DeviceInUse", message)).serving() as client:
+        with pytest.raises(errors.ForbiddenError, match=r"denied the request: DeviceInUse: d0 has a pool\. Wait\.$"):
+            await client.get(NODES, "w1")
 
 
 async def test_a_conflict_names_fields_and_managers() -> None:
@@ -228,6 +237,12 @@ async def test_a_kubeconfig_that_makes_no_sense(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("contexts: []\nclusters: []\nusers: []\ncurrent-context: x\n")
     with pytest.raises(errors.KubeConfigError, match="cannot be used"):
         await load_configuration(tmp_path / "bad")
+
+
+@pytest.mark.parametrize("user", [{"token": "t", "as": "system:serviceaccount:ml:viewer"}, {"as-groups": ["viewers"]}])
+async def test_nobody_acts_with_more_rights_than_was_wanted(tmp_path: Path, user: dict[str, Any]) -> None:
+    with pytest.raises(errors.KubeConfigError, match=r"acts as .*viewer.* Use credentials"):
+        await load_configuration(write(tmp_path / "a", "http://a:1", user))
 
 
 async def test_a_pod_without_its_token() -> None:

@@ -1,0 +1,205 @@
+"""What the services ask of an API server, held against the roles that the Helm chart gives them: real helm, real `up`.
+
+The roles are proved both ways: whatever is asked is allowed, and nothing is allowed that nothing asked needs.
+"""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.errors import NotFoundError
+from gpuledger.kube.names import (
+    CA_SECRET,
+    CLUSTER_GPU_POOLS,
+    CONTROLLER_TLS_SECRET,
+    DAEMON_SETS,
+    EVENTS,
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    GPU_POOLS,
+    MODULE_CONFIG,
+    MODULE_CONFIGS,
+    NODE_FEATURES,
+    NODES,
+    POOL_FINALIZER,
+    PREREQUISITE_NOT_MET,
+    RESOURCE_SLICE_STATUSES,
+    RESOURCE_SLICES,
+    SECRETS,
+    Resource,
+)
+from support.chart import IMAGE, NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
+from support.kube_accounts import Asked, config_file
+from support.kube_fleet import create, label_like_nfd
+from support.ledgers import eventually
+from support.released import WITHOUT_POLICY, Cluster, cluster_for_helm, serving
+from support.rights import beyond, granted, unused
+from support.up import COMMAND, DEADLINE_S
+
+pytestmark = needs_helm
+
+NODE = "w1"
+KEPT = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES)
+"""The kinds whose objects come and go with the nodes."""
+
+POOLS: dict[Resource, dict[str, str]] = {GPU_POOLS: {"namespace": NAMESPACE}, CLUSTER_GPU_POOLS: {}}
+"""The kinds of pools, with where an object of theirs lies."""
+
+RENEWED = {Asked("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)}
+SELDOM = {Asked("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
+"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted, and
+certificates are renewed months later."""
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster_for_helm(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
+    """Values with real servers."""
+    return {**IMAGE, **WITHOUT_POLICY, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
+
+
+@pytest.mark.long
+async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster, values: dict[str, Any]) -> None:
+    assert (await cluster.helm("install", values)).code == 0
+    environ = await cluster.pod_environment()
+    await create(cluster.client, MODULE_CONFIGS, {"metadata": {"name": MODULE_CONFIG}, "spec": {"enabled": True}})
+    async with serving(environ):
+        await eventually(cluster.has_webhooks)
+        await _live(cluster.client)
+    await _differ(cluster.client)
+    verified = await asyncio.to_thread(
+        subprocess.run, (*COMMAND, "verify", "--kube"), env=environ, capture_output=True, timeout=DEADLINE_S
+    )
+    assert (verified.returncode, b"ClusterGPUPool/" in verified.stdout) == (1, True), verified
+    asked, rules = cluster.asked_by(NAME), granted(render(values), NAME, f"{NAME}-components", f"{NAME}-admission")
+    assert (beyond(asked, rules), unused(asked | SELDOM, rules)) == (set(), set())
+    assert cluster.server.refused == []
+
+
+@pytest.mark.long
+async def test_what_is_switched_off_is_not_asked_for(cluster: Cluster, values: dict[str, Any]) -> None:
+    """Without components and webhooks of ours there are no roles for them, and nothing may need one."""
+    values |= {"components": {"manage": False, "namespace": "gpu-operator"}, "admission": {"enabled": False}}
+    assert (await cluster.helm("install", values)).code == 0
+    await create(cluster.client, MODULE_CONFIGS, {"metadata": {"name": MODULE_CONFIG}, "spec": {"enabled": True}})
+    async with serving(await cluster.pod_environment()):
+        await create(cluster.client, NODES, {"metadata": {"name": "bare"}})
+        await eventually(partial(_is_told_of_a_missing_prerequisite, cluster.client))
+        await label_like_nfd(cluster.client, NODE)
+        await eventually(partial(_have_a_status, cluster.client, GPU_DEVICES, 1))
+        await _make_and_leave_a_pool(cluster.client)
+    asked, made = cluster.asked_by(NAME), render(values)
+    assert made.names("Role") == set()
+    assert beyond(asked, granted(made, NAME)) == set()
+    assert cluster.server.refused == []
+
+
+async def _live(client: KubeClient) -> None:
+    """Everything that leads the services to a request: nodes come and go, and people meddle."""
+    await create(client, NODES, {"metadata": {"name": "bare"}})
+    await eventually(partial(_is_told_of_a_missing_prerequisite, client))
+    for node in (NODE, "w2"):
+        await label_like_nfd(client, node)
+        await create(client, RESOURCE_SLICES, _slice(node))
+    for resource, namespace in POOLS.items():
+        metadata = {"name": resource.plural, **namespace}
+        await create(client, resource, {"metadata": metadata, "spec": {"resource": {"unit": "Card"}}})
+    for resource in KEPT:
+        await eventually(partial(_have_a_status, client, resource, 2))
+    for resource in POOLS:
+        await eventually(partial(_have_a_status, client, resource, 1))
+    await _make_and_leave_a_pool(client)
+    await eventually(partial(_are_components, client, 4))
+    await eventually(partial(_is_counted_after_meddling, client))
+    off = {"bootstrap": {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}}
+    await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off}})
+    await eventually(partial(_are_components, client, 0))
+    await client.delete(NODE_FEATURES, "w2", "default")
+    await client.delete(NODES, "w2")
+    await client.delete(RESOURCE_SLICES, "w2")
+    for resource in KEPT:
+        await eventually(partial(_have_a_status, client, resource, 1))
+
+
+async def _make_and_leave_a_pool(client: KubeClient) -> None:
+    """It goes once the services let go of it."""
+    metadata = {"name": "going", "namespace": NAMESPACE}
+    await create(client, GPU_POOLS, {"metadata": metadata, "spec": {"resource": {"unit": "Card"}}})
+    await eventually(partial(_is_held, client))
+    await client.delete(GPU_POOLS, "going", NAMESPACE)
+    await eventually(partial(_is_gone, client))
+
+
+async def _is_held(client: KubeClient) -> bool:
+    return POOL_FINALIZER in ((await client.get(GPU_POOLS, "going", NAMESPACE))["metadata"].get("finalizers") or ())
+
+
+async def _is_gone(client: KubeClient) -> bool:
+    return "going" not in {one["metadata"]["name"] for one in (await client.list(GPU_POOLS)).items}
+
+
+def _slice(node: str) -> Object:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": node, "devices": [{"name": "gpu-0"}]}
+    return {"metadata": {"name": node}, "spec": spec}
+
+
+async def _is_told_of_a_missing_prerequisite(client: KubeClient) -> bool:
+    told = (await client.get(MODULE_CONFIGS, MODULE_CONFIG)).get("status") or {}
+    return any(one["type"] == PREREQUISITE_NOT_MET for one in told.get("conditions") or ())
+
+
+async def _are_components(client: KubeClient, number: int) -> bool:
+    return len((await client.list(DAEMON_SETS)).items) == number
+
+
+async def _have_a_status(client: KubeClient, resource: Resource, number: int) -> bool:
+    found = (await client.list(resource)).items
+    return len(found) == number and all("status" in one for one in found)
+
+
+async def _is_counted_after_meddling(client: KubeClient) -> bool:
+    """Change a status that is as it should be; the second time makes a series of what is told of it."""
+    device = (await client.list(GPU_DEVICES)).items[0]
+    if device["status"].get("state") != "Faulted":
+        await _spoil(client, GPU_DEVICES, device["metadata"]["name"], {"state": "Faulted"})
+    return any("series" in one for one in (await client.list(EVENTS)).items)
+
+
+async def _spoil(client: KubeClient, resource: Resource, name: str, status: Object) -> None:
+    namespace = POOLS.get(resource, {}).get("namespace")
+    try:
+        await client.merge_patch(resource, name, {"status": status}, namespace, subresource="status")
+    except NotFoundError:
+        return
+
+
+async def _differ(client: KubeClient) -> None:
+    """One object of each kind is not as the ledger says."""
+    none: Object = {"conditions": []}
+    statuses: tuple[Object, ...] = ({"state": "Faulted"}, none, {"devices": []}, none, none)
+    for resource, status in zip((*KEPT, *POOLS), statuses, strict=True):
+        for obj in (await client.list(resource)).items:
+            await _spoil(client, resource, obj["metadata"]["name"], status)
+
+
+async def test_a_right_that_is_missing_is_noticed(cluster: Cluster, tmp_path: Path) -> None:
+    """The proof above is none if the server lets an account do everything."""
+    installed = await cluster.helm("install", {**WITH_SECRET, **WITHOUT_POLICY}, "--no-hooks")
+    assert installed.code == 0, installed
+    async with open_client(config_file(tmp_path, cluster.client.url, f"{NAMESPACE}:{NAME}")) as ours:
+        await ours.list(NODES)
+        with pytest.raises(Exception, match="cannot list resource"):
+            await ours.list(SECRETS)
+    assert len(cluster.server.refused) == 1

@@ -1,0 +1,109 @@
+"""A cluster that real helm installs the chart on, and the services as its Deployment's pods run them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from gpuledger.admission.configuration import MUTATING, VALIDATING, configurations
+from gpuledger.admission.configuration import NAME as WEBHOOKS
+from gpuledger.admission.main import AdmissionSettings, Reached
+from gpuledger.admission.settings import SERVICE
+from gpuledger.kube import crds
+from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.kube.names import NAMESPACES, Resource
+from gpuledger.settings import ADMISSION_LISTEN
+from support.chart import CHART, NAME, NAMESPACE, RELEASE, Object, Told, helm
+from support.kube_accounts import ADMIN, AccountServer, Asked, Kubelet, config_file
+from support.kube_fleet import create
+from support.kube_server import free_ports
+from support.up import COMMAND, DEADLINE_S
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+WAIT = ("--timeout", f"{DEADLINE_S:.0f}s")
+HOST = "127.0.0.1"
+WITHOUT_POLICY: dict[str, Any] = {"restrictedAccess": {"enabled": False}}
+"""The embedded API server has no admission policies."""
+
+
+class Cluster:
+    """A cluster with Node Feature Discovery's kinds and a namespace, and what helm does to it."""
+
+    def __init__(
+        self, config: Path, server: AccountServer, client: KubeClient, kubelet: Kubelet, webhooks_port: int
+    ) -> None:
+        self.config = config
+        self.server = server
+        self.webhooks_port = webhooks_port
+        self.client = client
+        self.kubelet = kubelet
+
+    async def helm(self, verb: str, values: dict[str, Any] | None = None, *options: str) -> Told:
+        """Run helm on the release."""
+        chart = () if verb == "uninstall" else (str(CHART), *WAIT)
+        arguments = (verb, RELEASE, *chart, "--namespace", NAMESPACE, *options)
+        return await asyncio.to_thread(helm, *arguments, values=values, kubeconfig=self.config)
+
+    async def names(self, resource: Resource) -> set[str]:
+        """What of a kind the release has."""
+        label = f"app.kubernetes.io/instance={RELEASE}"
+        found = (await self.client.list(resource)).items
+        return {one["metadata"]["name"] for one in found if label in _labels(one)}
+
+    async def have_webhooks(self) -> None:
+        """The configurations are there, as the services apply them."""
+        for resource, configuration in configurations(AdmissionSettings(namespace=NAMESPACE), Reached(), b""):
+            await self.client.apply(resource, configuration)
+
+    async def webhooks(self) -> list[Object]:
+        """The webhooks that the API server asks."""
+        found = [one for kind in (MUTATING, VALIDATING) for one in (await self.client.list(kind)).items]
+        return [hook for one in found if one["metadata"]["name"] == WEBHOOKS for hook in one["webhooks"]]
+
+    async def has_webhooks(self) -> bool:
+        """Whether the API server asks any."""
+        return bool(await self.webhooks())
+
+    async def pod_environment(self) -> dict[str, str]:
+        """That of the Deployment's pods; the webhooks listen where this API server finds them."""
+        pod = (await self.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["template"]["spec"]
+        environ = await self.kubelet.environment(NAMESPACE, pod)
+        return environ | ({ADMISSION_LISTEN: f"{HOST}:{self.webhooks_port}"} if ADMISSION_LISTEN in environ else {})
+
+    def asked_by(self, account: str) -> set[Asked]:
+        """What an account has asked."""
+        return self.server.asked[f"{NAMESPACE}:{account}"]
+
+
+def _labels(obj: Object) -> list[str]:
+    return [f"{key}={value}" for key, value in (obj["metadata"].get("labels") or {}).items()]
+
+
+@asynccontextmanager
+async def cluster_for_helm(directory: Path) -> AsyncIterator[Cluster]:
+    """A cluster with nothing released, until the block ends."""
+    (webhooks_port,) = free_ports(directory / "ports", 1)
+    server = AccountServer({(NAMESPACE, SERVICE): (HOST, webhooks_port)})
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(server.serving(HOST, 0))
+        config = config_file(directory, url, ADMIN)
+        client = await stack.enter_async_context(open_client(config))
+        await crds.install(client, crds.foreign())
+        await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        kubelet = await stack.enter_async_context(Kubelet(client, directory).running())
+        yield Cluster(config, server, client, kubelet, webhooks_port)
+
+
+@asynccontextmanager
+async def serving(environ: dict[str, str]) -> AsyncIterator[None]:
+    """`gpuledger up` as the Deployment's pods run it, but for the port."""
+    command = (*COMMAND, "up", "--listen", "127.0.0.1:0")
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.DEVNULL)
+    try:
+        yield
+        assert process.returncode is None
+    finally:
+        process.terminate()
+        async with asyncio.timeout(DEADLINE_S):
+            await process.wait()
