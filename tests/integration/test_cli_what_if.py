@@ -180,7 +180,7 @@ async def test_since_a_position(ask: Ask, ledger: JetStreamLedger) -> None:
     refused = "The API server would refuse this: PoolImmutable: spec.resource cannot change once the pool is there."
     assert any(note.startswith(refused) for note in now["notes"])
     begun = (await ask(LIMITED, "--since", "0", "-o", "json")).json()
-    assert begun["since"] == "position 0"
+    assert begun["since"] == "1/0"
     assert {one["name"]: one["would"]["pool"] for one in begun["devices"]} == {"w1-1": None}
     assert begun["pools"][0]["was"]["capacity"] == {"total": 4, "used": 1, "available": 3}
     assert begun["pools"][0]["would"]["capacity"] == {"total": 2, "used": 1, "available": 1}
@@ -202,9 +202,9 @@ async def test_from_stdin_with_a_namespace_of_its_own(
 @pytest.mark.parametrize(
     ("manifest", "code", "why"),
     [
-        (f"{GOLD}\n---\n{GOLD}", 2, "has several documents. Give the manifest of one GPUPool or ClusterGPUPool."),
+        (f"{GOLD}\n---\n{GOLD}", 2, "has 2 objects. Give the manifest of one GPUPool or ClusterGPUPool."),
         ("kind: Pod\napiVersion: v1", 2, "is Pod of v1, and what-if is about pools."),
-        (GOLD.replace("Card", "Slot"), 1, "spec.resource.unit"),
+        (GOLD.replace("Card", "Slot"), 2, "spec.resource.unit"),
         (GOLD, 0, ""),
     ],
 )

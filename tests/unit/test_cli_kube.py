@@ -1,6 +1,7 @@
 """How the command line reads Kubernetes: which server it asks, what an Event says, and pages about one thing."""
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from gpuledger.cli.nouns import KUBE_NOUNS, NODES, KubeNoun, noun_to_get
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column, Console
 from gpuledger.cli.render.values import cell
-from gpuledger.cli.timeline import _OF_NODE
+from gpuledger.cli.timeline import _OF_NODE, in_order
 from gpuledger.cli.times import format_time
 
 NAMED = Path("/named")
@@ -102,6 +103,17 @@ def test_a_timeline_shows_of_long_lists_how_long_they_are() -> None:
     detail = {"cards": [{"uuid": "a"}, {"uuid": "b"}], "labels": dict.fromkeys("abcdefghij", "1"), "names": ["x", "y"]}
     assert cell(detail, column) == "cards=(2) labels=(10) names=x,y"
     assert cell({"labels": {"a": "1"}}, column) == "labels=a=1"
+    assert (
+        cell({"include": {"products": ["x"], "ids": []}, "exclude": {"terms": {"a": ""}}}, column)
+        == "include=products=x"
+    )
+
+
+def test_a_timeline_is_in_the_order_of_the_log() -> None:
+    first, second = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [(second, "1/3"), (first, "1/121"), (first, "1/41"), (first, None)]
+    told = in_order({"time": time, "position": position} for time, position in rows)
+    assert [one["position"] for one in told] == [None, "1/41", "1/121", "1/3"]
 
 
 def test_a_page() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.cli.errors import CliError
+from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Console
 from gpuledger.cli.what_if_document import NOT_IN_FORCE, NOTHING, notes, worlds_document
 from gpuledger.cli.what_if_manifest import Manifest, read_manifest
@@ -28,6 +28,7 @@ JSON = (
     '{"apiVersion": "gpu.deckhouse.io/v1alpha1", "kind": "ClusterGPUPool", "metadata": {"name": "a"}, '
     '"spec": {"resource": {"unit": "Card"}}}'
 )
+LIST = '{"apiVersion": "v1", "kind": "List", "items": [%s]}'
 GOLD: dict[str, Any] = {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
 
 Reader = Callable[..., Manifest]
@@ -58,6 +59,9 @@ def reading(tmp_path: Path) -> Reader:
         (GOOD.replace("\n", "\n  ").replace("api", "  api", 1), None, POOL),
         (f'{GOOD}status: {{"capacity": {{"anything": 1}}}}', None, POOL),
         (JSON, None, "a"),
+        (f"[{JSON}]", None, "a"),
+        (f"- {CLUSTER}".replace("\n", "\n  "), None, "a"),
+        (LIST % JSON, None, "a"),
     ],
 )  # fmt: skip
 def test_manifests_that_are_read(reading: Reader, text: str, namespace: str | None, expected: str) -> None:
@@ -77,37 +81,47 @@ def test_a_manifest_may_say_something_of_maintenance(reading: Reader) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "words"),
+    ("text", "words"),
     [
-        ("", 2, "has no document. Give the manifest of one GPUPool or ClusterGPUPool."),
-        (f"{GOOD}---\n{GOOD}", 2, "has several documents."),
-        ("{", 1, "is no manifest: while parsing"),
-        ("- a", 1, "is no manifest: couldn't get version/kind"),
-        ("a: b", 2, "is no object of Kubernetes, and what-if is about pools. Give a GPUPool or ClusterGPUPool"),
-        (GOOD.replace("GPUPool", "GPUDevice"), 2, "is GPUDevice of gpu.deckhouse.io/v1alpha1, and what-if"),
-        (GOOD.replace("v1alpha1", "v1"), 2, "is GPUPool of gpu.deckhouse.io/v1, and what-if"),
-        (GOOD.replace("{name: a, namespace: team-a}", "[]"), 1, "is no GPUPool: GPUPool in version"),
-        (GOOD.replace("name: a, ", ""), 1, "is a GPUPool without a name: metadata.name is missing."),
-        (GOOD.replace(", namespace: team-a", ""), 2, "is a GPUPool without a namespace. Give it with -n"),
-        (GOOD.replace("team-a", "team-b"), 2, "is of the namespace team-b, and not team-a. Leave -n out"),
-        (CLUSTER.replace("name: a", "name: a, namespace: b"), 1, "metadata.namespace: Forbidden"),
-        (HEAD + NAMED, 1, "is no valid GPUPool: spec: Required value"),
-        (GOOD.replace("Card}", "Card, count: 1}"), 1, 'is no GPUPool: unknown field "spec.resource.count"'),
-        (GOOD.replace("unit: Card", "unit: Card, unit: Card"), 1, 'duplicate field "spec.resource.unit"'),
-        (GOOD.replace("Card", "Slot"), 1, 'spec.resource.unit: Unsupported value: "Slot"'),
-        (GOOD.replace("Card", "MIG"), 1, "migProfile is required with unit MIG"),
-        (GOOD.replace("Card", "Card, slicesPerUnit: 65"), 1, "spec.resource.slicesPerUnit: "),
-        (GOOD.replace("}}", "}, nodeSelector: {matchLabels: {a b: c}}}"), 1, "InvalidPool: spec.nodeSelector"),
-        (GOOD.replace("name: a,", "name: a, annotations: {gpu.deckhouse.io/maintenance: soon},"), 1,
+        ("", "has no object. Give the manifest of one GPUPool or ClusterGPUPool."),
+        (f"{GOOD}---\n{GOOD}", "has 2 objects."),
+        ("{", "is no YAML: line 1, column 2: expected the node content, but found '<stream end>'"),
+        ("a: b: c", "is no YAML: line 1, column 5: mapping values are not allowed here"),
+        ("a", "is no manifest: couldn't get version/kind"),
+        ("- a", "is no manifest: couldn't get version/kind"),
+        ("[]", "has no object."),
+        (LIST % f"{JSON}, {JSON}", "is a List of 2 objects. Give the manifest of one"),
+        ("kind: GPUPool", "is GPUPool without an apiVersion, and what-if is about pools."),
+        ("a: b", "is no object of Kubernetes, and what-if is about pools. Give a GPUPool or ClusterGPUPool"),
+        (GOOD.replace("GPUPool", "GPUDevice"), "is GPUDevice of gpu.deckhouse.io/v1alpha1, and what-if"),
+        (GOOD.replace("v1alpha1", "v1"), "is GPUPool of gpu.deckhouse.io/v1, and what-if"),
+        (GOOD.replace("{name: a, namespace: team-a}", "[]"), "is no GPUPool: GPUPool in version"),
+        (GOOD.replace("name: a, ", ""), "is a GPUPool without a name: metadata.name is missing."),
+        (GOOD.replace(", namespace: team-a", ""), "is a GPUPool without a namespace. Give it with -n"),
+        (GOOD.replace("team-a", "team-b"), "is of the namespace team-b, and not team-a. Leave -n out"),
+        (CLUSTER.replace("name: a", "name: a, namespace: b"), "metadata.namespace: Forbidden"),
+        (HEAD + NAMED, "is no valid GPUPool: spec: Required value"),
+        (GOOD.replace("Card}", "Card, count: 1}"), 'is no GPUPool: unknown field "spec.resource.count"'),
+        (GOOD.replace("unit: Card", "unit: Card, unit: Card"), 'duplicate field "spec.resource.unit"'),
+        (GOOD.replace("Card", "Slot"), 'spec.resource.unit: Unsupported value: "Slot"'),
+        (GOOD.replace("Card", "MIG"), "migProfile is required with unit MIG"),
+        (GOOD.replace("Card", "Card, slicesPerUnit: 65"), "spec.resource.slicesPerUnit: "),
+        (GOOD.replace("}}", "}, nodeSelector: {matchLabels: {a b: c}}}"), "InvalidPool: spec.nodeSelector"),
+        (GOOD.replace("name: a,", "name: a, annotations: {gpu.deckhouse.io/maintenance: soon},"),
          "would be refused: InvalidMaintenance"),
     ],
 )  # fmt: skip
-def test_manifests_that_are_wrong(reading: Reader, text: str, code: int, words: str) -> None:
+def test_manifests_that_are_wrong(reading: Reader, text: str, words: str) -> None:
     namespace = "team-a" if "team-b" in text else None
     with pytest.raises(CliError) as caught:
         reading(text, namespace)
     assert words in str(caught.value)
-    assert caught.value.code == code
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_what_is_wrong_is_not_followed_by_what_was_not_looked_at(reading: Reader) -> None:
+    with pytest.raises(CliError, match=r'supported values: "Card", "MIG"\. Correct what is named'):
+        reading(GOOD.replace("Card", "Slot"))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -203,7 +217,7 @@ def notes_of(told: Pools, said: PoolDefined, *, pool_id: str = POOL, used: int =
 
 def test_notes(told: Pools) -> None:
     assert notes_of(told, pool()) == ""
-    assert notes_of(told, pool(), pool_id="new") == "There is no such pool; it is supposed to be made."
+    assert notes_of(told, pool(), pool_id="new") == "There is no such pool; it is assumed to be made."
     assert "for 1 device." in notes_of(told, pool(**GOLD))
     assert "Cards that cannot be divided so, by all that is known of them: 1, as n1-0." in notes_of(
         told, pool(unit="MIG", mig_profile="1g.5gb")

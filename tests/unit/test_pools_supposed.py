@@ -205,6 +205,23 @@ def test_an_agent_is_heard_however_late_it_spoke_last(told: Pools) -> None:
     assert suppose(told, POOL, pool(node_selector={"labels": {"zone": "a"}})).moves() == {"n1-0": (POOL, None)}
 
 
+def test_a_release_that_nobody_asks_for_there_is_not_heard() -> None:
+    told = Pools().begin("n1")
+    told.say("n1", NodeLabelled(uid="n", labels={"zone": "a"}))
+    was = pool(node_selector={"labels": {"zone": "a"}})
+    told.say(POOL, was)
+    told.assign("n1-0", POOL)
+    begun = len(told.log)
+    told.say(POOL, pool(node_selector={"labels": {"zone": "b"}}))
+    told.say("n1-0", released(POOL))
+    for since in (0, begun):
+        found = suppose(told, POOL, was, since=since)
+        assert found.moves() == {"n1-0": (None, POOL)}
+        assert found.totals() == {POOL: (0, 1)}
+        maintained = found.world.state.condition.get((POOL, "Maintenance"))
+        assert maintained is None or maintained.status == "False"
+
+
 def test_a_device_that_left_and_came_back_is_explained_by_how_it_stands() -> None:
     told, begun = left_and_came_back()
     found = suppose(told, POOL, pool(**MIG, node_selector={"labels": {"zone": "a"}}), since=begun)

@@ -139,7 +139,7 @@ def test_names_are_kind_and_name() -> None:
 
 
 def test_names_are_refused_where_rows_have_none() -> None:
-    with pytest.raises(CliError, match="The rows of report have no names") as caught:
+    with pytest.raises(CliError, match="These rows have no names") as caught:
         render(ROWS, View("report"), Output.NAME, console=console())
     assert caught.value.code is ExitCode.USAGE
 

@@ -155,8 +155,8 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
             f"and all of GPUPool {POOL} has 2, so that as it is they can never be had",
         ),
         ({"w1": 2, "w2": 2}, [], {}, Finding.NODES_TOO_SMALL, f"{ONE_NODE}, and no node offers more than 2 of 4"),
-        ({"w1": 3}, [on("w1", 3)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has the others"),
-        ({"w1": 3}, [on("w1", 5)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has the others"),
+        ({"w1": 3}, [on("w1", 3)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has them"),
+        ({"w1": 3}, [on("w1", 5)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has them"),
         (
             {"w1": 3, "w2": 1}, [on("w1", 1), on("w1", 1, "b/p")], {}, Finding.IN_USE,
             "and 2 of 4 are free: 2 pods have the others",

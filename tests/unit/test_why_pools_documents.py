@@ -86,6 +86,15 @@ def test_the_page_of_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     assert "team-b" not in str(lines)
 
 
+def test_a_node_with_too_few_units_says_so_while_they_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = on("w1", 2, "team-a/train")
+    for state, expected in ((PodState(), "has too few free"), (PodState("w1"), "<none>")):
+        page = Page()
+        pool_part(page, pool_documents(of_pools(answers=(asked(cards(w1=3), 2, taken, pod=state),)))[0])
+        (row,) = (line for line in written(capsys, page) if line.split()[:1] == ["w1"])
+        assert row.split(maxsplit=4)[4] == expected
+
+
 def test_a_pod_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     limits = {"resources": {"limits": {UNITS: "2"}}}

@@ -82,7 +82,7 @@ def describe(
         return
     if namespace is not None:
         raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
-    noun = noun_of(kind)
+    noun = noun_of(kind, (*KINDS, SLICE_KIND, POOL_KIND))
     if noun not in (DEVICES, NODES):
         hint = "Ask for a device, node, slice or pool"
         raise CliError(f"{noun.view.kinds.capitalize()} have no page", hint, ExitCode.USAGE)

@@ -140,7 +140,9 @@ def pool_page(facts: PoolPage, answer: Answer[PoolObjects]) -> Page:
     )
     page.table("Conditions", conditions_of(status), CONDITIONS)
     page.table(f"Devices{counted(facts.devices)}", facts.devices[:ROWS_SHOWN], DEVICES)
-    page.table(f"Used by{counted(facts.pods)}", [one._asdict() for one in facts.pods[:ROWS_SHOWN]], PODS)
+    page.table(
+        f"Pods that ask for its units{counted(facts.pods)}", [one._asdict() for one in facts.pods[:ROWS_SHOWN]], PODS
+    )
     others = [_outsider_row(one) for one in facts.outsiders[:ROWS_SHOWN]]
     page.table(f"Matching devices that are not in it{counted(facts.outsiders)}", others, NOT_IN_IT)
     _quotas_section(page, answer)

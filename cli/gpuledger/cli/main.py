@@ -28,6 +28,7 @@ from gpuledger.cli import (
 )
 from gpuledger.cli import report as reports
 from gpuledger.cli.errors import CliError, ExitCode, report
+from gpuledger.cli.help_text import let_flow
 from gpuledger.cli.log import main as log
 from gpuledger.cli.run import as_cli_error
 
@@ -64,6 +65,7 @@ app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(migrate.version)
+let_flow(app)
 
 
 def main() -> None:

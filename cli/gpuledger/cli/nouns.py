@@ -269,15 +269,15 @@ KINDS = tuple(dict.fromkeys((*NOUNS, *AVAILABILITY_NOUNS, *KUBE_NOUNS)))
 """Every kind, for those who choose one."""
 
 
-def noun_of(kind: str) -> Noun:
+def noun_of(kind: str, choices: Iterable[str] = NOUNS) -> Noun:
     """The ledger's noun of a name or alias.
 
     Raises:
-        CliError: there is none.
+        CliError: there is none; `choices` are those that can be named instead.
     """
     noun = _named(kind, NOUNS)
     if noun is None:
-        raise _unknown(kind, NOUNS)
+        raise _unknown(kind, choices)
     return noun
 
 

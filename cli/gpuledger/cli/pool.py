@@ -39,7 +39,9 @@ KINDS: Final = {ANNOTATION_ASSIGNMENT: GPU_POOLS.kind, ANNOTATION_CLUSTER_ASSIGN
 
 app = typer.Typer(help="Give GPUDevices to pools, and take them back.", no_args_is_help=True)
 
-Device = Annotated[str, typer.Argument(help="The GPUDevice; as `-o name` writes it, too.", show_default=False)]
+Device = Annotated[
+    str, typer.Argument(metavar="DEVICE", help="The GPUDevice; as `-o name` writes it, too.", show_default=False)
+]
 PoolArgument = Annotated[
     str, typer.Argument(metavar="POOL", help="A pool's name, or NAMESPACE/NAME of a GPUPool.", show_default=False)
 ]

@@ -48,8 +48,13 @@ def _detail(detail: object) -> str:
     Of lists of things and large mappings it says how many entries there are, of conditions each one's type and status.
     """
     assert isinstance(detail, Mapping)
-    said = {key: value for key, value in detail.items() if value not in ("", [], {})}
-    return cell({key: _brief(value) for key, value in said.items()}, Column("detail"))
+    return cell({key: _brief(value) for key, value in _said(detail).items()}, Column("detail"))
+
+
+def _said(given: Mapping[str, object]) -> dict[str, object]:
+    """What is not empty, nor holds only what is."""
+    told = {key: _said(value) if isinstance(value, Mapping) else value for key, value in given.items()}
+    return {key: value for key, value in told.items() if value not in ("", [], {})}
 
 
 def _brief(value: object) -> object:
@@ -83,6 +88,10 @@ Kind = Annotated[
         show_default=False,
     ),
 ]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="That of a GPUPool.", show_default="any that has the name"),
+]
 NoKube = Annotated[bool, typer.Option("--no-kube", help="Leave out the Events of Kubernetes.")]
 
 
@@ -96,6 +105,7 @@ def timeline(
             show_default=False,
         ),
     ],
+    namespace: Namespace = None,
     no_kube: NoKube = False,
     output: OutputFormat = Output.TABLE,
     no_headers: NoHeaders = False,
@@ -104,7 +114,9 @@ def timeline(
     data_dir: DataDir = None,
 ) -> None:
     """Show the whole life of a device, node or pool: the ledger, contradictions, and Kubernetes' own Events."""
-    pool = pool_name(kind, name)
+    pool = pool_name(kind, name, namespace)
+    if pool is None and namespace is not None:
+        raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
     view, listed = (_OF_NODE, POOL_KIND) if pool is not None else _view_of(kind)
     rows, objects = run(_told(kind, name, pool, data_dir))
     events: Answer[list[KubeEvent]] = Answer([])
@@ -116,12 +128,12 @@ def timeline(
         raise CliError(f"{listed} {name!r} was not found", f"List them with `gpuledger get {listed}s`")
     if events.value is None:
         message(f"Without Kubernetes' Events: {events.problem} (--no-kube leaves them out.)")
-    render(sorted(rows, key=_when), view, output, headers=not no_headers)
+    render(in_order(rows), view, output, headers=not no_headers)
 
 
 def _view_of(kind: str) -> tuple[View, str]:
     """How the timeline of a kind of the ledger is shown, and what the kind is called."""
-    noun = noun_of(kind)
+    noun = noun_of(kind, (*KINDS, POOL_KIND))
     if noun not in (DEVICES, NODES):
         raise CliError(f"There is no timeline of {noun.view.kinds}", "Ask for a device, node or pool", ExitCode.USAGE)
     return _OF_DEVICE if noun is DEVICES else _OF_NODE, noun.view.kind
@@ -199,10 +211,15 @@ async def slots_and_devices(place: Backend, node: str) -> tuple[set[str], list[s
     return slots, sorted({str(row["device"]) for row in stints})
 
 
-def _when(row: RowDict) -> tuple[datetime, str]:
-    time = row["time"]
+def in_order(rows: Iterable[RowDict]) -> list[RowDict]:
+    """By time; what happened at one time by position, behind what is not of the log."""
+    return sorted(rows, key=_when)
+
+
+def _when(row: RowDict) -> tuple[datetime, int]:
+    time, position = row["time"], row["position"]
     assert isinstance(time, datetime)
-    return time, str(row["position"] or "")
+    return time, 0 if position is None else int(str(position).rpartition("/")[2])
 
 
 def event_rows(place: Backend, events: Iterable[Recorded]) -> list[RowDict]:

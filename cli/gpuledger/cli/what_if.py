@@ -1,16 +1,14 @@
 """`gpuledger what-if`: what would be if something were otherwise. Nothing is recorded, written or changed by asking."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuledger.cli.answers import AnswerOutput, Output, show_answer
 from gpuledger.cli.backend import backend
 from gpuledger.cli.moments import sequence_of
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.pool_pods import uses_of
-from gpuledger.cli.render import Console, quiet_pipe
-from gpuledger.cli.render.values import json_text, yaml_text
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_as_recorded
 from gpuledger.cli.what_if_document import Document, Used, notes, worlds_document
@@ -26,15 +24,6 @@ if TYPE_CHECKING:
 NOW = "now"
 
 app = typer.Typer(no_args_is_help=True)
-
-
-class WhatIfOutput(StrEnum):
-    """What `-o` takes."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
 
 File = Annotated[
     str, typer.Option("--file", "-f", metavar="FILE", help="The pool's manifest; - for stdin.", show_default=False)
@@ -52,7 +41,6 @@ Namespace = Annotated[
     str | None,
     typer.Option("--namespace", "-n", help="That of a GPUPool whose manifest names none.", show_default=False),
 ]
-Output = Annotated[WhatIfOutput, typer.Option("--output", "-o", help="How to show the answer.")]
 
 
 @app.callback()
@@ -65,23 +53,16 @@ def pool(
     file: File,
     since: Since = None,
     namespace: Namespace = None,
-    output: Output = WhatIfOutput.TABLE,
+    output: Output = AnswerOutput.TABLE,
     data_dir: DataDir = None,
 ) -> None:
     """Show which devices and capacities would differ if a GPUPool or ClusterGPUPool were defined as a file says.
 
-    What the ledger has is decided upon anew, under that definition. Agents are supposed to do what they are asked.
+    What the ledger has is decided upon anew, under that definition. Agents are assumed to do what they are asked.
     """
     from gpuledger.cli.what_if_manifest import read_manifest  # noqa: PLC0415 - an API server's rules take time to import
 
-    document = run(_pool(read_manifest(file, namespace), since, data_dir))
-    if output is WhatIfOutput.TABLE:
-        what_if_page(document).show()
-        return
-    console = Console.standard()
-    with quiet_pipe(console.out):
-        as_json = output is WhatIfOutput.JSON
-        console.out.write(f"{json_text(document, indent=True)}\n" if as_json else yaml_text(document))
+    show_answer(run(_pool(read_manifest(file, namespace), since, data_dir)), output, what_if_page)
 
 
 async def _pool(manifest: "Manifest", since: str | None, data_dir: DataDir) -> Document:
@@ -91,7 +72,7 @@ async def _pool(manifest: "Manifest", since: str | None, data_dir: DataDir) -> D
     when = None if since is None else parse_as_recorded(since, system_clock())
     async with backend(data_dir, "what-if") as place:
         begun = None if when is None else await sequence_of(place, when)
-        found = await worlds(place, supposition, begun)
+        found, generation = await worlds(place, supposition, begun), place.ledger.generation
     recorded, pool = found.recorded, supposition.pool
     differing = {one.pool for one in pool_differences(recorded, found.supposed)}
     used = _used(recorded, {*differing, pool})
@@ -100,7 +81,7 @@ async def _pool(manifest: "Manifest", since: str | None, data_dir: DataDir) -> D
         "pool": pool,
         "kind": manifest.resource.kind,
         "file": manifest.file,
-        "since": NOW if begun is None else f"position {begun}",
+        "since": NOW if begun is None else f"{generation}/{begun}",
         "notes": [*refused, *notes(recorded, found.supposed, found.answered, pool, used)],
         **worlds_document(recorded, found.supposed, pool, used),
     }

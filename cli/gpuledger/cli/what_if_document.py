@@ -44,7 +44,7 @@ def notes(recorded: PoolFacts, supposed: SupposedPools, answered: Answered, pool
     """What has to be known to read the answer."""
     row, state = recorded.pool.get(pool), supposed.state
     if row is None:
-        yield "There is no such pool; it is supposed to be made."
+        yield "There is no such pool; it is assumed to be made."
     elif row.deleting:
         yield "The pool is being deleted; no definition ends that."
     if supposed.replaced:
@@ -52,7 +52,7 @@ def notes(recorded: PoolFacts, supposed: SupposedPools, answered: Answered, pool
     if not state.is_in_force():
         yield NOT_IN_FORCE
     if answered.devices:
-        yield f"Agents are supposed to do what would be asked of them for {_counted(len(answered.devices), 'device')}."
+        yield f"Agents are assumed to do what would be asked of them for {_counted(len(answered.devices), 'device')}."
     if answered.indivisible:
         cards = ", ".join(sorted(answered.indivisible)[:3])
         yield f"Cards that cannot be divided so, by all that is known of them: {len(answered.indivisible)}, as {cards}."

@@ -25,6 +25,10 @@ Json = dict[str, Any]
 
 KINDS: Final = {one.kind: one for one in (GPU_POOLS, CLUSTER_GPU_POOLS)}
 CORRECT: Final = "Correct what is named, and ask again"
+ONE: Final = "Give the manifest of one GPUPool or ClusterGPUPool"
+UNCHECKED: Final = "<nil>"
+"""The field of a cause that only says that more may be wrong."""
+
 _YAML: Final = "application/yaml"
 _HEAD: Final = Shape("object", fields={"metadata": OBJECT_META})
 
@@ -50,7 +54,7 @@ def read_manifest(file: str, namespace: str | None) -> Manifest:
     _complete(named, resource, obj, duplicates, namespace)
     if (problem := problem_of(resource, obj)) is not None:
         raise _wrong(f"{named} would be refused: {problem}")
-    return Manifest(named, resource, obj, _supposition(named, resource, obj))
+    return Manifest("stdin" if file == STDIN else file, resource, obj, _supposition(named, resource, obj))
 
 
 def _text(file: str) -> bytes:
@@ -66,16 +70,37 @@ def _parsed(named: str, body: bytes) -> tuple[Json, list[str]]:
     try:
         documents = _documents(body.decode())
         if len(documents) != 1:
-            count = "several documents" if documents else "no document"
-            raise CliError(f"{named} has {count}", "Give the manifest of one GPUPool or ClusterGPUPool", ExitCode.USAGE)
-        return decoding.parse(documents[0].encode(), _YAML)
+            count = f"{len(documents)} objects" if documents else "no object"
+            raise CliError(f"{named} has {count}", ONE, ExitCode.USAGE)
+        obj, duplicates = decoding.parse(documents[0].encode(), _YAML)
+        return _only(named, obj), duplicates
+    except yaml.MarkedYAMLError as error:
+        raise _wrong(f"{named} is no YAML: {_where(error)}") from error
     except (ApiError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise _wrong(f"{named} is no manifest: {error}") from error
 
 
+def _where(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, and in which line and column of the text."""
+    mark, problem = error.problem_mark, error.problem or error.context
+    return f"{problem}" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+
+
+def _only(named: str, obj: Json) -> Json:
+    """The object, or the only one of a List, as `kubectl get` writes it."""
+    items = obj.get("items")
+    if obj.get("kind") != "List" or not isinstance(items, list):
+        return obj
+    if len(items) != 1 or not isinstance(items[0], dict):
+        raise CliError(f"{named} is a List of {len(items)} objects", ONE, ExitCode.USAGE)
+    return items[0]
+
+
 def _documents(text: str) -> list[str]:
-    """The texts of the documents that hold anything."""
-    nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(node)]
+    """The texts of the documents that hold anything; of a list, as `gpuledger get` writes it, those of its items."""
+    nodes = list[yaml.Node]()
+    for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+        nodes += node.value if isinstance(node, yaml.SequenceNode) else [] if _is_empty(node) else [node]
     return [" " * one.start_mark.column + text[one.start_mark.index : one.end_mark.index] for one in nodes]
 
 
@@ -87,10 +112,16 @@ def _resource(named: str, obj: Json) -> Resource:
     kind, version = obj.get("kind"), obj.get("apiVersion")
     resource = KINDS.get(str(kind))
     if resource is None or version != resource.api_version:
-        what = f"{kind} of {version}" if kind else "no object of Kubernetes"
+        what = _called(kind, version)
         hint = f"Give a {' or '.join(KINDS)} of {GPU_POOLS.api_version}"
         raise CliError(f"{named} is {what}, and what-if is about pools", hint, ExitCode.USAGE)
     return resource
+
+
+def _called(kind: object, version: object) -> str:
+    if not kind:
+        return "no object of Kubernetes"
+    return f"{kind} of {version}" if version else f"{kind} without an apiVersion"
 
 
 def _complete(named: str, resource: Resource, obj: Json, duplicates: list[str], namespace: str | None) -> None:
@@ -106,7 +137,8 @@ def _complete(named: str, resource: Resource, obj: Json, duplicates: list[str], 
     if unknown or duplicates:
         raise _wrong(f"{named} is no {resource.kind}: {', '.join(decoding.warning_texts(unknown, duplicates))}")
     served.strategy.default(obj)
-    if causes := [*validate_metadata(served, obj), *served.strategy.validate(obj)]:
+    causes = [*validate_metadata(served, obj), *served.strategy.validate(obj)]
+    if causes := [one for one in causes if one.field != UNCHECKED]:
         told = "; ".join(f"{one.field}: {one.message}" if one.field else one.message for one in causes)
         raise _wrong(f"{named} is no valid {resource.kind}: {told}")
 
@@ -141,4 +173,4 @@ def _supposition(named: str, resource: Resource, obj: Json) -> Supposition:
 
 
 def _wrong(what: str) -> CliError:
-    return CliError(what, CORRECT)
+    return CliError(what, CORRECT, ExitCode.USAGE)

@@ -11,7 +11,7 @@ DEVICES: Final = (
     Column("Name", "name"),
     Column("Node", "node"),
     Column("Product", "product"),
-    Column("Was in", "was"),
+    Column("Is in", "was"),
     Column("Would be in", "would"),
     Column("Why", "why"),
     Column("Message", "message"),

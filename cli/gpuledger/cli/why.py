@@ -5,20 +5,17 @@ off nodes, and which claims and pods may be named to whoever asks.
 """
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from gpuledger.cli.answers import AnswerOutput, Output, show_answer
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.kube import Access, Context, Kubeconfig
 from gpuledger.cli.options import At, DataDir
-from gpuledger.cli.render import Console, quiet_pipe
-from gpuledger.cli.render.values import json_text, yaml_text
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.cli.why_answer import of_claim, of_pod
-from gpuledger.cli.why_document import Document
 from gpuledger.cli.why_page import why_page
 from gpuledger.cli.why_question import Question
 from gpuledger.clock import system_clock
@@ -26,24 +23,18 @@ from gpuledger.clock import system_clock
 app = typer.Typer(no_args_is_help=True)
 
 DEFAULT_NAMESPACE = "default"
-
-
-class WhyOutput(StrEnum):
-    """What `-o` takes."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
+CLAIM_KINDS = ("resourceclaim.resource.k8s.io", "resourceclaim")
+POD_KINDS = ("pod",)
 
 
 Name = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Which one.", show_default=False)]
 Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", help="The namespace of a name that has none.", show_default=True)
+    str | None,
+    typer.Option("--namespace", "-n", help="The namespace of a name that has none.", show_default=DEFAULT_NAMESPACE),
 ]
 Node = Annotated[
     str | None, typer.Option("--node", help="As this node sees it.", show_default="the pod's node, else all nodes")
 ]
-Output = Annotated[WhyOutput, typer.Option("--output", "-o", help="How to show the answer.")]
 NoKube = Annotated[bool, typer.Option("--no-kube", help="Ask the ledger alone.")]
 
 
@@ -55,10 +46,10 @@ def why() -> None:
 @app.command()
 def claim(
     name: Name,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    namespace: Namespace = None,
     at: At = None,
     node: Node = None,
-    output: Output = WhyOutput.TABLE,
+    output: Output = AnswerOutput.TABLE,
     no_kube: NoKube = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -66,17 +57,17 @@ def claim(
 ) -> None:
     """Explain which request of a ResourceClaim fails on which pools, and why."""
     access = None if no_kube else Access(kubeconfig, context, data_dir)
-    question = Question(_full_name(name, namespace), _time(at), node, access, data_dir)
-    _show(run(of_claim(question)), output)
+    question = Question(_full_name(name, namespace, *CLAIM_KINDS), _time(at), node, access, data_dir)
+    show_answer(run(of_claim(question)), output, why_page)
 
 
 @app.command()
 def pod(
     name: Name,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    namespace: Namespace = None,
     at: At = None,
     node: Node = None,
-    output: Output = WhyOutput.TABLE,
+    output: Output = AnswerOutput.TABLE,
     no_kube: NoKube = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -84,30 +75,28 @@ def pod(
 ) -> None:
     """Explain why a pod has no units of the pools that it asks for, or no devices for its claims.
 
-    It needs all of them on one node. In the past, and where Kubernetes is not asked, the claims are those that were
-    made for the pod, and where it may run otherwise is not looked at.
+    It needs all of them on one node. In the past, and with --no-kube, less is known of it: see docs/kube-commands.md.
     """
     access = None if no_kube else Access(kubeconfig, context, data_dir)
-    question = Question(_full_name(name, namespace), _time(at), node, access, data_dir)
-    _show(run(of_pod(question)), output)
+    question = Question(_full_name(name, namespace, *POD_KINDS), _time(at), node, access, data_dir)
+    show_answer(run(of_pod(question)), output, why_page)
 
 
 def _time(at: str | None) -> datetime | None:
     return None if at is None else parse_time(at, system_clock())
 
 
-def _full_name(name: str, namespace: str) -> str:
+def _full_name(name: str, namespace: str | None, *kinds: str) -> str:
+    """`namespace/name`; with a namespace beside it, the name may be as `kubectl get -o name` writes it."""
+    kind, _, bare = name.partition("/")
+    if namespace is not None and kind in kinds and kind != namespace:
+        name = bare
     parts = name.split("/")
     if not all(parts) or len(parts) > 2:
         raise CliError(f"{name!r} is no name", "Write NAMESPACE/NAME", ExitCode.USAGE)
-    return name if len(parts) == 2 else f"{namespace}/{name}"
-
-
-def _show(document: Document, output: WhyOutput) -> None:
-    if output is WhyOutput.TABLE:
-        why_page(document).show()
-        return
-    console = Console.standard()
-    with quiet_pipe(console.out):
-        as_json = output is WhyOutput.JSON
-        console.out.write(f"{json_text(document, indent=True)}\n" if as_json else yaml_text(document))
+    if len(parts) == 1:
+        return f"{namespace or DEFAULT_NAMESPACE}/{name}"
+    if namespace not in (None, parts[0]):
+        hint = "Leave -n out, or name the same"
+        raise CliError(f"{name!r} is of the namespace {parts[0]}, and not {namespace}", hint, ExitCode.USAGE)
+    return name

@@ -23,8 +23,9 @@ T = TypeVar("T")
 
 NOTHING_ASKED: Final = "it asks for no GPU of a pool and has no claims"
 NEVER_MADE: Final = (
-    "The ledger knows pods by what they ask for, Kubernetes while they are there. If it was never made, a quota or "
-    "admission may have refused it: `kubectl describe` its ReplicaSet or Job, or `kubectl get events`"
+    "The ledger knows pods by what they ask for, Kubernetes while they are there. Ask with --at for a time when it was "
+    "there. If it was never made, a quota or admission may have refused it: `kubectl describe` its ReplicaSet or Job, "
+    "or `kubectl get events`"
 )
 
 

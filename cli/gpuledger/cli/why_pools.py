@@ -46,6 +46,11 @@ NODES_ASKED_MAX: Final = 100
 """Nodes with room that Kubernetes is asked about; a node more is taken as open to the pod, and a note says so."""
 
 
+NO_SCHEDULER: Final = (
+    "No scheduler has said anything of the pod; an API server of `gpuledger up` or `kube-api` has none."
+)
+
+
 class OfPools(NamedTuple):
     """What is to be said of a pod's units; `may` says of which namespaces pods may be named, `quotas` are by resource.
 
@@ -92,6 +97,8 @@ async def of_pools(known: PoolFacts, question: Question, pod: AskedPod) -> OfPoo
             f"You may not read Pods in namespace {question.namespace!r}", "Ask for the right to get pods there"
         )
     notes = [SEVERAL_POOLS] if len(asks) > 1 else []
+    if question.node is not None and known.node.get(question.node) is None:
+        notes.append(f"The ledger knows no node {question.node}.")
     if pod.object is None or question.kube is None:
         waits = any(one.finding is Finding.FITS for one in answers)
         return OfPools(tuple(answers), may, {}, {}, (*notes, *([NOT_PLACED] if waits else [])))
@@ -102,7 +109,14 @@ async def of_pools(known: PoolFacts, question: Question, pod: AskedPod) -> OfPoo
     judged = [answer(known, ask, uses, pod.state, hindrances=closed, only=question.node) for ask, uses in asks]
     lacking = _lacking(known, pod.object, judged)
     notes += _notes(judged, seen, len(wanted), lacking)
+    notes += [NO_SCHEDULER] if _is_unseen(pod, judged) else []
     return OfPools(tuple(judged), may, seen.quotas, lacking, tuple(notes))
+
+
+def _is_unseen(pod: AskedPod, answers: Sequence[PoolAnswer]) -> bool:
+    """Whether a pod waits that could be placed, and that no scheduler has said anything of."""
+    could = any(one.finding is Finding.FITS for one in answers)
+    return could and not pod.gates and pod.scheduler is None
 
 
 def _uses(known: PoolFacts, name: str, pod: AskedPod, pool: str) -> list[PodUse]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpuledger.cli.claim_access import claims_words
 from gpuledger.cli.page import Page
 from gpuledger.cli.render import Column
-from gpuledger.domain.pools.why import Barrier
+from gpuledger.domain.pools.why import HAS_OR_NEEDS_NONE, Barrier
 from gpuledger.domain.pools.why_words import BARRIERS
 
 ROWS_SHOWN_MAX: Final = 20
@@ -34,6 +34,9 @@ CONDITIONS: Final = (
 PODS: Final = (Column("Pod", "pod"), Column("Node", "node"), Column("Units", "units"))
 QUOTAS: Final = (Column("Quota", "name"), Column("Used", "used"), Column("Hard", "hard"), Column("Left", "left"))
 
+TOO_FEW: Final = "has too few free"
+"""What a node is said to be that has fewer free units than the pod asks for."""
+
 Document = Mapping[str, Any]
 
 
@@ -60,8 +63,9 @@ def pool_part(page: Page, pool: Document) -> None:
     if pool["conditions"]:
         page.table("Conditions", pool["conditions"], CONDITIONS)
     if pool["nodes"]:
+        wanted = 0 if pool["reason"] in HAS_OR_NEEDS_NONE else pool["asked"]
         nodes = sorted(pool["nodes"], key=lambda one: (not one["fits"], -one["free"]))
-        page.table(f"Nodes{_counted(nodes)}", [_node(one) for one in nodes[:ROWS_SHOWN_MAX]], NODES)
+        page.table(f"Nodes{_counted(nodes)}", [_node(one, wanted) for one in nodes[:ROWS_SHOWN_MAX]], NODES)
     if pool["devicesThatOfferNothing"]:
         page.table("Devices that offer nothing", pool["devicesThatOfferNothing"], IDLE)
     if pool["pods"]:
@@ -78,8 +82,9 @@ def _units(pool: Document) -> str:
     return f"{pool['asked']} asked; {total} in all, {pool['used']} used, {pool['free']} free"
 
 
-def _node(node: Document) -> Document:
-    return {**node, "inTheWay": "; ".join(map(_barrier, node["inTheWay"])) or None}
+def _node(node: Document, wanted: int) -> Document:
+    barriers = [*map(_barrier, node["inTheWay"]), *([] if node["free"] >= wanted else [TOO_FEW])]
+    return {**node, "inTheWay": "; ".join(barriers) or None}
 
 
 def _barrier(one: Document) -> str:

@@ -14,7 +14,7 @@ from gpuledger.domain.pools.folds import HANDLERS
 from gpuledger.domain.pools.names import Phase
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.events.device import DeviceAssignmentChanged
+from gpuledger.events.device import DeviceAssignmentChanged, DevicePoolReleased
 from gpuledger.events.envelope import Event
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined
@@ -66,13 +66,18 @@ class SupposedPools:
         said = self._instead_of(there if known is None else read_spec(known.said).said)
         self._hear(self._fact(SUPPOSER, supposition.pool, self._since(), said, position))
 
-    def tell(self, fact: Fact) -> None:
+    def tell(self, fact: Fact, recorded: PoolFacts) -> None:
         """Fold a fact that was recorded after the moment, and decide anew; recorded decisions must not be told.
 
-        A definition of the pool that is supposed to be another is heard as the supposed one. Every fact stands one
-        further on than it was recorded, behind the one that was put in.
+        A definition of the pool that is supposed to be another is heard as the supposed one. That an agent released a
+        device because it was to leave, as `recorded` has it at that point of the log, is not heard where it is not to
+        leave here. Every fact stands one further on than it was recorded, behind the one that was put in.
         """
         data, fact = fact.event.data, fact._replace(sequence=fact.sequence + 1)
+        if isinstance(data, DevicePoolReleased):
+            is_asked, is_leaving = (_is_leaving(one, fact.event.subject, data.pool) for one in (recorded, self.state))
+            if is_asked and not is_leaving:
+                return
         if isinstance(data, PoolDefined) and fact.event.subject == self._supposition.pool:
             self.replaced += 1
             fact = fact._replace(event=fact.event._replace(data=self._instead_of(data)))
@@ -131,6 +136,11 @@ class SupposedPools:
         self._events += 1
         event = Event(f"{SUPPOSED}-{self._events}", source, data.TYPE, subject, time, data, SUPPOSED, self._events)
         return Fact(event, position, 0)
+
+
+def _is_leaving(state: PoolFacts, device: str, pool: str) -> bool:
+    known = state.assignment.get(device)
+    return known is not None and (known.pool, known.phase) == (pool, Phase.UNASSIGNING)
 
 
 def copy_of(state: PoolFacts) -> PoolFacts:

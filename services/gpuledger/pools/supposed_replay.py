@@ -8,17 +8,17 @@ from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.definition import Decisions
 
 
-def _nobody(_fact: Fact) -> None:
+def _nobody(_fact: Fact, _recorded: PoolFacts) -> None:
     """Nobody hears."""
 
 
 class HeardPools(PoolsProjection):
-    """Folds and decides as the service does; `hear` is told of every fact that something is decided upon."""
+    """Folds and decides as the service does; `hear` is told of every fact before it is decided upon."""
 
     def __init__(self) -> None:
-        self.hear: Callable[[Fact], None] = _nobody
+        self.hear: Callable[[Fact, PoolFacts], None] = _nobody
 
     def decide(self, state: PoolFacts, fact: Fact) -> Decisions:
         """What follows from a fact."""
-        self.hear(fact)
+        self.hear(fact, state)
         return super().decide(state, fact)

@@ -186,10 +186,10 @@ def section(page: str, title: str) -> list[list[str]]:
 
 async def test_who_uses_a_pool_is_told_by_rows_and_not_by_the_log(run: Run, migrated_url: str) -> None:
     await publish(history())
-    assert len(section((await run("describe", "pool", POOL, "--no-kube")).out, "Used by")) == 4
+    assert len(section((await run("describe", "pool", POOL, "--no-kube")).out, "Pods that ask for its units")) == 4
     execute(migrated_url, "DELETE FROM gpuledger_live.pool_pod WHERE pod = 'team-a/waits'")
     page = await run("describe", "pool", POOL, "--no-kube")
-    assert section(page.out, "Used by")[2:] == [["team-a/train", "w1", "1"]]
+    assert section(page.out, "Pods that ask for its units")[2:] == [["team-a/train", "w1", "1"]]
 
 
 async def test_a_pool_is_described(run: Run) -> None:
@@ -203,7 +203,10 @@ async def test_a_pool_is_described(run: Run) -> None:
         ["Assigned", "Assigned", "ConfirmedByAgent"],
         ["PendingAssignment", "Pending", "AskedFor"],
     ]
-    assert section(page.out, "Used by")[2:] == [["team-a/train", "w1", "1"], ["team-a/waits", "<none>", "2"]]
+    assert section(page.out, "Pods that ask for its units")[2:] == [
+        ["team-a/train", "w1", "1"],
+        ["team-a/waits", "<none>", "2"],
+    ]
     assert [row[:4] for row in section(page.out, "Matching devices that are not in it")[2:]] == [
         ["w1-2", "w1", "Ready", "IgnoredByLabel"],
         ["w1-3", "w1", "Faulted", "NotAskedFor,"],
@@ -280,6 +283,19 @@ async def test_timelines_tell_what_was_decided(run: Run) -> None:
         "device/w1-0", "device/w1-0", "device/w1-1",
     ]  # fmt: skip
     assert (await run("timeline", "pool", "nobody", "--no-kube")).code == 1
+    named = await run("timeline", "pool", "a", "-n", "team-a", "--no-kube")
+    assert (named.code, named.out) == (0, of_pool.out)
+    assert (await run("timeline", "pool", "a", "-n", "team-b", "--no-kube")).code == 1
+    no_pool = await run("timeline", "device", "w1-0", "-n", "team-a")
+    assert (no_pool.code, "--namespace is for pools" in no_pool.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "kinds"), [("timeline", "device, node, pool"), ("describe", "device, node, slice, pool")]
+)
+async def test_a_kind_that_there_is_not(run: Run, command: str, kinds: str) -> None:
+    answer = await run(command, "unicorn", "x")
+    assert (answer.code, f"There is no kind 'unicorn'. Choose from {kinds}." in answer.err) == (2, True)
 
 
 async def annotations(client: KubeClient, device: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuledger.cli.describe_pool import QUOTAS
+from gpuledger.cli.why_pools import NO_SCHEDULER
 from gpuledger.events.claim import ClaimRequested
 from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserved
 from gpuledger.events.pod import PodGone, PodObserved
@@ -93,6 +94,10 @@ async def test_from_the_ledger_alone(run: Run) -> None:
     assert (unknown.code, "a quota or admission may have refused it" in unknown.err) == (1, True)
     seen = await document(run, "team-a/waits", "--no-kube", "--node", "w1")
     assert seen["answer"] == f"2 units of {UNITS} asked, and 1 of 4 is free: 1 pod has the others"
+    elsewhere = await document(run, "pod/waits", "-n", "team-a", "--no-kube", "--node", "nowhere")
+    assert "The ledger knows no node nowhere." in elsewhere["notes"]
+    other = await run("why", "pod", "team-a/waits", "-n", "team-b", "--no-kube")
+    assert (other.code, "is of the namespace team-a, and not team-b" in other.err) == (2, True)
 
 
 async def test_pods_of_now_are_told_by_rows_and_those_of_the_past_by_the_log(run: Run, migrated_url: str) -> None:
@@ -128,7 +133,8 @@ async def test_kubernetes_tells_what_keeps_the_pod_off_nodes(run: Run, cluster: 
     await create_pod(cluster, "far", 2, nodeSelector={"zone": "1"})
     await create_pod(cluster, "large", 7)
     await create_pod(cluster, "gated", 1, schedulingGates=[{"name": "queue"}])
-    assert (await document(run, "team-a/waits"))["pools"][0]["reason"] == "Fits"
+    waits = await document(run, "team-a/waits")
+    assert (waits["pools"][0]["reason"], NO_SCHEDULER in waits["notes"]) == ("Fits", True)
     far = await document(run, "team-a/far")
     assert far["answer"] == (
         f"2 units of {UNITS} asked, and free where the pod cannot run: "

@@ -49,7 +49,7 @@ def render(
     """
     if output is Output.NAME and not view.name_key:
         hint = "Use `-o table`, `-o json` or `-o csv`"
-        raise CliError(f"The rows of {visible(view.kind)} have no names", hint, ExitCode.USAGE)
+        raise CliError("These rows have no names", hint, ExitCode.USAGE)
     console = console or Console.standard()
     with quiet_pipe(console.out):
         for piece in _pieces(iter(rows), view, output, headers, console):
