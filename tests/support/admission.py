@@ -84,9 +84,9 @@ def device(name: str = "d1", state: Prepared = "Ready", *, node: str = "n1", **d
     return [(node, NodeLabelled(uid="u", labels={"zone": "a"})), (name, found), (name, ready)]
 
 
-def assigned(name: str, to: str | None, phase: Phase = "Assigned") -> Said:
+def assigned(name: str, to: str | None, phase: Phase = "Assigned", *, automatic: bool = False) -> Said:
     """A decision about whose the device is."""
-    return name, DeviceAssignmentChanged(pool=to, phase=phase if to else None, reason="Tested")
+    return name, DeviceAssignmentChanged(pool=to, phase=phase if to else None, automatic=automatic, reason="Tested")
 
 
 def asking(*resources: str, amount: object = "1", spec: Json | None = None, **metadata: Any) -> Json:

@@ -84,6 +84,7 @@ def test_what_is_refused_says_why(reason: str) -> None:
         (gpu(TO_A), gpu(), [*READY, assigned("d1", "cluster-a", "Unassigning")]),
         (gpu(TO_A), gpu(), [*POOLS, *device(state="Faulted"), assigned("d1", "cluster-a", "Pending")]),
         (gpu(TO_A), gpu({LOCAL: "local-x"}), [*READY, assigned("d1", f"{TEAM}/local-x"), assigned("d1", None)]),
+        (gpu(TO_A), gpu({LOCAL: "local-x"}), [*READY, assigned("d1", f"{TEAM}/local-x", automatic=True)]),
         (gpu(labels={IGNORE: "false"}), gpu(labels={IGNORE: "true"}), READY),
         (gpu(), gpu(labels={IGNORE: "odd"}), READY),
         (gpu(labels={IGNORE: "odd", "team": "a"}), gpu(labels={IGNORE: "odd"}), READY),

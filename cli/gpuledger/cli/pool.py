@@ -97,7 +97,7 @@ async def _assign(access: Access, device: str, wanted: PoolName, *, overwrite: b
             if dict(given.annotations) == annotation:
                 return None
             if (elsewhere := _elsewhere(given, pool)) and not overwrite:
-                first = f"Take it back first (`gpuledger pool unassign {device}`), or use --overwrite"
+                first = f"Take it back (`gpuledger pool unassign {device}`), and assign it when it is Ready"
                 hint = "Use --overwrite to have it moved" if given.is_automatic else first
                 raise CliError(f"GPUDevice {device!r} is given to {elsewhere}", hint)
             return {**dict.fromkeys(ASSIGNMENTS), **annotation}

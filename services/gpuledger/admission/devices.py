@@ -97,8 +97,8 @@ def _match_problem(device: KnownDevice, pool: KnownPool) -> Problem | None:
 def _state_problem(review: Review, device: KnownDevice, pool: KnownPool) -> Problem | None:
     if device.pool is None or device.phase is None:
         return _readiness_problem(review, device, pool)
-    if device.pool == pool.name.subject:
-        return None
+    if device.pool == pool.name.subject or device.is_automatic:
+        return None  # What a pool took by itself people may ask for; it cannot be had back otherwise.
     message = f"{review.name} is in the pool {device.pool}. Remove its annotation, and wait until the device is Ready."
     return Problem("DeviceInUse", message)
 

@@ -75,12 +75,13 @@ class KnownPool(NamedTuple):
 
 
 class KnownDevice(NamedTuple):
-    """A GPUDevice as the inventory has it, how far it is prepared, and which pool has it."""
+    """A GPUDevice as the inventory has it, how far it is prepared, which pool has it, and whether by itself."""
 
     row: GpuDevice
     prepared: str
     pool: str | None
     phase: str | None
+    is_automatic: bool
     node_labels: Mapping[str, str]
 
 
@@ -119,7 +120,7 @@ class Known:
         self.namespaces = _Latest[bool]()
         self.node_labels = _Latest[Mapping[str, str]]()
         self.prepared: dict[str, str] = {}
-        self.assigned: dict[str, tuple[str, str | None]] = {}
+        self.assigned: dict[str, tuple[str, str | None, bool]] = {}
         self.subjects: dict[str, set[str]] = {}
 
     def tables(self) -> Mapping[str, Table[Any]]:
@@ -151,9 +152,9 @@ class Known:
         row = self.inventory.device.get(name)
         if row is None:
             return None
-        pool, phase = self.assigned.get(name, (None, None))
+        pool, phase, is_automatic = self.assigned.get(name, (None, None, False))
         labels = self.node_labels.values.get(row.node, {})
-        return KnownDevice(row, self.prepared.get(name, row.state), pool, phase, labels)
+        return KnownDevice(row, self.prepared.get(name, row.state), pool, phase, is_automatic, labels)
 
 
 def _pool_defined(state: Known, fact: Fact, data: PoolDefined) -> None:
@@ -202,7 +203,7 @@ def _assignment_changed(state: Known, fact: Fact, data: DeviceAssignmentChanged)
     if data.pool is None:
         state.assigned.pop(fact.event.subject, None)
     else:
-        state.assigned[fact.event.subject] = (data.pool, data.phase)
+        state.assigned[fact.event.subject] = (data.pool, data.phase, data.automatic)
 
 
 def _device_withdrawn(state: Known, fact: Fact, data: DeviceWithdrawn) -> None:
