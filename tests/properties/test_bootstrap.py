@@ -10,7 +10,6 @@ from gpuledger.bootstrap.decide import is_in_force, on_fact
 from gpuledger.bootstrap.main import BootstrapProjection
 from gpuledger.domain.bootstrap_facts import BootstrapFacts
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.inventory_status import shown_state
 from gpuledger.events.device import DeviceHealthChanged, DeviceStateChanged, DeviceWithdrawn
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.module import ModulePrerequisiteChanged
@@ -29,6 +28,7 @@ from support.bootstrap import (
     detected,
     inventory,
     look,
+    shown,
 )
 from support.events import GENERATION, rows_of
 
@@ -105,11 +105,11 @@ class Preparation(RuleBasedStateMachine):
         now = self.assignments()
         prepared = {name: self.prepared_of(name, decided) for name in now}
         for name in now:
-            self.show(name, shown_state(prepared[name], now[name]), is_new=name not in before)
+            self.show(name, shown(prepared[name], now[name]), is_new=name not in before)
         self.shown = {name: state for name, state in self.shown.items() if name in now}
         for one in decided:
             if isinstance(one.data, DeviceStateChanged):
-                self.show(one.subject, shown_state(one.data.state, now[one.subject]))
+                self.show(one.subject, shown(one.data.state, now[one.subject]))
             elif isinstance(one.data, NodeBootstrapChanged):
                 assert one.data.phase == self.phase or one.data.phase in PHASES[self.phase]
                 self.phase = one.data.phase

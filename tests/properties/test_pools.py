@@ -45,10 +45,11 @@ LEGAL_PHASES = {
 LEGAL_STATES = {
     ("Ready", "PendingAssignment"),
     ("PendingAssignment", "Assigned"),
+    ("PendingAssignment", "Ready"),
     ("Assigned", "PendingAssignment"),
     ("Assigned", "Ready"),
 }
-"""How what a GPUDevice shows may change by a decision about pools; the third when its agent has it set up no more."""
+"""How what a GPUDevice shows may change by a decision about pools; the fourth when its agent has it set up no more."""
 
 nodes, devices, pools = st.sampled_from(NODES), st.sampled_from(DEVICES), st.sampled_from(POOLS)
 marks = st.sampled_from(
@@ -110,6 +111,7 @@ class PoolsMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = Pools()
         self.released: Counter[str] = Counter()
+        self.leaves_assigned: dict[str, bool] = {}
 
     @initialize()
     def begin(self) -> None:
@@ -154,11 +156,19 @@ class PoolsMachine(RuleBasedStateMachine):
                 assert None in (before[0], now[0]) or before[0] == now[0], "From pool to pool without a release."
             if now[1] == "Assigned" or (before[1], now[1]) == (None, "Pending"):
                 assert self.prepared(device) == "Ready"
-            shown, then = (shown_state(self.prepared(device), phase) for _, phase in (before, now))
-            assert shown == then or (shown, then) in LEGAL_STATES
+            self.check_shown(device, before[1], now[1])
             if (before[1], now[1]) == (None, "Pending"):
                 self.check_room(was, device, one.data.pool)
             was[device] = now
+
+    def check_shown(self, device: str, before: str | None, now: str | None) -> None:
+        """What is shown changes by legal steps, and not at all when a device is to leave its pool."""
+        leaves_assigned = self.leaves_assigned.get(device, False)
+        shown = shown_state(self.prepared(device), before, leaves_assigned)
+        if now != before:
+            leaves_assigned = self.leaves_assigned[device] = (before, now) == ("Assigned", "Unassigning")
+        then = shown_state(self.prepared(device), now, leaves_assigned)
+        assert shown == then or ((shown, then) in LEGAL_STATES and now != "Unassigning")
 
     def prepared(self, device: str) -> str:
         return self.world.state.device.rows[device].prepared

@@ -189,8 +189,13 @@ class Prepared:
         return ("Discovered", "") if row is None else (row.state, row.reason)
 
     def shown(self, name: str) -> str:
-        """The state that a GPUDevice shows."""
-        return shown_state(self.device(name)[0], self.state.device.rows[name].assignment)
+        """The state that a GPUDevice shows, where one that leaves its pool was Assigned."""
+        return shown(self.device(name)[0], self.state.device.rows[name].assignment)
+
+
+def shown(so_far: str, phase: str | None) -> str:
+    """The state that a GPUDevice shows, where one that leaves its pool was Assigned."""
+    return shown_state(so_far, phase, was_assigned=phase == "Unassigning")
 
 
 def prepared(*devices: str, facts: NodeComponentsObserved | None = None, beats: int = 3) -> Prepared:

@@ -66,8 +66,22 @@ def conditions(state: Wanted, key: Key = DEVICE) -> dict[str, tuple[str, str]]:
     ],
 )
 def test_the_state_follows_from_preparation_and_assignment(so_far: str, assignment: str | None, state: str) -> None:
-    assert shown_state(so_far, assignment) == state
+    assert shown_state(so_far, assignment, was_assigned=assignment == "Unassigning") == state
     assert state in set(DeviceState)
+
+
+@pytest.mark.parametrize(
+    ("phases", "state"),
+    [
+        (("Pending", "Assigned", "Unassigning"), "Assigned"),
+        (("Pending", "Assigned", "Unassigning", "Unassigning"), "Assigned"),
+        (("Pending", "Unassigning"), "PendingAssignment"),
+        (("Pending", "Assigned", "Pending", "Unassigning"), "PendingAssignment"),
+    ],
+)
+def test_a_device_that_leaves_its_pool_shows_what_it_showed_before(phases: tuple[str, ...], state: str) -> None:
+    said = [*found("w1-0"), ("w1-0", prepared("Ready")), *(("w1-0", assigned(phase)) for phase in phases)]
+    assert shown(wanted(*said)).status["state"] == state
 
 
 def test_a_device_shows_its_pool_and_how_far_it_is_in_it() -> None:

@@ -16,7 +16,7 @@ from gpuledger.cli.pool_spec import spec_tree
 from gpuledger.cli.pool_state import PoolName, current_pools, pool_named
 from gpuledger.cli.render import Column
 from gpuledger.cli.rows import RowDict
-from gpuledger.domain.inventory_status import shown_state
+from gpuledger.domain.inventory_status import held_state
 from gpuledger.domain.pools.decided import Assignment
 from gpuledger.domain.pools.spec import Pool, is_namespaced, read_spec, resource_name
 from gpuledger.domain.pools.state import PoolFacts
@@ -181,7 +181,7 @@ def _device(state: PoolFacts, held: Assignment) -> RowDict:
         "name": held.device,
         "node": None if device is None else device.node,
         "product": None if device is None else device.product,
-        "state": None if device is None else shown_state(device.prepared, held.phase),
+        "state": None if device is None else held_state(device.prepared, held),
         "phase": held.phase,
         "why": held.reason,
         "since": held.changed_at,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.domain.inventory_status import shown_state
+from gpuledger.domain.inventory_status import held_state
 from gpuledger.domain.pools.decided import Assignment
 from gpuledger.domain.pools.names import FALSE, MANUAL, READY, TRUE, Reason, Type
 from gpuledger.domain.pools.rows import PoolDevice
@@ -45,7 +45,7 @@ def outsiders(state: PoolFacts, pool: Pool) -> Iterator[Outsider]:
         is_asked = _asked(state, name) == _annotation(pool)
         if is_asked or _is_meant(state, spec, device):
             found = (*_obstacles(state, pool, spec, device, held, is_asked=is_asked), *closed)
-            shown = shown_state(device.prepared, None if held is None else held.phase)
+            shown = held_state(device.prepared, held)
             yield Outsider(name, device.node, shown, tuple({one.reason: one for one in reversed(found)}.values())[::-1])
 
 

@@ -60,21 +60,25 @@ def device_status(
 
 def device_state(row: GpuDevice, prepared: DeviceState | None, assignment: Assignment | None) -> str:
     """The state that a GPUDevice shows."""
-    phase = None if assignment is None else assignment.phase
-    return shown_state(row.state if prepared is None else prepared.state, phase)
+    return held_state(row.state if prepared is None else prepared.state, assignment)
 
 
-def shown_state(prepared: str, phase: str | None) -> str:
-    """What a device shows that is prepared so far, and whose assignment to a pool is in a phase, or that has none."""
+def held_state(prepared: str, held: Assignment | None) -> str:
+    """What a device shows that is prepared so far, and that a pool holds so, or none."""
+    return shown_state(prepared, None, False) if held is None else shown_state(prepared, held.phase, held.was_assigned)
+
+
+def shown_state(prepared: str, phase: str | None, was_assigned: bool) -> str:
+    """What a device shows by how far it is prepared and in a pool, and whether it was Assigned before it was to leave.
+
+    Nothing but its agent's word makes it Assigned; one that leaves its pool shows what it showed before.
+    """
     if prepared != State.READY:
         return prepared
-    match phase:
-        case None:
-            return State.READY.value
-        case Phase.PENDING:
-            return State.PENDING_ASSIGNMENT.value
-        case _:
-            return State.ASSIGNED.value
+    if phase is None:
+        return State.READY.value
+    is_assigned = phase == Phase.ASSIGNED or was_assigned
+    return State.ASSIGNED.value if is_assigned else State.PENDING_ASSIGNMENT.value
 
 
 def pool_reference(pool: str) -> Document:

@@ -10,6 +10,7 @@ from sys import intern
 from typing import Any, NamedTuple, Protocol
 
 from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.pools.names import Phase
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
 from gpuledger.events.pool import PoolChanged, PoolGone
@@ -18,7 +19,8 @@ from gpuledger.events.pool import PoolChanged, PoolGone
 class Assignment(NamedTuple):
     """Which pool a device belongs to, by the pool's id; `pool` and `phase` None: to none, for this reason.
 
-    `changed_at` is when this was decided. A device that no pool ever meant has no row.
+    `changed_at` is when this was decided, and `was_assigned` whether its agent had set it up before it was to leave.
+    A device that no pool ever meant has no row.
     """
 
     device: str
@@ -28,6 +30,7 @@ class Assignment(NamedTuple):
     reason: str
     message: str
     changed_at: datetime
+    was_assigned: bool = False
 
 
 class PoolTotal(NamedTuple):
@@ -81,10 +84,13 @@ class PoolsDecided:
 def _assignment_changed(state: HasPools, fact: Fact, data: DeviceAssignmentChanged) -> None:
     device = intern(fact.event.subject)
     pool = None if data.pool is None else intern(data.pool)
+    known = state.assignment.get(device)
+    is_leaving = data.phase == Phase.UNASSIGNING.value and known is not None and known.pool == pool
+    was_assigned = is_leaving and known is not None and (known.was_assigned or known.phase == Phase.ASSIGNED)
     # The pool is indexed, and what is indexed does not change while a row stands.
     state.assignment.delete(device)
-    row = Assignment(device, pool, data.phase, data.automatic, intern(data.reason), data.message, fact.event.time)
-    state.assignment.put(row)
+    texts = (data.phase, data.automatic, intern(data.reason), data.message)
+    state.assignment.put(Assignment(device, pool, *texts, fact.event.time, was_assigned))
 
 
 def _withdrawn(state: HasPools, fact: Fact, _data: DeviceWithdrawn) -> None:

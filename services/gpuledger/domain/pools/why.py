@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gpuledger.domain.inventory_status import shown_state
+from gpuledger.domain.inventory_status import held_state
 from gpuledger.domain.pools.decided import Assignment, PoolCondition
 from gpuledger.domain.pools.names import FALSE, TRUE, UNIT_MIG, Phase, PoolReason, Type
 from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of, read_spec, units
@@ -264,7 +264,7 @@ def _is_partitioned(state: PoolFacts, pool: str) -> bool:
 def _condition_of(state: PoolFacts, held: Assignment) -> tuple[str, str, str]:
     """A device's state, and why it offers nothing: what its agent said last comes first."""
     device, setup = state.device.get(held.device), state.setup.get(held.device)
-    shown = str(held.phase) if device is None else shown_state(device.prepared, held.phase)
+    shown = str(held.phase) if device is None else held_state(device.prepared, held)
     if held.phase == Phase.UNASSIGNING:
         shown = Phase.UNASSIGNING.value
     if setup is not None and setup.pool == held.pool and setup.reason:

@@ -1,5 +1,7 @@
 """When pools went, so that what is recorded late does not bring them back; and the pods that ask for units of pools.
 
+Of a device that is to leave its pool it is kept whether its agent had set it up.
+
 Revision ID: 0005
 Revises: 0004
 """
@@ -32,6 +34,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pod", name="pool_pod_pkey"),
         schema="gpuledger_live",
     )
+    # Rows that are there are of an older version of the projection, and are made anew.
+    op.add_column(
+        "gpu_device_assignment",
+        sa.Column("was_assigned", sa.Boolean(), nullable=False, server_default=sa.false()),
+        schema="gpuledger_live",
+    )
+    op.alter_column("gpu_device_assignment", "was_assigned", server_default=None, schema="gpuledger_live")
 
 
 def downgrade() -> None:
