@@ -14,7 +14,7 @@ from gpuledger.domain.bootstrap_facts import (
     BootstrapSettings,
 )
 from gpuledger.domain.bootstrap_names import HEARTBEAT_MAX_AGE_S, Component
-from gpuledger.domain.bootstrap_seen import look_times
+from gpuledger.domain.bootstrap_seen import beats_of, look_times
 from gpuledger.events.settings import HEARTBEATS_MAX
 
 HEARTBEAT_MAX_AGE = timedelta(seconds=HEARTBEAT_MAX_AGE_S)
@@ -38,14 +38,13 @@ class NodeView:
 
     @cached_property
     def looks(self) -> list[datetime]:
-        """The last fresh looks at the monitoring, the oldest first."""
+        """Fresh looks at the monitoring, the oldest first: the k-th from the end is when the last k in a row began."""
         return look_times(self.row)
 
     @cached_property
     def beats(self) -> list[datetime]:
         """The fresh looks since the last one that was not."""
-        stale_at = self.row.stale_at
-        return [look for look in self.looks if stale_at is None or look > stale_at]
+        return beats_of(self.row)
 
     @property
     def tells_heartbeats(self) -> bool:

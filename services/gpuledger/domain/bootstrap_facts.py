@@ -21,8 +21,8 @@ class BootstrapNode(NamedTuple):
 
     `is_known` says that the inventory keeps the node. `managed_at` and `complete_at` are when that last changed, and
     the first, where the inventory keeps the node no more, when it went; `devices_at` is when the node got the first of
-    its devices. `looks` are the times of the last fresh looks at its
-    monitoring, in microseconds since 1970, and `stale_at` that of the last one that was not fresh. `verdict` is the
+    its devices. `looks` are times of fresh looks at its monitoring, in microseconds since 1970: the k-th from the end
+    is when the last k in a row began. `stale_at` is the time of the last look that was not fresh. `verdict` is the
     validator's last. The last three before `decided_at`, the time of the last decision, say since when something
     stood unchanged when the time for it was over.
     """

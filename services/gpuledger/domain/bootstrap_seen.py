@@ -1,6 +1,7 @@
 """How what watchers and agents say becomes rows of the preparation; the order of recording does not matter.
 
-An agent speaks of its own node only, and of that node's cards.
+An agent speaks of its own node only, and of that node's cards. Its looks come in the order of their times: for those
+that do not, what counts now is right all the same, but not always which looks were in a row before the last loss.
 """
 
 from collections.abc import Iterable
@@ -21,13 +22,18 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def look_times(row: BootstrapNode) -> list[datetime]:
-    """The times of the last fresh looks, the oldest first."""
+    """Times of fresh looks, the oldest first: the k-th from the end is when the last k in a row began."""
     return [_UNIX + int(text) * _MICROSECOND for text in row.looks.split(",") if text]
 
 
 def looks_text(looks: Iterable[datetime]) -> str:
     """Times as a node's row keeps them."""
     return ",".join(str((look - _UNIX) // _MICROSECOND) for look in looks)
+
+
+def beats_of(row: BootstrapNode) -> list[datetime]:
+    """The fresh looks since the last one that was not, the oldest first."""
+    return [look for look in look_times(row) if row.stale_at is None or look > row.stale_at]
 
 
 def failed_at_step(step: str | None) -> Verdict:
@@ -150,11 +156,33 @@ def _monitoring_observed(state: BootstrapFacts, fact: Fact, data: NodeMonitoring
     if not _is_of_node(fact, node):
         return
     row = node_row(state, node)
-    if not data.fresh:
-        put_node(state, row._replace(stale_at=later(row.stale_at, time)))
-        return
-    looks = sorted({*look_times(row), time})[-HEARTBEATS_MAX:]
-    put_node(state, row._replace(looks=looks_text(looks)))
+    if data.fresh:
+        looks, stale_at = _with_fresh(row, time), row.stale_at
+    else:
+        looks, stale_at = _with_stale(row, time), later(row.stale_at, time)
+    put_node(state, row._replace(looks=looks_text(looks), stale_at=stale_at))
+
+
+def _with_fresh(row: BootstrapNode, time: datetime) -> list[datetime]:
+    """A fresh look joins the last run; of an earlier run it is not known what else was in it."""
+    if row.stale_at is not None and time <= row.stale_at:
+        return look_times(row)
+    return _after_run(look_times(row), sorted({*beats_of(row), time})[-HEARTBEATS_MAX:])
+
+
+def _with_stale(row: BootstrapNode, time: datetime) -> list[datetime]:
+    """A look that is not fresh ends the last run, or parts it where it is told late."""
+    looks, run = look_times(row), beats_of(row)
+    older = looks[: len(looks) - len(run)]
+    known = [*older, *older[-1:] * len(run)]  # Of a longer run of before, any part is a run too.
+    for part in ([look for look in run if look < time], [look for look in run if look > time]):
+        known = _after_run(known, part)
+    return known
+
+
+def _after_run(looks: list[datetime], run: list[datetime]) -> list[datetime]:
+    """What is known after a further run: it is the last one of its own length and less."""
+    return [*looks[: max(0, len(looks) - len(run))], *run]
 
 
 def _is_of_node(fact: Fact, node: str) -> bool:
