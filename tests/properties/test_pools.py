@@ -25,8 +25,11 @@ from support.pools import A100, MET, Pools, applied, asks, described, detected, 
 
 NODES = ("n1", "n2")
 DEVICES = ("n1-0", "n1-1", "n1-2", "n2-0")
-POOLS = ("a/p", "p", "a/limited", "auto")
+POOLS = ("a/p", "p", "a/limited", "auto", "divided")
 H100 = Hardware(product="NVIDIA H100", pci_vendor="10de", pci_device="2330")
+INDIVISIBLE = A100.model_copy(update={"mig_profiles": ("1g.10gb",)})
+"""A card that has not the profile by which pools divide theirs."""
+
 NEXT_STATES = {
     "Discovered": ("Validating", "Validating", "Validating"),
     "Validating": ("Ready", "Ready", "Faulted"),
@@ -59,13 +62,26 @@ marks = st.sampled_from(
         asks("limited"),
         asks("limited"),
         asks(cluster="auto"),
+        asks(cluster="divided"),
         asks("nobody"),
         asks("p", cluster="auto"),
         asks(),
         asks(tier="gold"),
     ]
 )
-shows = st.sampled_from([{}, {}, {}, {"ignored": True}, {"managed": False}, {"hardware": H100}, None])
+shows = st.sampled_from(
+    [
+        {},
+        {},
+        {},
+        {"ignored": True},
+        {"managed": False},
+        {"missing": True},
+        {"hardware": H100},
+        {"hardware": INDIVISIBLE},
+        None,
+    ]
+)
 """What a GPUDevice shows; None: that it is no more."""
 
 specs = st.fixed_dictionaries(
@@ -86,9 +102,11 @@ specs = st.fixed_dictionaries(
 
 
 def spec_for(pool_id: str, said: dict[str, Any]) -> dict[str, Any]:
-    """Two pools are what they are called, whatever else is said."""
+    """Three pools are what they are called, whatever else is said."""
     if name_of(pool_id) == "auto":
         return {**said, "requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
+    if name_of(pool_id) == "divided":
+        return {**said, "unit": "MIG", "mig_profile": "1g.5gb"}
     return {**said, "devices_per_node_max": 1} if name_of(pool_id) == "limited" else said
 
 
@@ -119,10 +137,11 @@ class PoolsMachine(RuleBasedStateMachine):
             self.say(node, prepared())
             self.say(node, NodeLabelled(uid="n", labels={"zone": "a"}))
         for device in DEVICES:
-            self.say(device, detected(device.partition("-")[0]))
+            hardware = INDIVISIBLE if device == "n2-0" else A100
+            self.say(device, detected(device.partition("-")[0], hardware))
             self.say(device, state("Ready"))
         self.say(MODULE, MET)
-        for pool_id in ("a/p", "a/limited", "auto"):
+        for pool_id in ("a/p", "a/limited", "auto", "divided"):
             self.say(pool_id, pool(**spec_for(pool_id, {})))
 
     def say(self, subject: str, data: Payload, *, late: int = 0, source: str | None = None) -> None:
@@ -159,6 +178,7 @@ class PoolsMachine(RuleBasedStateMachine):
             self.check_shown(device, before[1], now[1])
             if (before[1], now[1]) == (None, "Pending"):
                 self.check_room(was, device, one.data.pool)
+                self.check_divisible(device, one.data.pool)
             was[device] = now
 
     def check_shown(self, device: str, before: str | None, now: str | None) -> None:
@@ -179,6 +199,12 @@ class PoolsMachine(RuleBasedStateMachine):
         node = device.partition("-")[0]
         held = sum(pool_id == one for name, (one, _) in was.items() if name.startswith(f"{node}-"))
         assert limit is None or held < limit
+
+    def check_divisible(self, device: str, pool_id: str | None) -> None:
+        """No card is taken for partitions that it is known not to have."""
+        assert pool_id is not None
+        said, known = read_spec(self.world.state.pool.rows[pool_id].said).said, self.world.state.device.rows[device]
+        assert said.unit != "MIG" or not known.mig_profiles or said.mig_profile in known.mig_profiles.split(",")
 
     @rule(device=devices, mark=marks, late=st.integers(0, 2))
     def mark(self, device: str, mark: Payload, late: int) -> None:

@@ -105,6 +105,15 @@ def test_the_node_has_to_be_one_of_the_pools() -> None:
     assert (verdict.reason, "nodeSelector" in verdict.message) == ("DeviceMismatch", True)
 
 
+def test_the_card_has_to_have_the_profile_of_a_pool_of_partitions() -> None:
+    divided = pool("cluster-a", unit="MIG", mig_profile="2g.20gb")
+    card = Hardware(pci_vendor="10de", pci_device="2203", mig_profiles=("1g.5gb", "2g.10gb"))
+    verdict = judged(gpu(TO_A), gpu(), *divided, *device(hardware=card))
+    assert verdict.reason == "DeviceMismatch"
+    assert "has no MIG profile 2g.20gb, only 1g.5gb, 2g.10gb." in verdict.message
+    assert judged(gpu(TO_A), gpu(), *divided, *device()) == Verdict()
+
+
 def test_a_device_that_is_gone_is_unknown() -> None:
     assert judged(gpu(TO_A), gpu(), *READY, ("d1", DeviceWithdrawn())).reason == "DeviceUnknown"
 

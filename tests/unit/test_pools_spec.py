@@ -16,6 +16,8 @@ from gpuledger.domain.pools.spec import (
     units,
     unsupported,
 )
+from gpuledger.events.device import PROFILES_MAX
+from gpuledger.events.payload import NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from gpuledger.kube import names as kube
 from support.pools import pool
 
@@ -64,6 +66,49 @@ def test_a_pool_of_partitions_means_no_device_that_cannot_have_any() -> None:
     assert matches(spec, DEVICE)
     assert matches(spec, DEVICE._replace(mig_capable=None))
     assert not matches(spec, DEVICE._replace(mig_capable=False))
+
+
+@pytest.mark.parametrize(
+    ("profile", "known", "means"),
+    [
+        ("1g.5gb", {"1g.5gb", "2g.10gb"}, True),
+        ("2g.20gb", {"1g.5gb", "2g.10gb"}, False),
+        ("2g.10gb", {"12g.10gb", "2g.10gb+me"}, False),
+        ("1g.5gb+me", {"1g.5gb"}, False),
+        ("1g.5gb+me", {"1g.5gb", "1g.5gb+me"}, True),
+        ("1g.12gb+me.all", {"1g.12gb+me"}, False),
+        ("1g.24gb-me", {"1g.24gb", "1g.24gb+me"}, False),
+        ("1c.2g.10gb", {"2g.10gb"}, True),
+        ("1c.2g.10gb", {"1c.2g.10gb"}, True),
+        ("1c.2g.20gb", {"2g.10gb"}, False),
+        ("1c.1g.5gb+me", {"1g.5gb+me"}, True),
+        ("1c.1g.5gb+me", {"1g.5gb"}, False),
+        ("2g.20gb", set(), True),
+        ("all", {"1g.5gb"}, True),
+        (None, {"1g.5gb"}, True),
+    ],
+)
+def test_a_pool_of_partitions_means_no_card_that_is_known_to_lack_its_profile(
+    profile: str | None, known: set[str], *, means: bool
+) -> None:
+    device = DEVICE._replace(mig_profiles=frozenset(known))
+    for capable in (True, None):
+        spec = spec_of(pool(unit="MIG", mig_profile=profile))
+        assert matches(spec, device._replace(mig_capable=capable)) == means
+    assert mismatch(spec, device, was_meant=True) is None
+    assert matches(spec_of(pool(mig_profile=profile)), device)
+
+
+def test_which_profiles_a_card_has_is_told_and_the_message_fits_an_event() -> None:
+    spec = spec_of(pool(unit="MIG", mig_profile="2g.20gb"))
+    assert mismatch(spec, DEVICE) == "The device's card has no MIG profile 2g.20gb, only 1g.5gb, 2g.10gb."
+    ten = frozenset(f"{number}g.1gb" for number in range(10))
+    assert str(mismatch(spec, DEVICE._replace(mig_profiles=ten))).endswith("8g.1gb, 9g.1gb.")
+    most = frozenset(f"{number:02}" + "x" * (NAME_LENGTH_MAX - 2) for number in range(PROFILES_MAX))
+    longest = spec_of(pool(unit="MIG", mig_profile="1" * (NAME_LENGTH_MAX - 6) + "g.20gb"))
+    told = str(mismatch(longest, DEVICE._replace(mig_profiles=most)))
+    assert told.endswith(" and 54 more.")
+    assert len(told) <= TEXT_LENGTH_MAX
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,16 @@ def test_devices_that_the_pool_has_are_divided_anew_and_have_not_drifted() -> No
     assert unknown.answered.indivisible == {"n1-0"}
 
 
+def test_a_free_card_that_is_known_to_lack_the_profile_would_stay_free() -> None:
+    told = Pools().begin("n1", devices=2)
+    told.say("n1-0", described(MIG_A100))
+    for device in ("n1-0", "n1-1"):
+        told.say(device, asks("p"))
+    found = suppose(told, POOL, pool(unit="MIG", mig_profile="3g.20gb"))
+    assert found.moves() == {"n1-1": (None, POOL)}
+    assert found.answered.indivisible == {"n1-1"}
+
+
 def test_a_device_that_is_not_ready_would_be_pending_and_the_agents_word_would_not_end_that(told: Pools) -> None:
     begun = len(told.log)
     told.say("n1-1", described(hardware=H100))

@@ -31,7 +31,10 @@ SPECS_CACHED_MAX: Final = 4096
 RESOURCE_NAME_MAX: Final = 63
 """How long the part of an extended resource's name after the slash may be."""
 
-_PROFILE: Final = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][a-z]+(?:\.[a-z]+)*)*").fullmatch
+PROFILES_TOLD_MAX: Final = 10
+"""How many of a card's MIG profiles a message lists; whatever an agent tells, the message is of a bounded length."""
+
+_PROFILE: Final = re.compile(r"(?:\d+c\.)?(?P<instance>\d+g\.\d+gb(?:[+-][a-z]+(?:\.[a-z]+)*)*)").fullmatch
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?").fullmatch
 _WITH_VALUES: Final = frozenset({"In", "NotIn"})
 _WITHOUT_VALUES: Final = frozenset({"Exists", "DoesNotExist"})
@@ -155,10 +158,12 @@ def mismatch(spec: Spec, device: DeviceFacts, *, was_meant: bool = False) -> str
     """Why the device is none that the pool means; None where it is one.
 
     A device that the pool has (`was_meant`) is one until it is known to be another: what nobody tells any more, because
-    the driver is gone, say, has not changed.
+    the driver is gone, say, has not changed, and by which profiles its card can be divided, its agent has the say.
     """
     if spec.said.unit == UNIT_MIG and device.mig_capable is False:
         return "The device cannot be partitioned."
+    if spec.said.unit == UNIT_MIG and not was_meant and _lacks(device, spec.said.mig_profile or ""):
+        return f"The device's card has no MIG profile {spec.said.mig_profile}, only {_listed(device.mig_profiles)}."
     unknown = _unknown(device) if was_meant else frozenset[str]()
     for part, holds in _parts(spec.include, device):
         if not holds and part not in unknown:
@@ -231,6 +236,21 @@ def _filter(given: DeviceFilter) -> Filter:
         frozenset(map(pci_id, given.pci_vendors)), frozenset(map(pci_id, given.pci_devices)),
         given.mig_capable, frozenset(given.mig_profiles),
     )  # fmt: skip
+
+
+def _lacks(device: DeviceFacts, profile: str) -> bool:
+    """Whether the card is known not to have the profile. What is no profile is the spec's fault, and no card's.
+
+    A card's profiles are those of GPU instances; it has that of a compute instance, as `1c.2g.20gb`, with the one of
+    its GPU instance.
+    """
+    match, known = _PROFILE(profile), device.mig_profiles
+    return match is not None and bool(known) and known.isdisjoint((profile, match["instance"]))
+
+
+def _listed(profiles: frozenset[str]) -> str:
+    told, more = sorted(profiles)[:PROFILES_TOLD_MAX], len(profiles) - PROFILES_TOLD_MAX
+    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
 
 
 def _unknown(device: DeviceFacts) -> frozenset[str]:
