@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpuledger.cli.render import Console, Output
-from gpuledger.cli.report import ABOUT_POOLS, ABOUT_VIEWS, ReportOutput
+from gpuledger.cli.report import ABOUT_GPU_POOLS, ABOUT_NAMESPACES, ABOUT_POOLS, ABOUT_VIEWS, ReportOutput
 from gpuledger.cli.times import format_time
 from gpuledger.db.migrate import migrate
 from gpuledger.db.views import REPORTS
@@ -202,6 +202,7 @@ def test_the_past_and_what_was_known(cli: Cli) -> None:
         (("report", "fleet", "--pool", "a/b"), 2, "--pool does not apply to fleet"),
         (("report", "never-released", "--node", "n"), 2, "--node does not apply to never-released"),
         (("report", "availability", "--pool", "ab"), 2, "names no pool"),
+        (("report", "fleet", "--namespace", "ml"), 2, "--namespace does not apply to fleet"),
         (("report", "availability", "-o", "plot"), 2, "Choose one, such as --pool"),
         (("report", "exhausted", "-o", "svg"), 2, "has no time axis"),
         (("report", "availability", "--pool", "no/pool", "-o", "svg"), 1, "nothing to draw"),
@@ -227,8 +228,16 @@ def test_reports_of_one_pool(cli: Cli) -> None:
     )
 
 
+def test_reports_of_one_namespace(cli: Cli) -> None:
+    rows = _without_hours(cli("report", "device-allocations", "-o", "json"))
+    found = _without_hours(cli("report", "device-allocations", "-n", "ml", "-o", "json"))
+    assert [row for row in rows if row["namespace"] == "ml"] == found
+    assert 0 < len(found) < len(rows)
+
+
 def test_the_options_of_reports_fit_their_columns(cli: Cli) -> None:
-    for column, reports in (("pool", ABOUT_POOLS), ("node", ABOUT_VIEWS)):
+    pools = (*ABOUT_POOLS, *ABOUT_GPU_POOLS)
+    for column, reports in (("pool", pools), ("node", ABOUT_VIEWS), ("namespace", ABOUT_NAMESPACES)):
         having = cli(
             "sql",
             "SELECT table_name AS name FROM information_schema.columns WHERE table_schema = 'report' "
@@ -237,7 +246,8 @@ def test_the_options_of_reports_fit_their_columns(cli: Cli) -> None:
             "json",
         ).json()
         named = {row["name"].replace("_", "-") for row in having} & set(REPORTS)
-        assert named - {"allocation", "pool-pods"} == set(reports)
+        without_the_option = {"node": {"allocation", "pool-pods"}, "pool": {"allocation"}}.get(column, set())
+        assert named - without_the_option == set(reports)
     assert {output.value for output in ReportOutput} == {output.value for output in Output} | {"plot", "svg"}
 
 

@@ -3,9 +3,10 @@
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.rows import dict_row
 
-from gpuledger.db.views import view_of
+from gpuledger.cli.report import selection
 from gpuledger.events.pod import PodGone, PodObserved
 from support.events import hour
 from support.pools import Pools
@@ -13,13 +14,15 @@ from support.pools import Pools
 A, B, C = "gpu.deckhouse.io/a", "gpu.deckhouse.io/b", "cluster.gpu.deckhouse.io/c"
 
 
-def rows_of(database_url: str, pools: Pools) -> list[dict[str, Any]]:
-    """The report, once what was folded is written."""
+def rows_of(database_url: str, pools: Pools, *narrowed: str | None) -> list[dict[str, Any]]:
+    """The report, of one pool and one namespace where they are given, once what was folded is written."""
+    pool, namespace = narrowed or (None, None)
+    asked = selection("pool-pods", pool, None, namespace).as_string()
     with psycopg.connect(database_url, row_factory=dict_row) as connection:
         with connection.cursor().copy("COPY gpuledger_live.pool_pod FROM STDIN") as copy:
             for row in pools.state.pod.rows.values():
                 copy.write_row(row)
-        return connection.execute(f"SELECT * FROM {view_of('pool-pods')}".encode()).fetchall()
+        return connection.execute(asked.encode()).fetchall()
 
 
 def test_who_asks_for_what(migrated_url: str) -> None:
@@ -38,6 +41,28 @@ def test_who_asks_for_what(migrated_url: str) -> None:
         ("team-b/a", A, "team-b", "train", 1, "w2", hour(3)),
     ]
     assert list(rows[0]) == ["pool", "resource", "namespace", "pod", "units", "node", "since"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "namespace", "expected"),
+    [
+        ("team-a/a", None, ["team-a/a of team-a/p"]),
+        ("a", None, ["a of team-b/p", "team-a/a of team-a/p", "team-b/a of team-b/p"]),
+        ("a", "team-b", ["a of team-b/p", "team-b/a of team-b/p"]),
+        ("team-a/a", "team-b", []),
+        ("team-a", None, []),
+        ("team-b/b", None, ["team-b/b of team-b/p"]),
+        (None, "team-a", ["team-a/a of team-a/p"]),
+    ],
+)
+def test_who_asks_for_one_pool_or_in_one_namespace(
+    migrated_url: str, pool: str | None, namespace: str | None, expected: list[str]
+) -> None:
+    pools = Pools()
+    pools.say("team-a/p", PodObserved(uid="u", requests={A: 1}))
+    pools.say("team-b/p", PodObserved(uid="u", requests={A: 1, B: 1, "cluster.gpu.deckhouse.io/a": 1}))
+    rows = rows_of(migrated_url, pools, pool, namespace)
+    assert [f"{row['pool']} of {row['namespace']}/{row['pod']}" for row in rows] == expected
 
 
 def test_as_many_units_as_can_be_recorded(migrated_url: str) -> None:

@@ -43,6 +43,13 @@ def recount(
     return found
 
 
+def shut_anyway(devices: Devices, slices: int, shut: set[str], wanted: int, free: list[str]) -> set[str]:
+    """The shut nodes, of those that are large enough, or of all where none is, that have no room either."""
+    offered = {node: words.count("applied") * slices for node, words in devices.items() if "applied" in words}
+    large = {node for node, units in offered.items() if units >= wanted} or set(offered)
+    return (large & shut) - set(free)
+
+
 @given(fleets, st.integers(1, 3), pods, closed, st.integers(1, 6))
 def test_a_pod_fits_where_a_recount_finds_room(
     devices: Devices, slices: int, uses: list[tuple[str | None, int]], shut: set[str], wanted: int
@@ -56,6 +63,9 @@ def test_a_pod_fits_where_a_recount_finds_room(
     assert (found.finding is Finding.FITS) == bool(expected)
     assert found.offered == found.total
     assert bool(pool_words(found))
+    assert ("the pod cannot run on" in pool_words(found)) == bool(
+        not expected and shut_anyway(devices, slices, shut, wanted, recount(devices, slices, uses, set(), wanted))
+    )
     if found.finding is Finding.NODES_CLOSED:
         assert recount(devices, slices, uses, set(), wanted)
     if found.finding is Finding.FRAGMENTED:

@@ -189,6 +189,57 @@ def test_where_units_are(
     assert pool_words(found) == FULL + told
 
 
+NOR = "; the pod cannot run on "
+IN_USE, HAS_MOST = "and none of 3 is free: 1 pod has them", "w1 has most, 2"
+
+
+@pytest.mark.parametrize(
+    ("by_node", "uses", "hindrances", "told"),
+    [
+        (
+            {"w1": 3}, [on("w1", 3)], {"w1": TAINTED},
+            f"{IN_USE}{NOR}node w1 either: w1 {TWO_REASONS} (nodeSelector zone=1)",
+        ),
+        (
+            {"w1": 3, "w2": 3}, [on("w1", 3), on("w2", 3, "b/p")], {"w1": CORDONED, "w2": CORDONED},
+            f"2 pods have them{NOR}any of the 2 nodes that offer so many either: w1 is cordoned, w2 is cordoned",
+        ),
+        (
+            {"w1": 3, "w2": 3}, [on("w1", 3), on("w2", 3, "b/p")], {"w2": CORDONED},
+            f"2 pods have them{NOR}1 of the 2 nodes that offer so many either: w2 is cordoned",
+        ),
+        (
+            {"w1": 3, "w2": 1}, [on("w1", 1)], {"w1": CORDONED},
+            f"{HAS_MOST}{NOR}the only node that offers so many either: w1 is cordoned",
+        ),
+        ({"w1": 3, "w2": 1}, [on("w1", 1)], {"w2": CORDONED}, HAS_MOST),
+        (
+            {"w1": 2, "w2": 1}, [], {"w1": CORDONED, "w2": CORDONED},
+            f"{NOR}any of the 2 nodes that offer units either: w1 is cordoned, w2 is cordoned",
+        ),
+        ({"w1": 2}, [on("w2", 1)], {"w1": CORDONED}, f"{NOR}the only node that offers units either: w1 is cordoned"),
+        (
+            {"w1": 3, "w2": 3}, [on("w1", 1)], {"w1": CORDONED, "w2": CORDONED},
+            f"{CLOSED}: w2 is cordoned{NOR}the only other node that offers so many either: w1 is cordoned",
+        ),
+        ({"w1": 3, "w2": 3}, [on("w1", 1)], {"w1": CORDONED}, "no unit is missing"),
+        ({}, [on("w1", 1)], {"w1": CORDONED}, "because it has no devices"),
+    ],
+)  # fmt: skip
+def test_what_else_keeps_the_pod_off_nodes_whose_units_are_missing(
+    by_node: dict[str, int], uses: list[PodUse], hindrances: Hindrances, told: str
+) -> None:
+    sentence = pool_words(asked(cards(**by_node), 3, *uses, hindrances=hindrances))
+    assert sentence.endswith(told)
+    assert sentence.count(NOR) == told.count(NOR)
+
+
+def test_a_pod_that_has_its_units_is_told_of_no_node() -> None:
+    for pod in (PodState("w1"), PodState("w1", ended="Failed")):
+        found = asked(cards(w1=3), 3, on("w1", 3), pod=pod, hindrances={"w1": CORDONED})
+        assert NOR not in pool_words(found)
+
+
 def test_from_one_node_others_are_not_seen() -> None:
     pools = cards(w1=3, w2=1)
     found = asked(pools, 3, only="w2")

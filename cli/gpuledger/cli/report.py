@@ -28,6 +28,12 @@ ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-release
 ABOUT_VIEWS = ("availability", "exhausted")
 """Those whose rows are each about a pool as seen from one place."""
 
+ABOUT_GPU_POOLS = ("pool-pods",)
+"""Those whose rows are each about a GPUPool or ClusterGPUPool."""
+
+ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "pool-pods")
+"""Those whose rows are each about claims or a pod of one namespace."""
+
 
 class ReportOutput(StrEnum):
     """What `-o` takes here: all that rows can be shown as, and drawings."""
@@ -50,11 +56,20 @@ Name = Annotated[
 ]
 Pool = Annotated[
     str | None,
-    typer.Option("--pool", metavar="DRIVER/POOL", help=f"Only this pool ({', '.join(ABOUT_POOLS)})."),
+    typer.Option(
+        "--pool",
+        metavar="DRIVER/POOL",
+        help=f"Only this pool ({', '.join(ABOUT_POOLS)}); for {', '.join(ABOUT_GPU_POOLS)} NAMESPACE/NAME of a "
+        "GPUPool, or NAME of pools of either kind.",
+    ),
 ]
 Node = Annotated[
     str | None,
     typer.Option("--node", help=f"Only the view of this node's own slices ({', '.join(ABOUT_VIEWS)})."),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help=f"Only claims or pods of this namespace ({', '.join(ABOUT_NAMESPACES)})."),
 ]
 Drawable = Annotated[
     ReportOutput | None,
@@ -71,6 +86,7 @@ def report(
     name: Name,
     pool: Pool = None,
     node: Node = None,
+    namespace: Namespace = None,
     output: Drawable = None,
     no_headers: NoHeaders = False,
     data_dir: DataDir = None,
@@ -83,7 +99,7 @@ def report(
     chosen = output or _default(wanted, pool, is_terminal=console.terminal)
     if chosen in DRAWN and wanted not in CHARTS:
         chart_of(wanted, (), system_clock())
-    statement = selection(wanted, pool, node).as_string()
+    statement = selection(wanted, pool, node, namespace).as_string()
     columns, rows = run(answer(statement, data_dir, f"report {wanted}"))
     if chosen in DRAWN:
         _draw(chart_of(wanted, rows, system_clock()), chosen, console)
@@ -91,25 +107,37 @@ def report(
     render(rows, View("row", columns_of(columns)), Output(chosen.value), headers=not no_headers)
 
 
-def selection(report: str, pool: str | None, node: str | None) -> Composed:
-    """The question that a report answers, narrowed to one pool and to one place that it is seen from.
+def selection(report: str, pool: str | None, node: str | None, namespace: str | None = None) -> Composed:
+    """The question that a report answers, narrowed to a pool, to one place that it is seen from, and to a namespace.
 
     Raises:
         CliError: this report's rows are not about that, or the pool is not written as one.
     """
     conditions: list[Composed] = []
     if pool is not None:
-        _check(report, "--pool", ABOUT_POOLS)
-        driver, slash, name = pool.partition("/")
-        if not slash:
-            hint = "Write DRIVER/POOL, as `gpuledger get slicepools -o name` does"
-            raise CliError(f"{pool!r} names no pool", hint, ExitCode.USAGE)
-        conditions.append(SQL("driver = {} AND pool = {}").format(Literal(driver), Literal(name)))
+        _check(report, "--pool", (*ABOUT_POOLS, *ABOUT_GPU_POOLS))
+        conditions.append(_of_gpu_pool(pool) if report in ABOUT_GPU_POOLS else _of_pool(pool))
     if node is not None:
         _check(report, "--node", ABOUT_VIEWS)
         conditions.append(SQL("node = {}").format(Literal(node)))
+    if namespace is not None:
+        _check(report, "--namespace", ABOUT_NAMESPACES)
+        conditions.append(SQL("namespace = {}").format(Literal(namespace)))
     source = SQL("SELECT * FROM {}").format(Identifier(*view_of(report).split(".")))
     return SQL(" WHERE ").join([source, *([SQL(" AND ").join(conditions)] if conditions else [])])
+
+
+def _of_pool(pool: str) -> Composed:
+    driver, slash, name = pool.partition("/")
+    if not slash:
+        hint = "Write DRIVER/POOL, as `gpuledger get slicepools -o name` does"
+        raise CliError(f"{pool!r} names no pool", hint, ExitCode.USAGE)
+    return SQL("driver = {} AND pool = {}").format(Literal(driver), Literal(name))
+
+
+def _of_gpu_pool(pool: str) -> Composed:
+    """That of this id; a name alone is that of a ClusterGPUPool, and of GPUPools of any namespace."""
+    return SQL("({0} IN (pool, split_part(pool, '/', 2)))").format(Literal(pool))
 
 
 async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[str], list[RowDict]]:

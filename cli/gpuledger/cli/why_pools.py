@@ -1,6 +1,6 @@
 """Puts together why a pod has no units of the pools that it asks for: the ledger's facts, and what Kubernetes adds.
 
-The ledger knows pools, devices and pods. Kubernetes is asked about nodes that have room, for what keeps the pod off
+The ledger knows pools, devices and pods. Kubernetes is asked about nodes that offer units, for what keeps the pod off
 them, and about the quotas of the pod's namespace; where it is not asked a note says what was not looked at.
 """
 
@@ -19,6 +19,7 @@ from gpuledger.cli.pool_past import pools_as_of
 from gpuledger.cli.pool_pods import uses_of
 from gpuledger.cli.pool_state import current_pools
 from gpuledger.cli.rows import RowDict
+from gpuledger.cli.why_asked import NODES_ASKED_MAX, asked_notes, judged_nodes
 from gpuledger.cli.why_nodes import hindrances, selection, untolerated
 from gpuledger.cli.why_pod import AskedPod
 from gpuledger.cli.why_question import Question
@@ -41,10 +42,6 @@ from gpuledger.kube.client import KubeClient, Object
 from gpuledger.kube.errors import NotFoundError, RefusedError
 from gpuledger.kube.names import NODES, PODS
 from gpuledger.statuswriter.pools import pool_of
-
-NODES_ASKED_MAX: Final = 100
-"""Nodes with room that Kubernetes is asked about; a node more is taken as open to the pod, and a note says so."""
-
 
 NO_SCHEDULER: Final = (
     "No scheduler has said anything of the pod; an API server of `gpuledger up` or `kube-api` has none."
@@ -99,10 +96,9 @@ async def of_pools(known: PoolFacts, question: Question, pod: AskedPod) -> OfPoo
     notes = [SEVERAL_POOLS] if len(asks) > 1 else []
     if question.node is not None and known.node.get(question.node) is None:
         notes.append(f"The ledger knows no node {question.node}.")
+    wanted = judged_nodes(answers)
     if pod.object is None or question.kube is None:
-        waits = any(one.finding is Finding.FITS for one in answers)
-        return OfPools(tuple(answers), may, {}, {}, (*notes, *([NOT_PLACED] if waits else [])))
-    wanted = _with_room(answers)
+        return OfPools(tuple(answers), may, {}, {}, (*notes, *([NOT_PLACED] if wanted else [])))
     told = await if_reachable(question.kube, lambda client: _seen(client, question.namespace, answers, wanted))
     seen = told.value or _Seen({}, told.problem, {}, told.problem)
     closed = _hindrances(pod.object, known, wanted, seen)
@@ -135,11 +131,6 @@ async def _seen(client: KubeClient, namespace: str, answers: Sequence[PoolAnswer
     return _Seen(nodes, problem, quotas, quotas_problem)
 
 
-def _with_room(answers: Iterable[PoolAnswer]) -> list[str]:
-    """Nodes on which the units could be had, by name."""
-    return sorted({node for one in answers if one.finding is Finding.FITS for node in one.fitting})
-
-
 async def _nodes(client: KubeClient, names: Sequence[str]) -> tuple[dict[str, Object | None], str]:
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
 
@@ -158,7 +149,7 @@ async def _nodes(client: KubeClient, names: Sequence[str]) -> tuple[dict[str, Ob
 
 
 def _hindrances(pod: Object, state: PoolFacts, wanted: Iterable[str], seen: _Seen) -> Hindrances:
-    """What keeps the pod off nodes with room; of a node that Kubernetes did not tell of, the ledger has the labels."""
+    """What keeps the pod off nodes; of a node that Kubernetes did not tell of, the ledger has the labels."""
     return {
         name: _of_node(pod, seen.nodes[name]) if name in seen.nodes else _by_labels(pod, state, name) for name in wanted
     }
@@ -184,10 +175,7 @@ def _notes(
     answers: Sequence[PoolAnswer], seen: _Seen, wanted: int, lacking: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """What was not looked at, and what may be in the way besides."""
-    if wanted and seen.nodes_problem:
-        yield f"Not every node was looked at for taints and a cordon: {seen.nodes_problem}"
-    elif wanted > NODES_ASKED_MAX:
-        yield f"Only {NODES_ASKED_MAX} of {wanted} nodes with room were looked at for taints and a cordon."
+    yield from asked_notes(wanted, seen.nodes_problem)
     if any(one.finding is Finding.FITS for one in answers):
         yield ONLY_UNITS
     if seen.quotas_problem:

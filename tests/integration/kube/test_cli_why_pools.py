@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuledger.cli.describe_pool import QUOTAS
+from gpuledger.cli.why_asked import NODES_ASKED_MAX
 from gpuledger.cli.why_pools import NO_SCHEDULER
 from gpuledger.events.claim import ClaimRequested
 from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserved
@@ -27,16 +28,22 @@ ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=Tr
 POOL, UNITS, CLUSTER_UNITS = "team-a/a", "gpu.deckhouse.io/a", "cluster.gpu.deckhouse.io/c"
 
 
-def history() -> Pools:
-    """A GPUPool with 4 units on w1 and 2 on w2, a ClusterGPUPool with 2 on w3, and pods that use them."""
-    pools = Pools().begin("w1", "w2", "w3", devices=0)
-    for node, number in (("w1", 0), ("w1", 1), ("w2", 0), ("w3", 0), ("w3", 1)):
-        name = f"{node}-{number}"
-        pools.say(name, detected(node).model_copy(update={"card": f"GPU-{name}"}))
-        pools.say(name, state("Ready"))
-    for node in ("w1", "w2", "w3"):
+def equipped(**cards: int) -> Pools:
+    """Nodes with so many devices each, as the inventory tells of them."""
+    pools = Pools().begin(*cards, devices=0)
+    for node, number in cards.items():
+        for name in (f"{node}-{one}" for one in range(number)):
+            pools.say(name, detected(node).model_copy(update={"card": f"GPU-{name}"}))
+            pools.say(name, state("Ready"))
+    for node in cards:
         pools.say(node, NodeObserved(uid="n"))
         pools.say(node, NodeInventoryChanged(present=True), source="/services/inventory")
+    return pools
+
+
+def history() -> Pools:
+    """A GPUPool with 4 units on w1 and 2 on w2, a ClusterGPUPool with 2 on w3, and pods that use them."""
+    pools = equipped(w1=2, w2=1, w3=2)
     pools.say(POOL, pool(slices_per_unit=2))
     pools.say("c", pool())
     for device in ("w1-0", "w1-1", "w2-0"):
@@ -154,6 +161,42 @@ async def test_kubernetes_tells_what_keeps_the_pod_off_nodes(run: Run, cluster: 
     await cluster.delete(NODES, "w2")
     (found,) = (await document(run, "team-a/waits"))["pools"]
     assert found["nodes"][1]["inTheWay"] == [{"reason": "NodeGone", "detail": ""}]
+
+
+async def test_what_keeps_a_pod_off_a_node_that_is_full_is_told_as_well(run: Run, cluster: KubeClient) -> None:
+    pools = history()
+    pools.say("team-a/more", PodObserved(uid="u", node="w2", requests={UNITS: 2}))
+    await publish(pools)
+    await create_pod(cluster, "far", 3, nodeSelector={"zone": "2"})
+    far = await document(run, "team-a/far")
+    in_the_way = [{"reason": "NotSelected", "detail": "nodeSelector zone=2"}]
+    assert far["answer"] == (
+        f"3 units of {UNITS} asked, and 1 of 6 is free: 2 pods have the others; the pod cannot run on the only node "
+        "that offers so many either: w1 is not what the pod selects (nodeSelector zone=2)"
+    )
+    (found,) = far["pools"]
+    assert (found["reason"], [one["inTheWay"] for one in found["nodes"]]) == ("UnitsInUse", [in_the_way, []])
+    page = await run("why", "pod", "team-a/far")
+    (row,) = (line for line in page.out.splitlines() if line.split()[:1] == ["w1"])
+    assert row.endswith("is not what the pod selects (nodeSelector zone=2); has too few free")
+
+
+async def test_more_nodes_than_kubernetes_is_asked_about_are_judged_by_the_ledgers_labels(
+    run: Run, cluster: KubeClient
+) -> None:
+    nodes = [f"n{number:03}" for number in range(NODES_ASKED_MAX + 1)]
+    pools = equipped(**dict.fromkeys(nodes, 1))
+    pools.say(POOL, pool())
+    for node in nodes:
+        pools.assign(f"{node}-0", POOL)
+    pools.say(nodes[-1], NodeLabelled(uid="n", labels={"zone": "2"}))
+    await publish(pools)
+    await create_pod(cluster, "far", 1, nodeSelector={"zone": "1"})
+    far = await document(run, "team-a/far")
+    *of_kubernetes, by_labels = far["pools"][0]["nodes"]
+    assert [one["inTheWay"] for one in of_kubernetes] == [[{"reason": "NodeGone", "detail": ""}]] * NODES_ASKED_MAX
+    assert by_labels["inTheWay"] == [{"reason": "NotSelected", "detail": "nodeSelector zone=1"}]
+    assert any(note.startswith("Only 100 of 101 nodes that offer units were looked at") for note in far["notes"])
 
 
 async def test_quotas_of_the_namespace_are_told(run: Run, cluster: KubeClient) -> None:

@@ -138,6 +138,16 @@ class PoolAnswer(NamedTuple):
         """The nodes on which the pod can have its units."""
         return [one.node for one in self.rooms if one.fits(self.ask.units)]
 
+    @property
+    def awaited(self) -> list[Room]:
+        """The nodes whose units the pod may come to have: they offer so many, and too few of them are free.
+
+        Where no node offers so many, all that offer any are meant, for they may come to offer more.
+        """
+        offering = [one for one in self.rooms if one.offered]
+        large = [one for one in offering if one.offered >= self.ask.units] or offering
+        return [one for one in large if one.free < self.ask.units]
+
 
 Hindrances = Mapping[str, Sequence[Hindrance]]
 """By node what keeps the pod off it. A node that is not named is open to it, or was not looked at."""

@@ -27,10 +27,15 @@ BARRIERS: Final[Mapping[Barrier, str]] = {
 }
 """What a node is said to be that a pod cannot use."""
 
+_WITH_NODES: Final = frozenset(
+    {Finding.TOO_MANY, Finding.NODES_TOO_SMALL, Finding.IN_USE, Finding.FRAGMENTED, Finding.NODES_CLOSED}
+)
+"""A pod waits for units although nodes offer some, so that it counts whether it could run there."""
+
 
 def pool_words(found: PoolAnswer) -> str:
     """What is to be said of one pool; where conditions speak against it, they come first, unless nothing is missing."""
-    said = _WORDS[found.finding](found)
+    said = "; ".join([_WORDS[found.finding](found), *_nor_there(found)])
     against = [] if found.finding in HAS_OR_NEEDS_NONE else list(_against(found))
     if found.finding is Finding.FITS:
         return "; but ".join([said, *against[:1]])
@@ -149,6 +154,26 @@ def _fits(found: PoolAnswer) -> str:
     room = next(one for one in found.rooms if one.node == nodes[0])
     more = f", and {len(nodes) - 1} more node{'s have' if len(nodes) > 2 else ' has'} room" if nodes[1:] else ""
     return f"{_asked(found)}, and {_are(room.free)} free on node {room.node}{more}: no unit is missing"
+
+
+def _nor_there(found: PoolAnswer) -> Iterator[str]:
+    """What would keep the pod off nodes even if enough of their units were free."""
+    closed = [one for one in found.awaited if one.hindrances]
+    if closed and found.finding in _WITH_NODES:
+        yield f"the pod cannot run on {_which(found, len(closed))} either: {_listed([*map(barrier_words, closed)])}"
+
+
+def _which(found: PoolAnswer, closed: int) -> str:
+    """So many of the nodes whose units the pod may come to have."""
+    awaited, wanted = found.awaited, found.ask.units
+    other = "other " if found.finding is Finding.NODES_CLOSED else ""
+    what = "so many" if awaited[0].offered >= wanted else "units"
+    if len(found.rooms) == 1:
+        return f"node {awaited[0].node}"
+    if len(awaited) == 1:
+        return f"the only {other}node that offers {what}"
+    number = f"any of the {closed}" if closed == len(awaited) else f"{closed} of the {len(awaited)}"
+    return f"{number} {other}nodes that offer {what}"
 
 
 def _more_to_come(found: PoolAnswer) -> str:
