@@ -271,6 +271,9 @@ async def test_a_slot_may_be_declared_to_be_in_a_node(gpuledger: Command) -> Non
     first, *_ = (await gpuledger("timeline", "node", "w9", "-o", "json")).json()
     assert (first["event"], first["about"], first["slot"]) == ("inserted", "device/other", "elsewhere")
     assert "elsewhere  other" in (await gpuledger("describe", "node", "w9")).out
+    table = (await gpuledger("get", "nodes", "w9")).out.splitlines()
+    assert dict(zip(*map(str.split, table), strict=False))["DECLARED-SLOTS"] == "1"
+    assert (await gpuledger("get", "nodes", "w9", "-o", "json")).json()[0]["slots"] == 1
 
 
 async def test_describe_a_device(gpuledger: Command, client: KubeClient) -> None:

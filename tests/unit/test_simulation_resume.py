@@ -4,17 +4,19 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import pytest
+
 from gpuledger.events.envelope import decode
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.simulation import names
+from gpuledger.simulation import names, objects
 from gpuledger.simulation.agents import OUTBOX_MAX, Agents, epoch_of
 from gpuledger.simulation.allocation import Held, Pod, Share, new_fleet
 from gpuledger.simulation.fleet import Fleet, FleetSpec
 from gpuledger.simulation.hardware import GPU_RESOURCE
 from gpuledger.simulation.objects import asked_for
 from gpuledger.simulation.preparation import Prepared
-from gpuledger.simulation.resume import Found, found, is_ours, number_of, recorded_of
+from gpuledger.simulation.resume import Found, Standing, found, is_ours, number_of, recorded_of, standing
 from gpuledger.simulation.workload import FAILED, SUCCEEDED, Rates
 from support.ledgers import everything
 
@@ -173,6 +175,22 @@ def test_a_pod_asks_for_one_resource() -> None:
     both["spec"]["containers"].append({"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}})
     assert asked_for(both) is None
     assert not is_ours(live("a", ours=False))
+
+
+@pytest.mark.parametrize(
+    ("asked", "seed", "foreign"),
+    [
+        (FleetSpec(2, 2), 1, []),
+        (FleetSpec(3, 4), 1, []),
+        (FleetSpec(1, 2), 1, [SECOND]),
+        (FleetSpec(2, 2), 2, [FIRST, SECOND]),
+        (FleetSpec(2, 2, "t4"), 1, [FIRST, SECOND]),
+    ],
+)
+def test_nodes_that_are_not_in_the_fleet_are_told_apart(asked: FleetSpec, seed: int, foreign: list[str]) -> None:
+    others = [{"metadata": {"name": "a"}, "spec": {"providerID": "aws:///i-1"}}, {"metadata": {"name": "b"}}]
+    nodes = [*others, *map(objects.node, reversed(FLEET.nodes.values()))]
+    assert standing(Fleet(asked, seed), nodes) == Standing((FIRST, SECOND), tuple(foreign))
 
 
 def test_numbers_end_names() -> None:

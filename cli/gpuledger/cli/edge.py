@@ -11,25 +11,28 @@ through the Service of the Helm chart, which says where to listen.
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import structlog
 
 from gpuledger.admission.main import Admission, AdmissionSettings, admission
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.stopping import say
 from gpuledger.clock import system_clock
 from gpuledger.kube import crds
 from gpuledger.kube.client import KubeClient, open_client
 from gpuledger.kube.embedded.persistence import ObjectsFileError
 from gpuledger.kube.embedded.running import EmbeddedKube, embedded_kube
 from gpuledger.kube.errors import AlreadyExistsError
-from gpuledger.kube.names import NAMESPACE, NAMESPACES
+from gpuledger.kube.names import NAMESPACE, NAMESPACES, NODES
 from gpuledger.ledger.api import Ledger
 from gpuledger.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
 from gpuledger.simulation.errors import SimulationError
-from gpuledger.simulation.fleet import FleetSpec
+from gpuledger.simulation.fleet import Fleet, FleetSpec
 from gpuledger.simulation.main import run as simulate
 from gpuledger.simulation.pace import Pace
+from gpuledger.simulation.resume import standing
 from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
 from gpuledger.telemetry_http import ListenError, parse_address
 from gpuledger.watchers.main import run as watch
@@ -98,6 +101,8 @@ async def kube_edge(settings: Settings, options: EdgeOptions, ledger: Ledger, da
             await crds.install(client, [*crds.shipped(), *crds.foreign()])
             with suppress(AlreadyExistsError):
                 await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+            if options.fleet is not None:
+                await _tell_of_foreign(client, options.fleet, settings.data_dir)
             yield _edge(embedded, client, options, ledger, database_url, settings)
     except ObjectsFileError as error:
         raise CliError(str(error)) from error
@@ -116,6 +121,19 @@ def check_options(settings: Settings, options: EdgeOptions) -> None:
         which, way_out = "that this pod runs in", "Set automountServiceAccountToken: false for the pod"
     hint = f"{way_out} to use the embedded API server"
     raise CliError(f"--fleet would make up Nodes in the cluster {which}", hint, code=ExitCode.USAGE)
+
+
+async def _tell_of_foreign(client: KubeClient, asked: FleetOptions, data_dir: Path) -> None:
+    """Warn of simulated nodes that earlier runs left and that are none of the fleet's."""
+    found = standing(Fleet(asked.spec, asked.seed), (await client.list(NODES)).items)
+    if not found.foreign:
+        return
+    first, last = found.foreign[0], found.foreign[-1]
+    say(
+        f"Warning: of the simulated nodes that {data_dir} has already, {len(found.foreign)} of {len(found.nodes)} "
+        f"({first if first == last else f'{first} to {last}'}) are not in --fleet {asked.spec} --seed {asked.seed}. "
+        f"They stay as they are, and nothing simulates them. Give another --data-dir for that fleet alone."
+    )
 
 
 def _edge(

@@ -99,7 +99,7 @@ async def watch_objects(wanted: Wanted, output: Output, *, headers: bool) -> Non
     Raises:
         KubeError: the API server refuses, or could not even be asked a first time.
     """
-    screen = _Screen(output, headers)
+    screen = _Screen(wanted.nouns, output, headers)
     async with open_kube(wanted.access, _client_class(output)) as client:
         following = [asyncio.create_task(_watch(wanted._replace(noun=one), client, screen)) for one in wanted.nouns]
         try:
@@ -109,22 +109,38 @@ async def watch_objects(wanted: Wanted, output: Output, *, headers: bool) -> Non
 
 
 class _Screen:
-    """Where the rows of a watch go: in the columns of the first kind that had any, below one line of headings."""
+    """Where the rows of a watch go: in the first kind's columns, below one line of headings.
 
-    def __init__(self, output: Output, headers: bool) -> None:
+    Nothing is shown before every kind was listed once, so that the columns are as wide as the rows of all need.
+    """
+
+    def __init__(self, nouns: Sequence[KubeNoun], output: Output, headers: bool) -> None:
+        self._kinds = [noun.kind for noun in nouns]
+        self._unlisted = set(self._kinds)
+        self._waiting: list[_Found] = []
         self._output = output
         self._headers = headers
         self._plain: View | None = None
         self._steady: View | None = None
 
     def show(self, objects: list[Object], noun: KubeNoun, client: KubeClient) -> None:
-        """Show objects of a kind."""
-        own = _view(noun, client)
-        plain = self._plain = self._plain or own
-        self._steady = self._steady or steady(plain)
-        rows = filled(_padded(_rows(objects, noun, client, self._output), plain), plain, self._output)
-        render(rows, replace(self._steady, kind=own.kind), self._output, headers=self._headers, live=True)
-        self._headers = False
+        """Show objects of a kind; what comes first for each kind is its list, which may be empty."""
+        rows = list(_rows(objects, noun, client, self._output))
+        self._waiting.append(_Found(rows, _view(noun, client), frozenset()))
+        self._unlisted.discard(noun.kind)
+        if self._unlisted:
+            return
+        found, self._waiting = sorted(self._waiting, key=lambda one: self._kinds.index(one.view.kind)), []
+        self._plain = self._plain or found[0].view
+        self._steady = self._steady or steady(self._plain)
+        for together, view in _together(found, self._output):
+            self._render(together, view.kind, self._plain, self._steady)
+
+    def _render(self, found: list[dict[str, Any]], kind: str, plain: View, shown: View) -> None:
+        if found:
+            rows = filled(_padded(found, plain), plain, self._output)
+            render(rows, replace(shown, kind=kind), self._output, headers=self._headers, live=True)
+            self._headers = False
 
 
 async def _watch(wanted: Wanted, client: KubeClient, screen: _Screen) -> None:
@@ -134,7 +150,7 @@ async def _watch(wanted: Wanted, client: KubeClient, screen: _Screen) -> None:
 
 
 async def _changing(wanted: Wanted, client: KubeClient) -> AsyncGenerator[list[Object]]:
-    """First all objects, then those that changed."""
+    """First all objects, be there none, then those that changed."""
     selection = _named(wanted, wanted.names[0]) if len(wanted.names) == 1 else wanted.selection
     seen = _Seen(wanted)
     reflector: Reflector[Object] = Reflector(client, wanted.noun.resource, dict, selection=selection)
@@ -142,16 +158,13 @@ async def _changing(wanted: Wanted, client: KubeClient) -> AsyncGenerator[list[O
         async for one in run:
             match one:
                 case Listed(objects):
-                    fresh = seen.listed(objects)
+                    yield seen.listed(objects)
                 case Changes(changes):
-                    fresh = seen.changed(changes)
+                    yield seen.changed(changes)
                 case Interrupted(error, pause_s):
                     if not seen.begun or not isinstance(error, TransientError):
                         raise error
                     message(f"{error} Trying again in {pause_s:.0f} s.")
-                    continue
-            if fresh:
-                yield fresh
 
 
 class _Seen:

@@ -131,7 +131,7 @@ NODES = Noun(
             Column("present"),
             Column("gpus", "gpu_count", right=True),
             Column("model", "gpu_model"),
-            Column("slots", right=True),
+            Column("declared slots", "slots", right=True),
             Column("cpu milli", right=True, wide=True),
             Column("memory mib", right=True, wide=True),
             Column("first seen", "first_seen_at"),

@@ -24,6 +24,9 @@ DURATION: Final = "simulation.gpuledger.io/duration-seconds"
 OUTCOME: Final = "simulation.gpuledger.io/outcome"
 """An annotation of pods: the phase that they end in, unless a card of theirs fails."""
 
+PROVIDER: Final = "simulation://"
+"""What the provider IDs of simulated nodes begin with."""
+
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 """The taint of nodes that have not been found ready yet."""
 

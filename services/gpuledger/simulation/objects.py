@@ -47,7 +47,7 @@ def node(of: FleetNode) -> Object:
     """The Node as its kubelet registers it."""
     return {
         "metadata": {"name": of.name, "labels": labels.kubelet_labels(of)},
-        "spec": {"providerID": f"simulation://{of.name}"},
+        "spec": {"providerID": f"{names.PROVIDER}{of.name}"},
     }
 
 

@@ -57,6 +57,20 @@ class Recorded:
     heartbeats: dict[str, int] = field(default_factory=dict)
 
 
+class Standing(NamedTuple):
+    """The simulated nodes that a cluster has, by name, and those of them that are none of the fleet's."""
+
+    nodes: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+
+def standing(fleet: Fleet, nodes: Iterable[Object]) -> Standing:
+    """What earlier runs left in a cluster; nobody simulates the foreign ones, and they stay as they are."""
+    simulated = (node for node in nodes if (node.get("spec", {}).get("providerID") or "").startswith(names.PROVIDER))
+    found = tuple(sorted(node["metadata"]["name"] for node in simulated))
+    return Standing(found, tuple(name for name in found if name not in fleet.nodes))
+
+
 async def recorded_of(ledger: Ledger, fleet: Fleet) -> Recorded:
     """Read what the fleet's agents have said so far."""
     recorded = Recorded()

@@ -125,11 +125,16 @@ async def watching(*arguments: str) -> AsyncIterator[Process]:
             await process.wait()
 
 
-async def words(process: Process) -> list[str]:
-    """Those of the next line of stdout."""
+async def line(process: Process) -> str:
+    """The next line of stdout."""
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
-        return (await process.stdout.readline()).decode().split()
+        return (await process.stdout.readline()).decode()
+
+
+async def words(process: Process) -> list[str]:
+    """Those of the next line of stdout."""
+    return (await line(process)).split()
 
 
 @pytest.mark.usefixtures("run")
@@ -145,6 +150,25 @@ async def test_a_watch_follows_both_kinds(client: KubeClient) -> None:
         assert process.stderr is not None
         async with asyncio.timeout(DEADLINE_S):
             assert b"'c' is gone" in await process.stderr.readline()
+
+
+@pytest.mark.usefixtures("run")
+async def test_a_watched_table_of_both_kinds_aligns(client: KubeClient) -> None:
+    await create(client, NAMESPACES, {"metadata": {"name": "team-a"}})
+    await create_pool(client, GPU_POOLS, "a", "team-a")
+    await create_pool(client, CLUSTER_GPU_POOLS, "a-name-that-is-longer")
+    async with watching("get", "pools", "-w") as process:
+        heading, namespaced, cluster = [await line(process) for _ in range(3)]
+    assert (namespaced.split()[0], cluster.split()[0]) == ("team-a", "<none>")
+    assert heading.index("UNIT") == namespaced.index("Card") == cluster.index("MIG")
+
+
+@pytest.mark.usefixtures("run")
+async def test_a_watch_has_the_columns_of_the_kind_that_was_asked_for(client: KubeClient) -> None:
+    await create_pool(client, CLUSTER_GPU_POOLS, "c")
+    async with watching("get", "pools", "-w") as process:
+        assert (await words(process))[:2] == ["NAMESPACE", "NAME"]
+        assert (await words(process))[:2] == ["<none>", "c"]
 
 
 ASKED, ASKED_CLUSTER = ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT

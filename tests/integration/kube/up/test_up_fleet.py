@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.kube import names
-from gpuledger.kube.client import KubeClient, Selection
+from gpuledger.kube.client import KubeClient, Selection, open_client
+from gpuledger.kube.embedded.running import embedded_kube
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.simulation.fleet import Fleet, FleetSpec
 from support.cli import Cli
-from support.up import DEADLINE_S, Up, becomes, gpuledger
+from support.servers import short_directory
+from support.up import DEADLINE_S, Up, becomes, gpuledger, running_up, start
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up --fleet` brings its own API server and refuses another")
 
@@ -107,3 +111,35 @@ def test_a_fleet_that_is_none_is_one_sentence(cli: Cli) -> None:
     assert (told.code, told.out) == (2, "")
     assert "--fleet" in told.err
     assert "Traceback" not in told.err
+
+
+def start_and_stop(data_dir: Path, *options: str) -> str:
+    """What `gpuledger up` said on stderr until it was up and stopped again."""
+    with start(data_dir, "up", *options) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "/healthz" in line:
+                process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, said
+    return said
+
+
+async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
+    nodes, asked = set(Fleet(FleetSpec(3, 1), seed=7).nodes), "nodes=1,gpus=1,profile=h200"
+
+    async def there(client: KubeClient) -> bool:
+        return {one["metadata"]["name"] for one in (await client.list(names.NODES)).items} == nodes
+
+    with short_directory() as directory:
+        first_run = running_up(directory, "--fleet", "nodes=3,gpus=1,profile=h200", "--seed", "7")
+        with first_run as up:
+            async with open_client(up.data_dir / "kubeconfig") as client:
+                await becomes(lambda: there(client))
+        said = await asyncio.to_thread(start_and_stop, directory, "--fleet", asked, "--seed", "7")
+        (warning,) = (line for line in said.splitlines() if line.startswith("Warning: "))
+        _, second, third = sorted(nodes)
+        assert f"{directory} has already, 2 of 3 ({second} to {third}) are not in --fleet {asked} --seed 7." in warning
+        assert "another --data-dir" in warning
+        async with embedded_kube(directory) as embedded, open_client(embedded.kubeconfig) as client:
+            assert await there(client), "nothing is deleted"
