@@ -15,6 +15,7 @@ from gpuledger.kube.client import KubeClient
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.statuswriter.main import StatusWriter
 from support import kube_kinds
+from support.chart import IMAGE
 from support.cli import Cli, Run, aside
 from support.decided import Decided
 from support.embedded_kube import EmbeddedKube
@@ -23,6 +24,7 @@ from support.kube_http import Api, api_of, thing_crd
 from support.kube_proxy import KubeProxy, kube_proxy
 from support.kube_server import KubeServer, NewKube
 from support.real_kube import RealKube, assets
+from support.released import WITHOUT_POLICY, Cluster, cluster_for_helm
 from support.slice_statuses import Driver
 from support.statuswriting import CountingClient, counting, status_writer
 
@@ -129,3 +131,16 @@ async def run(
     for name, value in {**urls, "KUBECONFIG": str(kube.kubeconfig), "NO_COLOR": "1", "HOME": home}.items():
         monkeypatch.setenv(name, value)
     return aside(Cli(capsys))
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A cluster that helm can install the chart in, whose roles are kept to."""
+    async with cluster_for_helm(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
+    """The chart's values, with real servers."""
+    return {**IMAGE, **WITHOUT_POLICY, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}

@@ -3,8 +3,6 @@
 The roles are proved both ways: whatever a job asks is allowed, and whatever is allowed is asked.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +20,10 @@ from gpuledger.kube.names import (
     Resource,
 )
 from gpuledger.settings import COMPONENT_NAMES
-from support.chart import IMAGE, NAME, NAMESPACE, WITH_SECRET, needs_helm, render
+from support.chart import NAME, NAMESPACE, WITH_SECRET, needs_helm, render
 from support.kube_accounts import JOBS
 from support.kube_fleet import create, label_like_nfd
-from support.released import DEPLOYMENTS, WITHOUT_POLICY, Cluster, cluster_for_helm
+from support.released import DEPLOYMENTS, WITHOUT_POLICY, Cluster
 from support.rights import beyond, granted, unused
 
 pytestmark = needs_helm
@@ -51,18 +49,6 @@ PRESETS: dict[str, Any] = {
     ],
 }
 """Presets of the kinds that the embedded API server has."""
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster_for_helm(tmp_path) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
-    """Values with real servers."""
-    return {**IMAGE, **WITHOUT_POLICY, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
 
 
 @pytest.mark.long

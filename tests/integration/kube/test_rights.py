@@ -5,7 +5,6 @@ The roles are proved both ways: whatever is asked is allowed, and nothing is all
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,11 +33,11 @@ from gpuledger.kube.names import (
     SECRETS,
     Resource,
 )
-from support.chart import IMAGE, NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
+from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
 from support.kube_accounts import Asked, config_file
 from support.kube_fleet import create, label_like_nfd
 from support.ledgers import eventually
-from support.released import WITHOUT_POLICY, Cluster, cluster_for_helm, serving
+from support.released import WITHOUT_POLICY, Cluster, serving
 from support.rights import beyond, granted, unused
 from support.up import COMMAND, DEADLINE_S
 
@@ -55,18 +54,6 @@ RENEWED = {Asked("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRE
 SELDOM = {Asked("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
 """What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted, and
 certificates are renewed months later."""
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster_for_helm(tmp_path) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
-    """Values with real servers."""
-    return {**IMAGE, **WITHOUT_POLICY, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
 
 
 @pytest.mark.long
