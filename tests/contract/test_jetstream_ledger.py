@@ -26,7 +26,8 @@ from gpuledger.ledger.errors import (
 )
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation, stream_config
-from support.ledgers import DEADLINE_S, eventually, everything, jetstream_ledger, numbers_of, outgoing, read_count
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing, read_count
+from support.waiting import eventually
 
 EVENTS = 5000
 KILLS_AT = (1000, 2500, 4000)

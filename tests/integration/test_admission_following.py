@@ -19,7 +19,7 @@ from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tasks import end
 from support.admission import TEAM, asking, log, namespace, pool, review
 from support.events import event, outgoing
-from support.ledgers import eventually
+from support.waiting import eventually
 
 SAID = [namespace(), *pool(f"{TEAM}/local-x")]
 QUESTION = review("pods", asking("gpu.deckhouse.io/local-x"))

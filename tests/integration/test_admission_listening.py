@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from gpuledger.admission.main import AdmissionSettings
 from gpuledger.admission.server import Server
 from gpuledger.telemetry_http import parse_address
-from support.ledgers import eventually
+from support.waiting import eventually
 
 DEADLINE_S = 20.0
 NEVER_S = 600.0

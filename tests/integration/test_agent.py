@@ -20,8 +20,9 @@ from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.ledger.jetstream import connect_ledger
-from support.ledgers import DEADLINE_S, eventually, everything, jetstream_ledger
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.up import COMMAND, environment, gpuledger
+from support.waiting import eventually
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

@@ -13,8 +13,9 @@ from gpuledger.projection.runner import writer_lock
 from gpuledger.readmodels.devices import DevicesProjection
 from support.cli import Cli
 from support.events import event
-from support.ledgers import eventually, jetstream_ledger
+from support.ledgers import jetstream_ledger
 from support.projections import checkpoint, execute, publish
+from support.waiting import eventually
 
 
 @pytest.fixture

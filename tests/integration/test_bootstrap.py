@@ -15,8 +15,9 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from support.bootstrap import MODULE, NODE, Prepared, all_ready, detected, inventory, look, second, steps
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.projections import QUICK, assert_true, execute, publish, running, table
+from support.waiting import eventually
 
 SOURCE = "/services/bootstrap"
 DEVICES = ("d1", "d2")

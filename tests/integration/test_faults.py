@@ -28,8 +28,9 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support.events import AGENT, IMPORT, event, outgoing
-from support.ledgers import DEADLINE_S, eventually, everything, jetstream_ledger
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.projections import all_projections, assert_true, checkpoint, prepare, table
+from support.waiting import eventually
 
 LONG_ROUNDS = 30
 CHUNK = 25

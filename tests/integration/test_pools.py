@@ -11,9 +11,10 @@ from gpuledger.events.pool import PoolChanged, PoolReleased
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.runner import Runner
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.pools import MET, Pools, applied, asks, detected, pool, prepared, released, state
 from support.projections import QUICK, assert_true, publish, reaches, running, table
+from support.waiting import eventually
 
 DEVICES = ("n1-0", "n1-1")
 BEGIN: tuple[tuple[str, Payload], ...] = (

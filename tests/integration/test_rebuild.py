@@ -22,7 +22,7 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
 from support.events import AGENT, SERVICE, event, outgoing
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.projections import (
     QUICK,
     all_projections,
@@ -35,6 +35,7 @@ from support.projections import (
     table,
 )
 from support.runners import LEFT_OPEN
+from support.waiting import eventually
 
 projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 

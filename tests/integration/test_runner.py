@@ -16,7 +16,6 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
 from gpuledger.sources.main import SourcesProjection
 from support.events import SERVICE, event, hour, outgoing
-from support.ledgers import eventually
 from support.projections import (
     QUICK,
     all_projections,
@@ -30,6 +29,7 @@ from support.projections import (
     table,
 )
 from support.runners import LEFT_OPEN, failures, unfit
+from support.waiting import eventually
 
 pytestmark = LEFT_OPEN
 

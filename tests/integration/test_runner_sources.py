@@ -16,9 +16,9 @@ from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.sources.decide import GAP_GRACE_S
 from gpuledger.sources.main import SourcesProjection
 from support.events import AGENT
-from support.ledgers import eventually
 from support.projections import QUICK, all_projections, assert_true, publish, reaches, running, table
 from support.runners import LEFT_OPEN, Failing, Moving, decided, failures, unfit
+from support.waiting import eventually
 
 pytestmark = LEFT_OPEN
 

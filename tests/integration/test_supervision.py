@@ -17,8 +17,9 @@ from gpuledger.projection.supervision import Supervision
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.telemetry import ProjectionMetrics
 from support.events import event
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.projections import publish, stop
+from support.waiting import eventually
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tasks import end
 from support.admission import SOURCES, Said
 from support.events import event, outgoing
-from support.kube_http import eventually
+from support.waiting import eventually
 
 CHECK_S = 0.05
 

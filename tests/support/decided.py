@@ -18,8 +18,8 @@ from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings
 from support.events import outgoing
 from support.gpu_states import COMPLETE
 from support.kube_proxy import KubeProxy
-from support.ledgers import eventually
 from support.statuswriting import QUICK, all_written, status_writer
+from support.waiting import eventually
 
 INVENTORY, WATCHER = "/services/inventory", "/watchers/settings"
 MANAGED = Condition(type="ManagedDisabled", status="False", reason="Enabled")

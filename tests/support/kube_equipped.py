@@ -15,8 +15,9 @@ from gpuledger.kube.names import (
     NODE_FEATURES,
     RESOURCE_SLICE_STATUSES,
 )
-from support.kube_http import api_of, eventually
+from support.kube_http import api_of
 from support.kube_server import KubeServer
+from support.waiting import eventually
 
 KINDS = (
     GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, CLUSTER_GPU_POOLS, RESOURCE_SLICE_STATUSES, NODE_FEATURES,

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import aiohttp
 import orjson
 
 from support.kube_server import KubeServer
+from support.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -159,13 +160,6 @@ def _bytes(body: object) -> bytes:
     if isinstance(body, str):
         return body.encode()
     return body if isinstance(body, bytes) else orjson.dumps(body)
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not await holds():  # noqa: ASYNC110 - nobody tells when
-            await asyncio.sleep(0.01)
 
 
 def configmap(name: str, **more: Any) -> Json:

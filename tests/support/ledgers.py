@@ -1,7 +1,7 @@
 """Ledgers for tests: one to fill, and what is handy to fill it with."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from gpuledger.events.subjects import ALL
@@ -50,10 +50,3 @@ async def read_count(reader: Reader, count: int) -> list[Message]:
         while len(messages) < count:
             messages += await reader.next_batch()
     return messages
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], *, interval_s: float = 0.02) -> None:
-    """Return when the condition holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - the condition is on a server
-            await asyncio.sleep(interval_s)

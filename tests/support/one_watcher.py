@@ -18,9 +18,10 @@ from gpuledger.watchers.book import Book
 from gpuledger.watchers.decide import Kind
 from gpuledger.watchers.watcher import Surroundings, Watcher, WatcherSettings
 from support.events import START
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.projections import stop
 from support.scripted_api import Answer, ScriptedApi, answer, node, refuse, stream
+from support.waiting import eventually
 
 NODES = nodes.kind(LABEL_ENABLED)
 ON = stream(silent=True)

@@ -23,7 +23,7 @@ from gpuledger.readmodels.main import read_models
 from gpuledger.sources.main import SourcesProjection
 from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing
-from support.ledgers import eventually
+from support.waiting import eventually
 
 QUICK = RunnerSettings(tick_s=0.05, retry_first_s=0.02, retry_most_s=0.2)
 

@@ -10,8 +10,8 @@ from gpuledger.kube.kubeconfig import load_configuration
 from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.api import Ledger
 from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings
-from support.ledgers import eventually
 from support.projections import stop
+from support.waiting import eventually
 
 WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)

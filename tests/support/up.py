@@ -1,6 +1,5 @@
 """`gpuledger` as a person runs it: commands in processes of their own, and `up` beside them."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -8,7 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -77,13 +76,6 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.02)
-
-
-async def becomes(condition: Callable[[], Awaitable[object]]) -> None:
-    """Return when the condition holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - other processes get there
-            await asyncio.sleep(0.05)
 
 
 def gpuledger(data_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:

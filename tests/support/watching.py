@@ -13,8 +13,9 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.watchers.decide import Kind
 from gpuledger.watchers.main import run
 from gpuledger.watchers.watcher import WatcherSettings
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.projections import stop
+from support.waiting import eventually
 
 HASTY = WatcherSettings(
     components_namespace="default",

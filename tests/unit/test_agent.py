@@ -23,7 +23,8 @@ from gpuledger.ledger.api import Ledger, Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.settings import SettingsError
-from support.ledgers import DEADLINE_S, eventually, everything
+from support.ledgers import DEADLINE_S, everything
+from support.waiting import eventually
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

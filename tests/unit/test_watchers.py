@@ -14,9 +14,10 @@ from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.watchers import nodefeatures
 from gpuledger.watchers.tasks import first_of, ticking
 from support.events import START, hour
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.one_watcher import ON, asked, comes, gpu_node, said, watching
 from support.scripted_api import Answer, answer, event, listing, refuse, stream
+from support.waiting import eventually
 
 
 async def test_a_list_then_every_change_in_its_order() -> None:

@@ -21,7 +21,8 @@ from gpuledger.kube.names import (
 from support.admission import Json, asking, device, namespace, pool
 from support.admission_serving import Webhooks, webhooks
 from support.examples import manifests
-from support.kube_http import MERGE, Api, eventually
+from support.kube_http import MERGE, Api
+from support.waiting import eventually
 
 TEAMS = ("gpu-team-a", "gpu-team-b", "gpu-team-local", "prod-inference")
 LOCAL, CLUSTER = "gpu.deckhouse.io/local-x", "cluster.gpu.deckhouse.io/cluster-a"

@@ -21,7 +21,7 @@ from gpuledger.kube.names import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NA
 from gpuledger.kube.watch import system_jitter
 from gpuledger.ledger.memory import MemoryLedger
 from support.admission_serving import Now, Webhooks, webhooks
-from support.kube_http import eventually
+from support.waiting import eventually
 
 
 @pytest.fixture

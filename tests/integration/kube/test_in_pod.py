@@ -39,9 +39,10 @@ from gpuledger.settings import Settings, WebhookSettings, read_settings
 from support.kube_accounts import ADMIN, AccountServer, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports
-from support.ledgers import eventually, jetstream_ledger
+from support.ledgers import jetstream_ledger
 from support.projections import stop
 from support.up import DEADLINE_S, gpuledger
+from support.waiting import eventually
 
 HOST = "127.0.0.1"
 NAMESPACE, NAME = "gpu-system", "gpuledger"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.kube_http import eventually
 from support.kube_server import KubeServer
+from support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 

@@ -36,10 +36,10 @@ from gpuledger.kube.names import (
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
 from support.kube_accounts import Asked, config_file
 from support.kube_fleet import create, label_like_nfd
-from support.ledgers import eventually
 from support.released import WITHOUT_POLICY, Cluster, serving
 from support.rights import beyond, granted, unused
 from support.up import COMMAND, DEADLINE_S
+from support.waiting import eventually
 
 pytestmark = needs_helm
 

@@ -21,10 +21,10 @@ from support.kube_http import (
     Api,
     api_of,
     configmap,
-    eventually,
     thing,
 )
 from support.kube_server import HOST, KubeServer, NewKube
+from support.waiting import eventually
 
 NAMES = [f"c{index:02}" for index in range(7)]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

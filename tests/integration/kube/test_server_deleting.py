@@ -11,11 +11,11 @@ from support.kube_http import (
     Api,
     Json,
     configmap,
-    eventually,
     thing,
     thing_crd,
     thing_version,
 )
+from support.waiting import eventually
 
 MANY = 300
 NAMESPACES = "/api/v1/namespaces"

@@ -11,7 +11,7 @@ from gpuledger.kube.names import NAMESPACES, PODS
 from support.admission import asking
 from support.examples import QUOTAS
 from support.kube_fleet import create
-from support.kube_http import eventually
+from support.waiting import eventually
 
 pytestmark = pytest.mark.embedded_only("quotas are counted by the controller manager")
 

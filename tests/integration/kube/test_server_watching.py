@@ -9,19 +9,9 @@ import pytest
 
 from gpuledger.kube.embedded.server import ApiServer
 from support.kube import kube_api
-from support.kube_http import (
-    CONFIGMAPS,
-    MERGE,
-    THINGS,
-    Api,
-    api_of,
-    configmap,
-    eventually,
-    session_of,
-    thing,
-    thing_crd,
-)
+from support.kube_http import CONFIGMAPS, MERGE, THINGS, Api, api_of, configmap, session_of, thing, thing_crd
 from support.kube_server import KubeServer, NewKube
+from support.waiting import eventually
 
 WATCHERS = 100
 STOP_MAX_S = 15.0

@@ -12,8 +12,9 @@ from aiohttp import web
 
 from gpuledger.clock import system_clock
 from gpuledger.kube.embedded.tls import certificates
-from support.kube_http import CONFIGMAPS, MERGE, Api, Json, configmap, eventually
+from support.kube_http import CONFIGMAPS, MERGE, Api, Json, configmap
 from support.kube_server import HOST
+from support.waiting import eventually
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"

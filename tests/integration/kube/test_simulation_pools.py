@@ -20,8 +20,8 @@ from gpuledger.simulation.workload import Rates
 from support.kube_equipped import equipped_client
 from support.kube_fleet import create
 from support.kube_server import KubeServer
-from support.ledgers import eventually
 from support.simulating import FastClock, events_of, simulate
+from support.waiting import eventually
 
 SPEC: Final = FleetSpec(nodes=1, gpus=2, profile="a100")
 FLEET: Final = Fleet(SPEC, 1)

@@ -11,9 +11,9 @@ from gpuledger.kube.errors import NotFoundError, RefusedError
 from gpuledger.kube.names import EVENTS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.statuswriter.main import StatusWriter
 from support.dra_facts import DRIVER, allocated
-from support.ledgers import eventually
 from support.slice_statuses import PATH, Driver, is_right, names, states, uid_of, written
 from support.statuswriting import CountingClient, all_written, status_writer
+from support.waiting import eventually
 
 
 async def test_a_slice_has_a_status_that_follows_its_claims(

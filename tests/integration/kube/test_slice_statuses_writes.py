@@ -12,10 +12,10 @@ from gpuledger.statuswriter.main import StatusWriter, compare
 from support.dra_facts import allocated
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
-from support.ledgers import eventually
 from support.projections import all_projections
 from support.slice_statuses import PATH, Driver, is_right, states, written
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
+from support.waiting import eventually
 
 SUBS = ("", "/status")
 

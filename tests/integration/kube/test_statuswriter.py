@@ -17,9 +17,9 @@ from gpuledger.kube.names import (
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.statuswriter.main import StatusWriterSettings, compare
 from support.decided import Decided, events, events_number, hardware, has_event, names, settled, writing
-from support.ledgers import eventually
 from support.projections import all_projections
 from support.statuswriting import BACKOFF, CountingClient
+from support.waiting import eventually
 
 
 async def test_objects_come_change_and_go(

@@ -10,8 +10,8 @@ from gpuledger.kube.errors import NotFoundError
 from gpuledger.kube.names import GPU_DEVICES, NODE_FEATURE_RULE, NODE_FEATURE_RULES
 from gpuledger.statuswriter.main import compare
 from support.decided import Decided, has_event, names, settled, writing
-from support.ledgers import eventually
 from support.statuswriting import CountingClient
+from support.waiting import eventually
 
 
 async def test_what_is_deleted_by_hand_comes_back_and_labels_of_people_stay(

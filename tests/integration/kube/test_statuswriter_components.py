@@ -15,8 +15,8 @@ from gpuledger.statuswriter.main import StatusWriter
 from support.gpu_states import Teller
 from support.kube_fleet import create
 from support.kube_server import KubeServer
-from support.ledgers import eventually
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
+from support.waiting import eventually
 
 NAMESPACE = "gpus"
 APPS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}

@@ -11,9 +11,9 @@ from gpuledger.kube.names import EVENTS
 from support.decided import MANAGED, Decided, events, has_asked, has_event, names, settled, writing
 from support.gpu_states import COMPLETE, INCOMPLETE
 from support.kube_proxy import KubeProxy, only
-from support.ledgers import eventually
 from support.scripted_api import refuse
 from support.statuswriting import QUICK, CountingClient, counting
+from support.waiting import eventually
 
 
 @pytest.mark.parametrize(("code", "tries"), [(403, 1), (422, 1), (500, QUICK.events_tried_max)])

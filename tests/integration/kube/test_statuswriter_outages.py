@@ -12,10 +12,10 @@ from support.events import event, outgoing
 from support.kube_equipped import equip, equipped_client
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube
-from support.ledgers import eventually
 from support.projections import execute
 from support.scripted_api import refuse
 from support.statuswriting import CountingClient, counting
+from support.waiting import eventually
 
 
 async def test_a_server_that_comes_back_empty_is_filled_again(

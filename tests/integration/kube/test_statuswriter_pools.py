@@ -28,8 +28,8 @@ from gpuledger.statuswriter.main import StatusWriter, compare
 from support.gpu_states import CARD, POOL, Teller, assigned, found, offers, phase, prepared, ready
 from support.kube_fleet import create
 from support.kube_server import KubeServer
-from support.ledgers import eventually
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
+from support.waiting import eventually
 
 Object = dict[str, Any]
 THEIRS = {"labels": {"team": "x"}, "annotations": {"note": "mine"}, "finalizers": ["example.com/theirs"]}

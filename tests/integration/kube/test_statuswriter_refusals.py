@@ -28,9 +28,9 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.statuswriter.main import StatusWriter, compare
 from support.gpu_states import Teller, found
 from support.kube_proxy import Fault, KubeProxy
-from support.ledgers import eventually
 from support.scripted_api import refuse
 from support.statuswriting import QUICK, WRITING, CountingClient, all_written, counting, status_writer
+from support.waiting import eventually
 
 FORBIDDEN = refuse(403, "Forbidden", "no such right")
 NEVER = Backoff(first_s=600.0, max_s=600.0)

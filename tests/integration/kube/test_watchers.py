@@ -27,7 +27,8 @@ from gpuledger.watchers import namespaces, nodelabels
 from support.kube_equipped import equip
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube
-from support.ledgers import eventually, everything, jetstream_ledger
+from support.ledgers import everything, jetstream_ledger
+from support.waiting import eventually
 from support.watching import watching
 
 WITH_TESTS_OF_THEIR_OWN = frozenset({nodelabels.KIND.source, namespaces.KIND.source})

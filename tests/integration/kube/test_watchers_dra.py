@@ -27,8 +27,9 @@ from gpuledger.watchers import claims, deviceclasses, nodelabels, slices, taintr
 from gpuledger.watchers.decide import Kind
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
-from support.ledgers import eventually, everything
+from support.ledgers import everything
 from support.scripted_api import refuse
+from support.waiting import eventually
 from support.watching import comes_of, listed_again, lists, said_of, watching
 
 KINDS = (nodelabels.KIND, slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND)

@@ -27,7 +27,8 @@ from support.chart import WITH_SECRET, needs_helm, render
 from support.examples import FOLDER, KINDS, apply, commands, fleet, manifests
 from support.kube_http import Json
 from support.refusals import is_refused, refusal
-from support.up import DEADLINE_S, Up, becomes, environment, gpuledger
+from support.up import DEADLINE_S, Up, environment, gpuledger
+from support.waiting import eventually
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up` brings its own API server")
 
@@ -52,7 +53,7 @@ async def in_force(client: KubeClient) -> KubeClient:
     """A client of a cluster whose webhooks are asked, with all but the pods."""
     (early,) = [one for one in manifests("pods") if one["metadata"]["name"] == "demo-local"]
     elsewhere = early | {"metadata": {"name": "early", "namespace": "default"}}
-    await becomes(lambda: is_refused(client, elsewhere, "PoolNotFound"))
+    await eventually(lambda: is_refused(client, elsewhere, "PoolNotFound"))
     await apply(client, "moduleconfig", "namespaces", "access", "cluster-pools", "pools", "quota")
     return client
 
@@ -73,13 +74,13 @@ async def offered(in_force: KubeClient) -> KubeClient:
         found = [*await devices(in_force, "h200"), *await devices(in_force, "a100")]
         return len(found) == 6 and states(found) <= {"Ready", "PendingAssignment", "Assigned"}
 
-    await becomes(are_prepared)
+    await eventually(are_prepared)
     for product, place, annotation, pool in GIVEN:
         device = (await devices(in_force, product))[place]["metadata"]["name"]
         metadata = {"name": device, "annotations": {annotation: pool}}
         await in_force.apply(GPU_DEVICES, {"metadata": metadata}, field_manager="examples", force=True)
-    await becomes(lambda: are_offered(in_force))
-    await becomes(lambda: are_let_in(in_force))
+    await eventually(lambda: are_offered(in_force))
+    await eventually(lambda: are_let_in(in_force))
     return in_force
 
 
@@ -144,7 +145,7 @@ async def test_pods_with_partitions_go_to_the_pools_nodes_and_are_packed(offered
 
 @pytest.mark.parametrize("given", manifests("refused"), ids=lambda one: str(one["metadata"]["name"]))
 async def test_what_is_refused_says_why(offered: KubeClient, given: Json) -> None:
-    await becomes(lambda: is_told_why(offered, given))
+    await eventually(lambda: is_told_why(offered, given))
 
 
 async def is_told_why(client: KubeClient, given: Json) -> bool:
@@ -176,7 +177,7 @@ async def test_quotas_are_shown_with_their_pool(
         shown = told.stdout.decode().partition("Resource quotas:")[2].splitlines()
         return [line.split() for line in shown if "gpu-team" in line] == quotas
 
-    await becomes(are_shown)
+    await eventually(are_shown)
 
 
 def test_every_setting_is_understood() -> None:
@@ -205,7 +206,7 @@ async def test_no_pool_takes_devices_by_itself(up: Up, in_force: KubeClient) -> 
         told = await asyncio.to_thread(gpuledger, up.data_dir, "describe", "pool", "by-itself")
         return b"The module's setting has no pool approve devices by itself." in told.stdout
 
-    await becomes(is_told)
+    await eventually(is_told)
     await in_force.delete(CLUSTER_GPU_POOLS, "by-itself")
 
 
@@ -255,7 +256,7 @@ async def works(up: Up, script: str) -> bool:
 async def test_the_commands_of_the_readme(up: Up, in_force: KubeClient) -> None:
     _, _, setting_up, assigning, asking, refusing, switching = commands()
     for script in (setting_up, assigning, asking):
-        await becomes(lambda script=script: works(up, script))  # type: ignore[misc]
+        await eventually(lambda script=script: works(up, script))  # type: ignore[misc]
     code, complaint = await shell(up, refusing)
     assert [words_of(one) for one in manifests("refused") if words_of(one) not in complaint] == []
     assert code == 1
@@ -266,4 +267,4 @@ async def test_the_commands_of_the_readme(up: Up, in_force: KubeClient) -> None:
         ignored = {c["status"] for one in found for c in one["conditions"] if c["type"] == "Ignored"}
         return [one["managed"] for one in found] == [False, False] and ignored == {"True", "False"}
 
-    await becomes(are_switched_off)
+    await eventually(are_switched_off)

@@ -21,7 +21,8 @@ from gpuledger.kube.names import (
 from support.examples import manifests
 from support.refusals import is_refused, refusal
 from support.servers import short_directory
-from support.up import Up, becomes, running_up
+from support.up import Up, running_up
+from support.waiting import eventually
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up` brings its own API server")
 
@@ -48,16 +49,16 @@ async def test_the_webhooks_answer(up: Up, client: KubeClient) -> None:
     async def answers() -> bool:
         return await asyncio.to_thread(is_answering)
 
-    await becomes(answers)
-    await becomes(lambda: is_refused(client, pod("early", namespace="default"), "PoolNotFound"))
+    await eventually(answers)
+    await eventually(lambda: is_refused(client, pod("early", namespace="default"), "PoolNotFound"))
 
 
 async def test_a_pool_serves_pods_once_it_offers_something(client: KubeClient) -> None:
     labels = {LABEL_ENABLED: TRUE}
     await client.create(NAMESPACES, {"metadata": {"name": TEAM, "labels": labels}})
-    await becomes(lambda: is_refused(client, pod("demo-a"), "PoolNotFound"))
+    await eventually(lambda: is_refused(client, pod("demo-a"), "PoolNotFound"))
     await client.create(CLUSTER_GPU_POOLS, manifests("cluster-pools")[0])
-    await becomes(lambda: is_refused(client, pod("demo-a"), "PoolWithoutCapacity"))
+    await eventually(lambda: is_refused(client, pod("demo-a"), "PoolWithoutCapacity"))
 
     async def are_ready() -> bool:
         found = (await client.list(GPU_DEVICES)).items
@@ -67,12 +68,12 @@ async def test_a_pool_serves_pods_once_it_offers_something(client: KubeClient) -
         status = (await client.get(CLUSTER_GPU_POOLS, "cluster-a")).get("status") or {}
         return (status.get("capacity") or {}).get("total") == GPUS
 
-    await becomes(are_ready)
+    await eventually(are_ready)
     for device in (await client.list(GPU_DEVICES)).items:
         await assign(client, device["metadata"]["name"], "cluster-a")
-    await becomes(offers)
-    await becomes(lambda: is_refused(client, pod("greedy", units=GPUS + 1), "CapacityExceeded"))
-    await becomes(lambda: is_made(client, pod("demo-a")))
+    await eventually(offers)
+    await eventually(lambda: is_refused(client, pod("greedy", units=GPUS + 1), "CapacityExceeded"))
+    await eventually(lambda: is_made(client, pod("demo-a")))
     made = await client.get(PODS, "demo-a", TEAM)
     assert made["metadata"]["labels"][POOL_LABEL] == "cluster-a"
     (constraint,) = made["spec"]["topologySpreadConstraints"]
@@ -108,11 +109,11 @@ async def test_a_new_start_is_in_force_again() -> None:
     with short_directory() as directory:
         with running_up(directory):
             async with open_client(directory / "kubeconfig") as client:
-                await becomes(lambda: is_refused(client, pod("p", namespace="default"), "PoolNotFound"))
+                await eventually(lambda: is_refused(client, pod("p", namespace="default"), "PoolNotFound"))
                 before = await places(client)
         with running_up(directory) as up:
             async with open_client(directory / "kubeconfig") as client:
-                await becomes(lambda: is_refused(client, pod("p", namespace="default"), "PoolNotFound"))
+                await eventually(lambda: is_refused(client, pod("p", namespace="default"), "PoolNotFound"))
                 after = await places(client)
                 assert after == {up.health().document["admission"]["url"]}  # type: ignore[index]
                 assert not after & before

@@ -19,7 +19,8 @@ from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.simulation.fleet import Fleet, FleetSpec
 from support.cli import Cli
 from support.servers import short_directory
-from support.up import DEADLINE_S, Up, becomes, gpuledger, running_up, start
+from support.up import DEADLINE_S, Up, gpuledger, running_up, start
+from support.waiting import eventually
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up --fleet` brings its own API server and refuses another")
 
@@ -35,7 +36,7 @@ async def test_every_card_becomes_a_gpudevice_with_a_status(client: KubeClient) 
     async def shown() -> bool:
         return sum("hardware" in status for status in await statuses(client)) == NODES * GPUS
 
-    await becomes(shown)
+    await eventually(shown)
     told = await statuses(client)
     assert len({status["hardware"]["uuid"] for status in told}) == NODES * GPUS
 
@@ -47,7 +48,7 @@ async def test_every_node_has_its_components(client: KubeClient) -> None:
         nodes = {node["metadata"]["name"] for node in (await client.list(names.NODES)).items}
         return found == {(node, app) for node in nodes for app in names.COMPONENT_BY_APP} and len(nodes) == NODES
 
-    await becomes(ready)
+    await eventually(ready)
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
@@ -77,7 +78,7 @@ async def test_a_nodes_label_is_seen_in_the_status_of_its_devices(client: KubeCl
     async def unmanaged() -> bool:
         return {one["managed"] for one in await statuses(client) if one["nodeName"] == node} == {False}
 
-    await becomes(unmanaged)
+    await eventually(unmanaged)
 
 
 async def test_the_ledger_answers_for_the_fleet(up: Up, client: KubeClient) -> None:
@@ -85,7 +86,7 @@ async def test_the_ledger_answers_for_the_fleet(up: Up, client: KubeClient) -> N
         told = await asyncio.to_thread(gpuledger, up.data_dir, "get", "devices", "-o", "json")
         return len(json.loads(told.stdout)) >= NODES * GPUS
 
-    await becomes(known)
+    await eventually(known)
     assert gpuledger(up.data_dir, "verify").returncode == 0
 
 
@@ -135,7 +136,7 @@ async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
         first_run = running_up(directory, "--fleet", "nodes=3,gpus=1,profile=h200", "--seed", "7")
         with first_run as up:
             async with open_client(up.data_dir / "kubeconfig") as client:
-                await becomes(lambda: there(client))
+                await eventually(lambda: there(client))
         said = await asyncio.to_thread(start_and_stop, directory, "--fleet", asked, "--seed", "7")
         (warning,) = (line for line in said.splitlines() if line.startswith("Warning: "))
         _, second, third = sorted(nodes)
