@@ -7,9 +7,11 @@ RUN := $(UV) run --frozen --no-sync
 STAMP := $(VENV)/.installed
 # Processes that run tests side by side; each starts servers of its own.
 WORKERS ?= auto
+PROTOS := schemas/gpuledger/schemas/proto
+KUBELET := services/gpuledger/agent/kubelet
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas clean
+.PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas protos clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +48,10 @@ fmt: $(STAMP) ## Format and fix what can be fixed
 schemas: $(STAMP) ## Write the JSON Schemas of the events and the structure of built-in Kubernetes types anew
 	$(RUN) python -m gpuledger.events.catalogue schemas/gpuledger/schemas/events
 	$(RUN) python -m gpuledger.kube.embedded.builtin_shapes
+
+protos: $(STAMP) ## Write the messages of the kubelet's APIs anew, from their .proto files
+	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(KUBELET) --pyi_out=$(KUBELET) \
+		deviceplugin.proto podresources.proto
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py

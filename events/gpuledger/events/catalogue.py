@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuledger.events import (
+    allocation,
     claim,
     device,
     module,
@@ -28,6 +29,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.registry import PREFIX, registry
 
 __all__ = [
+    "allocation",
     "claim",
     "device",
     "module",

@@ -2,14 +2,17 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AwareDatetime, Field, StringConstraints
 
-from gpuledger.events.payload import Count, Name, Payload, Text
+from gpuledger.events.payload import Count, Name, Number, Payload, Text
 from gpuledger.events.registry import registry
 
 PRECISIONS_MAX = 16
 PROFILES_MAX = 64
 MARKS_MAX = 256
+MIG_INSTANCES_MAX = 64
+LINKS_MAX = 64
+PCI_PATH_MAX = 32
 
 Labels = Annotated[dict[Name, Text], Field(max_length=MARKS_MAX)]
 
@@ -39,12 +42,30 @@ class Hardware(Payload):
     mig_profiles: tuple[Name, ...] | None = Field(default=None, max_length=PROFILES_MAX)
 
 
+class MigInstance(Payload):
+    """A MIG instance of a card: its UUID, its profile, and at which of the card's memory slices it begins."""
+
+    uuid: Uuid
+    profile: Name
+    start: Count
+
+
 class Card(Hardware):
-    """A card as the agent of its node sees it."""
+    """A card as the agent of its node sees it.
+
+    `nvlink_peers` are the PCI addresses of what its NVLinks end at (cards or switches), `pci_path` those of the bridges
+    between the processor and the card, beginning at the processor. `mig_enabled` None: the card knows no MIG, or nobody
+    can tell.
+    """
 
     pci_address: PciAddress
     pci_vendor: PciId
     pci_device: PciId
+    numa_node: Count | None = None
+    pci_path: Annotated[tuple[Name, ...], Field(max_length=PCI_PATH_MAX)] = ()
+    nvlink_peers: Annotated[tuple[Name, ...], Field(max_length=LINKS_MAX)] = ()
+    mig_enabled: bool | None = None
+    mig_instances: Annotated[tuple[MigInstance, ...], Field(max_length=MIG_INSTANCES_MAX)] = ()
 
 
 class Description(Payload):
@@ -148,6 +169,21 @@ class DeviceHealthChanged(Payload):
 
     healthy: bool
     kind: Name | None = None
+    message: Text = ""
+
+
+@registry.event("device", "errors-observed", publisher="agents")
+class DeviceErrorsObserved(Payload):
+    """The card that the subject names had errors that leave it usable; many in a short time are told together.
+
+    `kind` is their short name (`XID 31`), `cause` whose they are: an application's, or the hardware's. They happened
+    between `first_at` and the event's own time.
+    """
+
+    kind: Name
+    cause: Literal["application", "hardware"]
+    count: Number = 1
+    first_at: AwareDatetime
     message: Text = ""
 
 

@@ -4,9 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from gpuledger.events.device import Card
-from gpuledger.events.payload import NAME_LENGTH_MAX, Count, Name, Payload, Text
+from gpuledger.events.device import Card, PciAddress, Uuid
+from gpuledger.events.payload import NAME_LENGTH_MAX, Count, Name, Number, Payload, Text
 from gpuledger.events.registry import registry
+from gpuledger.events.settings import SLICES_PER_UNIT_MAX
+from gpuledger.events.source import Epoch
 
 PCI_DEVICES_MAX = 1024
 CARDS_PER_NODE_MAX = 256
@@ -102,9 +104,15 @@ class NodeFeaturesGone(Payload):
 
 @registry.event("node", "devices-observed", publisher="agents")
 class NodeDevicesObserved(Payload):
-    """Every card that the node's agent sees; one that is not among them is not seen any more."""
+    """Every card that the node's agent sees; one that is not among them is not seen any more.
+
+    `driver_missing` says that no driver answers, so that only what the PCI bus shows is told of the cards.
+    """
 
     cards: tuple[Card, ...] = Field(default=(), max_length=CARDS_PER_NODE_MAX)
+    driver_version: Name | None = None
+    cuda_version: Name | None = None
+    driver_missing: bool = False
 
 
 @registry.event("node", "inventory-changed", publisher="inventory")
@@ -152,6 +160,72 @@ class NodeMonitoringObserved(Payload):
 
     fresh: bool
     updated_at: AwareDatetime | None = None
+
+
+class WantedDevice(Payload):
+    """A device that a pool has, and how the node's agent is to set it up.
+
+    `resource` is the extended resource whose units it makes. `releasing` says that the device is to leave the pool: it
+    is offered no more, and taken back once nothing holds it. What the agent did is told anew whenever `asked_at`
+    differs from the last.
+    """
+
+    device: Name
+    uuid: Uuid | None = None
+    pci_address: PciAddress | None = None
+    pool: Name
+    resource: Name
+    unit: Literal["Card", "MIG"]
+    mig_profile: Name | None = None
+    slices_per_unit: Annotated[int, Field(ge=1, le=SLICES_PER_UNIT_MAX)] = 1
+    releasing: bool = False
+    asked_at: AwareDatetime
+
+
+@registry.event("node", "devices-wanted", publisher="pools")
+class NodeDevicesWanted(Payload):
+    """Which of the node's devices pools have, and how they are to be set up: all of them; it replaces the last."""
+
+    devices: Annotated[tuple[WantedDevice, ...], Field(max_length=CARDS_PER_NODE_MAX)] = ()
+
+
+@registry.event("node", "agent-started", publisher="agents")
+class NodeAgentStarted(Payload):
+    """The node's agent began to record, in this epoch.
+
+    `clean` says that it had ended by itself before, with all of what it knew recorded or kept; where it did not, the
+    hardware may have said something that nobody heard. `durable` says that what it finds out is on disk before it is
+    sent; where it is not, what was not sent yet goes with the process.
+    """
+
+    version: Name
+    hardware: Name
+    clean: bool
+    durable: bool
+
+
+@registry.event("node", "events-dropped", publisher="agents")
+class NodeEventsDropped(Payload):
+    """The agent had to drop events that it had numbered in `epoch`, and which nobody will ever see.
+
+    `first` and `last` are the lowest and the highest of their numbers; not all between them were dropped.
+    """
+
+    epoch: Epoch
+    count: Number
+    first: Number
+    last: Number
+    reason: Name
+
+
+@registry.event("node", "clock-jumped", publisher="agents")
+class NodeClockJumped(Payload):
+    """The node's clock was set: it went `seconds` further than time did, or back where that is negative.
+
+    The agent's events keep their order all the same: none is told for an earlier time than the one before it.
+    """
+
+    seconds: float
 
 
 @registry.event("node", "bootstrap-changed", publisher="bootstrap")

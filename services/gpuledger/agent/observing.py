@@ -1,7 +1,7 @@
-"""What an agent is made of: observers, each of which looks at one thing on the node and says what it found.
+"""What an agent is made of: parts, each of which runs by itself, and tells what it finds.
 
-An observer waits for nothing but its own look, which it bounds itself. What the agent sees comes to the ledger by the
-recorder; observers know nothing of it.
+What is told comes to the ledger by the outbox; parts know nothing of it. Where a part needs what another found, they
+meet on the board (`gpuledger.agent.board`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,19 +10,51 @@ from typing import Any, NamedTuple, Protocol
 
 from gpuledger.events.payload import Payload
 
-WAITING_MAX = 64
-"""Facts of one observer that wait for the ledger."""
-
 Sleep = Callable[[float], Awaitable[Any]]
 """Waits for some seconds."""
 
 
 class Fact(NamedTuple):
-    """Something that an observer found: what about, what, and when it was so."""
+    """Something that was found: what about (the event's subject), what, and when it was so."""
 
     subject: str
     data: Payload
     time: datetime
+
+
+class Tell(Protocol):
+    """Takes facts for the ledger, in their order."""
+
+    async def __call__(self, facts: Sequence[Fact]) -> None:
+        """Keep the facts; they are on disk, and will come to the ledger, when this returns."""
+        ...
+
+
+class Part(Protocol):
+    """A part of the agent."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log and in health."""
+        ...
+
+    @property
+    def stuck_after_s(self) -> float:
+        """A part whose `alive_at` is longer ago than this is stuck."""
+        ...
+
+    @property
+    def alive_at(self) -> float | None:
+        """When it last did its work, in seconds of the event loop's clock; None before the first time."""
+        ...
+
+    async def run(self, tell: Tell) -> None:
+        """Work until cancelled. What cannot be seen is a fact or a line in the log, and raises nothing."""
+        ...
+
+
+WAITING_MAX = 64
+"""Facts of one observer that wait for the ledger."""
 
 
 class Observer(Protocol):

@@ -44,6 +44,10 @@ _TRACES = (f'"{DEVICE_PREFIX}', f'"{NFD_LABEL_PREFIX}')
 """What only Node Feature Discovery puts among a node's labels, as their JSON has it."""
 
 
+_HARDWARE = set(Hardware.model_fields)
+"""What of a card is kept with its device; how it is divided and linked at the moment is not."""
+
+
 class InventoryNode(NamedTuple):
     """What was last said of a node, each kind of fact with its time; `labels` and `learnt` are JSON objects.
 
@@ -199,7 +203,7 @@ def _sighting_of_card(node: str, card: Card, time: datetime) -> Sighting:
     normal = {"pci_address": address, "pci_vendor": vendor, "pci_device": device}
     if card.pci_class is not None:
         normal["pci_class"] = pci_id(card.pci_class)
-    hardware = card.model_copy(update=normal).model_dump(exclude_none=True)
+    hardware = card.model_copy(update=normal).model_dump(exclude_none=True, include=_HARDWARE)
     key = card.uuid or place_of(node, address)
     return Sighting(
         intern(node), AGENT, intern(key), time, 0, 0, address, intern(vendor), intern(device), json_text(hardware)

@@ -1,0 +1,49 @@
+"""Allocations: which containers of a node have which devices, as the node's kubelet says.
+
+An allocation's id is `<node>/<namespace>/<pod>/<container>`: a kubelet tells no UIDs of pods.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gpuledger.events.payload import Name, Payload
+from gpuledger.events.registry import registry
+
+RESOURCES_MAX = 64
+DEVICE_IDS_MAX = 4096
+
+DeviceIds = Annotated[tuple[Name, ...], Field(max_length=DEVICE_IDS_MAX)]
+
+
+class AllocatedDevices(Payload):
+    """Devices of one extended resource, by their ids: `<uuid>`, or `<uuid>::<n>` of a slice."""
+
+    resource: Name
+    devices: DeviceIds
+
+
+class AllocatedClaim(Payload):
+    """A device that a container has by a ResourceClaim, as its driver names it."""
+
+    claim: Name
+    driver: Name
+    pool: Name
+    device: Name
+
+
+@registry.event("allocation", "observed", publisher="agents")
+class AllocationObserved(Payload):
+    """The container has these devices; it replaces the last."""
+
+    node: Name
+    namespace: Name
+    pod: Name
+    container: Name
+    resources: Annotated[tuple[AllocatedDevices, ...], Field(max_length=RESOURCES_MAX)] = ()
+    claims: Annotated[tuple[AllocatedClaim, ...], Field(max_length=DEVICE_IDS_MAX)] = ()
+
+
+@registry.event("allocation", "ended", publisher="agents")
+class AllocationEnded(Payload):
+    """The container has no devices any more."""
