@@ -5,7 +5,12 @@ both, and only certain memory slices may be the first of one of its instances (N
 a place a placement).
 """
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+MEDIA_ENGINE: Final = "+me"
+"""Profiles with this in their name take the media engines that a card has once, so that only one instance may."""
 
 
 class Profile(NamedTuple):
@@ -30,3 +35,54 @@ class Instance(NamedTuple):
     profile: str
     start: int
     size: int
+
+
+class Place(NamedTuple):
+    """Where an instance of a profile stands, or is to stand; orders by start."""
+
+    start: int
+    profile: str
+
+
+def place_of(instance: Instance) -> Place:
+    """Where an instance stands."""
+    return Place(instance.start, instance.profile)
+
+
+def find_profile(profiles: Sequence[Profile], name: str) -> Profile | None:
+    """The profile of that name."""
+    return next((profile for profile in profiles if profile.name == name), None)
+
+
+def compute_slices(profiles: Sequence[Profile]) -> int:
+    """How many compute slices the card has: those that its largest profile takes."""
+    return max((profile.compute for profile in profiles), default=0)
+
+
+def obstacle(profiles: Sequence[Profile], standing: Iterable[Instance], profile: Profile, start: int) -> str | None:
+    """Why an instance of a profile cannot be made at a place beside those that stand; None where it can.
+
+    Whether the profile may begin there at all is not asked here.
+    """
+    standing = tuple(standing)
+    slices = range(start, start + profile.size)
+    for instance in standing:
+        if instance.start < slices.stop and slices.start < instance.start + instance.size:
+            return f"{instance.profile} stands at memory slice {instance.start}"
+    if _compute(profiles, standing) + profile.compute > compute_slices(profiles):
+        return f"its {profile.compute} compute slices are more than are left"
+    return _too_many(standing, profile)
+
+
+def _compute(profiles: Sequence[Profile], standing: Iterable[Instance]) -> int:
+    # What somebody else made by a profile that nobody knows is taken for as much compute as it has memory.
+    known = {profile.name: profile.compute for profile in profiles}
+    return sum(known.get(instance.profile, instance.size) for instance in standing)
+
+
+def _too_many(standing: Sequence[Instance], profile: Profile) -> str | None:
+    if Counter(instance.profile for instance in standing)[profile.name] >= profile.instances_max:
+        return f"{profile.instances_max} of {profile.name} is all that the card may have"
+    if MEDIA_ENGINE in profile.name and any(MEDIA_ENGINE in instance.profile for instance in standing):
+        return "another instance has the media engines"
+    return None

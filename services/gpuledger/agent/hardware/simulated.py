@@ -1,0 +1,188 @@
+"""A node's cards that are none: hardware for tests, demonstrations and measurements, which can be given faults.
+
+It keeps `api.Hardware`'s promises as a driver does, from any number of threads. Nothing of it outlives the object: the
+same spec, node and seed give the same cards again, undivided and well.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition
+from time import monotonic
+from typing import Final
+
+from gpuledger.agent.hardware.api import WHOLE_CARD, Readings, Survey, Xid
+from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
+from gpuledger.agent.hardware.faults import (
+    DRIVER_MISSING,
+    FAULTS,
+    HANG,
+    RECOVER,
+    XID,
+    Fault,
+    find_card,
+    parse_fault,
+)
+from gpuledger.agent.hardware.simulated_card import SimulatedCard
+from gpuledger.agent.hardware.simulated_models import parse_cards
+from gpuledger.agent.hardware.simulated_node import wired
+from gpuledger.domain.mig.geometry import Instance
+
+KIND: Final = "simulated"
+DRIVER_VERSION: Final = "570.133.20"
+CUDA_VERSION: Final = "12.8"
+XIDS_MAX: Final = 16_384
+"""Errors that wait for somebody to ask for them; of more, the oldest are dropped."""
+
+
+class SimulatedHardware:
+    """`api.Hardware` of the cards that a spec such as `8xH100` or `2xH200,1xT4` names.
+
+    Raises:
+        HardwareSpecError: the spec names no such cards.
+    """
+
+    def __init__(self, spec: str, *, node: str = "simulated", seed: int = 0) -> None:
+        models = parse_cards(spec)
+        facts = wired(models, node=node, seed=seed)
+        self._cards = {
+            each.address: SimulatedCard(each, remaps_rows=model.remaps_rows)
+            for each, model in zip(facts, models, strict=True)
+        }
+        self._xids: deque[Xid] = deque(maxlen=XIDS_MAX)
+        self._changed = Condition()
+        self._driver_missing = self._hung = self._closed = False
+
+    @property
+    def kind(self) -> str:
+        """See `Hardware.kind`."""
+        return KIND
+
+    def survey(self) -> Survey:
+        """See `Hardware.survey`."""
+        with self._calling():
+            cards = tuple(card.seen(driver=not self._driver_missing) for card in self._cards.values())
+            if self._driver_missing:
+                return Survey(cards, driver_missing=True)
+            return Survey(cards, DRIVER_VERSION, CUDA_VERSION)
+
+    def readings(self, address: str) -> Readings:
+        """See `Hardware.readings`."""
+        with self._asking(address) as card:
+            return card.readings
+
+    def wait_xid(self, timeout_s: float) -> Xid | None:
+        """See `Hardware.wait_xid`. A driver that hangs still reports errors."""
+        until = monotonic() + timeout_s
+        with self._changed:
+            self._must_work()
+            while not self._xids and (left := until - monotonic()) > 0 and not self._closed:
+                self._changed.wait(left)
+                self._must_have_driver()
+            return self._xids.popleft() if self._xids else None
+
+    def users(self, address: str) -> frozenset[str]:
+        """See `Hardware.users`."""
+        with self._asking(address) as card:
+            return frozenset(card.users)
+
+    def set_mig(self, address: str, *, enabled: bool) -> bool:
+        """See `Hardware.set_mig`."""
+        with self._asking(address) as card:
+            return card.set_mig(enabled=enabled)
+
+    def create_instance(self, address: str, profile: str, start: int) -> Instance:
+        """See `Hardware.create_instance`."""
+        with self._asking(address) as card:
+            return card.create_instance(profile, start)
+
+    def destroy_instance(self, address: str, uuid: str) -> None:
+        """See `Hardware.destroy_instance`."""
+        with self._asking(address) as card:
+            card.destroy_instance(uuid)
+
+    def close(self) -> None:
+        """See `Hardware.close`. Calls that hang end with an error."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def use(self, address: str, uuid: str = WHOLE_CARD) -> None:
+        """Let a process use an instance, or the card itself; ValueError where there is none."""
+        with self._changed:
+            self._card(address).use(uuid)
+
+    def free(self, address: str, uuid: str = WHOLE_CARD) -> None:
+        """End what `use` began."""
+        with self._changed:
+            self._card(address).users.discard(uuid)
+
+    def inject(self, text: str) -> str:
+        """Have a fault as `faults` names them, at once; returns what happened, for people to read.
+
+        Raises:
+            FaultError: there is no such fault, or no card that it could befall.
+        """
+        fault = parse_fault(text)
+        with self._changed:
+            said = self._injected(fault)
+            self._changed.notify_all()
+            return said
+
+    def _injected(self, fault: Fault) -> str:
+        if fault.name == DRIVER_MISSING:
+            self._driver_missing = True
+        elif fault.name == HANG:
+            self._hung = True
+        elif fault.name == RECOVER and fault.target is None:
+            return self._recovered()
+        else:
+            return self._befallen(fault)
+        return f"{fault.name}: {FAULTS[fault.name]}."
+
+    def _recovered(self) -> str:
+        self._driver_missing = self._hung = False
+        for card in self._cards.values():
+            card.reset()
+        return f"{RECOVER}: all {len(self._cards)} cards were reset and are well, and the driver answers."
+
+    def _befallen(self, fault: Fault) -> str:
+        facts = [card.facts for card in self._cards.values()]
+        found = facts[find_card(facts, fault.target)]
+        self._cards[found.address].befall(fault)
+        on = f"{found.address} ({found.product})"
+        if fault.xid is None:
+            return f"{fault.name} on {on}: {FAULTS[fault.name]}."
+        self._xids.append(Xid(found.address, fault.xid))
+        return f"{XID}:{fault.xid} on {on}: the driver reports the error."
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._hung)
+            self._must_be_open()
+            yield
+
+    @contextmanager
+    def _asking(self, address: str) -> Iterator[SimulatedCard]:
+        with self._calling():
+            self._must_have_driver()
+            yield self._card(address).answering()
+
+    def _card(self, address: str) -> SimulatedCard:
+        card = self._cards.get(address)
+        if card is None:
+            raise CardLostError(f"There is no card at {address}; there are {', '.join(self._cards)}.")
+        return card
+
+    def _must_work(self) -> None:
+        self._must_be_open()
+        self._must_have_driver()
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise HardwareError("The simulated hardware was closed.")
+
+    def _must_have_driver(self) -> None:
+        if self._driver_missing:
+            raise DriverMissingError("The simulated driver is missing; inject `recover` to have it back.")

@@ -1,0 +1,85 @@
+"""The models of cards that simulated hardware may be made of: data, and how many of each a node is said to have.
+
+Product names and memory are those that NVML reports, PCI ids those of the PCI ID database, compute capabilities those
+of NVIDIA's CUDA GPUs page, numbers of NVLinks those of the cards' data sheets.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from gpuledger.domain.mig import models
+from gpuledger.domain.mig.geometry import Profile
+
+CARDS_MAX: Final = 16
+"""Cards that a simulated node may have."""
+
+EXAMPLE: Final = "2xH200,1xT4"
+
+
+class HardwareSpecError(ValueError):
+    """The text does not say which cards a simulated node has."""
+
+
+class CardModel(NamedTuple):
+    """A model of card. `nvlinks` is how many NVLinks it has, `switches` to how many NVSwitches on a board of many."""
+
+    product: str
+    pci_device: str
+    memory_mib: int
+    compute: tuple[int, int]
+    profiles: tuple[Profile, ...] = ()
+    nvlinks: int = 0
+    switches: int = 0
+    remaps_rows: bool = True
+
+
+_A100_80GB = CardModel(
+    "NVIDIA A100-SXM4-80GB", "20b2", models.A100_80GB.memory_mib, (8, 0), models.A100_80GB.profiles, 12, 6
+)
+_H100_80GB = CardModel(
+    "NVIDIA H100 80GB HBM3", "2330", models.H100_80GB.memory_mib, (9, 0), models.H100_80GB.profiles, 18, 4
+)
+
+CARD_MODELS: Final = {
+    "T4": CardModel("Tesla T4", "1eb8", 15360, (7, 5), remaps_rows=False),
+    "A30": CardModel("NVIDIA A30", "20b7", models.A30.memory_mib, (8, 0), models.A30.profiles, 4),
+    "A100": _A100_80GB,
+    "A100-40GB": CardModel(
+        "NVIDIA A100-SXM4-40GB", "20b0", models.A100_40GB.memory_mib, (8, 0), models.A100_40GB.profiles, 12, 6
+    ),
+    "A100-80GB": _A100_80GB,
+    "H100": _H100_80GB,
+    "H100-80GB": _H100_80GB,
+    "H100-PCIE": CardModel(
+        "NVIDIA H100 PCIe", "2331", models.H100_80GB.memory_mib, (9, 0), models.H100_80GB.profiles, 12
+    ),
+    "H100-96GB": CardModel(
+        "NVIDIA GH200 480GB", "2342", models.H100_96GB.memory_mib, (9, 0), models.H100_96GB.profiles
+    ),
+    "H200": CardModel("NVIDIA H200", "2335", models.H200_141GB.memory_mib, (9, 0), models.H200_141GB.profiles, 18, 4),
+}
+"""The models, by the names that a spec has for them."""
+
+_PART = re.compile(r"(\d{1,3})x(\S+)", re.IGNORECASE).fullmatch
+
+
+def parse_cards(spec: str) -> tuple[CardModel, ...]:
+    """The cards that a spec such as `8xH100` or `2xH200,1xT4` names, in its order.
+
+    Raises:
+        HardwareSpecError: it names a model that is not known, no card, or too many.
+    """
+    cards = tuple(card for part in spec.split(",") for card in _several(part.strip()))
+    if not 1 <= len(cards) <= CARDS_MAX:
+        raise HardwareSpecError(f"{spec!r} are {len(cards)} cards; a simulated node has 1 to {CARDS_MAX}.")
+    return cards
+
+
+def _several(part: str) -> tuple[CardModel, ...]:
+    match = _PART(part)
+    if match is None:
+        raise HardwareSpecError(f"{part!r} does not say how many cards of which model; write it as in {EXAMPLE}.")
+    model = CARD_MODELS.get(match[2].upper())
+    if model is None:
+        raise HardwareSpecError(f"{match[2]!r} is no model that can be simulated; there are {', '.join(CARD_MODELS)}.")
+    return (model,) * int(match[1])

@@ -1,0 +1,85 @@
+"""How the cards of a simulated node are named and wired: the same spec, node and seed always give the same.
+
+Two NUMA nodes share the cards. Two neighbours hang under one PCIe switch. NVLinks of a few cards go from card to card,
+those of many to NVSwitches; cards that are no part of such a board are bridged in pairs.
+"""
+
+from hashlib import sha256
+from itertools import cycle, islice
+from typing import Final, NamedTuple
+from uuid import UUID, uuid5
+
+from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.agent.hardware.simulated_models import CARDS_MAX, CardModel
+
+PCI_VENDOR: Final = "10de"
+PCI_CLASS: Final = "0302"
+_MESH_MAX: Final = 4
+"""So many cards are wired to each other; more need switches."""
+_NAMES: Final = UUID("6f1d3f0a-7f3a-4f57-9d52-0c5b8a3f4d11")
+_FIRST_BUS, _BUSES_PER_PAIR, _FIRST_SWITCH_BUS = 0x14, 0x1A, 0xF0
+
+
+class Slot(NamedTuple):
+    """A place for a card: NUMA node, PCI address, and the bridges before it from the processor on."""
+
+    numa_node: int
+    address: str
+    pci_path: tuple[str, ...]
+
+
+def wired(cards: tuple[CardModel, ...], *, node: str, seed: int) -> tuple[CardFacts, ...]:
+    """What is known of each card as it comes from the box, by address."""
+    slots = [_slot(index, len(cards)) for index in range(len(cards))]
+    return tuple(
+        _facts(model, slots[index], _nvlinks(index, cards, slots), f"{node}/{seed}/{index}")
+        for index, model in enumerate(cards)
+    )
+
+
+def named(of: str, what: str) -> str:
+    """A UUID that follows from names, as the driver's UUIDs of MIG instances do."""
+    return f"{what}-{uuid5(_NAMES, of)}"
+
+
+def _facts(model: CardModel, slot: Slot, nvlinks: tuple[str, ...], name: str) -> CardFacts:
+    return CardFacts(
+        slot.address,
+        PCI_VENDOR,
+        model.pci_device,
+        PCI_CLASS,
+        uuid=named(name, "GPU"),
+        serial=str(int(sha256(name.encode()).hexdigest(), 16))[:13],
+        product=model.product,
+        memory_mib=model.memory_mib,
+        compute=model.compute,
+        numa_node=slot.numa_node,
+        pci_path=slot.pci_path,
+        nvlinks=nvlinks,
+        mig_enabled=False if model.profiles else None,
+        profiles=model.profiles,
+    )
+
+
+def _slot(index: int, cards: int) -> Slot:
+    pairs_per_numa_node = (cards + 3) // 4
+    numa_node, pair = divmod(index // 2, pairs_per_numa_node)
+    bus = _FIRST_BUS + (numa_node * CARDS_MAX // 4 + pair) * _BUSES_PER_PAIR
+    port = index % 2
+    path = (f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0", f"0000:{bus + 2:02x}:{port:02x}.0")
+    return Slot(numa_node, f"0000:{bus + 3 + port:02x}:00.0", path)
+
+
+def _nvlinks(index: int, cards: tuple[CardModel, ...], slots: list[Slot]) -> tuple[str, ...]:
+    """What each link of a card ends at; links are shared out evenly."""
+    model = cards[index]
+    board = [other for other, of in enumerate(cards) if of == model]
+    if not model.nvlinks or len(board) == 1:
+        return ()
+    if model.switches and len(board) > _MESH_MAX:
+        ends = [f"0000:{_FIRST_SWITCH_BUS + switch:02x}:00.0" for switch in range(model.switches)]
+        return tuple(islice(cycle(ends), model.nvlinks))
+    if not model.switches:
+        board = board[board.index(index) & ~1 :][:2]
+    peers = [slots[other].address for other in board if other != index]
+    return tuple(islice(cycle(peers), model.nvlinks if peers else 0))
