@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from gpuledger.domain.inventory_names import MODULE
+from gpuledger.domain.pools.wanted import text_of
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.node import NodeDevicesWanted
 from gpuledger.events.payload import Payload
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.pool import PoolChanged, PoolReleased
@@ -57,8 +59,8 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
         said = [*BEGIN, ("n1-0", asks("p")), ("n1-0", applied("ns/p")), ("n1-1", asks("p"))]
         await publish(ledger, sayings.events(said))
-        await eventually(lambda: has_decided(6))
-    assert [one.subject for one in await decided(ledger)] == ["ns/p", "q", "n1-0", "n1-0", "ns/p", "n1-1"]
+        await eventually(lambda: has_decided(7))
+    assert [one.subject for one in await decided(ledger)] == ["ns/p", "q", "n1-0", "n1", "n1-0", "ns/p", "n1-1"]
     columns = "device, pool, phase, automatic, reason"
     assert table(migrated_url, "gpu_device_assignment", columns) == [
         ("n1-0", "ns/p", "Assigned", False, "ConfirmedByAgent"),
@@ -69,7 +71,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
         again = [("n1-1", asks("p")), ("n1-0", state("Ready")), ("ns/p", BEGIN[-2][1])]
         await reaches(migrated_url, "pools", await publish(ledger, sayings.events(again)))
-        assert len(await decided(ledger)) == 6
+        assert len(await decided(ledger)) == 7
 
         ending = [
             ("n1-1", asks(tier="gold")),
@@ -78,14 +80,22 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
             ("n1-1", applied("q")),
         ]
         await publish(ledger, sayings.events(ending))
-        await eventually(lambda: has_decided(13))
+        await eventually(lambda: has_decided(17))
         await reaches(migrated_url, "pools", await ledger.head())
 
     ids = [one.id for one in await decided(ledger)]
-    assert len(ids) == len(set(ids)) == 13
-    kinds = [type(one.data) for one in (await decided(ledger))[6:]]
+    assert len(ids) == len(set(ids)) == 17
+    kinds = [type(one.data) for one in (await decided(ledger))[7:]]
     assert kinds.count(PoolReleased) == 1
     assert (kinds.count(DeviceAssignmentChanged), kinds.count(PoolChanged)) == (4, 2)
+    lists = [one.data.devices for one in await decided(ledger) if isinstance(one.data, NodeDevicesWanted)]
+    assert [[(one.device, one.pool, one.releasing) for one in told] for told in lists] == [
+        [("n1-0", "ns/p", False)],
+        [("n1-0", "ns/p", False), ("n1-1", "q", False)],
+        [("n1-0", "ns/p", True), ("n1-1", "q", False)],
+        [("n1-1", "q", False)],
+    ]
+    assert table(migrated_url, "pool_wanted", "node, devices") == [("n1", text_of(lists[-1]))]
     assert table(migrated_url, "gpu_device_assignment", columns) == [
         ("n1-0", None, None, False, "PoolTakesNoDevices"),
         ("n1-1", "q", "Assigned", True, "ConfirmedByAgent"),

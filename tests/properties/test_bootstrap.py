@@ -23,6 +23,7 @@ from support.bootstrap import (
     NODE,
     Prepared,
     assigned,
+    cards,
     components,
     described,
     detected,
@@ -145,6 +146,10 @@ class Preparation(RuleBasedStateMachine):
     def agent_looks(self, fresh: bool, times: int) -> None:
         for _ in range(times):
             self.say(NODE, look(fresh=fresh))
+
+    @rule(driver=flags)
+    def agent_asks_the_driver(self, driver: bool) -> None:
+        self.say(NODE, cards(driver=driver))
 
     @rule(name=names, healthy=st.booleans())
     def health_changes(self, name: str, healthy: bool) -> None:

@@ -17,6 +17,7 @@ from support.bootstrap import (
     MODULE,
     NODE,
     Prepared,
+    cards,
     components,
     described,
     detected,
@@ -50,6 +51,7 @@ of_agent: st.SearchStrategy[Said] = st.one_of(
     st.just((NODE, look())),
     st.just((NODE, look(fresh=False))),
     st.booleans().map(lambda healthy: ("GPU-d1", DeviceHealthChanged(healthy=healthy))),
+    flags.map(lambda driver: (NODE, cards(driver=driver))),
 )
 of_settings: st.SearchStrategy[Said] = st.builds(
     SettingsChanged, gfd_enabled=flags, validator_enabled=flags, heartbeats=st.just(2), recovery_heartbeats=st.just(2)

@@ -1,11 +1,13 @@
 """Facts that have nothing to do with one another lead to the same assignments in whatever order they are recorded."""
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.domain.inventory_names import MODULE
+from gpuledger.domain.pools.wanted import last_list
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
@@ -20,6 +22,7 @@ DEVICES = tuple(f"{node}-{number}" for node in NODES for number in range(2))
 OTHER = Hardware(product="NVIDIA H100", pci_vendor="10de", pci_device="2330")
 GOLD = {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
 ANSWERS_MAX = 20
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 OPEN = ("Pending", "Unassigning")
 
 
@@ -104,6 +107,11 @@ def standing(world: Pools) -> tuple[object, ...]:
         {row.device: row[1:5] for row in world.state.assignment.rows.values() if row.reason != "NotAskedFor"},
         {row.pool: row[1:3] for row in world.state.total.rows.values()},
         {key: row[2:5] for key, row in world.state.condition.rows.items()},
+        {
+            one.device: one.model_copy(update={"asked_at": EARLIEST})
+            for node in NODES
+            for one in last_list(world.state, node).values()
+        },
         {row.pod: (row.node, row.said_at) for row in world.state.pod.rows.values()},
     )
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gpuledger.domain.inventory_names import MODULE
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.domain.pools.wanted import last_list
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
@@ -151,5 +152,8 @@ def test_a_supposed_world_holds_what_every_world_holds(
     facts = found.world.state
     assert facts.take_devices() == []
     assert facts.take_pools() == []
+    assert facts.take_lists() == []
+    wanted = {name: one.pool for node in NODES for name, one in last_list(facts, node).items()}
+    assert wanted == {row.device: row.pool for row in facts.assignment.rows.values() if row.pool is not None}
     held = [row.pool for row in facts.assignment.rows.values() if row.pool is not None]
     assert {row.pool: row.devices for row in facts.tally.rows.values()} == {one: held.count(one) for one in held}

@@ -23,6 +23,7 @@ from gpuledger.events.node import (
     Condition,
     NodeBootstrapChanged,
     NodeComponentsObserved,
+    NodeDevicesObserved,
     NodeInventoryChanged,
     NodeInventoryWithdrawn,
     NodeMonitoringObserved,
@@ -87,6 +88,11 @@ def all_ready(**others: str) -> NodeComponentsObserved:
 def look(*, fresh: bool = True) -> NodeMonitoringObserved:
     """A look at the heartbeat."""
     return NodeMonitoringObserved(fresh=fresh)
+
+
+def cards(*, driver: bool = True) -> NodeDevicesObserved:
+    """What the node's agent sees, with a driver that answers or without."""
+    return NodeDevicesObserved(driver_missing=not driver)
 
 
 def assigned(phase: Literal["Pending", "Assigned", "Unassigning"] | None) -> DeviceAssignmentChanged:

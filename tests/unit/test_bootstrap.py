@@ -17,6 +17,7 @@ from support.bootstrap import (
     Prepared,
     Step,
     all_ready,
+    cards,
     components,
     described,
     detected,
@@ -283,7 +284,32 @@ def test_an_agent_speaks_of_its_own_node_only() -> None:
     assert node.say(10, NODE, look(fresh=False), source="/nodes/w2/agent") == []
     assert node.say(10, "GPU-d1", UNFIT, source="/nodes/w2/agent") == []
     assert node.say(10, NODE, look(fresh=False), source="/services/pools") == []
+    assert node.say(10, NODE, cards(driver=False), source="/nodes/w2/agent") == []
     assert node.device("d1") == ("Ready", "Validated")
+
+
+def test_a_node_whose_agent_finds_no_driver_fails_until_it_finds_one() -> None:
+    node = ready("d1")
+    assert node.say(10, NODE, cards()) == []
+    assert steps(node.say(11, NODE, cards(driver=False))) == both("ValidatingFailed", "Faulted")
+    assert node.say(12, NODE, cards(driver=False)) == []
+    assert steps(node.say(13, NODE, cards())) == AGAIN
+
+
+def test_what_the_agent_said_of_the_driver_is_forgotten_with_its_node() -> None:
+    node = ready("d1")
+    node.say(9, NODE, cards(driver=False))
+    node.say(9, NODE, components())
+    go(node, 10)
+    assert (NODE in node.state.node.rows, come_back(node, 12)) == (False, both("Validating", "Validating"))
+
+
+def test_what_a_new_agent_said_of_the_driver_before_its_node_was_known_to_be_gone_holds() -> None:
+    node = ready("d1")
+    node.say(9, NODE, components())
+    node.say(11, NODE, cards(driver=False))
+    go(node, 10)
+    assert come_back(node, 12)[-1] == ("d1", "Faulted")
 
 
 def test_a_component_is_ready_when_one_of_its_pods_is() -> None:

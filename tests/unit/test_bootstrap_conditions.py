@@ -13,6 +13,7 @@ from support.bootstrap import (
     Prepared,
     all_ready,
     assigned,
+    cards,
     components,
     inventory,
     look,
@@ -46,6 +47,10 @@ def all_but(at: float, **told: str) -> tuple[float, str, Payload]:
 
 def beats(*times: float, fresh: bool = True) -> tuple[tuple[float, str, Payload], ...]:
     return tuple((time, NODE, look(fresh=fresh)) for time in times)
+
+
+def finds(at: float, *, driver: bool) -> tuple[float, str, Payload]:
+    return (at, NODE, cards(driver=driver))
 
 
 def fresh_node() -> Prepared:
@@ -123,6 +128,51 @@ CASES = {
     ),
     "driver not waited for": Case(
         fresh_node, (off(validator_enabled=False),), "DriverMissing", "False", "ComponentDisabled", until=LONG
+    ),
+    "driver that does not answer the agent, while the validator starts": Case(
+        fresh_node, (finds(2, driver=False),), "DriverMissing", "True", "DriverNotAnswering"
+    ),
+    "driver that answers the agent, while the validator starts": Case(
+        fresh_node, (finds(2, driver=True),), "DriverMissing", "Unknown", "ValidatorPending"
+    ),
+    "driver that answers the agent no more": Case(
+        ready_node, (finds(10, driver=True), finds(11, driver=False)), "DriverMissing", "True", "DriverNotAnswering"
+    ),
+    "driver that does not answer the agent, whatever the validator finds then": Case(
+        ready_node, (finds(10, driver=False), all_but(11, validator="ready")),
+        "DriverMissing", "True", "DriverNotAnswering",
+    ),
+    "driver that answers the agent again": Case(
+        ready_node, (finds(10, driver=False), finds(11, driver=True)), "DriverMissing", "False", "ValidatorReady"
+    ),
+    "driver that answers the agent, as is said late": Case(
+        ready_node, (finds(10, driver=False), finds(9, driver=True)), "DriverMissing", "True", "DriverNotAnswering"
+    ),
+    "driver that does not answer the agent, as is said late": Case(
+        ready_node, (finds(10, driver=True), finds(9, driver=False)), "DriverMissing", "False", "ValidatorReady"
+    ),
+    "driver that neither validator nor agent finds": Case(
+        ready_node, (finds(10, driver=False), all_but(11, validator=f"failing:{DRIVER}")),
+        "DriverMissing", "True", "DriverValidationFailed",
+    ),
+    "driver that the agent alone looks for": Case(
+        fresh_node, (off(validator_enabled=False), finds(2, driver=False)),
+        "DriverMissing", "True", "DriverNotAnswering",
+    ),
+    "driver that the agent finds, and the validator does not": Case(
+        ready_node, (all_but(10, validator=f"failing:{DRIVER}"), finds(11, driver=True)),
+        "DriverMissing", "True", "DriverValidationFailed",
+    ),
+    "toolkit of which nobody can tell without a driver": Case(
+        ready_node, (finds(10, driver=False), all_but(11, validator=f"failing:{TOOLKIT}")),
+        "ToolkitMissing", "Unknown", "WaitingForDriver",
+    ),
+    "degraded by a driver that does not answer the agent": Case(
+        ready_node, (finds(10, driver=False),), "InfraDegraded", "True", "DriverMissing"
+    ),
+    "driver of nobody's interest, whatever the agent says": Case(
+        ready_node, (finds(10, driver=False), (11, NODE, inventory(managed=False))),
+        "DriverMissing", "Unknown", "ManagedDisabled",
     ),
     "driver of nobody's interest": Case(
         ready_node, ((10, NODE, inventory(managed=False)),), "DriverMissing", "Unknown", "ManagedDisabled"

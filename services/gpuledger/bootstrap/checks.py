@@ -37,7 +37,7 @@ class Checks(NamedTuple):
 
 def checks_of(view: NodeView) -> Checks:
     """How the node's infrastructure stands."""
-    verdict, validator = _validator(view)
+    verdict, validator = _with_agent(view, *_validator(view))
     return Checks(verdict, validator, _gfd(view, verdict), _monitoring(view))
 
 
@@ -51,6 +51,14 @@ def _validator(view: NodeView) -> tuple[Verdict | None, Check]:
     if is_over(view.row.validator_waited, view.validator_since()) and last is not stuck_at_step(step):
         return _timed_out(view, step)
     return _told(last)
+
+
+def _with_agent(view: NodeView, verdict: Verdict | None, check: Check) -> tuple[Verdict | None, Check]:
+    """What the agent says of the driver counts where the validator does not say the same; it has no other say."""
+    if not view.row.driver_missing or verdict is Verdict.DRIVER_MISSING:
+        return verdict, check
+    text = "No driver answers the node's agent; install or repair the driver on the node."
+    return Verdict.DRIVER_MISSING, Check(Standing.FAILING, Reason.DRIVER_NOT_ANSWERING, text)
 
 
 def _last_verdict(view: NodeView) -> Verdict | None:

@@ -18,7 +18,7 @@ class BootstrapProjection(Projection):
     """
 
     name = "bootstrap"
-    version = 2
+    version = 3
     specs = bootstrap_facts.SPECS
     handlers = bootstrap_folds.HANDLERS
     decides = True

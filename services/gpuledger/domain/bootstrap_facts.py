@@ -23,8 +23,8 @@ class BootstrapNode(NamedTuple):
     the first, where the inventory keeps the node no more, when it went; `devices_at` is when the node got the first of
     its devices. `looks` are times of fresh looks at its monitoring, in microseconds since 1970: the k-th from the end
     is when the last k in a row began. `stale_at` is the time of the last look that was not fresh. `verdict` is the
-    validator's last. The last three before `decided_at`, the time of the last decision, say since when something
-    stood unchanged when the time for it was over.
+    validator's last, `driver_missing` what the node's agent last said of the driver. The last three before
+    `decided_at`, the time of the last decision, say since when something stood unchanged when the time for it was over.
     """
 
     node: str
@@ -39,6 +39,8 @@ class BootstrapNode(NamedTuple):
     verdict_at: datetime | None = None
     looks: str = ""
     stale_at: datetime | None = None
+    driver_missing: bool | None = None
+    driver_told_at: datetime | None = None
     validator_waited: datetime | None = None
     agent_waited: datetime | None = None
     exporter_waited: datetime | None = None

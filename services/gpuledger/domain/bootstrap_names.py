@@ -63,6 +63,7 @@ class PreparationReason(StrEnum):
     VALIDATOR_READY = "ValidatorReady"
     VALIDATOR_TIMED_OUT = "ValidatorTimedOut"
     DRIVER_VALIDATION_FAILED = "DriverValidationFailed"
+    DRIVER_NOT_ANSWERING = "DriverNotAnswering"
     TOOLKIT_VALIDATION_FAILED = "ToolkitValidationFailed"
     WAITING_FOR_DRIVER = "WaitingForDriver"
     GFD_PENDING = "GFDPending"

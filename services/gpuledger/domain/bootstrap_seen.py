@@ -13,7 +13,7 @@ from gpuledger.domain.bootstrap_names import DRIVER_STEP, WATCHING_STEP, Compone
 from gpuledger.domain.bootstrap_streaks import told
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.events.node import ComponentPod, NodeComponentsObserved, NodeMonitoringObserved
+from gpuledger.events.node import ComponentPod, NodeComponentsObserved, NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.events.subjects import NODE, Origin, origin_of
 
@@ -78,6 +78,8 @@ def forget_said(state: BootstrapFacts, node: str, time: datetime) -> None:
         verdict_at=_after(row.verdict_at, time),
         looks=looks_text(look for look in look_times(row) if look > time),
         stale_at=_after(row.stale_at, time),
+        driver_missing=row.driver_missing if _after(row.driver_told_at, time) else None,
+        driver_told_at=_after(row.driver_told_at, time),
         decided_at=row.decided_at,
     )
     state.node.put(kept)
@@ -185,6 +187,17 @@ def _after_run(looks: list[datetime], run: list[datetime]) -> list[datetime]:
     return [*looks[: max(0, len(looks) - len(run))], *run]
 
 
+def _devices_observed(state: BootstrapFacts, fact: Fact, data: NodeDevicesObserved) -> None:
+    """Keep whether the agent finds a driver; the cards themselves are the inventory's."""
+    node, time = fact.event.subject, fact.event.time
+    row = node_row(state, node)
+    if not _is_of_node(fact, node) or (row.driver_told_at is not None and row.driver_told_at > time):
+        return
+    state.node.put(row._replace(driver_missing=data.driver_missing, driver_told_at=time))
+    if data.driver_missing != bool(row.driver_missing):
+        state.touch(row.node)
+
+
 def _is_of_node(fact: Fact, node: str) -> bool:
     """Whether the node's own agent speaks: an agent speaks of its own node only."""
     return origin_of(fact.event.source) == Origin(NODE, node)
@@ -206,5 +219,6 @@ def _health_changed(state: BootstrapFacts, fact: Fact, data: DeviceHealthChanged
 SEEN_HANDLERS: Handlers = {
     NodeComponentsObserved: _components_observed,
     NodeMonitoringObserved: _monitoring_observed,
+    NodeDevicesObserved: _devices_observed,
     DeviceHealthChanged: _health_changed,
 }

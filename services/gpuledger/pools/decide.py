@@ -1,4 +1,4 @@
-"""What the `pools` service decides: which pool each device belongs to, and what each pool offers.
+"""What the `pools` service decides: which pool each device belongs to, what pools offer, and what agents do.
 
 Pure. A fact leads to another look at the devices and pools that it touched, and at no others; only differences are
 decided. Nothing is decided while the module is disabled or Node Feature Discovery is missing.
@@ -14,6 +14,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolReleased
 from gpuledger.pools.conditions import is_empty, pool_change
 from gpuledger.pools.devices import next_step
+from gpuledger.pools.wanted import wanted_change
 from gpuledger.projection.definition import Decision
 
 STEPS_MAX = 4
@@ -40,7 +41,7 @@ class _Causes:
 def on_fact(state: PoolFacts, fact: Fact) -> Iterator[Decision]:
     """What follows from a fact that was just folded. Each decision is folded before the next one is asked for."""
     if not state.is_in_force():
-        state.take_devices(), state.take_pools()
+        state.take_all()
         return
     causes = _Causes(fact)
     while devices := state.take_devices():
@@ -48,6 +49,8 @@ def on_fact(state: PoolFacts, fact: Fact) -> Iterator[Decision]:
             yield from _on_device(state, causes, device)
     for pool in state.take_pools():
         yield from _on_pool(state, causes, pool)
+    for node in state.take_lists():
+        yield from _on_node(state, causes, node)
 
 
 def _on_device(state: PoolFacts, causes: _Causes, device: str) -> Iterator[Decision]:
@@ -70,3 +73,9 @@ def _on_pool(state: PoolFacts, causes: _Causes, pool: str) -> Iterator[Decision]
         yield causes.decision(pool, change, changed_at)
     if row.deleting and not row.released and is_empty(state, pool):
         yield causes.decision(pool, PoolReleased(), changed_at)
+
+
+def _on_node(state: PoolFacts, causes: _Causes, node: str) -> Iterator[Decision]:
+    change, known = wanted_change(state, node), state.wanted.get(node)
+    if change is not None:
+        yield causes.decision(node, change, None if known is None else known.changed_at)

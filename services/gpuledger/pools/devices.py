@@ -15,6 +15,7 @@ from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
 from gpuledger.domain.pools.spec import DeviceFacts, Pool, is_namespaced, mismatch, read_spec, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
+from gpuledger.events.node import CARDS_PER_NODE_MAX
 from gpuledger.pools.conditions import closed
 
 
@@ -128,6 +129,8 @@ def _why_not(state: PoolFacts, device: PoolDevice, pool: Pool) -> _Why | None:
     limit = read_spec(pool.said).said.devices_per_node_max
     if limit is not None and state.held_beside(device, pool.subject) >= limit:
         return _Why(Reason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
+    if state.is_crowded(device.node) and len(state.held_on(device.node)) >= CARDS_PER_NODE_MAX:
+        return _Why(Reason.NODE_FULL, f"Pools have {CARDS_PER_NODE_MAX} devices of the node, and take no more of one.")
     problem = closed(state, pool)
     return None if problem is None else _Why(Reason.POOL_CLOSED, problem.message)
 

@@ -12,7 +12,7 @@ class PoolsProjection(Projection):
     """Folds what was said of pools, devices and pods, and decides the assignments and capacities that follow."""
 
     name = "pools"
-    version = 2
+    version = 3
     specs = SPECS
     handlers = HANDLERS
     decides = True

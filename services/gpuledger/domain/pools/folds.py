@@ -29,7 +29,8 @@ from gpuledger.domain.pools.pods import POD_HANDLERS
 from gpuledger.domain.pools.rows import PoolDevice, PoolEnd, PoolMark, PoolNode
 from gpuledger.domain.pools.spec import Pool, approval_of, facts_of, name_of, read_spec
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.domain.pools.words import WORD_HANDLERS, unheard
+from gpuledger.domain.pools.wanted import WANTED_HANDLERS
+from gpuledger.domain.pools.words import WORD_HANDLERS, asked_anew, unheard
 from gpuledger.events.device import (
     Description,
     DeviceAssignmentChanged,
@@ -67,15 +68,17 @@ def _shown(fact: Fact, data: Description, node: str, index: int | None) -> GpuDe
 def _put_device(state: PoolFacts, shown: GpuDevice, prepared: str) -> None:
     known, facts = state.device.get(shown.name), facts_of(shown)
     if known is not None and known.node != shown.node:
+        state.touch_list(shown.name)
         state.device.delete(shown.name)
     row = PoolDevice(
         shown.name, shown.node, shown.device_index, shown.managed, shown.ignored, shown.missing, prepared,
         intern(facts.inventory_id), facts.product, facts.pci_vendor, facts.pci_device,
-        facts.mig_capable, shown.mig_profiles, intern(json_text(device_labels(shown))),
+        facts.mig_capable, shown.mig_profiles, intern(json_text(device_labels(shown))), shown.uuid, shown.pci_address,
     )  # fmt: skip
     if row != known:
         state.device.put(row)
         state.touch_device(row.name)
+        state.touch_list(row.name)
 
 
 def _state_changed(state: PoolFacts, fact: Fact, data: DeviceStateChanged) -> None:
@@ -88,6 +91,7 @@ def _state_changed(state: PoolFacts, fact: Fact, data: DeviceStateChanged) -> No
 def _withdrawn(state: PoolFacts, fact: Fact, data: DeviceWithdrawn) -> None:
     name = fact.event.subject
     known, assignment = state.device.get(name), state.assignment.get(name)
+    state.touch_list(name)
     with state.counted(name):
         POOLS_HANDLERS[DeviceWithdrawn](state, fact, data)
         state.setup.delete(name)
@@ -169,10 +173,25 @@ def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
     state.pool.delete(subject)
     state.pool.put(row)
     state.touch_name(row.name)
+    if known is not None and known.said != said:
+        state.touch_lists(subject)
     if data.maintenance == MAINTENANCE_CONFIRMED and (
         known is None or read_spec(known.said).said.maintenance != MAINTENANCE_CONFIRMED
     ):
         _confirm(state, subject)
+    if known is not None:
+        _divide_anew(state, known, data)
+
+
+def _divide_anew(state: PoolFacts, known: Pool, data: PoolDefined) -> None:
+    """How many partitions a card had of another profile does not count as drift once it has those of the new one."""
+    was = read_spec(known.said).said
+    if (was.unit, was.mig_profile) == (data.unit, data.mig_profile):
+        return
+    for device in state.assignment.by["pool"].get(known.subject):
+        setup = state.setup.get(device)
+        if setup is not None and setup.pool == known.subject:
+            state.setup.put(setup._replace(partitions_most=0))
 
 
 def _confirm(state: PoolFacts, pool: str) -> None:
@@ -211,7 +230,9 @@ def _assignment_changed(state: PoolFacts, fact: Fact, data: DeviceAssignmentChan
         is_step = before is None or (before.pool, before.phase) != (data.pool, data.phase)
         if is_step and data.phase != Phase.ASSIGNED.value and data.reason != Reason.TAKEN_BACK:
             # What the agent said was about the step before, and not what led to this one.
-            state.setup.put(unheard(name, data.pool, None if known is None else known.told_at))
+            asked_at = asked_anew(known, fact.event.time)
+            state.setup.put(unheard(name, data.pool, None if known is None else known.told_at, asked_at))
+    state.touch_list(name)
     if before is None or before.pool is None:
         return
     if data.reason == Reason.DRIFT and before.phase == Phase.ASSIGNED:
@@ -247,6 +268,7 @@ HANDLERS: Handlers = {
     PoolChanged: POOLS_HANDLERS[PoolChanged],
     **WORD_HANDLERS,
     **POD_HANDLERS,
+    **WANTED_HANDLERS,
     DeviceAssignmentChanged: _assignment_changed,
     ModulePrerequisiteChanged: _prerequisite_changed,
     SettingsChanged: _settings_changed,

@@ -29,6 +29,8 @@ class PoolDevice(NamedTuple):
     mig_capable: bool | None
     mig_profiles: str | None
     labels: str
+    uuid: str | None
+    pci_address: str | None
 
 
 class PoolEnd(NamedTuple):
@@ -75,6 +77,7 @@ class PoolSetup(NamedTuple):
     """What the agent last said of the assignment that a device has now, and when it last said anything.
 
     `word` None: nothing yet. `partitions_most` is how many partitions it had when it had most, or was confirmed with.
+    `asked_at` is when it was last to say anew what it did, and is later each time.
     """
 
     device: str
@@ -85,6 +88,7 @@ class PoolSetup(NamedTuple):
     reason: str
     message: str
     told_at: datetime | None
+    asked_at: datetime | None
 
 
 class PoolTally(NamedTuple):
@@ -106,6 +110,17 @@ class PoolTrouble(NamedTuple):
     message: str
 
 
+class PoolWanted(NamedTuple):
+    """What the node's agent was last told to do with devices of pools: a JSON array of `WantedDevice`, and when.
+
+    A node whose last device has left its pool keeps its row, so that nothing that it is told later comes before that.
+    """
+
+    node: str
+    devices: str
+    changed_at: datetime
+
+
 REFUSED, DRIFTED = "refused", "drifted"
 """Kinds of trouble."""
 
@@ -117,6 +132,7 @@ POOL_POD = TableSpec("pool_pod", PoolPod, ("pod",))
 POOL_SETUP = TableSpec("pool_setup", PoolSetup, ("device",))
 POOL_TALLY = TableSpec("pool_tally", PoolTally, ("pool",))
 POOL_TROUBLE = TableSpec("pool_trouble", PoolTrouble, ("pool", "device", "kind"))
+POOL_WANTED = TableSpec("pool_wanted", PoolWanted, ("node",))
 POOL_MODULE = TableSpec("pool_module", GpuModule, ("module",))
 POOL_SETTINGS = TableSpec("pool_settings", ModuleSettings, ("module",))
 
@@ -130,6 +146,7 @@ SPECS: tuple[TableSpec[Any], ...] = (
     POOL_SETUP,
     POOL_TALLY,
     POOL_TROUBLE,
+    POOL_WANTED,
     POOL_MODULE,
     POOL_SETTINGS,
     *POOLS_SPECS,

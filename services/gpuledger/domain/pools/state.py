@@ -15,6 +15,7 @@ from gpuledger.domain.pools.decided import PoolsDecided
 from gpuledger.domain.pools.names import READY, Phase, Word
 from gpuledger.domain.pools.spec import GPU_POOL, Pool, read_spec
 from gpuledger.domain.table import Table
+from gpuledger.events.node import CARDS_PER_NODE_MAX
 
 
 class _Share(NamedTuple):
@@ -40,16 +41,18 @@ class PoolFacts(PoolsDecided):
         self.setup = Table(rows.POOL_SETUP)
         self.tally = Table(rows.POOL_TALLY)
         self.trouble = Table(rows.POOL_TROUBLE, "pool")
+        self.wanted = Table(rows.POOL_WANTED)
         self.module = Table(rows.POOL_MODULE)
         self.settings = Table(rows.POOL_SETTINGS)
         self._devices: dict[str, None] = {}
         self._pools: dict[str, None] = {}
+        self._lists: dict[str, None] = {}
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
         own: tuple[Table[Any], ...] = (
             self.pool, self.end, self.device, self.mark, self.node, self.pod, self.setup,
-            self.tally, self.trouble, self.module, self.settings,
+            self.tally, self.trouble, self.wanted, self.module, self.settings,
         )  # fmt: skip
         return {**{table.spec.name: table for table in own}, **super().tables()}
 
@@ -71,6 +74,15 @@ class PoolFacts(PoolsDecided):
         others = (self.assignment.get(name) for name in self.device.by["node"].get(device.node) if name != device.name)
         return sum(row is not None and row.pool == pool for row in others)
 
+    def held_on(self, node: str) -> list[str]:
+        """The node's devices that belong to a pool, by name."""
+        held = self.assignment.rows
+        return sorted(name for name in self.device.by["node"].get(node) if name in held and held[name].pool is not None)
+
+    def is_crowded(self, node: str) -> bool:
+        """Whether the node has so many devices that not all of them can be in pools; see `CARDS_PER_NODE_MAX`."""
+        return len(self.device.by["node"].get(node)) > CARDS_PER_NODE_MAX
+
     def offered(self, device: str) -> tuple[int, int]:
         """How many cards and how many partitions a device adds to what its pool offers."""
         share = self._share(device)
@@ -91,6 +103,17 @@ class PoolFacts(PoolsDecided):
     def touch_node(self, node: str) -> None:
         """The node's devices may stand otherwise now."""
         self._devices |= dict.fromkeys(self.device.by["node"].get(node))
+
+    def touch_list(self, device: str) -> None:
+        """What the agent of the device's node is to do with the device may be otherwise now."""
+        row = self.device.get(device)
+        if row is not None:
+            self._lists[row.node] = None
+
+    def touch_lists(self, pool: str) -> None:
+        """What agents are to do with the pool's devices may be otherwise now."""
+        for device in self.assignment.by["pool"].get(pool):
+            self.touch_list(device)
 
     def touch_name(self, name: str) -> None:
         """Pools called so, the devices that they hold or may take, and who is asked for by it may stand otherwise."""
@@ -116,6 +139,9 @@ class PoolFacts(PoolsDecided):
         """Everything may stand otherwise now."""
         self._devices |= dict.fromkeys(self.device.rows)
         self._pools |= dict.fromkeys(self.pool.rows)
+        self._lists |= dict.fromkeys(self.wanted.rows)
+        for device in self.assignment.rows:
+            self.touch_list(device)
 
     def take_devices(self) -> list[str]:
         """The devices that were touched since the last call, by name."""
@@ -126,6 +152,15 @@ class PoolFacts(PoolsDecided):
         """The pools that were touched since the last call, by id."""
         pools, self._pools = self._pools, {}
         return sorted(pools)
+
+    def take_lists(self) -> list[str]:
+        """The nodes whose agents may have to do something else since the last call, by name."""
+        nodes, self._lists = self._lists, {}
+        return sorted(nodes)
+
+    def take_all(self) -> None:
+        """Forget all that was touched."""
+        self._devices, self._pools, self._lists = {}, {}, {}
 
     @contextmanager
     def counted(self, device: str) -> Iterator[None]:
@@ -153,8 +188,9 @@ class PoolFacts(PoolsDecided):
 
     def free_room(self, pool: str, node: str) -> None:
         """A device of the node has left the pool: others of the node may be waiting for its place."""
-        row = self.pool.get(pool)
-        if row is not None and read_spec(row.said).said.devices_per_node_max is not None:
+        row, devices = self.pool.get(pool), self.device.by["node"].get(node)
+        is_limited = row is not None and read_spec(row.said).said.devices_per_node_max is not None
+        if is_limited or len(devices) >= CARDS_PER_NODE_MAX:
             self.touch_node(node)
 
     def _share(self, device: str) -> _Share | None:

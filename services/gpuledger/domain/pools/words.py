@@ -4,7 +4,7 @@ The latest of it by event time is in force. An agent speaks of its own node's de
 pool that a device belongs to; what it said before a step of the assignment does not count for the next one.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from sys import intern
 
 from gpuledger.domain.fact import Fact, Handlers
@@ -14,10 +14,24 @@ from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.subjects import NODE, Origin, origin_of
 
+_MICROSECOND = timedelta(microseconds=1)
+_LAST = datetime.max.replace(tzinfo=UTC) - _MICROSECOND
+"""The last moment that another one follows; a time that an agent tells may be any."""
 
-def unheard(device: str, pool: str | None, told_at: datetime | None) -> PoolSetup:
+
+def unheard(device: str, pool: str | None, told_at: datetime | None, asked_at: datetime | None = None) -> PoolSetup:
     """The row of a device of whose present assignment its agent has said nothing."""
-    return PoolSetup(intern(device), pool, None, 0, 0, "", "", told_at)
+    return PoolSetup(intern(device), pool, None, 0, 0, "", "", told_at, asked_at)
+
+
+def asked_anew(known: PoolSetup | None, time: datetime) -> datetime:
+    """When the agent is asked anew, where that is decided at this time: later than it was asked before.
+
+    Decisions may share a time, and the agent tells by it whether it has answered.
+    """
+    if known is None or known.asked_at is None:
+        return time
+    return max(time, min(known.asked_at, _LAST) + _MICROSECOND)
 
 
 def _applied(state: PoolFacts, fact: Fact, data: DevicePoolApplied) -> None:

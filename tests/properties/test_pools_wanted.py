@@ -1,0 +1,219 @@
+"""What agents are told holds whatever happens to pools and devices, and is all that an agent needs to go by."""
+
+from datetime import datetime
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from gpuledger.domain.fact import Fact
+from gpuledger.domain.inventory_names import MODULE
+from gpuledger.domain.pools.spec import read_spec, resource_name
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.domain.pools.wanted import last_list
+from gpuledger.events.device import DeviceWithdrawn
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.node import NodeDevicesWanted, WantedDevice
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolDefined, PoolGone
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.pools.decide import on_fact
+from gpuledger.pools.main import PoolsProjection
+from gpuledger.projection.fold import Fold, Numbering
+from support.events import GENERATION, rows_of
+from support.pools import A100, Pools, applied, asks, described, detected, pool, prepared, refused, released, state
+
+NODES = ("n1", "n2")
+DEVICES = ("n1-0", "n1-1", "n2-0")
+POOLS = ("a/p", "q", "auto")
+ROUNDS_MAX = 20
+"""How often agents answer at most what they are told; a device leaves one pool, and is set up for the next."""
+
+devices, pool_ids = st.sampled_from(DEVICES), st.sampled_from(POOLS)
+marks = st.sampled_from([asks("p"), asks(cluster="q"), asks(cluster="auto"), asks(), asks(tier="gold"), asks("nobody")])
+cards = st.sampled_from([A100, *(A100.model_copy(update={"uuid": f"GPU-{number}"}) for number in range(2))])
+specs = st.one_of(
+    st.sampled_from([{}, {"slices_per_unit": 2}, {"slices_per_unit": 9}]),
+    st.sampled_from([{"unit": "MIG", "mig_profile": "1g.5gb"}, {"unit": "MIG", "mig_profile": "3g.20gb"}]),
+    st.sampled_from([{"unit": "MIG"}, {"mig_profile": "1g.5gb"}, {"backend": "DRA"}, {"deleting": True}]),
+    st.sampled_from([{"include": {"products": ["B200"]}}, {"maintenance": "enabled"}, {"uid": "another"}]),
+)
+
+
+def definition(pool_id: str, said: dict[str, Any]) -> PoolDefined:
+    """One pool takes by itself what is gold."""
+    gold = {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}} if pool_id == "auto" else {}
+    return pool(**said, **gold)
+
+
+class Agents:
+    """Nodes' agents that know nothing but their lists, and answer for a device whenever `asked_at` is another."""
+
+    def __init__(self) -> None:
+        self.answered: dict[str, datetime] = {}
+
+    def answers(self, facts: PoolFacts) -> list[tuple[str, Payload]]:
+        """What they say of what they have not answered."""
+        told = {name: one for node in NODES for name, one in last_list(facts, node).items()}
+        self.answered = {name: time for name, time in self.answered.items() if name in told}
+        asked = [one for one in told.values() if self.answered.get(one.device) != one.asked_at]
+        self.answered |= {one.device: one.asked_at for one in asked}
+        return [(one.device, self.answer(one)) for one in asked]
+
+    def answer(self, one: WantedDevice) -> Payload:
+        if one.releasing:
+            return released(one.pool)
+        return applied(one.pool, 7 if one.unit == "MIG" else None)
+
+
+class WantedMachine(RuleBasedStateMachine):
+    """People, watchers, other services, and agents that hear of all or nothing for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = Pools()
+        self.agents = Agents()
+        self.lists: dict[str, tuple[datetime, tuple[WantedDevice, ...]]] = {}
+
+    @property
+    def facts(self) -> PoolFacts:
+        return self.world.state
+
+    @initialize()
+    def begin(self) -> None:
+        self.world.begin("n1", devices=2).begin("n2")
+        for pool_id in POOLS:
+            self.say(pool_id, definition(pool_id, {}))
+
+    def say(self, subject: str, data: Payload, *, late: float = 0) -> None:
+        world = self.world
+        self.check(world.say(subject, data, at=max(0, world.clock + 1 - late)))
+        fact = Fact(world.event(subject, data, world.clock), len(world.log), 0)
+        world.state.touch_all()
+        assert list(on_fact(world.state, fact)) == [], "What was decided is decided again."
+
+    def check(self, decided: list[Decoded]) -> None:
+        """Every list is another than the last, and not before it."""
+        for one in decided:
+            if isinstance(one.data, NodeDevicesWanted):
+                time, before = self.lists.get(one.subject, (one.time, ()))
+                assert (one.time >= time, one.data.devices != before) == (True, True)
+                self.lists[one.subject] = (one.time, one.data.devices)
+                self.check_setups(one.data, {was.device: was for was in before})
+
+    def check_setups(self, data: NodeDevicesWanted, before: dict[str, WantedDevice]) -> None:
+        """A device is set up as its pool asks, else as it was."""
+        for one in data.devices:
+            found, was = self.facts.pool.get(one.pool), before.get(one.device)
+            now = (one.unit, one.mig_profile, one.slices_per_unit)
+            ways = [] if was is None or was.pool != one.pool else [(was.unit, was.mig_profile, was.slices_per_unit)]
+            if found is not None:
+                said, cap = read_spec(found.said).said, self.facts.settings_in_force().max_slices_per_device
+                ways.append((said.unit, said.mig_profile, min(said.slices_per_unit, cap)))
+            assert now in ways
+            assert (one.unit == "MIG") == (one.mig_profile is not None)
+
+    @rule(device=devices, mark=marks, late=st.integers(0, 2))
+    def mark(self, device: str, mark: Payload, late: int) -> None:
+        self.say(device, mark, late=late)
+
+    @rule(pool_id=pool_ids, said=specs)
+    def define(self, pool_id: str, said: dict[str, Any]) -> None:
+        self.say(pool_id, definition(pool_id, said))
+
+    @rule(pool_id=pool_ids)
+    def remove(self, pool_id: str) -> None:
+        self.say(pool_id, PoolGone())
+
+    @rule(device=devices, card=cards, late=st.integers(0, 2))
+    def show(self, device: str, card: Any, late: int) -> None:
+        self.say(device, described(card), late=late)
+
+    @rule(device=devices)
+    def come_or_go(self, device: str) -> None:
+        is_there = device in self.facts.device.rows
+        self.say(device, DeviceWithdrawn() if is_there else detected(device.partition("-")[0]))
+
+    @rule(device=devices, name=st.sampled_from(["Ready", "Ready", "Faulted"]), late=st.integers(0, 2))
+    def prepare(self, device: str, name: str, late: int) -> None:
+        self.say(device, state(name), late=late)
+
+    @rule(node=st.sampled_from(NODES), ready=st.sampled_from([True, True, False]))
+    def fall(self, node: str, ready: bool) -> None:
+        self.say(node, prepared(ready=ready))
+
+    @rule(device=devices)
+    def refuse(self, device: str) -> None:
+        """Of a device that it has set up, and does not any more."""
+        held, phase = self.world.of(device)
+        if held is not None and phase == "Assigned":
+            self.say(device, refused(held))
+
+    @rule(said=st.sampled_from([{}, {"max_slices_per_device": 1}, {"max_slices_per_device": 16}, {"enabled": False}]))
+    def set(self, said: dict[str, Any]) -> None:
+        self.say(MODULE, SettingsChanged(**said))
+
+    @rule()
+    def answer(self) -> None:
+        """Agents have the last lists, and answer until nobody is asked anything: then nobody waits for them."""
+        for _ in range(ROUNDS_MAX):
+            answers = self.agents.answers(self.facts)
+            if not answers:
+                break
+            for device, said in answers:
+                self.say(device, said)
+        else:
+            raise AssertionError("Agents answer, and it never ends.")
+        if self.facts.is_in_force():
+            self.check_nobody_waits()
+
+    def check_nobody_waits(self) -> None:
+        for row in self.facts.assignment.rows.values():
+            assert row.phase != "Unassigning"
+            if row.phase == "Pending" and self.facts.device.rows[row.device].prepared == "Ready":
+                assert self.facts.setup.rows[row.device].word == "refused", row
+
+    @rule()
+    def restart(self) -> None:
+        """Begin again with the rows alone, as they come back from their store."""
+        restored, fold = PoolFacts(), self.world.fold
+        before: dict[str, Any] = dict(self.facts.tables())
+        for name, table in restored.tables().items():
+            table.load(sorted(before[name].rows.values(), key=str))
+        self.world.fold = Fold(
+            PoolsProjection(),
+            GENERATION,
+            state=restored,
+            seen=fold.seen,
+            numbering=fold.numbering,
+            sequence=fold.sequence,
+        )
+
+    @invariant()
+    def every_device_of_a_pool_is_told_of_as_it_is(self) -> None:
+        facts = self.facts
+        if not facts.is_in_force():
+            return
+        held = {row.device: row for row in facts.assignment.rows.values() if row.pool is not None}
+        told = {name: one for node in facts.wanted.rows for name, one in last_list(facts, node).items()}
+        assert sorted(told) == sorted(held)
+        for name, one in told.items():
+            assert (one.pool, one.releasing) == (held[name].pool, held[name].phase == "Unassigning")
+            assert one.uuid == facts.device.rows[name].uuid
+            assert one.resource == resource_name(one.pool)
+
+    @invariant()
+    def the_rows_are_what_was_told(self) -> None:
+        told = {node: (row.changed_at, last_list(self.facts, node)) for node, row in self.facts.wanted.rows.items()}
+        expected = {node: (time, {one.device: one for one in found}) for node, (time, found) in self.lists.items()}
+        assert told == expected
+        assert all(list(found) == sorted(found) for _, found in told.values())
+
+    def teardown(self) -> None:
+        again = Fold(PoolsProjection(), GENERATION, numbering=Numbering("own", 1))
+        again.apply_all(self.world.log)
+        assert rows_of(again) == rows_of(self.world.fold)
+        assert again.outstanding() == []
+
+
+TestWanted = WantedMachine.TestCase
