@@ -1,0 +1,56 @@
+"""When what did not work out is tried again: after pauses that grow, or soon after what it depends on changed. Pure."""
+
+from typing import Final, NamedTuple
+
+from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.agent.setup.offers import Used
+from gpuledger.events.node import WantedDevice
+
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+_DOUBLINGS_MAX: Final = 16
+
+
+class Mark(NamedTuple):
+    """What an attempt depends on, without the UUIDs of instances, which the attempt itself changes."""
+
+    card: CardFacts | None
+    used: Used | None
+
+
+class Attempt(NamedTuple):
+    """What was tried for a device, at `at` for the last time, in seconds of the event loop's clock.
+
+    `wish` None: to take back what nobody asks for any more.
+    """
+
+    wish: WantedDevice | None
+    mark: Mark
+    failures: int
+    at: float
+
+
+def mark_of(card: CardFacts | None, used: Used | None) -> Mark:
+    """The mark of a card as the board shows it, and of the use of it."""
+    if card is None:
+        return Mark(None, used)
+    places = tuple(sorted((each._replace(uuid="") for each in card.instances), key=lambda each: each.start))
+    return Mark(card._replace(instances=places), used)
+
+
+def failed(last: Attempt | None, wish: WantedDevice | None, mark: Mark, now: float) -> Attempt:
+    """The attempt after it failed; failures are counted for as long as the wish is the same."""
+    failures = last.failures if last is not None and last.wish == wish else 0
+    return Attempt(wish, mark, failures + 1, now)
+
+
+def ready_at(last: Attempt | None, wish: WantedDevice | None, mark: Mark) -> float:
+    """When to try for the first time, or again."""
+    if last is None or last.wish != wish:
+        return 0.0
+    return last.at + (pause_s(last.failures) if last.mark == mark else RETRY_FIRST_S)
+
+
+def pause_s(failures: int) -> float:
+    """How long to wait after so many failures in a row, 1 at least."""
+    return min(RETRY_FIRST_S * 2.0 ** min(failures - 1, _DOUBLINGS_MAX), RETRY_MAX_S)

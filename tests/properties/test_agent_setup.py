@@ -1,0 +1,270 @@
+"""Whatever is asked, used, broken and restarted: nothing in use is touched, and in the end all is as wanted."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuledger.agent.hardware.errors import HardwareError
+from gpuledger.agent.setup.offers import ids_of, partitions, profile_of, unit_uuids
+from gpuledger.agent.setup.situation import SETTLE_S
+from gpuledger.agent.setup.state import Held, Memory, Told, dump, load
+from gpuledger.domain.mig.plan import MigState, Plan, plan
+from gpuledger.events.node import WantedDevice
+from support.setting_up import NOON, Node, later, wish
+
+CARDS: Final = 2
+PROFILES: Final = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb")
+
+shapes = st.fixed_dictionaries(
+    {"pool": st.sampled_from("pq"), "slices_per_unit": st.integers(1, 3)},
+    optional={"mig_profile": st.sampled_from(PROFILES), "releasing": st.just(True)},
+)
+indices = st.integers(0, CARDS - 1)
+moves = st.one_of(
+    st.tuples(st.just("want"), indices, shapes),
+    st.tuples(st.just("drop"), indices),
+    st.tuples(st.just("take"), st.integers(0, 30)),
+    st.tuples(st.just("take late"), st.integers(0, 30)),
+    st.tuples(st.just("leave"), st.integers(0, 30)),
+    st.tuples(st.just("process"), st.integers(0, 30)),
+    st.tuples(st.just("exit"), indices),
+    st.tuples(st.just("fail"), st.integers(0, 9)),
+    st.tuples(st.just("by hand"), indices, st.integers(0, 7), st.sampled_from(PROFILES)),
+    st.tuples(st.just("unknown")),
+    st.tuples(st.just("known")),
+    st.tuples(st.just("off")),
+    st.tuples(st.just("on")),
+    st.tuples(st.just("restart")),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 0.5, 2.0, 11.0, 70.0])),
+)
+
+
+class Story:
+    """What happens to a node; after each thing that happens the rules hold."""
+
+    def __init__(self) -> None:
+        self.node = Node(f"{CARDS}xA100")
+        self.node.see_use()
+        self.wishes: dict[str, WantedDevice] = {}
+        self.asked = 0
+        self.seen_at: dict[tuple[str, str, str], float] = {}
+
+    async def do(self, move: tuple[Any, ...]) -> None:
+        getattr(self, "_" + move[0].replace(" ", "_"))(*move[1:])
+        await self.node.work(move[1] if move[0] == "wait" else 0.0)
+        for offer in self.node.board.seen.offers:
+            self.seen_at |= {(offer.resource, unit.id, unit.uuid): self.node.now for unit in offer.units}
+        self.check()
+
+    def check(self) -> None:
+        units = self.node.units()
+        assert len({unit.id for unit in units}) == len(units)
+        assert all(len(unit.id) <= 63 for unit in units)
+        held = {card.uuid: one for one in self.wishes.values() for card in self.node.cards() if card.uuid == one.uuid}
+        owned = [each for each in self._memory().held.values() if each.offered]
+        assert {unit.address for unit in units} <= {each.address for each in owned}
+        assert len({each.card for each in owned}) == len(owned)
+        for each in owned:
+            assert each.card not in held or not held[each.card].releasing, "what is released is withdrawn at once"
+
+    async def end(self) -> None:
+        """Nothing is in the way any more; all comes to what is wanted last, and stays."""
+        node = self.node
+        node.in_use, node.calls.fail_at = {}, None
+        node.hardware.inject("recover")
+        for card in node.hardware._cards.values():
+            card.users.clear()
+        node.see_use()
+        node.want(*self.wishes.values())
+        for _ in range(3):
+            await node.settle(500.0)
+            node.now += 70.0
+        self.check()
+        for index in range(CARDS):
+            self._check_end(index)
+        node.told()
+        node.calls.changes.clear()
+        node.restart()
+        node.see_use()
+        node.want(*self.wishes.values())
+        await node.settle(500.0)
+        assert (node.told(), node.calls.changes) == ([], [])
+
+    def _check_end(self, index: int) -> None:
+        card, one = self.node.card(index), self.wishes.get(f"gpu-{index}")
+        units = {unit.id for unit in self.node.units() if unit.address == card.address}
+        state = MigState(card.mig_enabled, card.mig_pending, card.profiles, card.instances)
+        if one is None or one.releasing:
+            assert not units
+            return
+        found = plan(state, profile_of(one))
+        assert isinstance(found, Plan)
+        assert found.steps == ()
+        uuids = unit_uuids(card, one)
+        assert units == {each for uuid in uuids for each in ids_of(uuid, one.slices_per_unit)} != set()
+        assert self._memory().told[one.device] == Told(one.pool, one.asked_at, "applied", partitions(one, uuids))
+
+    def _memory(self) -> Memory:
+        mine = self.node.setup._mine
+        return mine.memory if mine is not None else Memory()
+
+    def _want(self, index: int, shape: dict[str, Any]) -> None:
+        self.asked += 1
+        one = later(wish(self.node, index, **shape), self.asked)
+        self.wishes[one.device] = one
+        self._tell_wishes()
+
+    def _drop(self, index: int) -> None:
+        self.wishes.pop(f"gpu-{index}", None)
+        self._tell_wishes()
+
+    def _tell_wishes(self) -> None:
+        self.node.want(*self.wishes.values())
+
+    def _take(self, number: int) -> None:
+        pairs = [(offer.resource, unit.id) for offer in self.node.board.seen.offers for unit in offer.units]
+        if pairs:
+            resource, unit = pairs[number % len(pairs)]
+            self.node.in_use.setdefault(resource, set()).add(unit)
+            self._known()
+
+    def _take_late(self, number: int) -> None:
+        """The kubelet gives away what was withdrawn, because it has not heard of that."""
+        late = sorted(key for key, at in self.seen_at.items() if self.node.now - at < SETTLE_S)
+        if late:
+            resource, unit, uuid = late[number % len(late)]
+            there = {each.uuid for card in self.node.cards() for each in (card, *card.instances)}
+            assert uuid in there, "what may be given away still is there"
+            self.node.in_use.setdefault(resource, set()).add(unit)
+            self._known()
+
+    def _leave(self, number: int) -> None:
+        pairs = [(resource, unit) for resource, ids in self.node.in_use.items() for unit in sorted(ids)]
+        if pairs:
+            resource, unit = pairs[number % len(pairs)]
+            self.node.in_use[resource].discard(unit)
+            self._known()
+
+    def _process(self, number: int) -> None:
+        places = [(card.address, each.uuid) for card in self.node.cards() for each in card.instances]
+        if places:
+            self.node.hardware.use(*places[number % len(places)])
+
+    def _exit(self, index: int) -> None:
+        self.node.hardware._cards[self.node.card(index).address].users.clear()
+
+    def _fail(self, number: int) -> None:
+        self.node.calls.fail_at = number
+
+    def _by_hand(self, index: int, start: int, profile: str) -> None:
+        """Somebody takes an idle instance back and makes another one."""
+        card = self.node.card(index)
+        for each in card.instances:
+            if each.start <= start < each.start + each.size and each.uuid not in self.node.used_uuids():
+                self.seen_at = {key: at for key, at in self.seen_at.items() if key[2] != each.uuid}
+                self._quietly(partial(self.node.hardware.destroy_instance, card.address, each.uuid))
+        self._quietly(lambda: self.node.hardware.create_instance(card.address, profile, start))
+
+    def _quietly(self, change: Callable[[], object]) -> None:
+        with suppress(HardwareError):
+            change()
+
+    def _unknown(self) -> None:
+        self.node.board.put(in_use=None)
+
+    def _known(self) -> None:
+        self.node.see_use()
+
+    def _off(self) -> None:
+        self.node.hardware.inject("off-bus@0")
+
+    def _on(self) -> None:
+        self.node.hardware.inject("recover@0")
+
+    def _restart(self) -> None:
+        self.node.restart()
+        self.seen_at = {}
+
+    def _wait(self, _seconds: float) -> None:
+        """Time passes."""
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(moves, max_size=40))
+def test_nothing_in_use_is_touched_and_all_ends_as_wanted(told: list[tuple[Any, ...]]) -> None:
+    async def tell() -> None:
+        story = Story()
+        for move in told:
+            await story.do(move)
+        await story.end()
+
+    run(tell())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(moves, max_size=30))
+def test_no_result_is_told_twice_in_a_row(told: list[tuple[Any, ...]]) -> None:
+    async def tell() -> None:
+        story = Story()
+        last: dict[str, tuple[Any, ...]] = {}
+        for move in told:
+            done = len(story.node.calls.changes)
+            await story.do(move)
+            for each in story.node.told():
+                key = (*each, story.wishes[each[0]].asked_at if each[0] in story.wishes else None)
+                assert last.get(each[0]) != key or len(story.node.calls.changes) > done
+                last[each[0]] = key
+
+    run(tell())
+
+
+wishes = st.builds(
+    WantedDevice,
+    device=st.text("abc", min_size=1),
+    uuid=st.none() | st.just("GPU-1"),
+    pool=st.text("pq", min_size=1),
+    resource=st.just("r"),
+    unit=st.sampled_from(["Card", "MIG"]),
+    mig_profile=st.none() | st.sampled_from(PROFILES),
+    slices_per_unit=st.integers(1, 64),
+    releasing=st.booleans(),
+    asked_at=st.just(NOON),
+)
+held = st.builds(Held, wishes, st.text("0:."), st.text("GPU-"), st.lists(st.text("MIG")).map(tuple), st.booleans())
+telling = st.builds(
+    Told,
+    st.text("pq"),
+    st.just(NOON),
+    st.sampled_from(["applied", "refused", "released"]),
+    st.none() | st.integers(0, 7),
+)
+memories = st.builds(Memory, st.dictionaries(st.text(), held), st.dictionaries(st.text(), telling))
+
+
+@given(memories)
+def test_what_is_kept_comes_back(memory: Memory) -> None:
+    assert load(dump(memory)) == memory
+
+
+@given(st.binary())
+def test_a_broken_value_is_told_apart(kept: bytes) -> None:
+    try:
+        load(kept)
+    except ValueError:
+        return
+
+
+@given(st.text("-abcdefGPU0123", min_size=1, max_size=128), st.integers(1, 64))
+def test_ids_are_short_and_differ(uuid: str, slices: int) -> None:
+    ids = ids_of(uuid, slices)
+    assert len(set(ids)) == slices
+    assert all(len(each) <= 63 for each in ids)

@@ -1,0 +1,553 @@
+"""Devices set up for pools and taken back: every rule of it, on simulated cards."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gpuledger.agent.hardware.errors import HungError
+from gpuledger.agent.setup.apply import Carrying, Stopped
+from gpuledger.agent.setup.attempts import RETRY_FIRST_S, RETRY_MAX_S
+from gpuledger.agent.setup.quiet import DEBOUNCE_MAX_S, DEBOUNCE_S
+from gpuledger.agent.setup.remembering import KEPT
+from gpuledger.domain.mig.plan import Destroy, MigState
+from gpuledger.events.node import WantedDevice
+from support.setting_up import SETTLED_S, Node, later, wish
+from support.waiting import eventually
+
+SMALL, HALF = "1g.10gb", "3g.40gb"
+
+
+async def ready(**other: Any) -> Node:
+    """A node whose first card is set up for a pool."""
+    node = Node()
+    node.see_use()
+    node.want(wish(node, **other))
+    await node.settle()
+    node.told()
+    node.calls.changes.clear()
+    return node
+
+
+def wanted(node: Node) -> tuple[WantedDevice, ...]:
+    return node.board.seen.wanted or ()
+
+
+async def test_a_whole_card_is_offered_and_told_without_touching_it() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node))
+    await node.settle()
+    assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}
+    assert node.told() == [("gpu-0", "applied", "p", None)]
+    assert node.calls.changes == []
+
+
+async def test_a_card_is_divided_and_its_instances_are_offered_by_place() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node, mig_profile=SMALL))
+    await node.settle()
+    instances = sorted(node.card().instances, key=lambda each: each.start)
+    assert len(instances) == 7
+    assert node.offered() == {"gpu.deckhouse.io/p": [each.uuid for each in instances]}
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.calls.changes == ["mig on", *[f"create {SMALL}"] * 7]
+
+
+async def test_sliced_units_have_numbered_ids() -> None:
+    node = await ready(slices_per_unit=3)
+    assert node.offered() == {"gpu.deckhouse.io/p": [f"{node.card().uuid}::{n}" for n in range(3)]}
+
+
+async def test_a_card_with_mig_on_is_made_whole_for_a_pool_of_cards() -> None:
+    node = Node()
+    node.see_use()
+    node.hardware.set_mig(node.card().address, enabled=True)
+    node.hardware.create_instance(node.card().address, SMALL, 0)
+    node.want(wish(node))
+    await node.settle()
+    assert node.calls.changes == ["destroy", "mig off"]
+    assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}
+
+
+async def test_an_unchanged_wish_does_nothing_at_all() -> None:
+    node = await ready(mig_profile=SMALL)
+    await node.work(60.0)
+    surveys = node.calls.surveys
+    for _ in range(5):
+        await node.work(60.0)
+    assert (node.calls.changes, node.told(), node.calls.surveys) == ([], [], surveys)
+
+
+async def test_what_is_asked_anew_is_told_anew_and_changes_nothing() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.want(later(wanted(node)[0]))
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.calls.changes == []
+
+
+async def test_a_card_is_found_by_its_address_where_its_uuid_is_not_said() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node, uuid=None, pci_address="0000" + node.card().address.upper()))
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", None)]
+
+
+async def test_what_is_wanted_one_after_the_other_is_applied_together() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node))
+    await node.work()
+    node.want(wish(node, mig_profile=SMALL))
+    await node.work(DEBOUNCE_S - 0.1)
+    await node.work(DEBOUNCE_S - 0.1)
+    assert node.told() == []
+    await node.work(0.2)
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+
+
+async def test_wishes_that_never_rest_are_granted_all_the_same() -> None:
+    node = Node()
+    node.see_use()
+    for second in range(int(DEBOUNCE_MAX_S) + 2):
+        node.want(later(wish(node), second))
+        await node.work(1.0)
+    assert node.told() != []
+
+
+async def test_while_nobody_has_told_what_is_wanted_nothing_changes() -> None:
+    node = await ready(mig_profile=SMALL)
+    offered = node.offered()
+    node.restart()
+    node.see_use()
+    await node.work()
+    await node.work(600.0)
+    assert node.offered() == offered
+    assert (node.calls.changes, node.told()) == ([], [])
+
+
+async def test_nothing_is_divided_or_told_anew_after_a_restart() -> None:
+    node = await ready(mig_profile=SMALL)
+    wishes, offered = wanted(node), node.offered()
+    node.restart()
+    node.see_use()
+    node.want(*wishes)
+    await node.settle()
+    assert node.offered() == offered
+    assert (node.calls.changes, node.told()) == ([], [])
+
+
+@pytest.mark.parametrize("kept", [b"{", b"[]", b'{"version": 9}', b'{"version": 1, "held": {"a": 1}, "told": {}}'])
+async def test_a_broken_memory_is_forgotten_and_the_card_found_as_it_is(kept: bytes) -> None:
+    node = await ready(mig_profile=SMALL)
+    wishes, offered = wanted(node), node.offered()
+    node.keep.values[KEPT] = kept
+    node.restart()
+    node.see_use()
+    node.want(*wishes)
+    await node.settle()
+    assert node.offered() == offered
+    assert node.calls.changes == []
+
+
+async def test_a_card_that_is_not_there_is_refused_once_and_taken_when_it_comes() -> None:
+    node = Node()
+    node.see_use()
+    node.hardware.inject("off-bus@0")
+    node.want(wish(node))
+    await node.settle(300.0)
+    assert node.told() == [("gpu-0", "refused", "p", "CardMissing")]
+    node.hardware.inject("recover@0")
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", None)]
+
+
+async def test_a_card_that_stops_answering_keeps_what_it_had() -> None:
+    node = await ready(mig_profile=SMALL)
+    offered = node.offered()
+    node.hardware.inject("off-bus@0")
+    await node.settle()
+    assert node.offered() == offered
+    assert node.told() == []
+
+
+async def test_what_a_card_does_not_know_is_refused_with_the_reason() -> None:
+    node = Node("1xT4")
+    node.see_use()
+    node.want(wish(node, mig_profile=SMALL))
+    await node.settle(300.0)
+    assert node.told() == [("gpu-0", "refused", "p", "MigNotSupported")]
+    assert node.offered() == {}
+
+
+@pytest.mark.parametrize("fail_at", range(8))
+async def test_a_step_that_fails_is_told_the_card_restored_and_tried_again(fail_at: int) -> None:
+    node = Node()
+    node.see_use()
+    node.calls.fail_at = fail_at
+    node.want(wish(node, mig_profile=SMALL))
+    await node.work(DEBOUNCE_S)
+    await node.work(DEBOUNCE_S - 1.1)
+    assert node.told() == []
+    before = node.card()
+    await node.work(1.2)
+    assert node.told() == [("gpu-0", "refused", "p", "HardwareRefused")]
+    assert node.card() == before
+    assert node.offered() == {}
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+
+
+async def test_pauses_grow_up_to_their_bound() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node, mig_profile="9g.90gb"))
+    await node.work()
+    pauses = []
+    for _ in range(12):
+        until = await node.work()
+        assert until is not None
+        pauses.append(until - node.now)
+        node.now = until
+    assert pauses[1:5] == [1.0, 2.0, 4.0, 8.0]
+    assert pauses[-1] == RETRY_MAX_S
+
+
+async def test_a_changed_use_of_the_card_is_tried_at_once() -> None:
+    node = Node()
+    node.see_use()
+    node.hardware.set_mig(node.card().address, enabled=True)
+    instance = node.hardware.create_instance(node.card().address, SMALL, 0)
+    node.hardware.use(node.card().address, instance.uuid)
+    node.want(wish(node))
+    await node.settle(100.0)
+    assert node.told() == [("gpu-0", "refused", "p", "DeviceInUse")]
+    node.hardware.free(node.card().address, instance.uuid)
+    node.use("other", "elsewhere")
+    await node.work(1.5)
+    assert node.told() == [], "what other cards are used for does not matter"
+    node.want(later(wish(node)))
+    await node.work()
+    await node.work(DEBOUNCE_S)
+    assert node.told() == [("gpu-0", "applied", "p", None)]
+
+
+async def test_a_card_that_changed_is_tried_at_once_however_long_the_pause_is() -> None:
+    node = Node()
+    node.see_use()
+    node.hardware.inject("off-bus@0")
+    node.want(wish(node))
+    await node.settle(300.0)
+    node.told()
+    await node.work(RETRY_MAX_S)
+    node.hardware.inject("recover@0")
+    await node.work(RETRY_FIRST_S + 0.1)
+    assert node.told() == [("gpu-0", "applied", "p", None)]
+
+
+async def test_what_a_container_gets_between_two_steps_is_left_alone() -> None:
+    node = await ready(mig_profile=SMALL)
+    card, uuids = node.card(), [unit.uuid for unit in node.units()]
+    in_use: dict[str, frozenset[str]] = {}
+    carrying = Carrying(node.calls, card.address, card.uuid, lambda: in_use, lambda: in_use.update(p=frozenset(uuids)))
+    node.board.put(offers=())
+    state = MigState(card.mig_enabled, False, card.profiles, card.instances)
+    with pytest.raises(Stopped) as stopped:
+        await carrying.divide([Destroy(uuids[0], SMALL, 0)], state)
+    assert stopped.value.refusal.reason == "DeviceInUse"
+    assert node.calls.changes == []
+
+
+async def test_a_mode_that_waits_for_a_reset_is_refused_and_goes_on_after_it() -> None:
+    node = Node()
+    node.see_use()
+    node.hardware.inject("mig-needs-reset@0")
+    node.want(wish(node, mig_profile=SMALL))
+    await node.settle(300.0)
+    assert node.told() == [("gpu-0", "refused", "p", "MigResetPending")]
+    node.hardware.inject("recover@0")
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+
+
+async def test_a_driver_that_hangs_refuses_what_is_new_and_keeps_the_rest() -> None:
+    node = await ready()
+    offered = node.offered()
+    node.calls.blind = HungError("it hangs")
+    node.want(*wanted(node), wish(node, 1, mig_profile=SMALL))
+    await node.settle(300.0)
+    assert node.told() == [("gpu-1", "refused", "p", "CardMissing")]
+    assert node.offered() == offered
+    node.calls.blind = None
+    await node.settle()
+    assert node.told() == [("gpu-1", "applied", "p", 7)]
+
+
+async def test_two_devices_never_have_one_card() -> None:
+    node = await ready()
+    other = wish(node, pool="q", device="gpu-9")
+    node.want(*wanted(node), other)
+    await node.settle(300.0)
+    assert node.told() == [("gpu-9", "refused", "q", "CardTaken")]
+    assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}
+
+
+async def test_what_is_released_is_withdrawn_at_once_cleared_and_told() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.want(later(wanted(node)[0], releasing=True))
+    await node.work()
+    assert (node.offered(), node.told(), node.calls.changes) == ({}, [], [])
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.calls.changes == [*["destroy"] * 7, "mig off"]
+    assert (node.card().mig_enabled, node.card().instances) == (False, ())
+    await node.settle()
+    assert node.told() == []
+
+
+async def test_what_is_in_use_is_not_taken_back_before_it_is_free() -> None:
+    node = await ready(mig_profile=SMALL)
+    unit = node.units()[3]
+    node.use("gpu.deckhouse.io/p", unit.id)
+    node.want(later(wanted(node)[0], releasing=True))
+    await node.settle()
+    await node.work(600.0)
+    assert (node.offered(), node.told(), node.calls.changes) == ({}, [], [])
+    node.hardware.use(unit.address, unit.uuid)
+    node.use("gpu.deckhouse.io/p")
+    await node.work(600.0)
+    assert node.told() == [], "a process uses it still"
+    node.hardware.free(unit.address, unit.uuid)
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p")]
+
+
+@pytest.mark.parametrize("by", ["container", "process"])
+async def test_a_whole_card_in_use_is_not_told_released(by: str) -> None:
+    node = await ready()
+    unit = node.units()[0]
+    if by == "container":
+        node.use("gpu.deckhouse.io/p", unit.id)
+    else:
+        node.hardware.use(unit.address)
+    node.want(later(wanted(node)[0], releasing=True))
+    await node.settle(200.0)
+    assert (node.offered(), node.told()) == ({}, [])
+    node.hardware.free(unit.address)
+    node.use("gpu.deckhouse.io/p")
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p")]
+
+
+async def test_after_a_restart_what_was_withdrawn_is_waited_for_again() -> None:
+    node = await ready(mig_profile=SMALL)
+    released = later(wanted(node)[0], releasing=True)
+    node.want(released)
+    await node.work()
+    node.restart()
+    node.see_use()
+    node.want(released)
+    await node.work()
+    await node.work(DEBOUNCE_S)
+    assert node.calls.changes == []
+    await node.work(SETTLED_S)
+    assert node.told() == [("gpu-0", "released", "p")]
+
+
+async def test_units_that_were_just_withdrawn_may_be_given_away_for_a_while() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.want(later(wanted(node)[0], releasing=True))
+    await node.work()
+    await node.work(DEBOUNCE_S)
+    assert node.calls.changes == []
+    await node.work(SETTLED_S)
+    assert node.told() == [("gpu-0", "released", "p")]
+
+
+@pytest.mark.parametrize("change", ["release", "profile"])
+async def test_while_the_use_is_unknown_nothing_is_taken_back_or_divided(change: str) -> None:
+    node = await ready(mig_profile=SMALL)
+    node.board.put(in_use=None)
+    other = {"releasing": True} if change == "release" else {"mig_profile": HALF}
+    node.want(later(wanted(node)[0], **other))
+    await node.settle()
+    await node.work(600.0)
+    assert (node.calls.changes, node.told(), node.offered()) == ([], [], {})
+    node.see_use()
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p") if change == "release" else ("gpu-0", "applied", "p", 2)]
+
+
+async def test_a_device_that_is_wanted_no_more_is_cleared_and_nothing_told() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.want()
+    await node.settle()
+    assert (node.card().mig_enabled, node.offered(), node.told()) == (False, {}, [])
+
+
+async def test_a_device_whose_pool_gave_it_back_is_told_released_though_it_is_gone_from_the_list() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.want(later(wanted(node)[0], releasing=True))
+    await node.work()
+    node.want()
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p")]
+
+
+async def test_a_release_that_is_taken_back_offers_the_device_again() -> None:
+    node = await ready(mig_profile=SMALL)
+    first, offered = wanted(node)[0], node.offered()
+    node.use("gpu.deckhouse.io/p", node.units()[0].id)
+    node.want(later(first, releasing=True))
+    await node.work(1.0)
+    assert node.offered() == {}
+    node.want(later(first, 2))
+    await node.settle()
+    assert node.offered() == offered
+    assert (node.told(), node.calls.changes) == ([("gpu-0", "applied", "p", 7)], [])
+
+
+async def test_a_card_that_is_gone_is_released_and_one_that_is_silent_is_waited_for() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.hardware.inject("off-bus@0")
+    node.want(later(wanted(node)[0], releasing=True))
+    await node.settle()
+    assert node.told() == []
+    del node.hardware._cards[node.card().address]
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p")]
+
+
+async def test_what_nobody_remembers_is_released_when_asked() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node, releasing=True))
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.calls.changes == []
+
+
+async def test_a_clearing_that_fails_is_tried_again() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.want(later(wanted(node)[0], releasing=True))
+    node.calls.fail_at = 3
+    await node.settle()
+    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.card().mig_enabled is False
+
+
+@pytest.mark.parametrize("other", [{"pool": "q"}, {"mig_profile": HALF}, {"slices_per_unit": 2}])
+async def test_a_card_that_changes_hands_is_nobodys_until_it_is_free(other: dict[str, Any]) -> None:
+    node = await ready(mig_profile=SMALL)
+    node.use("gpu.deckhouse.io/p", node.units()[0].id)
+    node.want(later(wish(node, **{"mig_profile": SMALL, **other})))
+    await node.settle()
+    await node.work(600.0)
+    assert (node.offered(), node.told(), node.calls.changes) == ({}, [], [])
+    node.use("gpu.deckhouse.io/p")
+    await node.settle()
+    assert [each[1] for each in node.told()] == ["applied"]
+    assert len(node.units()) == {"pool": 7, "mig_profile": 2, "slices_per_unit": 14}[next(iter(other))]
+
+
+async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> None:
+    node = Node()
+    node.use("nvidia.com/gpu", node.card().uuid)
+    node.want(wish(node))
+    await node.settle()
+    assert (node.offered(), node.told()) == ({}, [])
+    node.use("nvidia.com/gpu")
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", None)]
+
+
+async def test_an_idle_instance_that_vanished_is_made_again_and_told() -> None:
+    node = await ready(mig_profile=SMALL)
+    node.hardware.destroy_instance(node.card().address, node.units()[2].uuid)
+    await node.settle()
+    assert len(node.units()) == 7
+    assert node.calls.changes == [f"create {SMALL}"]
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+
+
+async def test_an_instance_made_by_hand_is_taken_back_when_it_is_free() -> None:
+    node = await ready(mig_profile=SMALL)
+    address, units = node.card().address, node.units()
+    for unit in units[:4]:
+        node.hardware.destroy_instance(address, unit.uuid)
+    strange = node.hardware.create_instance(address, HALF, 0)
+    node.hardware.use(address, strange.uuid)
+    node.use("gpu.deckhouse.io/p", units[5].id)
+    await node.settle(100.0)
+    assert [unit.uuid for unit in node.units()] == [unit.uuid for unit in units[4:]]
+    assert node.told() == [("gpu-0", "applied", "p", 3)]
+    node.hardware.free(address, strange.uuid)
+    await node.settle()
+    assert len(node.units()) == 7
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+
+
+async def test_after_a_reboot_of_the_node_the_card_is_divided_again_and_no_loss_is_told() -> None:
+    node = await ready(mig_profile=SMALL)
+    wishes = wanted(node)
+    for unit in node.units():
+        node.hardware.destroy_instance(unit.address, unit.uuid)
+    node.restart()
+    node.see_use()
+    await node.work()
+    assert node.offered() == {}
+    node.want(*wishes)
+    await node.settle()
+    assert len(node.units()) == 7
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+
+
+async def test_what_is_offered_is_withdrawn_before_a_repair_that_would_touch_it() -> None:
+    node = await ready(mig_profile=SMALL)
+    offered, card = node.offered(), node.hardware._cards[node.card().address]
+    node.use("gpu.deckhouse.io/p", node.units()[0].id)
+    card.facts = card.facts._replace(mig_pending=True)
+    await node.settle(100.0)
+    assert (node.offered(), node.calls.changes) == (offered, [])
+    node.use("gpu.deckhouse.io/p")
+    await node.work(RETRY_MAX_S)
+    assert (node.offered(), node.calls.changes) == ({}, [])
+    await node.settle()
+    assert (node.offered(), node.calls.changes) == (offered, ["mig on"])
+
+
+async def test_a_drift_that_cannot_be_repaired_to_anything_is_refused_once() -> None:
+    node = await ready(mig_profile=SMALL)
+    address = node.card().address
+    for unit in node.units():
+        node.hardware.destroy_instance(address, unit.uuid)
+    strange = node.hardware.create_instance(address, "7g.80gb", 0)
+    node.hardware.use(address, strange.uuid)
+    await node.settle(300.0)
+    assert node.told() == [("gpu-0", "applied", "p", 0), ("gpu-0", "refused", "p", "DeviceInUse")]
+    node.hardware.free(address, strange.uuid)
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+
+
+async def test_the_part_works_on_what_changes_and_ends_when_cancelled() -> None:
+    node = Node()
+    ran = asyncio.create_task(node.setup.run(node._tell))
+    node.discover()
+    node.see_use()
+    node.want(wish(node, mig_profile=SMALL))
+
+    async def is_told() -> bool:
+        node.now += 1.0
+        node.board.put(unfit={"": str(node.now)})
+        return bool(node.facts)
+
+    await eventually(is_told)
+    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.setup.alive_at is not None
+    ran.cancel()
+    await asyncio.wait([ran])
+    assert ran.cancelled()
