@@ -17,6 +17,12 @@ from bench import fleet
 from bench.admission import FULL as ADMISSION
 from bench.admission import QUICK as QUICK_ADMISSION
 from bench.admission import AdmissionSizes, admission
+from bench.agent import FULL as AGENT
+from bench.agent import QUICK as QUICK_AGENT
+from bench.agent import AgentSizes, agent
+from bench.agents import FULL as AGENTS
+from bench.agents import QUICK as QUICK_AGENTS
+from bench.agents import AgentsSizes, agents
 from bench.availability import FULL as AVAILABILITY
 from bench.availability import QUICK as QUICK_AVAILABILITY
 from bench.availability import AvailabilitySizes, availability
@@ -51,11 +57,38 @@ class Sizes:
     availability: AvailabilitySizes = AVAILABILITY
     admission: AdmissionSizes = ADMISSION
     pools: PoolsSizes = POOLS
+    agents: AgentsSizes = AGENTS
+    agent: AgentSizes = AGENT
 
 
 FULL = Sizes()
-QUICK = Sizes(1, 300, 1_000, 2_000, 200, 0.5, 5_000, QUICK_EDGE, QUICK_AVAILABILITY, QUICK_ADMISSION, QUICK_POOLS)
-NAMES = ("publishing", "projecting", "latency", "memory", "kube", "availability", "admission", "pools")
+QUICK = Sizes(
+    rounds=1,
+    synced=300,
+    unsynced=1_000,
+    projected=2_000,
+    library=200,
+    paced_s=0.5,
+    memory=5_000,
+    kube=QUICK_EDGE,
+    availability=QUICK_AVAILABILITY,
+    admission=QUICK_ADMISSION,
+    pools=QUICK_POOLS,
+    agents=QUICK_AGENTS,
+    agent=QUICK_AGENT,
+)
+NAMES = (
+    "publishing",
+    "projecting",
+    "latency",
+    "memory",
+    "kube",
+    "availability",
+    "admission",
+    "pools",
+    "agents",
+    "agent",
+)
 
 _progress = Console(stderr=True)
 
@@ -107,5 +140,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "availability": lambda: availability(database_url, sizes.availability, sizes.rounds),
         "admission": lambda: admission(sizes.admission),
         "pools": lambda: pools(database_url, sizes.pools),
+        "agents": lambda: agents(database_url, sizes.agents),
+        "agent": lambda: agent(sizes.agent),
     }
     return measures[name]()

@@ -1,79 +1,129 @@
-"""`gpuledger agent`: the agent of one node, until it is told to stop.
+"""`gpuledger agent`: the agent of one node, what it sees there, and faults for simulated hardware.
 
 It needs the ledger and nothing else of ours: no database and no Kubernetes API.
 """
 
+import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated
+import sys
+from typing import Annotated, NoReturn
 
 import typer
 
-from gpuledger.agent.settings import DEFAULT_EXPORTER_URL, EXPORTER_URL, NODE_NAME, AgentSettings, read_agent_settings
+from gpuledger.agent import settings as names
+from gpuledger.agent.settings import read_agent_settings, read_hardware, read_state_dir
+from gpuledger.cli.agent_options import (
+    Allocate,
+    Credentials,
+    Exporter,
+    Hardware,
+    KubeletDir,
+    Listen,
+    NatsUrl,
+    Node,
+    StateDir,
+)
+from gpuledger.cli.agent_probe import KeepIds, Moments, Record, show_probe, write_probe
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.run import run
-from gpuledger.cli.stopping import say, until_stopped
-from gpuledger.clock import random_id, system_clock
-from gpuledger.ledger.api import Ledger
-from gpuledger.settings import NATS_URL
-from gpuledger.telemetry import configure_logging
-from gpuledger.telemetry_http import ListenError, parse_address, serving
+from gpuledger.cli.options import NoHeaders, OutputFormat
+from gpuledger.cli.render import Console, Output, message, quiet_pipe
+from gpuledger.settings import METRICS_LISTEN, NATS_URL
+from gpuledger.telemetry_http import ListenError, parse_address
 
-Node = Annotated[str | None, typer.Option("--node", metavar="NAME", help=f"Which node this is (or ${NODE_NAME}).")]
-NatsUrl = Annotated[str | None, typer.Option("--nats-url", metavar="URL", help=f"The ledger (or ${NATS_URL}).")]
-Exporter = Annotated[
-    str | None,
-    typer.Option(
-        "--exporter",
-        metavar="URL",
-        help=f"The metrics of the node's dcgm-exporter (or ${EXPORTER_URL}).",
-        show_default=DEFAULT_EXPORTER_URL,
-    ),
-]
-Listen = Annotated[
-    str | None,
-    typer.Option(
-        "--listen",
-        metavar="HOST:PORT",
-        help="Where /metrics and /healthz are served (or $GPULEDGER_METRICS_LISTEN); port 0 is any free one.",
-        show_default="127.0.0.1:0",
-    ),
+app = typer.Typer(
+    help="The agent of one node: run it, see what it sees, have simulated cards fail.", no_args_is_help=True
+)
+
+Fault = Annotated[
+    str, typer.Argument(metavar="FAULT", help="Such as xid:79, xid:48@1, off-bus@0000:19:00.0, thermal, recover.")
 ]
 
 
-def agent(node: Node = None, nats_url: NatsUrl = None, exporter: Exporter = None, listen: Listen = None) -> None:
-    """Watch over one node's GPUs, and record what is found, until Ctrl-C."""
-    configure_logging()
-    settings = read_agent_settings(os.environ, node=node, nats_url=nats_url, exporter_url=exporter, listen=listen)
+@app.command("run")
+def run_agent(
+    node: Node = None,
+    nats_url: NatsUrl = None,
+    credentials: Credentials = None,
+    hardware: Hardware = None,
+    kubelet_dir: KubeletDir = None,
+    allocate: Allocate = None,
+    exporter: Exporter = None,
+    state_dir: StateDir = None,
+    listen: Listen = None,
+) -> None:
+    """Watch over one node's GPUs, offer them to its kubelet, and record what is found, until Ctrl-C."""
+    given = {
+        names.NODE_NAME: node,
+        NATS_URL: nats_url,
+        names.NATS_CREDENTIALS: credentials,
+        names.HARDWARE: hardware,
+        names.KUBELET_DIR: kubelet_dir,
+        names.ALLOCATE: allocate,
+        names.EXPORTER_URL: exporter,
+        names.STATE_DIR: state_dir,
+        METRICS_LISTEN: listen,
+    }
+    environ = {**os.environ, **{name: str(value) for name, value in given.items() if value is not None}}
+    settings = read_agent_settings(environ)
     try:
         parse_address(settings.listen)
     except ListenError as error:
         raise CliError(str(error), code=ExitCode.USAGE) from error
-    run(until_stopped(_serve(settings)))
+    _become_agent(environ)
 
 
-async def _serve(settings: AgentSettings) -> None:
-    from gpuledger.agent.exporter import ExporterObserver  # noqa: PLC0415 - takes long to import
-    from gpuledger.agent.main import Agent  # noqa: PLC0415
-    from gpuledger.agent.scrape import scraping  # noqa: PLC0415
+@app.command("probe")
+def probe(
+    hardware: Hardware = None,
+    output: OutputFormat = Output.TABLE,
+    no_headers: NoHeaders = False,
+    record: Record = None,
+    moments: Moments = 1,
+    keep_ids: KeepIds = False,
+) -> None:
+    """Show the cards of this machine as an agent would see them, or record them into a file.
 
-    async with AsyncExitStack() as stack:
-        scrape = await stack.enter_async_context(scraping(settings.exporter_url))
-        observer = ExporterObserver(settings.node, scrape, clock=system_clock)
-        looking = Agent(settings.node, [observer], epoch=random_id(), clock=system_clock)
-        try:
-            url = await stack.enter_async_context(serving(settings.listen, looking.health))
-        except ListenError as error:
-            raise CliError(str(error)) from error
-        say(f"The agent of {settings.node} is up; metrics {url}/metrics, health {url}/healthz")
-        await looking.run(lambda: _ledger(settings))
+    Exits with 1 where no driver answers.
+    """
+    given = {names.HARDWARE: hardware} if hardware else {}
+    text = read_hardware({**os.environ, **given})
+    if record is not None:
+        write_probe(text, record, moments=moments, anonymous=not keep_ids)
+    else:
+        show_probe(text, os.environ.get(names.XID_CLASSES, ""), output, headers=not no_headers)
 
 
-@asynccontextmanager
-async def _ledger(settings: AgentSettings) -> AsyncIterator[Ledger]:
-    from gpuledger.ledger.jetstream import connect_ledger  # noqa: PLC0415 - takes long to import
-    from gpuledger.projection.published import CountedLedger  # noqa: PLC0415
+@app.command("permissions")
+def permissions(node: Annotated[str | None, typer.Argument(metavar="[NODE]")] = None) -> None:
+    """Print the permissions of a node's agent for the configuration of nats-server.
 
-    async with connect_ledger(settings.nats_url, name=f"agent of {settings.node}") as ledger:
-        yield CountedLedger(ledger)
+    Without a node: the templated form, for a scoped signing key. docs/agent-credentials.md explains both.
+    """
+    from gpuledger.ledger.permissions import (  # noqa: PLC0415 - only this command needs it
+        permissions_text,
+        templated_permissions,
+        user_text,
+    )
+
+    console = Console.standard()
+    with quiet_pipe(console.out):
+        console.out.write(f"{user_text(node) if node else permissions_text(templated_permissions())}\n")
+
+
+@app.command("inject")
+def inject_fault(fault: Fault, state_dir: StateDir = None) -> None:
+    """Have a card of a running agent's simulated hardware fail, or recover."""
+    from gpuledger.agent.control import ask  # noqa: PLC0415 - only this command needs it
+    from gpuledger.agent.errors import AgentError  # noqa: PLC0415
+
+    folder = read_state_dir({names.STATE_DIR: str(state_dir or os.environ.get(names.STATE_DIR, ""))})
+    try:
+        message(asyncio.run(ask(folder, fault)))
+    except AgentError as error:
+        raise CliError(str(error)) from error
+
+
+def _become_agent(environ: dict[str, str]) -> NoReturn:
+    """Replace this process, which has all of the command line in memory, by the agent's own."""
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, "-m", "gpuledger.agent"], environ)  # noqa: S606 - our own program

@@ -1,51 +1,54 @@
-"""The observer of the node's monitoring: scrapes the exporter, and says whether its heart beats."""
+"""The part that looks at the node's monitoring: scrapes the exporter, and tells whether its heart beats."""
 
-from collections.abc import Sequence
-from itertools import takewhile
+import asyncio
 from typing import Final
 
 import structlog
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.monitoring import HEARTBEATS_TOLD, Monitoring, newest_update
-from gpuledger.agent.observing import Fact
+from gpuledger.agent.monitoring import Monitoring, newest_update
+from gpuledger.agent.observing import Fact, Sleep, Tell
 from gpuledger.agent.scrape import Scrape
 from gpuledger.clock import Clock
 from gpuledger.events.node import NodeMonitoringObserved
 
 SCRAPE_PERIOD_S: Final = 15.0
+LOOKS_MISSED_MAX: Final = 4
+"""For so many periods nothing may have been looked at."""
 
 log = structlog.get_logger("gpuledger.agent")
 
 
-class ExporterObserver:
+class ExporterWatch:
     """Looks at the exporter of a node."""
 
     name = "monitoring"
-    period_s = SCRAPE_PERIOD_S
+    stuck_after_s = LOOKS_MISSED_MAX * SCRAPE_PERIOD_S
 
-    def __init__(self, node: str, scrape: Scrape, *, clock: Clock) -> None:
+    def __init__(self, node: str, scrape: Scrape, *, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
         self._node = node
         self._scrape = scrape
         self._clock = clock
+        self._sleep = sleep
         self._monitoring = Monitoring()
         self._trouble: str | None = None
+        self.alive_at: float | None = None
 
-    async def look(self) -> list[Fact]:
-        """See `gpuledger.agent.observing.Observer.look`."""
-        told = await self._look()
-        return [] if told is None else [Fact(self._node, told, self._clock())]
+    async def run(self, tell: Tell) -> None:
+        """See `gpuledger.agent.observing.Part.run`."""
+        while True:
+            told = await self.look()
+            if told is not None:
+                await tell([Fact(self._node, told, self._clock())])
+            self.alive_at = asyncio.get_running_loop().time()
+            await self._sleep(SCRAPE_PERIOD_S)
 
-    def mattering(self, waiting: Sequence[Fact]) -> list[Fact]:
-        """The last looks that agree, and of those before them the last, which says that it was otherwise."""
-        if not waiting:
-            return []
-        last = _fresh(waiting[-1])
-        run = len(list(takewhile(lambda fact: _fresh(fact) == last, reversed(waiting))))
-        before = waiting[: len(waiting) - run][-1:]
-        return [*before, *waiting[-min(run, HEARTBEATS_TOLD) :]]
+    def begin_anew(self) -> None:
+        """Tell the next looks again, because somebody counts them from now on."""
+        self._monitoring.begin_anew()
 
-    async def _look(self) -> NodeMonitoringObserved | None:
+    async def look(self) -> NodeMonitoringObserved | None:
+        """Look once; what is to be told of it, or None."""
         try:
             updated_at = newest_update(await self._scrape())
         except MonitoringError as error:
@@ -69,8 +72,3 @@ class ExporterObserver:
             log.info("monitoring is alive again", node=self._node)
         else:
             log.warning("monitoring is not alive", node=self._node, reason=trouble)
-
-
-def _fresh(fact: Fact) -> bool:
-    assert isinstance(fact.data, NodeMonitoringObserved)
-    return fact.data.fresh

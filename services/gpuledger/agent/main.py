@@ -1,44 +1,57 @@
-"""A node's agent: its observers, each at its own pace, and the recorder that brings what they find into the ledger.
+"""A node's agent: its parts, each at its own pace, and the outbox that brings what they tell into the ledger.
 
-An observer that is slow delays no other, and a ledger that is away delays none of them. At the end what was found and
-still matters is recorded, where that is possible soon.
+A part that is slow delays no other, and a ledger that is away delays none of them. A part that fails in a way that it
+does not know ends the agent: whoever runs it starts it again, and nothing goes on with a hole in it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from gpuledger.agent.observing import Observer, Sleep
-from gpuledger.agent.recorder import Connect, Recorder
-from gpuledger.clock import Clock
+from gpuledger.agent.observing import Part, Tell
+from gpuledger.agent.outbox.recorder import Connect
 from gpuledger.tasks import end
 from gpuledger.telemetry_http import Health
 
 STOP_TIMEOUT_S: Final = 5.0
-"""How long the end waits for the ledger to take what still waits."""
-
-LOOKS_MISSED_MAX: Final = 4
-"""An observer that has not looked for so many of its periods is stuck."""
+"""How long the end waits for the ledger to take what still waits; the rest stays on disk for the next start."""
 
 log = structlog.get_logger("gpuledger.agent")
 
 
-class Agent:
-    """The agent of a node; `epoch` is new with every process."""
+class Recording(Protocol):
+    """What the agent needs of its outbox."""
 
-    def __init__(
-        self, node: str, observers: Sequence[Observer], *, epoch: str, clock: Clock, sleep: Sleep = asyncio.sleep
-    ) -> None:
+    @property
+    def tell(self) -> Tell:
+        """Takes what parts find."""
+        ...
+
+    async def run(self, connect: Connect) -> None:
+        """Bring it into the ledger, for ever."""
+        ...
+
+    async def drained(self) -> None:
+        """Return when nothing waits any more."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """How it stands, as JSON values."""
+        ...
+
+
+class Agent:
+    """The agent of a node."""
+
+    def __init__(self, node: str, parts: Sequence[Part], outbox: Recording) -> None:
         self._node = node
-        self._observers = tuple(observers)
-        self._recorder = Recorder(node, epoch, sleep=sleep)
-        self._clock = clock
-        self._sleep = sleep
-        self._looked_at: dict[str, datetime] = {}
+        self._parts = tuple(parts)
+        self._outbox = outbox
+        self._now: Callable[[], float] | None = None
+        self._begun_at = 0.0
 
     async def run(self, connect: Connect) -> None:
         """Observe and record until cancelled.
@@ -46,42 +59,36 @@ class Agent:
         Raises:
             LedgerError: the ledger is there and cannot take it; while it is away it is waited for.
         """
-        self._looked_at = {observer.name: self._clock() for observer in self._observers}
-        recording = asyncio.create_task(self._recorder.run(connect))
-        observing = [asyncio.create_task(self._observe(observer)) for observer in self._observers]
-        log.info("the agent looks", node=self._node, at=[observer.name for observer in self._observers])
+        self._now = asyncio.get_running_loop().time
+        self._begun_at = self._now()
+        recording = asyncio.create_task(self._outbox.run(connect), name="outbox")
+        parts = [asyncio.create_task(part.run(self._outbox.tell), name=part.name) for part in self._parts]
+        log.info("the agent works", node=self._node, parts=[part.name for part in self._parts])
         try:
-            await asyncio.gather(recording, *observing)
+            # Unlike `gather`, this cancels nothing: the outbox has to outlive the parts.
+            done, _ = await asyncio.wait((recording, *parts), return_when=asyncio.FIRST_COMPLETED)
+            await done.pop()
         finally:
-            await end(observing)
+            await end(parts)
             await self._finish(recording)
 
     def health(self) -> Health:
-        """Whether every observer still looks; a ledger that is away is told, and is not the agent's illness."""
-        now = self._clock()
-        stuck = [
-            observer.name
-            for observer in self._observers
-            if (now - self._looked_at.get(observer.name, now)).total_seconds() > LOOKS_MISSED_MAX * observer.period_s
-        ]
+        """Whether every part still works; a ledger that is away is told, and is not the agent's illness."""
+        stuck = [part.name for part in self._parts if self._idle_s(part) > part.stuck_after_s]
         document = {
             "status": "failing" if stuck else "ok",
-            "reason": f"Nothing has been looked at lately by: {', '.join(stuck)}." if stuck else None,
+            "reason": f"Nothing has been done lately by: {', '.join(stuck)}." if stuck else None,
             "node": self._node,
-            "recorded": self._recorder.recorded,
-            "waiting": self._recorder.waiting,
-            "ledger": self._recorder.trouble or "ok",
+            **self._outbox.describe(),
         }
         return Health(not stuck, document)
 
-    async def _observe(self, observer: Observer) -> None:
-        while True:
-            self._recorder.add(observer, await observer.look())
-            self._looked_at[observer.name] = self._clock()
-            await self._sleep(observer.period_s)
+    def _idle_s(self, part: Part) -> float:
+        """For how long the part has not done its work."""
+        return 0.0 if self._now is None else self._now() - (part.alive_at or self._begun_at)
 
     async def _finish(self, recording: "asyncio.Task[None]") -> None:
-        drained = asyncio.create_task(self._recorder.drained())
+        drained = asyncio.create_task(self._outbox.drained())
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await asyncio.wait((drained, recording), return_when=asyncio.FIRST_COMPLETED)

@@ -58,6 +58,10 @@ class Monitoring:
         self._fresh: bool | None = None
         self._in_row = 0
 
+    def begin_anew(self) -> None:
+        """Somebody counts looks from now on, as after a card's recovery: tell the next ones in a row again (ADR 8)."""
+        self._in_row = 0
+
     def seen(self, updated_at: datetime, now: datetime) -> NodeMonitoringObserved | None:
         """The metric said `updated_at`."""
         moved = updated_at != self._updated_at

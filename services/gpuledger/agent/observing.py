@@ -51,29 +51,3 @@ class Part(Protocol):
     async def run(self, tell: Tell) -> None:
         """Work until cancelled. What cannot be seen is a fact or a line in the log, and raises nothing."""
         ...
-
-
-WAITING_MAX = 64
-"""Facts of one observer that wait for the ledger."""
-
-
-class Observer(Protocol):
-    """Looks at one thing, again and again."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in the log and in health."""
-        ...
-
-    @property
-    def period_s(self) -> float:
-        """How long to wait between two looks."""
-        ...
-
-    async def look(self) -> Sequence[Fact]:
-        """What is to be told now; what cannot be seen is a fact too, and raises nothing."""
-        ...
-
-    def mattering(self, waiting: Sequence[Fact]) -> Sequence[Fact]:
-        """Of facts that could not be recorded yet, in their order, those that still matter: `WAITING_MAX` at most."""
-        ...

@@ -1,8 +1,9 @@
-"""Settings of an agent: what the command line says, and where it is silent the environment."""
+"""Settings of an agent, read from its environment; options of the command line become the environment's values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from gpuledger.events.payload import NAME_LENGTH_MAX
@@ -11,41 +12,107 @@ from gpuledger.settings import DEFAULT_METRICS_LISTEN, METRICS_LISTEN, NATS_URL,
 NODE_NAME: Final = "NODE_NAME"
 """A DaemonSet sets it from its pod's `spec.nodeName`."""
 
+NATS_CREDENTIALS: Final = "GPULEDGER_NATS_CREDENTIALS"
+NATS_CA: Final = "GPULEDGER_NATS_CA"
+NATS_CERTIFICATE: Final = "GPULEDGER_NATS_CERTIFICATE"
+NATS_KEY: Final = "GPULEDGER_NATS_KEY"
 EXPORTER_URL: Final = "GPULEDGER_EXPORTER_URL"
+STATE_DIR: Final = "GPULEDGER_AGENT_STATE_DIR"
+HARDWARE: Final = "GPULEDGER_HARDWARE"
+KUBELET_DIR: Final = "GPULEDGER_KUBELET_DIR"
+ALLOCATE: Final = "GPULEDGER_ALLOCATE"
+CDI_KIND: Final = "GPULEDGER_CDI_KIND"
+CDI_DIRS: Final = "GPULEDGER_CDI_DIRS"
+XID_CLASSES: Final = "GPULEDGER_XID_CLASSES"
+SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
+SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
+
 DEFAULT_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
+DEFAULT_STATE_DIR: Final = "/var/lib/gpuledger/agent"
+DEFAULT_HARDWARE: Final = "nvml"
+DEFAULT_KUBELET_DIR: Final = "/var/lib/kubelet"
+DEFAULT_CDI_KIND: Final = "nvidia.com/gpu"
+DEFAULT_CDI_DIRS: Final = "/etc/cdi:/var/run/cdi"
+DEFAULT_SPOOL_EVENTS: Final = 100_000
+DEFAULT_SPOOL_MIB: Final = 128
+
+Strategy = Literal["env", "cdi", "both"]
+"""How a container gets its devices: by `NVIDIA_VISIBLE_DEVICES`, by names of the Container Device Interface."""
+
+
+@dataclass(frozen=True, slots=True)
+class NatsSettings:
+    """Where the ledger is, and how the agent shows who it is: a credentials file, or a client certificate."""
+
+    url: str
+    credentials: Path | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSettings:
+    """Where the kubelet is, and how containers get what they ask for."""
+
+    directory: Path = Path(DEFAULT_KUBELET_DIR)
+    allocate: Strategy = "env"
+    cdi_kind: str = DEFAULT_CDI_KIND
+    cdi_dirs: tuple[Path, ...] = tuple(map(Path, DEFAULT_CDI_DIRS.split(":")))
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolSettings:
+    """How much may wait for the ledger on the node's disk."""
+
+    events_max: int = DEFAULT_SPOOL_EVENTS
+    bytes_max: int = DEFAULT_SPOOL_MIB * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Whose agent it is, where it records, and what it looks at."""
+    """Whose agent it is, where it records, and what it looks at. `xid_classes` is text that the health part reads."""
 
     node: str
-    nats_url: str
+    nats: NatsSettings
     exporter_url: str
     listen: str
+    state_dir: Path
+    hardware: str
+    kubelet: KubeletSettings
+    spool: SpoolSettings
+    xid_classes: str
 
 
-def read_agent_settings(
-    environ: Mapping[str, str],
-    *,
-    node: str | None = None,
-    nats_url: str | None = None,
-    exporter_url: str | None = None,
-    listen: str | None = None,
-) -> AgentSettings:
-    """The settings in force; what is given wins over the environment.
+def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
+    """The settings in force.
 
     Raises:
         SettingsError: something is missing, or is nothing that can be used.
     """
-    exporter = exporter_url or environ.get(EXPORTER_URL) or DEFAULT_EXPORTER_URL
+    exporter = environ.get(EXPORTER_URL) or DEFAULT_EXPORTER_URL
     _check_url(exporter)
     return AgentSettings(
-        _node(node or environ.get(NODE_NAME)),
-        _nats_url(nats_url or environ.get(NATS_URL)),
+        _node(environ.get(NODE_NAME)),
+        _nats(environ),
         exporter,
-        listen or environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
+        environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
+        read_state_dir(environ),
+        read_hardware(environ),
+        _kubelet(environ),
+        _spool(environ),
+        environ.get(XID_CLASSES, ""),
     )
+
+
+def read_state_dir(environ: Mapping[str, str]) -> Path:
+    """The folder that the agent keeps on the node's disk."""
+    return Path(environ.get(STATE_DIR) or DEFAULT_STATE_DIR).expanduser().absolute()
+
+
+def read_hardware(environ: Mapping[str, str]) -> str:
+    """Which hardware there is: `nvml`, `simulated:SPEC` or `recorded:FILE`."""
+    return environ.get(HARDWARE) or DEFAULT_HARDWARE
 
 
 def _node(name: str | None) -> str:
@@ -56,10 +123,51 @@ def _node(name: str | None) -> str:
     return name
 
 
-def _nats_url(url: str | None) -> str:
+def _nats(environ: Mapping[str, str]) -> NatsSettings:
+    url = environ.get(NATS_URL)
     if not url:
         raise SettingsError(f"Nobody says where the ledger is; give --nats-url, or set {NATS_URL}.")
-    return url
+    files = {name: _file(environ, name) for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)}
+    if (files[NATS_CERTIFICATE] is None) != (files[NATS_KEY] is None):
+        raise SettingsError(f"A certificate and its key belong together; set both {NATS_CERTIFICATE} and {NATS_KEY}.")
+    return NatsSettings(url, files[NATS_CREDENTIALS], files[NATS_CA], files[NATS_CERTIFICATE], files[NATS_KEY])
+
+
+def _file(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name)
+    if not text:
+        return None
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise SettingsError(f"{name} names {text}, which is no file; mount it there, or leave the variable unset.")
+    return path
+
+
+def _kubelet(environ: Mapping[str, str]) -> KubeletSettings:
+    strategy = environ.get(ALLOCATE) or "env"
+    if strategy not in get_args(Strategy):
+        raise SettingsError(f"{ALLOCATE} is {strategy!r}; it is one of {', '.join(get_args(Strategy))}.")
+    dirs = environ.get(CDI_DIRS) or DEFAULT_CDI_DIRS
+    return KubeletSettings(
+        Path(environ.get(KUBELET_DIR) or DEFAULT_KUBELET_DIR).absolute(),
+        cast("Strategy", strategy),
+        environ.get(CDI_KIND) or DEFAULT_CDI_KIND,
+        tuple(Path(one) for one in dirs.split(":") if one),
+    )
+
+
+def _spool(environ: Mapping[str, str]) -> SpoolSettings:
+    mib = _number(environ, SPOOL_MIB, DEFAULT_SPOOL_MIB)
+    return SpoolSettings(_number(environ, SPOOL_EVENTS, DEFAULT_SPOOL_EVENTS), mib * 1024 * 1024)
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise SettingsError(f"{name} is {text!r}; it is a whole number above 0.")
+    return int(text)
 
 
 def _check_url(url: str) -> None:

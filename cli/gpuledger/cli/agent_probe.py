@@ -1,0 +1,139 @@
+"""`gpuledger agent probe`: what an agent would see of this machine's cards, without ledger, kubelet or agent.
+
+It reads only, and may run beside an agent.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+from typing import Annotated, Any, Final
+
+import typer
+
+from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Survey
+from gpuledger.agent.hardware.choose import choose_hardware
+from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
+from gpuledger.agent.health.classes import Classes, Severity, parse_classes
+from gpuledger.agent.health.signs import standing
+from gpuledger.cli.errors import CliError
+from gpuledger.cli.render import Column, Output, View, message, render
+
+WELL: Final = "ok"
+UNKNOWN: Final = "unknown"
+MOMENT_S: Final = 5.0
+"""How far the moments of a recording are apart; an agent looks as often."""
+
+VIEW: Final = View(
+    "card",
+    (
+        Column("address"),
+        Column("uuid"),
+        Column("product"),
+        Column("memory-mib", right=True),
+        Column("mig"),
+        Column("instances", right=True),
+        Column("numa", right=True),
+        Column("nvlinks", right=True),
+        Column("health"),
+        Column("serial", wide=True),
+        Column("compute", wide=True),
+        Column("profiles", wide=True),
+        Column("pci-path", wide=True),
+    ),
+    "address",
+)
+
+Moments = Annotated[int, typer.Option("--moments", min=1, metavar="N", help="How often to read the cards' health.")]
+Record = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Write what is seen into a recording of this machine.")
+]
+KeepIds = Annotated[
+    bool, typer.Option("--keep-ids", help="Leave serial numbers and UUIDs in the recording as they are.")
+]
+
+
+def show_probe(hardware_text: str, classes_text: str, output: Output, *, headers: bool) -> None:
+    """Show every card, and say what is known of the driver.
+
+    Raises:
+        CliError: no driver answers, or nothing can be seen.
+    """
+    classes, hardware = parse_classes(classes_text), choose_hardware(hardware_text, "probe")
+    try:
+        survey = hardware.survey()
+        rows = [_row(hardware, card, classes) for card in survey.cards]
+    except HardwareError as error:
+        raise CliError(f"The cards cannot be seen: {error}", "Look into the kernel's log for NVRM") from error
+    finally:
+        hardware.close()
+    render(rows, VIEW, output, headers=headers)
+    _conclude(survey)
+
+
+def write_probe(hardware_text: str, path: Path, *, moments: int, anonymous: bool) -> None:
+    """Record the machine.
+
+    Raises:
+        CliError: nothing can be seen, or the file cannot be written.
+    """
+    from gpuledger.agent.hardware.recording import record, write_recording  # noqa: PLC0415 - only recordings need it
+
+    hardware = choose_hardware(hardware_text, "probe")
+    try:
+        found = record(hardware, moments=moments, pause=lambda: sleep(MOMENT_S), anonymous=anonymous)
+        path.write_bytes(write_recording(found))
+    except (HardwareError, ValueError) as error:
+        raise CliError(f"The machine cannot be recorded: {error}") from error
+    except OSError as error:
+        raise CliError(f"{path} cannot be written: {error.strerror}", "Name another file") from error
+    finally:
+        hardware.close()
+    message(f"Recorded {len(found.survey.cards)} cards at {moments} moments in {path}.")
+
+
+def _row(hardware: Hardware, card: CardFacts, classes: Classes) -> dict[str, Any]:
+    return {
+        "address": card.address,
+        "uuid": card.uuid,
+        "product": card.product or f"{card.pci_vendor}:{card.pci_device}",
+        "memory_mib": card.memory_mib,
+        "mig": _mig(card),
+        "instances": len(card.instances),
+        "numa": card.numa_node,
+        "nvlinks": len(card.nvlinks),
+        "health": ", ".join(_health(hardware, card, classes)) or WELL,
+        "serial": card.serial,
+        "compute": None if card.compute is None else ".".join(map(str, card.compute)),
+        "profiles": ",".join(profile.name for profile in card.profiles) or None,
+        "pci_path": ",".join(card.pci_path) or None,
+    }
+
+
+def _mig(card: CardFacts) -> str | None:
+    if card.mig_enabled is None:
+        return None
+    return f"{'on' if card.mig_enabled else 'off'}{' (changes with a reset)' if card.mig_pending else ''}"
+
+
+def _health(hardware: Hardware, card: CardFacts, classes: Classes) -> Iterator[str]:
+    try:
+        readings: Readings | None = hardware.readings(card.address)
+    except CardLostError:
+        readings = None
+    except DriverMissingError:
+        yield UNKNOWN
+        return
+    for sign in standing(readings, classes):
+        if sign.severity is not Severity.IGNORE:
+            yield f"{sign.kind} ({sign.severity.value})"
+
+
+def _conclude(survey: Survey) -> None:
+    if survey.driver_missing and not survey.cards:
+        raise CliError("No card of NVIDIA's is on the PCI bus", "Run this on a machine with GPUs, or give --hardware")
+    if survey.driver_missing:
+        raise CliError(
+            f"DriverMissing: {len(survey.cards)} cards are on the PCI bus, and no driver answers",
+            "Install the NVIDIA driver, and mount libnvidia-ml.so.1 where this runs in a container",
+        )
+    message(f"{len(survey.cards)} cards; driver {survey.driver_version}, CUDA {survey.cuda_version}.")

@@ -1,0 +1,50 @@
+"""Which hardware an agent works with: the node's own, a simulated one, or the recording of another machine."""
+
+from pathlib import Path
+from typing import Final
+
+from gpuledger.agent.hardware.api import Hardware
+from gpuledger.settings import SettingsError
+
+NVML: Final = "nvml"
+SIMULATED: Final = "simulated:"
+RECORDED: Final = "recorded:"
+
+
+def choose_hardware(text: str, node: str) -> Hardware:
+    """The hardware that `nvml`, `simulated:SPEC` or `recorded:FILE` names. What it does not need is not imported.
+
+    Raises:
+        SettingsError: it names none.
+    """
+    if text == NVML:
+        from gpuledger.agent.hardware.nvml import NvmlHardware  # noqa: PLC0415
+
+        return NvmlHardware()
+    if text.startswith(SIMULATED):
+        return _simulated(text.removeprefix(SIMULATED), node)
+    if text.startswith(RECORDED):
+        return _recorded(Path(text.removeprefix(RECORDED)))
+    raise SettingsError(f"--hardware: {text!r} is none of nvml, simulated:8xH100 and recorded:FILE.")
+
+
+def _simulated(spec: str, node: str) -> Hardware:
+    from gpuledger.agent.hardware.simulated import SimulatedHardware  # noqa: PLC0415
+    from gpuledger.agent.hardware.simulated_models import HardwareSpecError  # noqa: PLC0415
+
+    try:
+        return SimulatedHardware(spec, node=node)
+    except HardwareSpecError as error:
+        raise SettingsError(f"--hardware: {error}") from error
+
+
+def _recorded(path: Path) -> Hardware:
+    from gpuledger.agent.hardware.recorded import RecordedHardware  # noqa: PLC0415
+    from gpuledger.agent.hardware.recording import RecordingError, read_recording  # noqa: PLC0415
+
+    try:
+        return RecordedHardware(read_recording(path.read_bytes()))
+    except OSError as error:
+        raise SettingsError(f"--hardware: {path} cannot be read: {error.strerror}.") from error
+    except RecordingError as error:
+        raise SettingsError(f"--hardware: {path}: {error}") from error

@@ -1,0 +1,183 @@
+"""The agent's process: puts the parts together, serves what is known of them, and ends in an orderly way."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Final
+
+from gpuledger.agent.board import Board
+from gpuledger.agent.control import controlled
+from gpuledger.agent.discovery import Discovery
+from gpuledger.agent.errors import AgentError
+from gpuledger.agent.exporter import ExporterWatch
+from gpuledger.agent.hardware.api import Hardware
+from gpuledger.agent.hardware.calls import HardwareCalls
+from gpuledger.agent.hardware.choose import choose_hardware
+from gpuledger.agent.health.card import Rules
+from gpuledger.agent.health.classes import parse_classes
+from gpuledger.agent.health.watch import HealthWatch
+from gpuledger.agent.kubelet.pod_resources import PodResources
+from gpuledger.agent.link import Link
+from gpuledger.agent.main import Agent
+from gpuledger.agent.metrics import AgentMetrics
+from gpuledger.agent.observing import Part
+from gpuledger.agent.orders import Orders
+from gpuledger.agent.outbox.entry import Bounds
+from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
+from gpuledger.agent.outbox.recorder import Outbox, open_outbox
+from gpuledger.agent.outbox.sizes import USUAL
+from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
+from gpuledger.agent.scrape import scraper
+from gpuledger.agent.settings import AgentSettings, NatsSettings, read_agent_settings
+from gpuledger.agent.setup.main import SetUp
+from gpuledger.clock import system_clock
+from gpuledger.ledger.credentials import Identity
+from gpuledger.ledger.edge import EdgeLedger, connect_edge
+from gpuledger.ledger.errors import LedgerError
+from gpuledger.settings import SettingsError
+from gpuledger.tasks import end
+from gpuledger.telemetry import configure_logging
+from gpuledger.telemetry_http import ListenError, serving
+
+OK, FAILED, USAGE, BUSY = 0, 1, 2, 5
+"""Exit codes, which mean what they mean of every command."""
+
+PLUGINS: Final = "device-plugins"
+POD_RESOURCES: Final = "pod-resources/kubelet.sock"
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of an agent, by what they are."""
+
+    discovery: Discovery
+    health: HealthWatch
+    orders: Orders
+    setup: SetUp
+    plugin: DevicePlugin
+    pods: PodResources
+    exporter: ExporterWatch
+
+    def all(self) -> tuple[Part, ...]:
+        """Every part, in the order in which they are begun."""
+        return (self.discovery, self.health, self.orders, self.setup, self.plugin, self.pods, self.exporter)
+
+
+def serve(environ: Mapping[str, str]) -> int:
+    """Run the agent that the environment describes until a signal says to stop; returns the exit code."""
+    configure_logging()
+    try:
+        asyncio.run(_until_stopped(read_agent_settings(environ)))
+    except SettingsError as error:
+        return _failed(error, USAGE)
+    except FolderTakenError as error:
+        return _failed(error, BUSY)
+    except (AgentError, OutboxError, LedgerError, ListenError) as error:
+        return _failed(error, FAILED)
+    return OK
+
+
+async def _until_stopped(settings: AgentSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    working, stopping = asyncio.create_task(_work(settings)), asyncio.create_task(stop.wait())
+    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await end([stopping])
+    if working.done():
+        await working
+        return
+    _say("Stopping ...")
+    await end([working])
+    _say("Stopped.")
+
+
+async def _work(settings: AgentSettings) -> None:
+    async with AsyncExitStack() as stack:
+        hardware = choose_hardware(settings.hardware, settings.node)
+        outbox = await stack.enter_async_context(
+            open_outbox(
+                settings.state_dir,
+                settings.node,
+                version=version("gpuledger"),
+                hardware=hardware.kind,
+                sizes=USUAL._replace(spool=Bounds(settings.spool.events_max, settings.spool.bytes_max)),
+            )
+        )
+        link = Link(partial(_connect, settings.node, settings.nats))
+        board = Board()
+        parts = await stack.enter_async_context(_assembled(settings, hardware, board, outbox, link))
+        agent = Agent(settings.node, parts.all(), outbox)
+        stack.enter_context(AgentMetrics(board, outbox, parts.plugin.counts).registered())
+        url = await stack.enter_async_context(serving(settings.listen, agent.health))
+        inject = getattr(hardware, "inject", None)
+        if inject is not None:
+            await stack.enter_async_context(controlled(settings.state_dir, inject))
+        _say(f"The agent of {settings.node} is up; metrics {url}/metrics, health {url}/healthz")
+        await agent.run(link.connect)
+
+
+@asynccontextmanager
+async def _assembled(
+    settings: AgentSettings, hardware: Hardware, board: Board, outbox: Outbox, link: Link[EdgeLedger]
+) -> AsyncIterator[Parts]:
+    calls = HardwareCalls(hardware)
+    exporter = ExporterWatch(settings.node, scraper(settings.exporter_url), clock=system_clock)
+    pods = PodResources(
+        settings.node, board, outbox, clock=system_clock, socket=settings.kubelet.directory / POD_RESOURCES
+    )
+    try:
+        yield Parts(
+            Discovery(settings.node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
+            HealthWatch(
+                calls,
+                board,
+                outbox,
+                Rules(settings.node, parse_classes(settings.xid_classes)),
+                clock=system_clock,
+                monotonic=time.monotonic,
+                on_recovered=exporter.begin_anew,
+            ),
+            Orders(settings.node, board, outbox, link.connect),
+            SetUp(calls, board, outbox, clock=system_clock),
+            DevicePlugin(board, _plugin_settings(settings), allocated=pods.soon),
+            pods,
+            exporter,
+        )
+    finally:
+        await calls.close()
+
+
+def _plugin_settings(settings: AgentSettings) -> PluginSettings:
+    kubelet = settings.kubelet
+    handing = Handing(kubelet.allocate, kubelet.cdi_kind)
+    return PluginSettings(kubelet.directory / PLUGINS, handing, kubelet.cdi_dirs if handing.by_cdi else ())
+
+
+@asynccontextmanager
+async def _connect(node: str, nats: NatsSettings) -> AsyncIterator[EdgeLedger]:
+    identity = Identity(nats.credentials, nats.ca, nats.certificate, nats.key)
+    async with connect_edge(nats.url, name=f"agent of {node}", node=node, identity=identity) as ledger:
+        yield ledger
+
+
+def _say(text: str) -> None:
+    """Tell something; whoever listened to stderr may be gone."""
+    try:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - a program's own word, beside its log
+    except OSError:
+        return
+
+
+def _failed(error: Exception, code: int) -> int:
+    _say(f"Error: {error}")
+    return code
