@@ -1,0 +1,148 @@
+"""A node's real cards, by NVIDIA's management library.
+
+NVML is initialised at the first call that needs it, and again after a driver was away. Of its errors none leaves the
+modules `nvml*`: they become those of `errors`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from gpuledger.agent.hardware.api import Readings, Survey, Xid
+from gpuledger.agent.hardware.errors import BusyError, DriverMissingError, HungError
+from gpuledger.agent.hardware.nvml_cards import Found, find_cards, handle_of
+from gpuledger.agent.hardware.nvml_driver import Driver, Load, Silence, load_nvml
+from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, asking, told
+from gpuledger.agent.hardware.nvml_health import read_health
+from gpuledger.agent.hardware.nvml_mig import Standing, known_profiles, mig_modes, stand
+from gpuledger.agent.hardware.nvml_mig_changes import create, destroy, set_mode
+from gpuledger.agent.hardware.nvml_users import find_users
+from gpuledger.agent.hardware.nvml_xids import XidWatch
+from gpuledger.agent.hardware.sysfs import SYSFS, PciCard, pci_cards
+from gpuledger.domain.mig.geometry import Instance
+
+KIND: Final = "nvml"
+
+
+class NvmlHardware:
+    """`api.Hardware` of the machine that this runs on; `wait_xid` from one thread, the other calls from another."""
+
+    def __init__(self, load: Load = load_nvml, *, sysfs: Path = SYSFS) -> None:
+        self._sysfs = sysfs
+        self._driver = Driver(load)
+        self._xids = XidWatch(self._driver)
+        self._silence = Silence()
+        self._links_seen: dict[str, frozenset[int]] = {}
+
+    @property
+    def kind(self) -> str:
+        """See `Hardware.kind`."""
+        return KIND
+
+    def survey(self) -> Survey:
+        """See `Hardware.survey`."""
+        bus = pci_cards(self._sysfs)
+        try:
+            return self._surveyed(bus)
+        except DriverMissingError:
+            return Survey(tuple(card.facts for card in bus.values()), driver_missing=True)
+
+    def readings(self, address: str) -> Readings:
+        """See `Hardware.readings`."""
+        with self._card(address, "Reading the health of") as (nvml, card):
+            seen = self._links_seen.get(address, frozenset())
+            readings, self._links_seen[address] = read_health(nvml, card, seen)
+            return readings
+
+    def wait_xid(self, timeout_s: float) -> Xid | None:
+        """See `Hardware.wait_xid`. Cards that no survey has shown yet are not waited for."""
+        return self._xids.wait(timeout_s)
+
+    def users(self, address: str) -> frozenset[str]:
+        """See `Hardware.users`."""
+        with self._card(address, "Looking for users of") as (nvml, card):
+            return find_users(nvml, card, {each.number: each.instance.uuid for each in _stand(nvml, card)})
+
+    def set_mig(self, address: str, *, enabled: bool) -> bool:
+        """See `Hardware.set_mig`.
+
+        Nothing waits for errors meanwhile: a card that is reset forgets who waits, and on some it counts as use.
+        """
+        with self._card(address, "Changing the MIG mode of") as (nvml, card), self._xids.held():
+            return set_mode(nvml, card, enabled=enabled)
+
+    def create_instance(self, address: str, profile: str, start: int) -> Instance:
+        """See `Hardware.create_instance`."""
+        with self._card(address, f"Making a {profile} at {start} on") as (nvml, card):
+            return create(nvml, card, nvml.nvmlDeviceGetUUID(card), profile, start)
+
+    def destroy_instance(self, address: str, uuid: str) -> None:
+        """See `Hardware.destroy_instance`. An instance whose users nobody can tell stays."""
+        with self._card(address, f"Destroying {uuid} on") as (nvml, card):
+            standing = next((each for each in _stand(nvml, card) if each.instance.uuid == uuid), None)
+            if standing is None:
+                return
+            if find_users(nvml, card, {standing.number: uuid}) & {uuid}:
+                raise BusyError(f"A process uses {uuid} on {address}; wait until it ends.")
+            destroy(nvml, standing.handle)
+
+    def close(self) -> None:
+        """See `Hardware.close`. A driver that hangs is left to the process's end."""
+        self._xids.close()
+        try:
+            self._let_go()
+        except HungError:
+            return
+
+    def _surveyed(self, bus: Mapping[str, PciCard]) -> Survey:
+        with self._asking("Looking at the cards") as nvml:
+            found = find_cards(nvml, bus)
+        if self._silence.begin_anew(found.silent):
+            self._let_go()
+            with self._asking("Looking at the cards again") as nvml:
+                found = find_cards(nvml, bus)
+        self._xids.watch(_answering(found))
+        return _survey(nvml, found)
+
+    @contextmanager
+    def _card(self, address: str, what: str) -> Iterator[tuple[Nvml, Handle]]:
+        with self._asking(f"{what} {address}") as nvml:
+            yield nvml, handle_of(nvml, address)
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[Nvml]:
+        nvml = self._driver.open()
+        try:
+            with asking(nvml, what):
+                yield nvml
+        except DriverMissingError:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        with self._xids.held():
+            self._driver.close()
+
+
+def _survey(nvml: Nvml, found: Found) -> Survey:
+    with asking(nvml, "Asking for the driver's version"):
+        cuda = told(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
+        return Survey(found.cards, told(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
+
+
+def _answering(found: Found) -> frozenset[str]:
+    return frozenset(card.address for card in found.cards if card.uuid is not None)
+
+
+def _stand(nvml: Nvml, card: Handle) -> tuple[Standing, ...]:
+    """The instances of a card; none where it is not divided."""
+    modes = mig_modes(nvml, card)
+    if modes is None or not modes.enabled:
+        return ()
+    return stand(nvml, card, nvml.nvmlDeviceGetUUID(card), known_profiles(nvml, card))
+
+
+def cuda_version(number: int | None) -> str | None:
+    """CUDA's version as people write it: NVML's 12040 is `12.4`."""
+    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"

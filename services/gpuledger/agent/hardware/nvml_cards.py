@@ -1,0 +1,109 @@
+"""What NVML knows of each card, put together with what the bus shows of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.agent.hardware.errors import DriverMissingError, HardwareError
+from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, asking, told
+from gpuledger.agent.hardware.nvml_mig import instances, known_profiles, mig_modes
+from gpuledger.agent.hardware.nvml_nvlink import link_ends
+from gpuledger.agent.hardware.sysfs import PciCard, pci_address
+
+BYTES_PER_MIB: Final = 1 << 20
+NVIDIA_KERNEL_DRIVER: Final = "nvidia"
+
+
+class Found(NamedTuple):
+    """What a look at all cards found: the cards by address, and which of them the driver has and cannot make answer."""
+
+    cards: tuple[CardFacts, ...]
+    silent: frozenset[str]
+
+
+def find_cards(nvml: Nvml, bus: Mapping[str, PciCard]) -> Found:
+    """Look at every card; one that does not answer stands there with what the bus shows of it.
+
+    Raises:
+        DriverMissingError: the driver went away meanwhile.
+    """
+    answers = dict(_answers(nvml, bus))
+    cards = {address: card.facts for address, card in bus.items()} | {card.address: card for card in answers.values()}
+    bound = {address for address, card in bus.items() if card.driver == NVIDIA_KERNEL_DRIVER}
+    heard = {address for address, card in answers.items() if card.uuid is not None}
+    return Found(tuple(cards[address] for address in sorted(cards)), frozenset((bound | answers.keys()) - heard))
+
+
+def handle_of(nvml: Nvml, address: str) -> Handle:
+    """What NVML names the card at a PCI address by; an error of NVML's where it has none there."""
+    return nvml.nvmlDeviceGetHandleByPciBusId(address)
+
+
+def address_of(nvml: Nvml, handle: Handle) -> str | None:
+    """The PCI address of a card, as Linux writes it."""
+    return pci_address(nvml.nvmlDeviceGetPciInfo_v3(handle).busId)
+
+
+def _answers(nvml: Nvml, bus: Mapping[str, PciCard]) -> Iterator[tuple[str, CardFacts]]:
+    with asking(nvml, "Counting the cards"):
+        count = nvml.nvmlDeviceGetCount()
+    for index in range(count):
+        try:
+            with asking(nvml, f"Looking for card {index}"):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                bare = _bare(nvml, handle, bus)
+        except DriverMissingError:
+            raise
+        except HardwareError:
+            continue  # what the bus shows of it is all that can be told
+        if bare is not None:
+            yield bare.address, _facts(nvml, handle, bare)
+
+
+def _bare(nvml: Nvml, handle: Handle, bus: Mapping[str, PciCard]) -> CardFacts | None:
+    """What the bus shows of a card, or where sysfs does not show it, what NVML says that the bus does."""
+    pci = nvml.nvmlDeviceGetPciInfo_v3(handle)
+    address = pci_address(pci.busId)
+    if address is None or address in bus:
+        return bus[address].facts if address is not None else None
+    return CardFacts(address, f"{pci.pciDeviceId & 0xFFFF:04x}", f"{pci.pciDeviceId >> 16:04x}")
+
+
+def _facts(nvml: Nvml, handle: Handle, bare: CardFacts) -> CardFacts:
+    try:
+        with asking(nvml, f"Looking at the card {bare.address}"):
+            return _divided(nvml, handle, _described(nvml, handle, bare))
+    except DriverMissingError:
+        raise
+    except HardwareError:
+        return bare
+
+
+def _described(nvml: Nvml, handle: Handle, bare: CardFacts) -> CardFacts:
+    memory = told(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    compute = told(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return bare._replace(
+        uuid=nvml.nvmlDeviceGetUUID(handle),
+        serial=_text(told(nvml, nvml.nvmlDeviceGetSerial, handle)),
+        product=_text(told(nvml, nvml.nvmlDeviceGetName, handle)),
+        memory_mib=memory.total // BYTES_PER_MIB if memory is not None else None,
+        compute=tuple(compute) if compute is not None else None,
+        nvlinks=link_ends(nvml, handle),
+    )
+
+
+def _divided(nvml: Nvml, handle: Handle, card: CardFacts) -> CardFacts:
+    modes = mig_modes(nvml, handle)
+    if modes is None or card.uuid is None:
+        return card
+    known = known_profiles(nvml, handle)
+    return card._replace(
+        mig_enabled=modes.enabled,
+        mig_pending=modes.pending != modes.enabled,
+        profiles=tuple(each.profile for each in known),
+        instances=instances(nvml, handle, card.uuid, known) if modes.enabled else (),
+    )
+
+
+def _text(value: str | None) -> str | None:
+    return (value or "").strip() or None

@@ -1,0 +1,102 @@
+"""The driver as it comes, goes and comes back: NVML is initialised when somebody asks, and let go of when it ends.
+
+A driver's upgrade replaces the library as well, so that the old one is unloaded as soon as the versions differ.
+"""
+
+import _ctypes
+import importlib
+from collections.abc import Iterable
+from contextlib import suppress
+from ctypes import CDLL
+from types import ModuleType
+from typing import Final, Protocol
+
+from gpuledger.agent.hardware.errors import DriverMissingError
+from gpuledger.agent.hardware.nvml_errors import Nvml, code_of, translated
+
+SURVEYS_BETWEEN_TRIES: Final = 4
+"""NVML is initialised anew at every such survey while cards stay silent: it knows those alone that answered then."""
+
+
+class Load(Protocol):
+    """Gives the module `pynvml`, or what stands in for it."""
+
+    def __call__(self, *, fresh: bool) -> Nvml:
+        """The module; `fresh`: with the driver's library read from disk again."""
+        ...
+
+
+def load_nvml(*, fresh: bool) -> Nvml:
+    """Import `pynvml`, which loads the driver's library when it is initialised."""
+    module = importlib.import_module("pynvml")
+    return _reloaded(module) if fresh else module
+
+
+def _reloaded(module: ModuleType) -> ModuleType:
+    """Let the library go: the dynamic loader gives the one that it has as long as anybody holds it."""
+    library = getattr(module, "nvmlLib", None)
+    if isinstance(library, CDLL):
+        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no other name for it
+    return importlib.reload(module)
+
+
+class Driver:
+    """NVML, initialised or not. To be used from one thread at a time; `current` from any."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._nvml: Nvml | None = None
+        self._outdated = False
+
+    @property
+    def current(self) -> Nvml:
+        """NVML as it is initialised.
+
+        Raises:
+            DriverMissingError: it is not.
+        """
+        if self._nvml is None:
+            raise DriverMissingError("No driver answers yet; the next survey looks for one again.")
+        return self._nvml
+
+    def open(self) -> Nvml:
+        """NVML, initialised if it was not.
+
+        Raises:
+            HardwareError: it cannot be; DriverMissingError where that is for want of a driver.
+        """
+        if self._nvml is None:
+            self._nvml = self._initialised()
+        return self._nvml
+
+    def close(self) -> None:
+        """Let go of it; every handle is void from now on."""
+        nvml, self._nvml = self._nvml, None
+        if nvml is not None:
+            with suppress(nvml.NVMLError):
+                nvml.nvmlShutdown()
+
+    def _initialised(self) -> Nvml:
+        nvml = self._load(fresh=self._outdated)
+        self._outdated = False
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            self._outdated = code_of(error) == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+            raise translated(nvml, error, "Initialising NVML") from error
+        return nvml
+
+
+class Silence:
+    """Cards that the driver has and that do not answer, and when to begin anew for their sake."""
+
+    def __init__(self) -> None:
+        self._cards: frozenset[str] = frozenset()
+        self._surveys = 0
+
+    def begin_anew(self, silent: Iterable[str]) -> bool:
+        """Whether NVML is to be initialised anew now: at once after a change, and then now and again."""
+        cards = frozenset(silent)
+        self._surveys = self._surveys + 1 if cards == self._cards else 0
+        self._cards = cards
+        return bool(cards) and self._surveys % SURVEYS_BETWEEN_TRIES == 0

@@ -1,0 +1,88 @@
+"""What a card says of its health by NVML: counters and flags, each of which it may leave out."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from gpuledger.agent.hardware.api import Readings
+from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
+from gpuledger.agent.hardware.nvml_fields import number_of
+from gpuledger.agent.hardware.nvml_nvlink import active_links, link_errors
+
+THROTTLES: Final = (
+    "SwPowerCap",
+    "HwSlowdown",
+    "SyncBoost",
+    "SwThermalSlowdown",
+    "HwThermalSlowdown",
+    "HwPowerBrakeSlowdown",
+    "DisplayClockSetting",
+)
+"""NVML's reasons for clocks below what was asked for. An idle card (GpuIdle), and clocks that somebody set
+(ApplicationsClocksSetting), are not held back."""
+
+RECOVERIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "NVML_GPU_RECOVERY_ACTION_GPU_RESET": "GpuReset",
+        "NVML_GPU_RECOVERY_ACTION_NODE_REBOOT": "NodeReboot",
+        "NVML_GPU_RECOVERY_ACTION_DRAIN_P2P": "DrainP2P",
+        "NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET": "DrainAndReset",
+        "NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN": "RecoverImexDomain",
+        "NVML_GPU_RECOVERY_ACTION_BUS_RESET": "BusReset",
+        "NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT": "SystemReboot",
+    }
+)
+"""What the driver may say that a card needs."""
+
+
+def read_health(nvml: Nvml, handle: Handle, links_seen: frozenset[int]) -> tuple[Readings, frozenset[int]]:
+    """A card's readings, and the links that were active now or before.
+
+    A link is down where it was active before: some cards have more links than their machine connects.
+    """
+    active = active_links(nvml, handle)
+    seen = links_seen.union(active)
+    remapped = told(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
+    readings = Readings(
+        ecc_corrected_volatile=_ecc(nvml, handle, "CORRECTED", "VOLATILE"),
+        ecc_uncorrected_volatile=_ecc(nvml, handle, "UNCORRECTED", "VOLATILE"),
+        ecc_corrected_aggregate=_ecc(nvml, handle, "CORRECTED", "AGGREGATE"),
+        ecc_uncorrected_aggregate=_ecc(nvml, handle, "UNCORRECTED", "AGGREGATE"),
+        remap_pending=bool(remapped[2]) if remapped is not None else None,
+        remap_failed=bool(remapped[3]) if remapped is not None else None,
+        throttled=throttles(nvml, _clock_reasons(nvml, handle)),
+        nvlink_errors=link_errors(nvml, handle, tuple(sorted(seen))),
+        nvlinks_down=tuple(sorted(seen.difference(active))),
+        recovery=_recovery(nvml, handle),
+    )
+    return readings, seen
+
+
+def throttles(nvml: Nvml, reasons: int) -> frozenset[str]:
+    """The reasons for held back clocks that stand in a bit mask of NVML's clocks event reasons."""
+    return frozenset(name for name in THROTTLES if reasons & getattr(nvml, f"nvmlClocksEventReason{name}"))
+
+
+def _ecc(nvml: Nvml, handle: Handle, errors: str, since: str) -> int | None:
+    """Errors since the driver was loaded (VOLATILE) or over the card's life (AGGREGATE); None where ECC is off."""
+    kind, counter = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{errors}"), getattr(nvml, f"NVML_{since}_ECC")
+    count: int | None = told(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
+    return count
+
+
+def _clock_reasons(nvml: Nvml, handle: Handle) -> int:
+    """The bit mask; drivers before 535 know the call by its old name."""
+    for call in (nvml.nvmlDeviceGetCurrentClocksEventReasons, nvml.nvmlDeviceGetCurrentClocksThrottleReasons):
+        reasons = told(nvml, call, handle)
+        if reasons is not None:
+            return int(reasons)
+    return 0
+
+
+def _recovery(nvml: Nvml, handle: Handle) -> str | None:
+    values = told(nvml, nvml.nvmlDeviceGetFieldValues, handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    action = number_of(nvml, values[0]) if values is not None else None
+    if action is None or action == nvml.NVML_GPU_RECOVERY_ACTION_NONE:
+        return None
+    named = (name for constant, name in RECOVERIES.items() if getattr(nvml, constant) == action)
+    return next(named, f"Action{action}")

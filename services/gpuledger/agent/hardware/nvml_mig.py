@@ -1,0 +1,158 @@
+"""How a card is divided by MIG, as NVML tells it; changes are made by `nvml_mig_changes`.
+
+NVML makes an instance in two steps, a GPU instance and a compute instance in it, and gives the pair a MIG device with a
+UUID. What was made half stands among the instances as well, so that it can be taken back.
+"""
+
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_uint
+from typing import Any, Final, NamedTuple
+
+from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
+from gpuledger.domain.mig.geometry import Instance, Profile
+
+NAME_PREFIX: Final = "MIG "
+"""NVML's names of profiles begin with it (`MIG 1g.10gb+me`), people's and Kubernetes' do not."""
+
+
+class Modes(NamedTuple):
+    """Whether MIG is on, and whether it will be after the card's next reset."""
+
+    enabled: bool
+    pending: bool
+
+
+class KnownProfile(NamedTuple):
+    """A profile, and the number that the driver has for it on this model of card."""
+
+    id: int
+    profile: Profile
+
+
+class MigDevice(NamedTuple):
+    """A MIG device: its numbers, its UUID, and how many compute slices it has (None: the driver does not tell)."""
+
+    gpu_instance: int
+    compute_instance: int
+    uuid: str
+    slices: int | None
+
+
+class Standing(NamedTuple):
+    """An instance that stands on a card, and what NVML names it by."""
+
+    handle: Handle
+    number: int
+    instance: Instance
+
+
+def mig_modes(nvml: Nvml, card: Handle) -> Modes | None:
+    """A card's MIG modes; None where it knows no MIG."""
+    modes = told(nvml, nvml.nvmlDeviceGetMigMode, card)
+    if modes is None:
+        return None
+    return Modes(*(mode == nvml.NVML_DEVICE_MIG_ENABLE for mode in modes))
+
+
+def known_profiles(nvml: Nvml, card: Handle) -> tuple[KnownProfile, ...]:
+    """The profiles of GPU instances that a card has, smallest first; those without a name are left out."""
+    infos = (
+        told(nvml, nvml.nvmlDeviceGetGpuInstanceProfileInfoV, card, number)
+        for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
+    )
+    known = (_known(nvml, card, info) for info in infos if info is not None and profile_name(info.name))
+    return tuple(sorted(known, key=lambda each: (each.profile.compute, each.profile.size, each.profile.name)))
+
+
+def profile_name(name: str) -> str:
+    """The profile's name without NVML's prefix."""
+    return name.strip().removeprefix(NAME_PREFIX).strip()
+
+
+def instances(nvml: Nvml, card: Handle, uuid: str, known: Sequence[KnownProfile]) -> tuple[Instance, ...]:
+    """The instances that stand on a card, by place; `uuid` is the card's own."""
+    return tuple(standing.instance for standing in stand(nvml, card, uuid, known))
+
+
+def stand(nvml: Nvml, card: Handle, uuid: str, known: Sequence[KnownProfile]) -> tuple[Standing, ...]:
+    """The instances that stand on a card, by place, with what NVML names them by."""
+    devices = tuple(mig_devices(nvml, card))
+    found = [
+        _standing(nvml, handle, uuid, each.profile, devices)
+        for each in known
+        for handle in _gpu_instances(nvml, card, each)
+    ]
+    return tuple(sorted(found, key=lambda standing: standing.instance.start))
+
+
+def mig_devices(nvml: Nvml, card: Handle) -> Iterator[MigDevice]:
+    """The MIG devices of a card; their indices may have holes."""
+    for handle in mig_handles(nvml, card):
+        attributes = told(nvml, nvml.nvmlDeviceGetAttributes_v2, handle)
+        yield MigDevice(
+            nvml.nvmlDeviceGetGpuInstanceId(handle),
+            nvml.nvmlDeviceGetComputeInstanceId(handle),
+            nvml.nvmlDeviceGetUUID(handle),
+            attributes.computeInstanceSliceCount if attributes is not None else None,
+        )
+
+
+def mig_handles(nvml: Nvml, card: Handle) -> Iterator[Handle]:
+    """What NVML names a card's MIG devices by."""
+    for index in range(told(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0):
+        handle = told(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index)
+        if handle is not None:
+            yield handle
+
+
+def _known(nvml: Nvml, card: Handle, info: Any) -> KnownProfile:  # noqa: ANN401 - pynvml has no types
+    places = _placements(nvml, card, info.id)
+    profile = Profile(
+        profile_name(info.name),
+        compute=info.sliceCount,
+        size=max((place.size for place in places), default=0),
+        starts=tuple(sorted(place.start for place in places)),
+        instances_max=info.instanceCount,
+        memory_mib=info.memorySizeMB,
+    )
+    return KnownProfile(info.id, profile)
+
+
+def _placements(nvml: Nvml, card: Handle, profile_id: int) -> Sequence[Any]:
+    """Where instances of a profile may stand; none where only a privileged user is told."""
+    count = c_uint()
+    if told(nvml, nvml.nvmlDeviceGetGpuInstancePossiblePlacements, card, profile_id, None, byref(count)) is None:
+        return ()
+    places = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
+    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(card, profile_id, places, byref(count))
+    return tuple(places[: count.value])
+
+
+def _gpu_instances(nvml: Nvml, card: Handle, known: KnownProfile) -> Sequence[Handle]:
+    handles = (nvml.c_nvmlGpuInstance_t * known.profile.instances_max)()
+    count = c_uint(known.profile.instances_max)
+    if told(nvml, nvml.nvmlDeviceGetGpuInstances, card, known.id, handles, byref(count)) is None:
+        return ()
+    return tuple(handles[: count.value])
+
+
+def _standing(nvml: Nvml, handle: Handle, uuid: str, profile: Profile, devices: Sequence[MigDevice]) -> Standing:
+    info = nvml.nvmlGpuInstanceGetInfo(handle)
+    own = sorted(device for device in devices if device.gpu_instance == info.id)
+    name = own[0].uuid if own else f"{uuid}/gi-{info.id}"
+    place = info.placement
+    return Standing(handle, info.id, Instance(name, _stands_as(profile, own), place.start, place.size))
+
+
+def _stands_as(profile: Profile, devices: Sequence[MigDevice]) -> str:
+    """The profile's name where one MIG device has all of its compute; else that of the first, such as `1c.3g.40gb`.
+
+    So NVIDIA's MIG user guide names compute instances that are smaller than their GPU instance; `0c.` is one that was
+    made half and has none.
+    """
+    if not devices:
+        return f"0c.{profile.name}"
+    slices = devices[0].slices
+    if len(devices) == 1 and slices in {None, profile.compute}:
+        return profile.name
+    return f"{slices or 1}c.{profile.name}"

@@ -1,0 +1,106 @@
+"""Changes of how a card is divided, by NVML: each is whole or is taken back."""
+
+from contextlib import suppress
+from ctypes import byref, c_uint
+from typing import Any
+
+from gpuledger.agent.hardware.errors import BusyError, HardwareError, RefusedError
+from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
+from gpuledger.agent.hardware.nvml_mig import KnownProfile, Modes, known_profiles, mig_modes, stand
+from gpuledger.domain.mig.geometry import Instance
+
+
+def set_mode(nvml: Nvml, card: Handle, *, enabled: bool) -> bool:
+    """Turn MIG on or off; returns whether that is in force, or else waits for a reset.
+
+    A change that is refused for the card's users is withdrawn, so that no reset brings it unasked.
+
+    Raises:
+        BusyError: something uses the card.
+        RefusedError: the card knows no MIG.
+    """
+    modes = mig_modes(nvml, card)
+    if modes is None:
+        raise RefusedError("The card knows no MIG; choose another kind of pool for it.")
+    if modes == Modes(enabled, enabled):
+        return True
+    status = nvml.nvmlDeviceSetMigMode(card, _mode(nvml, enabled=enabled))
+    if status == nvml.NVML_ERROR_IN_USE:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlDeviceSetMigMode(card, _mode(nvml, enabled=modes.enabled))
+        raise BusyError("Something uses the card, so that its MIG mode cannot change; wait until it ends.")
+    if status not in {nvml.NVML_SUCCESS, nvml.NVML_ERROR_RESET_REQUIRED}:
+        raise nvml.NVMLError(status)
+    return bool(status == nvml.NVML_SUCCESS)
+
+
+def create(nvml: Nvml, card: Handle, uuid: str, name: str, start: int) -> Instance:
+    """Make an instance with the whole of its compute; what cannot be made whole is taken back. `uuid` is the card's.
+
+    Raises:
+        RefusedError: the card has no such profile, or not at that place, or MIG is off.
+        HardwareError: it was made, and has no MIG device.
+    """
+    wanted = _wanted(nvml, card, name, start)
+    placement = nvml.c_nvmlGpuInstancePlacement_t(start, wanted.profile.size)
+    made = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(card, wanted.id, byref(placement))
+    try:
+        nvml.nvmlGpuInstanceCreateComputeInstance(made, _whole_compute(nvml, made))
+        return _whole(nvml, card, uuid, wanted, start)
+    except (nvml.NVMLError, HardwareError):
+        with suppress(nvml.NVMLError):  # what stays is seen, and can be destroyed
+            destroy(nvml, made)
+        raise
+
+
+def destroy(nvml: Nvml, gpu_instance: Handle) -> None:
+    """Take a GPU instance back, after the compute instances in it."""
+    for profile in _compute_profiles(nvml, gpu_instance):
+        handles = (nvml.c_nvmlComputeInstance_t * profile.instanceCount)()
+        count = c_uint(profile.instanceCount)
+        nvml.nvmlGpuInstanceGetComputeInstances(gpu_instance, profile.id, handles, byref(count))
+        for handle in handles[: count.value]:
+            nvml.nvmlComputeInstanceDestroy(handle)
+    nvml.nvmlGpuInstanceDestroy(gpu_instance)
+
+
+def _mode(nvml: Nvml, *, enabled: bool) -> int:
+    return int(nvml.NVML_DEVICE_MIG_ENABLE if enabled else nvml.NVML_DEVICE_MIG_DISABLE)
+
+
+def _wanted(nvml: Nvml, card: Handle, name: str, start: int) -> KnownProfile:
+    modes = mig_modes(nvml, card)
+    if modes is None or not modes.enabled:
+        raise RefusedError("MIG is off on the card; turn it on before it is divided.")
+    known = known_profiles(nvml, card)
+    wanted = next((each for each in known if each.profile.name == name), None)
+    if wanted is None:
+        there = ", ".join(each.profile.name for each in known) or "none"
+        raise RefusedError(f"The card has no MIG profile {name}; it has {there}.")
+    if start not in wanted.profile.starts:
+        raise RefusedError(f"No {name} may begin at {start}; it may at {wanted.profile.starts}.")
+    return wanted
+
+
+def _whole(nvml: Nvml, card: Handle, uuid: str, made: KnownProfile, start: int) -> Instance:
+    for standing in stand(nvml, card, uuid, (made,)):
+        if standing.instance.start == start and standing.instance.profile == made.profile.name:
+            return standing.instance
+    raise HardwareError(f"A {made.profile.name} at {start} was made without a MIG device, and taken back.")
+
+
+def _whole_compute(nvml: Nvml, gpu_instance: Handle) -> int:
+    """The number of the profile for a compute instance that takes all of a GPU instance's compute."""
+    profiles = _compute_profiles(nvml, gpu_instance)
+    if not profiles:
+        raise RefusedError("The driver knows no compute instance for the GPU instance that it made.")
+    return int(max(profiles, key=lambda profile: profile.sliceCount).id)
+
+
+def _compute_profiles(nvml: Nvml, gpu_instance: Handle) -> list[Any]:
+    shared = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+    infos = (
+        told(nvml, nvml.nvmlGpuInstanceGetComputeInstanceProfileInfoV, gpu_instance, number, shared)
+        for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+    )
+    return [info for info in infos if info is not None]

@@ -1,0 +1,69 @@
+"""A card's NVLinks by NVML: which are active, what they end at, and how many errors they had."""
+
+from typing import Final
+
+from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
+from gpuledger.agent.hardware.nvml_fields import number_of
+from gpuledger.agent.hardware.sysfs import pci_address
+
+TOTALS: Final = (
+    "NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+    "NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+    "NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+    "NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+    "NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL",
+)
+"""Counts over all links: what cards up to Ampere tell."""
+
+PER_LINK: Final = (
+    "NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY",
+    "NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY",
+    "NVML_FI_DEV_NVLINK_ERROR_DL_CRC",
+    "NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS",
+)
+"""Counts of one link: what cards from Hopper (the first three) and Blackwell (the last) on tell."""
+
+_NOWHERE: Final = "0000:00:00.0"
+
+
+def active_links(nvml: Nvml, handle: Handle) -> tuple[int, ...]:
+    """The numbers of the links that are up; none on a card that has none."""
+    states = ((link, _state(nvml, handle, link)) for link in range(nvml.NVML_NVLINK_MAX_LINKS))
+    return tuple(link for link, state in states if state == nvml.NVML_FEATURE_ENABLED)
+
+
+def link_ends(nvml: Nvml, handle: Handle) -> tuple[str, ...]:
+    """The PCI address of what each active link ends at, where the driver knows it."""
+    found = (_end(nvml, handle, link) for link in active_links(nvml, handle))
+    return tuple(address for address in found if address is not None)
+
+
+def link_errors(nvml: Nvml, handle: Handle, links: tuple[int, ...]) -> int | None:
+    """Errors of a card's links since the driver was loaded; None where it tells of none.
+
+    A card tells totals, or counts by link, or both of the same errors: the larger sum is the fuller one.
+    """
+    per_link = [(getattr(nvml, name), link) for link in links for name in PER_LINK]
+    fields = [(getattr(nvml, name), 0) for name in TOTALS] + per_link
+    values = told(nvml, nvml.nvmlDeviceGetFieldValues, handle, fields) if links else None
+    if values is None:
+        return None
+    numbers = [number_of(nvml, value) for value in values]
+    totals, singles = _sum(numbers[: len(TOTALS)]), _sum(numbers[len(TOTALS) :])
+    return max((each for each in (totals, singles) if each is not None), default=None)
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    there = [number for number in numbers if number is not None]
+    return sum(there) if there else None
+
+
+def _state(nvml: Nvml, handle: Handle, link: int) -> int | None:
+    state: int | None = told(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
+    return state
+
+
+def _end(nvml: Nvml, handle: Handle, link: int) -> str | None:
+    pci = told(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    address = pci_address(pci.busId) if pci is not None else None
+    return None if address == _NOWHERE else address

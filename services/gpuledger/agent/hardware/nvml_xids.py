@@ -1,0 +1,190 @@
+"""The errors (XIDs) that the driver reports: one set of events for all cards, which grows as cards come.
+
+One thread waits, in short turns; between two of them others may take the set away (`held`), since neither NVML nor a
+card may be let go of while somebody waits for it. What a set had when it was taken away is kept.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Condition
+from typing import Final
+
+from gpuledger.agent.hardware.api import Xid
+from gpuledger.agent.hardware.errors import HardwareError, HungError
+from gpuledger.agent.hardware.nvml_cards import address_of, handle_of
+from gpuledger.agent.hardware.nvml_driver import Driver
+from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, asking, code_of
+
+TURN_S: Final = 0.25
+"""How long NVML is waited in at once; an error ends it at once."""
+
+HELD_WITHIN_S: Final = 5.0
+"""A turn that has not ended so long after its time hangs in the driver."""
+
+KEPT_MAX: Final = 1024
+"""Errors of a set that was taken away, and that nobody has asked for yet; of more, the oldest are dropped."""
+
+
+class XidWatch:
+    """Waits for errors of the cards that answer."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._turn = Condition()
+        self._in_turn = self._closed = False
+        self._holds = 0
+        self._kept: deque[Xid] = deque(maxlen=KEPT_MAX)
+        self._wanted: frozenset[str] = frozenset()
+        self._refused: frozenset[str] = frozenset()
+        self._events: _Events | None = None
+
+    def watch(self, addresses: frozenset[str]) -> None:
+        """Wait for errors of these cards: at once where none was waited for, else from the next turn on."""
+        with self._turn:
+            self._wanted, self._refused = addresses, frozenset()
+            begun = self._events is not None
+        if not begun:
+            with self.held():
+                pass
+
+    def wait(self, timeout_s: float) -> Xid | None:
+        """The next error, or None where none came in time.
+
+        Raises:
+            HardwareError: errors cannot be waited for at the moment.
+        """
+        left_s = timeout_s
+        while not self._closed:
+            if self._kept:
+                return self._kept.popleft()
+            xid = self._take_turn(min(TURN_S, max(left_s, 0.0)))
+            left_s -= TURN_S
+            if xid is not None or (left_s <= 0 and not self._kept):
+                return xid
+        return None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody waits within it, and there is no set of events; afterwards there is one, if the driver is there.
+
+        Raises:
+            HungError: the wait does not end.
+        """
+        with self._turn:
+            self._holds += 1
+        try:
+            with self._turn:
+                if not self._turn.wait_for(lambda: not self._in_turn, TURN_S + HELD_WITHIN_S):
+                    raise HungError("NVML does not come back from waiting for errors; does the driver hang?")
+                self._let_go()
+            yield
+            with suppress(HardwareError):  # who waits is told
+                self._registered(self._driver.current, self._wanted)
+        finally:
+            with self._turn:
+                self._holds -= 1
+                self._turn.notify_all()
+
+    def close(self) -> None:
+        """Let a wait end soon, and every later one at once."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+
+    def _take_turn(self, turn_s: float) -> Xid | None:
+        with self._turn:
+            if self._holds:
+                self._turn.wait(turn_s)
+                return None
+            nvml, wanted = self._driver.current, self._wanted
+            self._in_turn = True
+        try:
+            events = self._registered(nvml, wanted)
+            if events is not None:
+                return events.wait(turn_s)
+        finally:
+            with self._turn:
+                self._in_turn = False
+                self._turn.notify_all()
+        with self._turn:  # no card can be waited for
+            self._turn.wait_for(lambda: self._closed or self._holds, turn_s)
+        return None
+
+    def _registered(self, nvml: Nvml, wanted: frozenset[str]) -> "_Events | None":
+        """A set with all cards that can be registered; a card that went away takes its set with it."""
+        if self._events is not None and (self._events.broken or self._events.addresses - wanted):
+            self._let_go()
+        missing = wanted - self._refused - (self._events.addresses if self._events is not None else frozenset())
+        if missing and self._events is None:
+            self._events = _Events(nvml)
+        if self._events is not None:
+            self._refused |= self._events.register(missing)
+        return self._events if self._events is not None and self._events.addresses else None
+
+    def _let_go(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            self._kept.extend(events.drained())
+
+
+class _Events:
+    """A set of events of NVML's."""
+
+    def __init__(self, nvml: Nvml) -> None:
+        self._nvml = nvml
+        with asking(nvml, "Asking for a set of events"):
+            self._set: Handle = nvml.nvmlEventSetCreate()
+        self.addresses: frozenset[str] = frozenset()
+        self.broken = False
+
+    def register(self, addresses: frozenset[str]) -> frozenset[str]:
+        """Have errors of more cards come; returns those of which none can."""
+        refused = frozenset(address for address in sorted(addresses) if not self._takes(address))
+        self.addresses |= addresses - refused
+        return refused
+
+    def wait(self, timeout_s: float) -> Xid | None:
+        """The next error of the set.
+
+        Raises:
+            HardwareError: the set is broken, as after a card was lost, and a new one is needed.
+        """
+        try:
+            with asking(self._nvml, "Waiting for errors of the cards"):
+                return self._next(timeout_s)
+        except HardwareError:
+            self.broken = True
+            raise
+
+    def drained(self) -> Iterator[Xid]:
+        """What the set still has, at most `KEPT_MAX`; it is no more afterwards."""
+        with suppress(HardwareError):
+            for _ in range(KEPT_MAX):
+                xid = self.wait(0.0)
+                if xid is None:
+                    break
+                yield xid
+        with suppress(self._nvml.NVMLError):
+            self._nvml.nvmlEventSetFree(self._set)
+
+    def _takes(self, address: str) -> bool:
+        wanted = self._nvml.nvmlEventTypeXidCriticalError
+        try:
+            card = handle_of(self._nvml, address)
+            if not self._nvml.nvmlDeviceGetSupportedEventTypes(card) & wanted:
+                return False
+            self._nvml.nvmlDeviceRegisterEvents(card, wanted, self._set)
+        except self._nvml.NVMLError:
+            return False
+        return True
+
+    def _next(self, timeout_s: float) -> Xid | None:
+        try:
+            data = self._nvml.nvmlEventSetWait_v2(self._set, round(timeout_s * 1000))
+        except self._nvml.NVMLError as error:
+            if code_of(error) == self._nvml.NVML_ERROR_TIMEOUT:
+                return None
+            raise
+        address = address_of(self._nvml, data.device)
+        return Xid(address, data.eventData) if address is not None else None

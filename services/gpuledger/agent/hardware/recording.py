@@ -1,0 +1,148 @@
+"""The recording of a machine's cards: one JSON document, made from any hardware and played by `recorded`.
+
+It holds what the hardware said and nothing of the machine besides. Where it is to be shown to others, serial numbers
+and UUIDs are replaced by made ones; PCI addresses and models stay.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, NamedTuple
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Survey
+from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
+from gpuledger.domain.mig.geometry import Instance
+
+VERSION: Final = 1
+MOMENTS_MAX: Final = 1000
+"""How often each card's readings may be recorded."""
+
+
+class RecordingError(ValueError):
+    """A document is no recording of a machine."""
+
+
+class Moments(NamedTuple):
+    """What a card said over time: its readings at each moment (None: it did not answer), and who used it at the end."""
+
+    address: str
+    readings: tuple[Readings | None, ...] = ()
+    users: frozenset[str] | None = None
+
+
+class Recording(NamedTuple):
+    """A machine as it was: a note for people on what it is, its cards, and what each said; None: nobody could tell."""
+
+    version: Literal[1]
+    note: str
+    survey: Survey
+    moments: tuple[Moments, ...] = ()
+
+
+_RECORDING: Final = TypeAdapter(Recording)
+
+
+def record(
+    hardware: Hardware, *, note: str = "", moments: int = 1, pause: Callable[[], None] = lambda: None, anonymous: bool
+) -> Recording:
+    """Record a machine; `pause` comes between two moments, at most `MOMENTS_MAX`.
+
+    Raises:
+        HardwareError: nothing of it can be seen.
+        ValueError: so many moments cannot be recorded.
+    """
+    if not 1 <= moments <= MOMENTS_MAX:
+        raise ValueError(f"{moments} moments cannot be recorded; choose 1 to {MOMENTS_MAX}.")
+    survey = hardware.survey()
+    rows = [_readings(hardware, survey)]
+    for _ in range(moments - 1):
+        pause()
+        rows.append(_readings(hardware, survey))
+    said = tuple(
+        Moments(card.address, tuple(row[index] for row in rows), _users(hardware, card.address))
+        for index, card in enumerate(survey.cards)
+    )
+    recording = Recording(VERSION, note, survey, said)
+    return made_anonymous(recording) if anonymous else recording
+
+
+def write_recording(recording: Recording) -> bytes:
+    """The document, for people and programs to read."""
+    return orjson.dumps(_plain(recording), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def read_recording(document: bytes) -> Recording:
+    """A recording, from its document.
+
+    Raises:
+        RecordingError: the document is none, or one of another version.
+    """
+    try:
+        return _RECORDING.validate_json(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise RecordingError(
+            f"This is no recording of version {VERSION}: {where}: {first['msg']}. Record the machine again."
+        ) from error
+
+
+def made_anonymous(recording: Recording) -> Recording:
+    """The recording with made serial numbers and UUIDs, the same for the same card or instance."""
+    made = _made_uuids(recording.survey)
+    cards = tuple(_anonymous(card, number, made) for number, card in enumerate(recording.survey.cards))
+    moments = tuple(
+        each._replace(users=frozenset(made.get(user, user) for user in each.users) if each.users is not None else None)
+        for each in recording.moments
+    )
+    return recording._replace(survey=recording.survey._replace(cards=cards), moments=moments)
+
+
+def _made_uuids(survey: Survey) -> Mapping[str, str]:
+    made: dict[str, str] = {}
+    for number, card in enumerate(survey.cards):
+        if card.uuid is not None:
+            made[card.uuid] = f"GPU-00000000-0000-4000-8000-{number:012x}"
+        for place, instance in enumerate(card.instances):
+            made[instance.uuid] = f"MIG-00000000-0000-4000-8000-{number:06x}{place:06x}"
+    return made
+
+
+def _anonymous(card: CardFacts, number: int, made: Mapping[str, str]) -> CardFacts:
+    return card._replace(
+        uuid=made[card.uuid] if card.uuid is not None else None,
+        serial=f"{number:013d}" if card.serial is not None else None,
+        instances=tuple(_renamed(instance, made) for instance in card.instances),
+    )
+
+
+def _renamed(instance: Instance, made: Mapping[str, str]) -> Instance:
+    return instance._replace(uuid=made[instance.uuid])
+
+
+def _readings(hardware: Hardware, survey: Survey) -> tuple[Readings | None, ...]:
+    return tuple(_reading(hardware, card.address) for card in survey.cards)
+
+
+def _reading(hardware: Hardware, address: str) -> Readings | None:
+    try:
+        return hardware.readings(address)
+    except (CardLostError, DriverMissingError):
+        return None
+
+
+def _users(hardware: Hardware, address: str) -> frozenset[str] | None:
+    try:
+        return hardware.users(address)
+    except HardwareError:
+        return None
+
+
+def _plain(value: object) -> object:
+    """Named tuples as objects, and the rest as JSON has it."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

@@ -1,0 +1,131 @@
+"""What a card says of its health, by NVML."""
+
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpuledger.agent.hardware.api import Readings
+from gpuledger.agent.hardware.errors import CardLostError
+from gpuledger.agent.hardware.nvml_health import throttles
+from support.hardware import FIRST, SECOND, Bench, bench, h100
+
+CORRECTED, UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+VOLATILE, AGGREGATE = pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Bench:
+    return bench(tmp_path, h100(FIRST, links=[f"0000{SECOND}", f"0000{SECOND}", None]))
+
+
+def test_each_count_of_ecc_errors_stands_in_its_place(one: Bench) -> None:
+    one.card(FIRST).ecc = {
+        (CORRECTED, VOLATILE): 1,
+        (UNCORRECTED, VOLATILE): 2,
+        (CORRECTED, AGGREGATE): 3,
+        (UNCORRECTED, AGGREGATE): 4,
+    }
+    assert one.hardware.readings(FIRST)[:4] == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("remapped", "told"),
+    [
+        ((3, 1, 0, 0), (False, False)),
+        ((0, 1, 1, 0), (True, False)),
+        ((0, 0, 0, 1), (False, True)),
+        (None, (None, None)),
+    ],
+)
+def test_row_remapping(one: Bench, remapped: tuple[int, int, int, int] | None, told: tuple[bool, bool]) -> None:
+    one.card(FIRST).remapped = remapped
+    readings = one.hardware.readings(FIRST)
+    assert (readings.remap_pending, readings.remap_failed) == told
+
+
+@pytest.mark.parametrize(
+    ("reasons", "names"),
+    [
+        (0, set()),
+        (pynvml.nvmlClocksEventReasonGpuIdle, set()),
+        (pynvml.nvmlClocksEventReasonApplicationsClocksSetting, set()),
+        (pynvml.nvmlClocksEventReasonHwThermalSlowdown, {"HwThermalSlowdown"}),
+        (pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown, {"HwPowerBrakeSlowdown"}),
+        (0x20 | 0x04 | 0x01, {"SwThermalSlowdown", "SwPowerCap"}),
+    ],
+)
+def test_reasons_for_slow_clocks(reasons: int, names: set[str]) -> None:
+    assert throttles(pynvml, reasons) == names
+
+
+def test_an_older_driver_is_asked_by_the_older_name(one: Bench) -> None:
+    one.nvml.errors["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    one.card(FIRST).reasons = pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
+    assert one.hardware.readings(FIRST).throttled == {"HwThermalSlowdown"}
+
+
+def test_a_card_that_tells_nothing_is_well(one: Bench) -> None:
+    silent = ("TotalEccErrors", "RemappedRows", "FieldValues", "NvLinkState")
+    one.nvml.errors.update({f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_NOT_SUPPORTED for name in silent})
+    assert one.hardware.readings(FIRST) == Readings()
+
+
+@pytest.mark.parametrize(
+    ("fields", "errors"),
+    [
+        ({}, None),
+        ({(pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 0): 2}, 2),
+        (
+            {
+                (pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 0): 2,
+                (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0): 3,
+            },
+            5,
+        ),
+        (
+            {(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 0): 1, (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, 1): 6},
+            7,
+        ),
+        (
+            {
+                (pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 0): 0,
+                (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 1): 4,
+            },
+            4,
+        ),
+        ({(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 2): 9}, None),
+    ],
+)
+def test_errors_of_links_are_summed(one: Bench, fields: dict[tuple[int, int], int], errors: int | None) -> None:
+    one.card(FIRST).fields = fields
+    assert one.hardware.readings(FIRST).nvlink_errors == errors
+
+
+def test_a_link_that_was_active_before_is_down(one: Bench) -> None:
+    assert one.hardware.readings(FIRST).nvlinks_down == ()
+    one.card(FIRST).links[1] = None
+    assert one.hardware.readings(FIRST).nvlinks_down == (1,)
+    one.card(FIRST).links[1] = f"0000{SECOND}"
+    assert one.hardware.readings(FIRST).nvlinks_down == ()
+
+
+@pytest.mark.parametrize(
+    ("action", "named"),
+    [
+        (pynvml.NVML_GPU_RECOVERY_ACTION_NONE, None),
+        (pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET, "GpuReset"),
+        (pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET, "DrainAndReset"),
+        (77, "Action77"),
+    ],
+)
+def test_what_the_driver_says_that_a_card_needs(one: Bench, action: int, named: str | None) -> None:
+    one.card(FIRST).fields = {(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0): action}
+    assert one.hardware.readings(FIRST).recovery == named
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED])
+def test_a_lost_card_has_no_readings(one: Bench, code: int) -> None:
+    one.card(FIRST).error = code
+    with pytest.raises(CardLostError, match=FIRST):
+        one.hardware.readings(FIRST)

@@ -1,0 +1,170 @@
+"""How NVML's cards are divided: what was made half, what is refused, and who uses what."""
+
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpuledger.agent.hardware.api import WHOLE_CARD
+from gpuledger.agent.hardware.errors import BusyError, CardLostError, HardwareError, RefusedError
+from gpuledger.agent.hardware.nvml_mig import profile_name
+from gpuledger.domain.mig.geometry import Instance
+from support.fake_nvml_cards import FakeCard
+from support.hardware import FIRST, SECOND, Bench, bench, h100
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Bench:
+    """A card with MIG on."""
+    return bench(tmp_path, h100(FIRST, mig=(1, 1)))
+
+
+def instances(made: Bench) -> tuple[Instance, ...]:
+    return made.hardware.survey().cards[0].instances
+
+
+def half(card: FakeCard, start: int = 0) -> None:
+    """A GPU instance without a compute instance, as a crash between two steps leaves it."""
+    card.divide(card.profile(19), start)
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("MIG 1g.10gb", "1g.10gb"),
+        ("MIG 1g.10gb+me", "1g.10gb+me"),
+        ("1g.5gb", "1g.5gb"),
+        ("MIG 1c.2g.20gb ", "1c.2g.20gb"),
+    ],
+)
+def test_names_of_profiles(told: str, name: str) -> None:
+    assert profile_name(told) == name
+
+
+def test_a_mode_that_waits_for_a_reset_is_told(tmp_path: Path) -> None:
+    made = bench(tmp_path, h100(FIRST, needs_reset=True))
+    assert made.hardware.set_mig(FIRST, enabled=True) is False
+    card = made.hardware.survey().cards[0]
+    assert (card.mig_enabled, card.mig_pending) == (False, True)
+
+
+def test_a_mode_that_waits_can_be_taken_back(tmp_path: Path) -> None:
+    made = bench(tmp_path, h100(FIRST, mig=(0, 1)))
+    assert made.hardware.set_mig(FIRST, enabled=False) is True
+    assert made.hardware.survey().cards[0].mig_pending is False
+
+
+def test_waiting_for_errors_does_not_keep_a_card_from_changing_its_mode(tmp_path: Path) -> None:
+    made = bench(tmp_path, h100(FIRST, events_are_use=True))
+    made.hardware.survey()
+    assert made.hardware.wait_xid(0.0) is None
+    assert made.hardware.set_mig(FIRST, enabled=True) is True
+
+
+def test_the_numbers_of_mig_devices_may_have_holes(one: Bench) -> None:
+    made = one.hardware.create_instance(FIRST, "1g.10gb", 3)
+    assert made.uuid.startswith("MIG-")
+    assert instances(one) == (made,)
+
+
+def test_what_was_made_half_is_seen_by_the_same_name_and_can_be_destroyed(one: Bench) -> None:
+    half(one.card(FIRST), 2)
+    seen = instances(one)
+    assert seen == (Instance(f"{one.card(FIRST).uuid}/gi-1", "0c.1g.10gb", 2, 1),)
+    assert instances(one) == seen
+    one.hardware.destroy_instance(FIRST, seen[0].uuid)
+    assert instances(one) == ()
+
+
+def test_an_instance_with_a_part_of_its_compute_is_named_by_it(one: Bench) -> None:
+    card = one.card(FIRST)
+    part = card.divide(card.profile(9), 4)
+    card.compute_in(part, 1)
+    assert [(each.profile, each.start) for each in instances(one)] == [("1c.3g.40gb", 4)]
+    card.compute_in(part, 2)
+    seen = instances(one)
+    assert [each.profile for each in seen] == ["1c.3g.40gb"]
+    one.hardware.destroy_instance(FIRST, seen[0].uuid)
+    assert card.gpu_instances == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "ours"),
+    [
+        (pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES, BusyError),
+        (pynvml.NVML_ERROR_UNKNOWN, HardwareError),
+        (pynvml.NVML_ERROR_GPU_IS_LOST, CardLostError),
+    ],
+)
+def test_what_cannot_be_made_whole_is_taken_back(one: Bench, code: int, ours: type[HardwareError]) -> None:
+    one.nvml.errors["nvmlGpuInstanceCreateComputeInstance"] = code
+    with pytest.raises(ours):
+        one.hardware.create_instance(FIRST, "2g.20gb", 0)
+    assert one.card(FIRST).gpu_instances == {}
+
+
+def test_what_has_no_mig_device_is_taken_back(one: Bench) -> None:
+    one.nvml.errors["nvmlDeviceGetMigDeviceHandleByIndex"] = pynvml.NVML_ERROR_NOT_FOUND
+    with pytest.raises(HardwareError, match="taken back"):
+        one.hardware.create_instance(FIRST, "2g.20gb", 0)
+    assert one.card(FIRST).gpu_instances == {}
+
+
+def test_what_can_neither_be_made_whole_nor_taken_back_is_seen(one: Bench) -> None:
+    one.nvml.errors["nvmlGpuInstanceCreateComputeInstance"] = pynvml.NVML_ERROR_UNKNOWN
+    one.nvml.errors["nvmlGpuInstanceDestroy"] = pynvml.NVML_ERROR_UNKNOWN
+    with pytest.raises(HardwareError, match=r"Making a 2g\.20gb at 0"):
+        one.hardware.create_instance(FIRST, "2g.20gb", 0)
+    assert [each.profile for each in instances(one)] == ["0c.2g.20gb"]
+
+
+def test_an_agent_without_rights_divides_nothing(one: Bench) -> None:
+    one.nvml.errors["nvmlDeviceGetGpuInstancePossiblePlacements"] = pynvml.NVML_ERROR_NO_PERMISSION
+    one.nvml.errors["nvmlDeviceGetGpuInstances"] = pynvml.NVML_ERROR_NO_PERMISSION
+    card = one.hardware.survey().cards[0]
+    assert {profile.starts for profile in card.profiles} == {()}
+    with pytest.raises(RefusedError):
+        one.hardware.create_instance(FIRST, "1g.10gb", 0)
+
+
+@pytest.mark.parametrize("hides", [False, True])
+@pytest.mark.parametrize("kind", ["compute", "graphics"])
+def test_users_of_instances(one: Bench, kind: str, hides: bool) -> None:
+    used = one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    one.hardware.create_instance(FIRST, "1g.10gb", 1)
+    card = one.card(FIRST)
+    card.processes, card.hides_processes = [(1, 1, kind), (2, 1, kind)], hides
+    assert one.hardware.users(FIRST) == {used.uuid}
+
+
+def test_users_of_the_card_and_of_an_instance(one: Bench) -> None:
+    used = one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    one.card(FIRST).processes = [(1, 1, "compute"), (2, 0xFFFFFFFF, "graphics")]
+    assert one.hardware.users(FIRST) == {used.uuid, WHOLE_CARD}
+
+
+def test_users_that_nobody_tells_are_an_error_and_keep_instances(one: Bench) -> None:
+    made = one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    for kind in ("Compute", "Graphics"):
+        one.nvml.errors[f"nvmlDeviceGet{kind}RunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
+    with pytest.raises(RefusedError):
+        one.hardware.users(FIRST)
+    with pytest.raises(RefusedError):
+        one.hardware.destroy_instance(FIRST, made.uuid)
+    assert instances(one) == (made,)
+
+
+def test_the_driver_has_the_last_word_on_what_is_in_use(one: Bench) -> None:
+    made = one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    one.nvml.errors["nvmlComputeInstanceDestroy"] = pynvml.NVML_ERROR_IN_USE
+    with pytest.raises(BusyError, match=made.uuid):
+        one.hardware.destroy_instance(FIRST, made.uuid)
+    assert instances(one) == (made,)
+
+
+def test_cards_are_divided_apart(tmp_path: Path) -> None:
+    made = bench(tmp_path, h100(FIRST, mig=(1, 1)), h100(SECOND, mig=(1, 1)))
+    one, other = (made.hardware.create_instance(address, "1g.10gb", 0) for address in (FIRST, SECOND))
+    assert one.uuid != other.uuid
+    made.hardware.destroy_instance(FIRST, other.uuid)
+    assert [card.instances for card in made.hardware.survey().cards] == [(one,), (other,)]

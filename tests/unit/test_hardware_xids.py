@@ -1,0 +1,124 @@
+"""Errors that NVML reports: none is lost while cards come and go, and nobody spins."""
+
+from pathlib import Path
+from threading import Thread
+
+import pynvml
+import pytest
+
+from gpuledger.agent.hardware.api import Xid
+from gpuledger.agent.hardware.errors import CardLostError, HardwareError
+from support.hardware import FIRST, SECOND, THIRD, Bench, bench, h100, put_on_bus
+
+SOON_S = 10.0
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Bench:
+    """Two cards that are waited for."""
+    made = bench(tmp_path)
+    made.hardware.survey()
+    return made
+
+
+def test_a_card_that_comes_later_is_waited_for(two: Bench) -> None:
+    late = h100(THIRD)
+    two.nvml.cards.append(late)
+    put_on_bus(two.sysfs, THIRD)
+    two.hardware.survey()
+    two.hardware.wait_xid(0.0)
+    two.nvml.xid(late, 79)
+    assert two.hardware.wait_xid(SOON_S) == Xid(THIRD, 79)
+
+
+def test_one_set_of_events_serves_all_cards_and_all_waits(two: Bench) -> None:
+    two.hardware.survey()
+    two.hardware.wait_xid(0.0)
+    assert two.nvml.calls.count("nvmlEventSetCreate") == 1
+    assert two.nvml.calls.count("nvmlDeviceRegisterEvents") == 2
+
+
+def test_what_came_before_mig_was_changed_is_kept(two: Bench) -> None:
+    two.nvml.xid(two.card(FIRST), 31)
+    two.nvml.xid(two.card(SECOND), 43)
+    two.hardware.set_mig(FIRST, enabled=True)
+    assert [two.hardware.wait_xid(SOON_S) for _ in range(2)] == [Xid(FIRST, 31), Xid(SECOND, 43)]
+    two.nvml.xid(two.card(FIRST), 13)
+    assert two.hardware.wait_xid(SOON_S) == Xid(FIRST, 13)
+
+
+def test_what_comes_before_anybody_waits_is_kept(two: Bench) -> None:
+    two.nvml.xid(two.card(SECOND), 79)
+    assert two.hardware.wait_xid(0.0) == Xid(SECOND, 79)
+
+
+def test_what_came_before_the_driver_was_let_go_of_is_kept(two: Bench) -> None:
+    two.nvml.xid(two.card(FIRST), 79)
+    two.card(SECOND).left = True
+    two.hardware.survey()
+    assert two.nvml.calls.count("nvmlInit") == 2
+    two.nvml.xid(two.card(FIRST), 13)
+    assert [two.hardware.wait_xid(SOON_S) for _ in range(2)] == [Xid(FIRST, 79), Xid(FIRST, 13)]
+
+
+def test_a_lost_card_keeps_no_other_from_being_waited_for(two: Bench) -> None:
+    two.card(FIRST).error = pynvml.NVML_ERROR_GPU_IS_LOST
+    with pytest.raises(CardLostError):
+        two.hardware.wait_xid(SOON_S)
+    assert two.hardware.wait_xid(0.01) is None
+    two.nvml.xid(two.card(SECOND), 43)
+    assert two.hardware.wait_xid(SOON_S) == Xid(SECOND, 43)
+
+
+def test_a_card_that_recovers_is_waited_for_again(two: Bench) -> None:
+    two.card(FIRST).error = pynvml.NVML_ERROR_GPU_IS_LOST
+    two.hardware.survey()
+    two.hardware.wait_xid(0.0)
+    two.card(FIRST).error = 0
+    two.hardware.survey()
+    two.hardware.wait_xid(0.0)
+    two.nvml.xid(two.card(FIRST), 13)
+    assert two.hardware.wait_xid(SOON_S) == Xid(FIRST, 13)
+
+
+def test_cards_that_report_no_errors_are_passed_over(tmp_path: Path) -> None:
+    made = bench(tmp_path, h100(FIRST, event_types=0), h100(SECOND))
+    made.hardware.survey()
+    made.nvml.xid(made.card(SECOND), 31)
+    assert made.hardware.wait_xid(SOON_S) == Xid(SECOND, 31)
+
+
+@pytest.mark.parametrize("cards", [(), (h100(FIRST, event_types=0),)])
+def test_where_no_card_reports_errors_none_comes(tmp_path: Path, cards: tuple[object, ...]) -> None:
+    made = bench(tmp_path)
+    made.nvml.cards[:] = cards  # type: ignore[assignment]
+    made.hardware.survey()
+    assert made.hardware.wait_xid(0.01) is None
+
+
+def test_a_set_of_events_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
+    made = bench(tmp_path)
+    made.nvml.errors["nvmlEventSetCreate"] = pynvml.NVML_ERROR_MEMORY
+    made.hardware.survey()
+    with pytest.raises(HardwareError):
+        made.hardware.wait_xid(0.0)
+
+
+def test_an_error_ends_a_wait_while_calls_are_made(two: Bench) -> None:
+    came: list[Xid | None] = []
+    waiting = Thread(target=lambda: came.append(two.hardware.wait_xid(3600.0)))
+    waiting.start()
+    two.hardware.set_mig(FIRST, enabled=True)
+    two.hardware.survey()
+    two.hardware.set_mig(FIRST, enabled=False)
+    _report_until_it_came(two, waiting)
+    assert came == [Xid(SECOND, 62)]
+
+
+def _report_until_it_came(two: Bench, waiting: Thread) -> None:
+    """An error that comes while nobody is registered is the driver's to forget, so it comes again."""
+    for _ in range(100):
+        two.nvml.xid(two.card(SECOND), 62)
+        waiting.join(SOON_S / 100)
+        if not waiting.is_alive():
+            return
