@@ -1,0 +1,162 @@
+"""Who has which units, as the node's kubelet says: looked at again and again, and told when it changes.
+
+There is no call by which a kubelet says that a container gave its devices back, so its list is all there is. A kubelet
+that does not answer ends nothing, and one that has just begun may not have all of its pods yet: what is missing from
+its first list is believed to be gone only when the next one says so too.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import orjson
+import structlog
+
+from gpuledger.agent.board import Board
+from gpuledger.agent.keeping import Keep
+from gpuledger.agent.kubelet.allocations import Told, news
+from gpuledger.agent.kubelet.containers import allocations, in_use
+from gpuledger.agent.kubelet.errors import KubeletAwayError, KubeletError
+from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
+from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
+from gpuledger.agent.kubelet.sockets import Identity, identity_of
+from gpuledger.agent.observing import Sleep, Tell
+from gpuledger.clock import Clock
+
+POD_RESOURCES_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+
+LOOK_PERIOD_S: Final = 10.0
+SOON_S: Final = 1.0
+"""How soon it is looked after an allocation: the kubelet notes it only after it was answered."""
+
+LIST_TIMEOUT_S: Final = 10.0
+STUCK_AFTER_S: Final = 60.0
+"""Longer than looks that time out, by much."""
+
+KEPT: Final = "allocations"
+"""Under this name stands which allocations the ledger was told of."""
+
+log = structlog.get_logger("gpuledger.agent")
+
+
+class PodResources:
+    """The part of the agent that asks the kubelet which containers have which devices."""
+
+    name: Final = "pod resources"
+    stuck_after_s: Final = STUCK_AFTER_S
+
+    def __init__(
+        self,
+        node: str,
+        board: Board,
+        keep: Keep,
+        *,
+        clock: Clock,
+        socket: Path = POD_RESOURCES_SOCKET,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.alive_at: float | None = None
+        self.looks = 0
+        """How many lists the kubelet gave."""
+        self.errors = 0
+        self.trouble: str | None = None
+        """Why the kubelet did not answer last; None where it did."""
+        self._node = node
+        self._board = board
+        self._keep = keep
+        self._clock = clock
+        self._socket = socket
+        self._sleep = sleep
+        self._soon = False
+        self._told: Told = {}
+        self._kept: frozenset[str] = frozenset()
+        self._kubelet: Identity | None = None
+
+    def soon(self) -> None:
+        """Something was allocated: look before the period is over."""
+        self._soon = True
+
+    def describe(self) -> Mapping[str, object]:
+        """How it stands, as JSON values."""
+        return {"looks": self.looks, "allocations": len(self._told), "trouble": self.trouble}
+
+    async def run(self, tell: Tell) -> None:
+        """Look until cancelled."""
+        self._kept = _remembered(self._keep.get(KEPT))
+        self._told = dict.fromkeys(self._kept)
+        while True:
+            await self._look(tell)
+            self.alive_at = asyncio.get_running_loop().time()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for the period, or for as long as it takes to see what was allocated."""
+        for _ in range(round(LOOK_PERIOD_S / SOON_S)):
+            await self._sleep(SOON_S)
+            if self._soon:
+                self._soon = False
+                await self._sleep(SOON_S)
+                return
+
+    async def _look(self, tell: Tell) -> None:
+        try:
+            kubelet = identity_of(self._socket)
+            pods = await self._listed(kubelet)
+        except KubeletError as error:
+            self._missed(str(error))
+            return
+        self.looks += 1
+        if self.trouble is not None:
+            self.trouble = None
+            log.info("the kubelet says again who has which units", socket=str(self._socket))
+        whole, self._kubelet = kubelet == self._kubelet, kubelet
+        self._show(pods, whole=whole)
+        await self._tell_news(tell, pods, whole=whole)
+
+    async def _listed(self, kubelet: Identity | None) -> ListPodResourcesResponse:
+        if kubelet is None:
+            raise KubeletAwayError(f"There is no {self._socket}. Is a kubelet running, and its folder mounted?")
+        request, answer = ListPodResourcesRequest(), ListPodResourcesResponse
+        return await call(self._socket, LIST_POD_RESOURCES, request, answer, timeout_s=LIST_TIMEOUT_S)
+
+    def _missed(self, reason: str) -> None:
+        self.errors += 1
+        if self.trouble is None:
+            log.warning("the kubelet does not say who has which units; what it said last stands", reason=reason)
+        self.trouble = reason
+
+    def _show(self, pods: ListPodResourcesResponse, *, whole: bool) -> None:
+        """Put on the board what is in use; a list that may not be whole frees nothing."""
+        used = in_use(pods)
+        before = self._board.seen.in_use
+        if not whole and before is not None:
+            nothing: frozenset[str] = frozenset()
+            used = {name: used.get(name, nothing) | before.get(name, nothing) for name in used.keys() | before.keys()}
+        self._board.put(in_use=used)
+
+    async def _tell_news(self, tell: Tell, pods: ListPodResourcesResponse, *, whole: bool) -> None:
+        """Tell the difference; what will have been told is kept before, so that its end cannot be missed."""
+        found = news(self._told, allocations(self._node, pods), self._clock(), whole=whole)
+        if found.facts:
+            await self._remember(self._kept | found.told.keys())
+            await tell(found.facts)
+        self._told = found.told
+        await self._remember(frozenset(found.told))
+
+    async def _remember(self, subjects: frozenset[str]) -> None:
+        if subjects != self._kept:
+            await self._keep.put(KEPT, orjson.dumps(sorted(subjects)))
+            self._kept = subjects
+
+
+def _remembered(value: bytes | None) -> frozenset[str]:
+    """The ids that were kept; what is not readable is as good as nothing."""
+    try:
+        ids = orjson.loads(value or b"[]")
+    except orjson.JSONDecodeError:
+        ids = None
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        log.warning("which allocations were told before cannot be read; ends of some may be missed")
+        return frozenset()
+    return frozenset(ids)

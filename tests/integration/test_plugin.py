@@ -1,0 +1,311 @@
+"""The device plugin against a kubelet that behaves as the real one does, in whatever order they come and go."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from gpuledger.agent.board import Board, Offer
+from gpuledger.agent.hardware.api import Survey
+from gpuledger.agent.kubelet.sockets import socket_name, socket_path
+from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
+from gpuledger.agent.plugin.resource import AWAY
+from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
+from support.kubelet_parts import address, board_of, card, hasty, running, short_folder, slices, whole_cards
+from support.waiting import eventually
+
+LOCAL = "gpu.deckhouse.io/a"
+CLUSTER = "cluster.gpu.deckhouse.io/b"
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with short_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+async def kubelet(root: Path) -> AsyncIterator[FakeKubelet]:
+    async with a_kubelet(root) as one:
+        yield one
+
+
+def plugin_of(kubelet: FakeKubelet, board: Board, **more: object) -> DevicePlugin:
+    return DevicePlugin(board, PluginSettings(kubelet.plugins, **more), sleep=hasty)  # type: ignore[arg-type]
+
+
+async def knows(kubelet: FakeKubelet, resource: str, *healthy: str, unhealthy: tuple[str, ...] = ()) -> None:
+    """Wait until the kubelet knows the resource with exactly these devices."""
+    wanted = dict.fromkeys(healthy, "Healthy") | dict.fromkeys(unhealthy, "Unhealthy")
+
+    async def so() -> bool:
+        return resource in kubelet.resources and kubelet.health(resource) == wanted
+
+    await eventually(so)
+
+
+def sockets(kubelet: FakeKubelet) -> set[str]:
+    return {path.name for path in kubelet.plugins.iterdir()} - {"kubelet.sock"}
+
+
+async def test_each_resource_is_registered_by_its_own_socket(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0, 1)), Offer(CLUSTER, slices(2, 2)))
+    plugin = plugin_of(kubelet, board)
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
+        await knows(kubelet, CLUSTER, "GPU-2::0", "GPU-2::1")
+        assert sockets(kubelet) == {socket_name(LOCAL), socket_name(CLUSTER)}
+        told = {(one.version, one.endpoint, one.resource_name) for one in kubelet.registrations}
+        assert told == {("v1beta1", socket_name(name), name) for name in (LOCAL, CLUSTER)}
+        assert all(one.options.get_preferred_allocation_available for one in kubelet.registrations)
+        assert plugin.describe()[LOCAL] == {
+            "units": 2,
+            "healthy": 2,
+            "registered": True,
+            "watched": True,
+            "trouble": None,
+        }
+        assert plugin.counts.registrations == 2
+    assert sockets(kubelet) == set(), "a clean end leaves none behind"
+
+
+async def test_units_that_come_and_go_are_told_without_registering_again(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0)))
+    async with running(plugin_of(kubelet, board)):
+        await knows(kubelet, LOCAL, "GPU-0")
+        board.put(offers=(Offer(LOCAL, whole_cards(0, 1, 2)),))
+        await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2")
+        board.put(offers=(Offer(LOCAL, whole_cards(2)),))
+        await knows(kubelet, LOCAL, "GPU-2")
+        assert len(kubelet.registrations) == 1
+
+
+async def test_a_card_turns_unhealthy_and_recovers(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, slices(0, 2) + whole_cards(1)))
+    async with running(plugin_of(kubelet, board)):
+        await knows(kubelet, LOCAL, "GPU-0::0", "GPU-0::1", "GPU-1")
+        board.put(unfit={address(0): "XID 79"})
+        await knows(kubelet, LOCAL, "GPU-1", unhealthy=("GPU-0::0", "GPU-0::1"))
+        board.put(unfit={})
+        await knows(kubelet, LOCAL, "GPU-0::0", "GPU-0::1", "GPU-1")
+
+
+async def test_numa_nodes_are_told_where_they_are_known(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0, 1)), cards=[card(0, numa_node=1), card(1, numa_node=-1)])
+    async with running(plugin_of(kubelet, board)):
+        await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
+        devices = kubelet.resources[LOCAL].devices
+        assert [node.ID for node in devices["GPU-0"].topology.nodes] == [1]
+        assert not devices["GPU-1"].HasField("topology")
+        board.put(survey=Survey((card(0, numa_node=0), card(1))))
+
+        async def moved() -> bool:
+            return [node.ID for node in kubelet.resources[LOCAL].devices["GPU-0"].topology.nodes] == [0]
+
+        await eventually(moved)
+
+
+async def test_containers_get_cards_by_uuid(kubelet: FakeKubelet) -> None:
+    board, told = board_of(Offer(LOCAL, whole_cards(0, 1, 2))), Counter[str]()
+    settings = PluginSettings(kubelet.plugins)
+    plugin = DevicePlugin(board, settings, allocated=lambda: told.update(["allocated"]), sleep=hasty)
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2")
+        first = await kubelet.allocate(LOCAL, 2, "pod", "one")
+        second = await kubelet.allocate(LOCAL, 1, "pod", "two")
+        assert dict(first.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
+        assert dict(second.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-2"}
+        assert plugin.counts.allocations == told["allocated"] == 2
+
+
+async def test_slices_come_from_different_cards_first(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, slices(0, 2) + slices(1, 2)))
+    async with running(plugin_of(kubelet, board)):
+        await knows(kubelet, LOCAL, *(unit.id for unit in slices(0, 2) + slices(1, 2)))
+        got = [dict((await kubelet.allocate(LOCAL, 1, f"p{n}")).envs) for n in range(2)]
+        assert [one["NVIDIA_VISIBLE_DEVICES"] for one in got] == ["GPU-0", "GPU-1"]
+        both = await kubelet.allocate(LOCAL, 2, "p2")
+        assert both.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-0,GPU-1"
+
+
+async def test_cdi_names_are_handed_over_once_a_specification_names_them(kubelet: FakeKubelet, root: Path) -> None:
+    cdi = root / "cdi"
+    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))), handing=Handing("both"), cdi_folders=(cdi,))
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-0")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await kubelet.allocate(LOCAL, 1, "pod")
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "nvidia.com/gpu=GPU-0" in (refused.value.details() or "")
+        assert "nvidia-ctk cdi generate" in (refused.value.details() or "")
+        cdi.mkdir()
+        (cdi / "nvidia.yaml").write_text("cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices:\n- name: GPU-0\n")
+        answer = await kubelet.allocate(LOCAL, 1, "pod")
+        assert [one.name for one in answer.cdi_devices] == ["nvidia.com/gpu=GPU-0"]
+        assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}
+        assert plugin.counts.errors == 1
+
+
+async def test_a_kubelet_that_restarts_is_registered_with_again(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0)), Offer(CLUSTER, whole_cards(1)))
+    async with running(plugin_of(kubelet, board)):
+        for _ in range(3):
+            await knows(kubelet, LOCAL, "GPU-0")
+            await knows(kubelet, CLUSTER, "GPU-1")
+            await kubelet.restart()
+        await knows(kubelet, LOCAL, "GPU-0")
+        await knows(kubelet, CLUSTER, "GPU-1")
+        assert Counter(one.resource_name for one in kubelet.registrations) == {LOCAL: 4, CLUSTER: 4}
+        assert (await kubelet.allocate(LOCAL, 1, "pod")).envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
+
+
+async def test_a_kubelet_that_is_away_is_waited_for(root: Path) -> None:
+    kubelet = FakeKubelet(root)
+    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))
+    async with running(plugin):
+
+        async def told() -> bool:
+            return LOCAL in plugin.describe() and plugin.describe()[LOCAL]["trouble"] == AWAY  # type: ignore[index]
+
+        await eventually(told)
+        await kubelet.start()
+        await knows(kubelet, LOCAL, "GPU-0")
+        await kubelet.stop()
+        kubelet.advance(GRACE_S)
+        assert kubelet.resources == {}, "nobody renewed it"
+        await kubelet.start()
+        await knows(kubelet, LOCAL, "GPU-0")
+        await kubelet.stop()
+
+
+async def test_a_socket_that_somebody_removed_is_made_anew(kubelet: FakeKubelet) -> None:
+    async with running(plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))):
+        await knows(kubelet, LOCAL, "GPU-0")
+        (kubelet.plugins / socket_name(LOCAL)).unlink()
+
+        async def again() -> bool:
+            return len(kubelet.registrations) >= 2 and kubelet.health(LOCAL) == {"GPU-0": "Healthy"}
+
+        await eventually(again)
+        assert sockets(kubelet) == {socket_name(LOCAL)}
+
+
+async def test_a_stream_that_the_kubelet_ends_is_no_restart(kubelet: FakeKubelet) -> None:
+    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-0")
+        before = (kubelet.plugins / socket_name(LOCAL)).stat().st_ino
+        await kubelet.end_stream(LOCAL)
+        assert kubelet.health(LOCAL) == {"GPU-0": "Unhealthy"}
+
+        async def unwatched() -> bool:
+            return plugin.describe()[LOCAL]["watched"] is False  # type: ignore[index]
+
+        await eventually(unwatched)
+        assert len(kubelet.registrations) == 1
+        await knows(kubelet, LOCAL, "GPU-0")  # long after, and long before the kubelet drops it
+        assert len(kubelet.registrations) == 2
+        assert (kubelet.plugins / socket_name(LOCAL)).stat().st_ino == before
+
+
+async def test_a_pool_that_leaves_is_withdrawn(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0)), Offer(CLUSTER, whole_cards(1)))
+    plugin = plugin_of(kubelet, board)
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-0")
+        await knows(kubelet, CLUSTER, "GPU-1")
+        board.put(offers=(Offer(CLUSTER, whole_cards(1)),))
+
+        async def withdrawn() -> bool:
+            return sockets(kubelet) == {socket_name(CLUSTER)} and LOCAL not in plugin.describe()
+
+        await eventually(withdrawn)
+        assert kubelet.resources[LOCAL].lists[-1] == {}, "an empty list comes before the end"
+        assert kubelet.health(CLUSTER) == {"GPU-1": "Healthy"}
+        board.put(offers=(Offer(LOCAL, whole_cards(2)), Offer(CLUSTER, whole_cards(1))))
+        await knows(kubelet, LOCAL, "GPU-2")
+
+
+async def test_a_pool_that_returns_at_once_is_not_withdrawn(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0)))
+    async with running(plugin_of(kubelet, board)):
+        await knows(kubelet, LOCAL, "GPU-0")
+        board.put(offers=())
+        await knows(kubelet, LOCAL)
+        board.put(offers=(Offer(LOCAL, whole_cards(0)),))
+        await knows(kubelet, LOCAL, "GPU-0")
+
+
+async def test_sockets_of_an_agent_that_was_killed_are_cleaned_up(kubelet: FakeKubelet) -> None:
+    stale, other = kubelet.plugins / socket_name("gpu.deckhouse.io/gone"), kubelet.plugins / "nvidia-gpu.sock"
+    own = kubelet.plugins / socket_name(LOCAL)
+    for path in (stale, other, own):
+        path.touch()
+    async with running(plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))):
+        await knows(kubelet, LOCAL, "GPU-0")
+        assert sockets(kubelet) == {own.name, other.name}, "what is not ours by its name stays"
+
+
+async def test_an_agent_that_restarts_takes_over(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0, 1)))
+    for _ in range(2):
+        async with running(plugin_of(kubelet, board)):
+            await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
+        await knows(kubelet, LOCAL, unhealthy=("GPU-0", "GPU-1"))
+
+
+async def test_one_bad_resource_harms_no_other(kubelet: FakeKubelet) -> None:
+    bad = "gpu.deckhouse.io/not a name"
+    plugin = plugin_of(kubelet, board_of(Offer(bad, whole_cards(0)), Offer(LOCAL, whole_cards(1))))
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-1")
+
+        async def tried_again() -> bool:
+            return len(kubelet.refusals) >= 3
+
+        await eventually(tried_again)
+        described = plugin.describe()[bad]
+        assert isinstance(described, dict)
+        assert described["registered"] is False
+        assert "no name of an extended resource" in described["trouble"]
+        assert plugin.counts.errors >= 3
+        assert len([one for one in kubelet.registrations if one.resource_name == LOCAL]) == 1
+
+
+async def test_an_id_that_no_kubelet_takes_is_left_out(kubelet: FakeKubelet) -> None:
+    units = (whole_cards(0)[0]._replace(id="x" * 64), *whole_cards(1))
+    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, units)))
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-1")
+        assert kubelet.complaints == []
+        assert plugin.counts.errors == 1
+
+
+async def test_a_mistake_in_one_resource_harms_no_other(kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {LOCAL}
+
+    def breaking(folder: Path, name: str) -> Path:
+        if name in broken:
+            raise ZeroDivisionError
+        return socket_path(folder, name)
+
+    monkeypatch.setattr("gpuledger.agent.plugin.resource.socket_path", breaking)
+    async with running(plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0)), Offer(CLUSTER, whole_cards(1))))):
+        await knows(kubelet, CLUSTER, "GPU-1")
+        assert LOCAL not in kubelet.resources
+        broken.clear()
+        await knows(kubelet, LOCAL, "GPU-0")
+
+
+async def test_a_slow_reader_gets_the_newest_list(kubelet: FakeKubelet) -> None:
+    board = board_of(Offer(LOCAL, whole_cards(0)))
+    async with running(plugin_of(kubelet, board)):
+        await knows(kubelet, LOCAL, "GPU-0")
+        for index in range(1, 15):
+            board.put(offers=(Offer(LOCAL, whole_cards(index)),))
+        await knows(kubelet, LOCAL, "GPU-14")
+        assert len(kubelet.resources[LOCAL].lists) == 2, "what was overtaken is never sent"

@@ -1,0 +1,192 @@
+"""Who has which units, as a kubelet says: what comes to the board and the ledger, whatever becomes of the kubelet."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+
+from gpuledger.agent.board import Board, Offer
+from gpuledger.agent.kubelet.pod_resources import KEPT, PodResources
+from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
+from gpuledger.events.allocation import AllocatedDevices, AllocationEnded, AllocationObserved
+from support.kubelet import FakeKubelet, a_kubelet
+from support.kubelet_parts import Listens, Remembers, board_of, hasty, running, short_folder, slices
+from support.waiting import eventually
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+POOL = "gpu.deckhouse.io/a"
+MAIN = "w1/default/pod/main"
+
+
+@pytest.fixture
+async def kubelet() -> AsyncIterator[FakeKubelet]:
+    with short_folder() as root:
+        async with a_kubelet(root) as one:
+            yield one
+
+
+@pytest.fixture
+def listens() -> Listens:
+    return Listens()
+
+
+def part_of(kubelet: FakeKubelet, board: Board, keep: Remembers) -> PodResources:
+    return PodResources("w1", board, keep, clock=lambda: NOON, socket=kubelet.pods_socket, sleep=hasty)
+
+
+def holds(kubelet: FakeKubelet, pod: str, *ids: str, resource: str = POOL) -> None:
+    kubelet.held.setdefault(("default", pod, "main"), {})[resource] = list(ids)
+
+
+def in_use(board: Board) -> dict[str, set[str]]:
+    return {resource: set(ids) for resource, ids in (board.seen.in_use or {}).items()}
+
+
+async def looked(kubelet: FakeKubelet, times: int = 2) -> None:
+    """Wait until the kubelet was asked so many times more, the last of which was answered."""
+    goal = kubelet.lists_asked + times + 1
+
+    async def so() -> bool:
+        return kubelet.lists_asked >= goal
+
+    await eventually(so)
+
+
+async def stand(listens: Listens, *subjects: str) -> None:
+    async def so() -> bool:
+        return set(listens.standing) == set(subjects)
+
+    await eventually(so)
+
+
+async def test_what_containers_have_is_told_on_change_only(kubelet: FakeKubelet, listens: Listens) -> None:
+    board = Board()
+    holds(kubelet, "pod", "GPU-1::0", "GPU-0::1")
+    holds(kubelet, "other", "nic-1", resource="rdma/hca")
+    async with running(part_of(kubelet, board, Remembers()), listens):
+        await stand(listens, MAIN)
+        await looked(kubelet)
+        devices = (AllocatedDevices(resource=POOL, devices=("GPU-0::1", "GPU-1::0")),)
+        observed = AllocationObserved(node="w1", namespace="default", pod="pod", container="main", resources=devices)
+        assert [(fact.subject, fact.data, fact.time) for fact in listens.facts] == [(MAIN, observed, NOON)]
+        assert in_use(board) == {POOL: {"GPU-0::1", "GPU-1::0"}, "rdma/hca": {"nic-1"}}
+        kubelet.release("pod")
+        await stand(listens)
+        assert isinstance(listens.facts[-1].data, AllocationEnded)
+        assert len(listens.facts) == 2
+        assert in_use(board) == {"rdma/hca": {"nic-1"}}
+
+
+async def test_a_kubelet_that_is_away_ends_nothing(kubelet: FakeKubelet, listens: Listens) -> None:
+    board, keep = Board(), Remembers()
+    part = part_of(kubelet, board, keep)
+    holds(kubelet, "pod", "GPU-0")
+    async with running(part, listens):
+        await stand(listens, MAIN)
+        await kubelet.stop()
+
+        async def missed() -> bool:
+            return part.errors >= 3
+
+        await eventually(missed)
+        assert part.describe()["trouble"]
+        assert set(listens.standing) == {MAIN}
+        assert in_use(board) == {POOL: {"GPU-0"}}
+        kubelet.release("pod")
+        await kubelet.start()
+        await stand(listens)
+        assert part.trouble is None
+
+
+async def test_a_kubelet_that_has_not_read_its_pods_yet_ends_nothing(kubelet: FakeKubelet, listens: Listens) -> None:
+    board = Board()
+    holds(kubelet, "pod", "GPU-0")
+    part = part_of(kubelet, board, Remembers())
+    async with running(part, listens):
+        await stand(listens, MAIN)
+        await kubelet.stop()
+        kubelet.hides_pods = True
+        looks = part.looks
+        await kubelet.start()
+
+        async def looked_again() -> bool:
+            return part.looks > looks
+
+        await eventually(looked_again)
+        assert in_use(board) == {POOL: {"GPU-0"}}
+        assert set(listens.standing) == {MAIN}
+        kubelet.hides_pods = False
+        await looked(kubelet)
+        assert len(listens.facts) == 1
+
+
+async def test_an_agent_that_was_away_tells_what_ended_meanwhile(kubelet: FakeKubelet) -> None:
+    keep = Remembers()
+    holds(kubelet, "pod", "GPU-0")
+    holds(kubelet, "stays", "GPU-1")
+    listens = Listens()
+    async with running(part_of(kubelet, Board(), keep), listens):
+        await stand(listens, MAIN, "w1/default/stays/main")
+    kubelet.release("pod")
+    async with running(part_of(kubelet, Board(), keep), listens):
+        await stand(listens, "w1/default/stays/main")
+    told = [(fact.subject, fact.data.EVENT) for fact in listens.facts[2:]]
+    assert told == [("w1/default/stays/main", "observed"), (MAIN, "ended")], "all that is, and then what is no more"
+    assert orjson.loads(keep.values[KEPT]) == ["w1/default/stays/main"]
+
+
+async def test_what_is_told_is_kept_before(kubelet: FakeKubelet) -> None:
+    keep = Remembers()
+    holds(kubelet, "pod", "GPU-0")
+    kept: list[bytes | None] = []
+
+    class Dies(Listens):
+        async def __call__(self, facts: object) -> None:
+            kept.append(keep.get(KEPT))
+            raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await part_of(kubelet, Board(), keep).run(Dies())
+    assert kept == [orjson.dumps([MAIN])]
+
+
+async def test_what_was_kept_and_cannot_be_read_is_as_good_as_nothing(kubelet: FakeKubelet, listens: Listens) -> None:
+    holds(kubelet, "pod", "GPU-0")
+    for value in (b"\xff", b"{}", b"[1]"):
+        keep = Remembers()
+        keep.values[KEPT] = value
+        async with running(part_of(kubelet, Board(), keep), listens):
+            await stand(listens, MAIN)
+        listens.standing.clear()
+
+
+async def test_an_allocation_is_seen_soon(kubelet: FakeKubelet, listens: Listens) -> None:
+    board = board_of(Offer(POOL, slices(0, 2)))
+    pods = part_of(kubelet, board, Remembers())
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.soon, sleep=hasty)
+    async with running(plugin), running(pods, listens):
+
+        async def known() -> bool:
+            return POOL in kubelet.resources and len(kubelet.resources[POOL].healthy) == 2
+
+        await eventually(known)
+        await kubelet.allocate(POOL, 2, "pod")
+        await stand(listens, MAIN)
+        assert in_use(board) == {POOL: {"GPU-0::0", "GPU-0::1"}}
+
+
+async def test_soon_is_much_less_than_a_period() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    with short_folder() as root:
+        part = PodResources("w1", Board(), Remembers(), clock=lambda: NOON, socket=root / "none", sleep=sleep)
+        await part._pause()
+        assert sum(pauses) == 10
+        pauses.clear()
+        part.soon()
+        await part._pause()
+        assert sum(pauses) == 2

@@ -1,0 +1,243 @@
+"""A kubelet as its device plugins see it: it registers them, follows their lists, allocates, and says who has what.
+
+It behaves as the real one: it dials back before a registration is answered, marks devices unhealthy
+when a plugin's stream ends, drops the resource after five minutes (of `now`, which only `advance` moves), and wipes
+its plugins' folder when it begins.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from gpuledger.agent.kubelet.deviceplugin_pb2 import (
+    AllocateRequest,
+    AllocateResponse,
+    ContainerAllocateRequest,
+    ContainerAllocateResponse,
+    ContainerPreferredAllocationRequest,
+    Device,
+    DevicePluginOptions,
+    Empty,
+    ListAndWatchResponse,
+    PreferredAllocationRequest,
+    PreferredAllocationResponse,
+    RegisterRequest,
+)
+from gpuledger.agent.kubelet.podresources_pb2 import (
+    ContainerDevices,
+    ListPodResourcesRequest,
+    ListPodResourcesResponse,
+)
+from gpuledger.tasks import end
+
+VERSION: Final = "v1beta1"
+ID_LENGTH_MAX: Final = 63
+GRACE_S: Final = 300.0
+DIAL_TIMEOUT_S: Final = 2.0
+LOCAL: Final = (("grpc.use_local_subchannel_pool", 1),)
+
+
+@dataclass
+class Registered:
+    """A resource as its plugin told of it; `lost_at` is when the stream ended."""
+
+    request: RegisterRequest
+    channel: grpc.aio.Channel
+    options: DevicePluginOptions = field(default_factory=DevicePluginOptions)
+    devices: dict[str, Device] = field(default_factory=dict)
+    lists: list[dict[str, str]] = field(default_factory=list)
+    lost_at: float | None = None
+    following: "asyncio.Task[None] | None" = None
+
+    @property
+    def healthy(self) -> list[str]:
+        """Devices that may be allocated."""
+        return [] if self.lost_at is not None else [i for i, one in self.devices.items() if one.health == "Healthy"]
+
+    def method(self, name: str, answer: Any) -> Any:
+        """One of the plugin's methods, to be called."""
+        path = f"/v1beta1.DevicePlugin/{name}"
+        return self.channel.unary_unary(
+            path,
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+
+
+class FakeKubelet:
+    """A kubelet on sockets in two folders of `root`; `held` are devices by container and resource."""
+
+    def __init__(self, root: Path) -> None:
+        self.plugins = root / "device-plugins"
+        self.pods_socket = root / "pod-resources" / "kubelet.sock"
+        self.plugins.mkdir(exist_ok=True)
+        self.pods_socket.parent.mkdir(exist_ok=True)
+        self.now = 0.0
+        self.resources: dict[str, Registered] = {}
+        self.registrations: list[RegisterRequest] = []
+        self.refusals: list[str] = []
+        self.complaints: list[str] = []
+        self.held: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+        self.lists_asked = 0
+        self.hides_pods = False
+        """It began a moment ago, and has not read its pods yet."""
+        self._servers: list[grpc.aio.Server] = []
+
+    async def start(self) -> None:
+        """Wipe the plugins' folder, then serve."""
+        for path in self.plugins.iterdir():
+            path.unlink()
+        self.pods_socket.unlink(missing_ok=True)
+        unary = grpc.unary_unary_rpc_method_handler
+        register = unary(self._register, RegisterRequest.FromString, Empty.SerializeToString)
+        listing = unary(self._list, ListPodResourcesRequest.FromString, ListPodResourcesResponse.SerializeToString)
+        await self._serve(self.plugins / "kubelet.sock", "v1beta1.Registration", {"Register": register})
+        await self._serve(self.pods_socket, "v1.PodResourcesLister", {"List": listing})
+
+    async def _serve(self, path: Path, service: str, methods: dict[str, Any]) -> None:
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """End; what containers have stands in its checkpoint, and its sockets may lie there still."""
+        for registered in self.resources.values():
+            await self._forget(registered)
+        servers, self._servers = self._servers, []
+        for server in servers:
+            await server.stop(None)
+
+    async def restart(self) -> None:
+        """End, and begin anew."""
+        await self.stop()
+        await self.start()
+
+    async def end_stream(self, resource: str) -> None:
+        """End a plugin's stream from this side alone."""
+        await self._forget(self.resources[resource])
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; resources whose plugin is gone for too long are dropped."""
+        self.now += seconds
+        lost = [n for n, one in self.resources.items() if one.lost_at is not None and self.now - one.lost_at >= GRACE_S]
+        for name in lost:
+            del self.resources[name]
+
+    def health(self, resource: str) -> dict[str, str]:
+        """What it thinks of each device."""
+        known = self.resources.get(resource)
+        healthy = known.healthy if known else []
+        return {name: "Healthy" if name in healthy else "Unhealthy" for name in (known.devices if known else {})}
+
+    async def allocate(self, resource: str, count: int, pod: str, container: str = "main") -> ContainerAllocateResponse:
+        """Give a container of a pod in `default` so many devices, as its plugin prefers."""
+        known = self.resources[resource]
+        taken = {name for had in self.held.values() for name in had.get(resource, [])}
+        free = sorted(set(known.healthy) - taken)
+        if len(free) < count:
+            raise LookupError(f"{count} of {resource} were asked for, {len(free)} are left")
+        chosen = await self._preferred(known, free, count) if known.options.get_preferred_allocation_available else []
+        chosen = (chosen + [name for name in free if name not in chosen])[:count]
+        asked = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=chosen)])
+        answer: AllocateResponse = await known.method("Allocate", AllocateResponse)(asked)
+        self.held.setdefault(("default", pod, container), {}).setdefault(resource, []).extend(chosen)
+        return answer.container_responses[0]
+
+    async def _preferred(self, known: Registered, free: list[str], count: int) -> list[str]:
+        one = ContainerPreferredAllocationRequest(available_deviceIDs=free, allocation_size=count)
+        asked = PreferredAllocationRequest(container_requests=[one])
+        answer: PreferredAllocationResponse = await known.method("GetPreferredAllocation", PreferredAllocationResponse)(
+            asked
+        )
+        return [name for name in answer.container_responses[0].deviceIDs if name in free]
+
+    def release(self, pod: str) -> None:
+        """The pod's containers are gone, and nobody tells the plugin."""
+        self.held = {key: had for key, had in self.held.items() if key[1] != pod}
+
+    async def _register(self, request: RegisterRequest, context: Any) -> Empty:
+        self.registrations.append(request)
+        reason = _unacceptable(request)
+        if reason is not None:
+            self.refusals.append(reason)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
+        before = self.resources.get(request.resource_name)
+        channel = grpc.aio.insecure_channel(f"unix:{self.plugins / request.endpoint}", options=LOCAL)
+        registered = Registered(request, channel, devices=before.devices if before else {})
+        try:
+            registered.options = await registered.method("GetDevicePluginOptions", DevicePluginOptions)(
+                Empty(), timeout=DIAL_TIMEOUT_S
+            )
+        except grpc.aio.AioRpcError as error:
+            await channel.close()
+            self.refusals.append(f"{request.endpoint} does not answer")
+            await context.abort(grpc.StatusCode.UNKNOWN, f"failed to dial device plugin: {error.details()}")
+        if before is not None:
+            await self._forget(before)
+        registered.lists = before.lists if before else []
+        self.resources[request.resource_name] = registered
+        registered.following = asyncio.create_task(self._follow(registered))
+        return Empty()
+
+    async def _follow(self, registered: Registered) -> None:
+        watch = registered.channel.unary_stream(
+            "/v1beta1.DevicePlugin/ListAndWatch",
+            request_serializer=Empty.SerializeToString,
+            response_deserializer=ListAndWatchResponse.FromString,
+        )(Empty())
+        try:
+            async for message in watch:
+                if any(len(one.ID) > ID_LENGTH_MAX for one in message.devices):
+                    self.complaints.append(f"{registered.request.resource_name} has ids that are too long")
+                    return
+                registered.devices = {one.ID: one for one in message.devices}
+                registered.lists.append({one.ID: one.health for one in message.devices})
+        except grpc.aio.AioRpcError:
+            return
+        finally:
+            watch.cancel()
+            registered.lost_at = self.now
+
+    async def _forget(self, registered: Registered) -> None:
+        if registered.following is not None:
+            await end([registered.following])
+        registered.lost_at = self.now if registered.lost_at is None else registered.lost_at
+        await registered.channel.close()
+
+    async def _list(self, _: ListPodResourcesRequest, __: Any) -> ListPodResourcesResponse:
+        self.lists_asked += 1
+        answer = ListPodResourcesResponse()
+        for (namespace, pod, container), had in ({} if self.hides_pods else self.held).items():
+            listed = answer.pod_resources.add(name=pod, namespace=namespace).containers.add(name=container)
+            listed.devices.extend(
+                ContainerDevices(resource_name=name, device_ids=[one]) for name, ids in had.items() for one in ids
+            )
+        return answer
+
+
+def _unacceptable(request: RegisterRequest) -> str | None:
+    if request.version != VERSION:
+        return f"version {request.version!r} is not supported; {VERSION} is"
+    group, slash, name = request.resource_name.partition("/")
+    if not (group and slash and name.replace("-", "").replace(".", "").isalnum()) or group.endswith("kubernetes.io"):
+        return f"{request.resource_name!r} is no name of an extended resource"
+    return None
+
+
+@asynccontextmanager
+async def a_kubelet(root: Path) -> AsyncIterator[FakeKubelet]:
+    """A kubelet that runs for the length of the block."""
+    kubelet = FakeKubelet(root)
+    await kubelet.start()
+    try:
+        yield kubelet
+    finally:
+        await kubelet.stop()

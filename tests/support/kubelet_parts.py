@@ -1,0 +1,102 @@
+"""What the kubelet side of an agent meets in tests: units and cards, a folder with room for sockets, and haste."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from gpuledger.agent.board import Board, Offer, Unit
+from gpuledger.agent.hardware.api import CardFacts, Survey
+from gpuledger.agent.observing import Fact, Part
+from gpuledger.events.allocation import AllocationObserved
+from gpuledger.tasks import end
+
+HASTE: Final = 50.0
+"""The agent's pauses are so much shorter in tests."""
+
+
+async def hasty(seconds: float) -> None:
+    """Wait, but not for long."""
+    await asyncio.sleep(seconds / HASTE)
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for the names of sockets; pytest's own paths are too long."""
+    with tempfile.TemporaryDirectory(prefix="gk-") as folder:
+        yield Path(folder)
+
+
+def address(index: int) -> str:
+    """The PCI address of the n-th card."""
+    return f"0000:{index:02x}:00.0"
+
+
+def card(index: int, **more: Any) -> CardFacts:
+    """The n-th card."""
+    return CardFacts(address(index), "10de", "2330", uuid=f"GPU-{index}", **more)
+
+
+def whole_cards(*indexes: int) -> tuple[Unit, ...]:
+    """Units that are whole cards."""
+    return tuple(Unit(f"GPU-{index}", f"GPU-{index}", address(index)) for index in indexes)
+
+
+def slices(index: int, count: int) -> tuple[Unit, ...]:
+    """Units that share a card."""
+    return tuple(Unit(f"GPU-{index}::{n}", f"GPU-{index}", address(index)) for n in range(count))
+
+
+def board_of(*offers: Offer, cards: Sequence[CardFacts] = ()) -> Board:
+    """A board as it stands when discovery, health and set-up have looked."""
+    board = Board()
+    board.put(survey=Survey(tuple(cards) or tuple(card(index) for index in range(16))), unfit={}, offers=offers)
+    return board
+
+
+class Remembers:
+    """Keeps small values, in memory; `puts` are the names in their order."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.puts: list[str] = []
+
+    def get(self, name: str) -> bytes | None:
+        """The value that was put last."""
+        return self.values.get(name)
+
+    async def put(self, name: str, value: bytes) -> None:
+        """Replace a value."""
+        self.puts.append(name)
+        self.values[name] = value
+
+
+class Listens:
+    """Takes what is told; `standing` is what an observer of the ledger makes of it."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        self.standing: dict[str, AllocationObserved] = {}
+
+    async def __call__(self, facts: Sequence[Fact]) -> None:
+        """Take facts."""
+        self.facts.extend(facts)
+        for fact in facts:
+            if isinstance(fact.data, AllocationObserved):
+                self.standing[fact.subject] = fact.data
+            else:
+                self.standing.pop(fact.subject, None)
+
+
+@asynccontextmanager
+async def running(part: Part, tell: Listens | None = None) -> AsyncIterator[None]:
+    """A part at work for the length of the block."""
+    task = asyncio.create_task(part.run(tell or Listens()))
+    try:
+        yield
+    finally:
+        if task.done():
+            task.result()
+        await end([task])
