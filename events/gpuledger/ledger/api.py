@@ -4,7 +4,7 @@ Two implementations pass one suite of contract tests: JetStream (`gpuledger.ledg
 (`gpuledger.ledger.memory`). "Published" means acknowledged by the server, nothing less.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
@@ -62,6 +62,47 @@ class Reader(Protocol):
 
         Raises:
             LedgerUnavailableError: the reader has been closed, or could not be re-created within its bound.
+        """
+        ...
+
+
+class Publishing(Protocol):
+    """As much of a ledger as whoever only writes to it needs; see `Ledger`."""
+
+    @property
+    def generation(self) -> int:
+        """The generation that is written to."""
+        ...
+
+    async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
+        """See `Ledger.publish`."""
+        ...
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """See `Ledger.publish_many`."""
+        ...
+
+
+class Asking(Protocol):
+    """As much of a ledger as whoever follows the newest event of a subject needs."""
+
+    @property
+    def generation(self) -> int:
+        """The generation that is asked."""
+        ...
+
+    async def newest(self, subject: str) -> Message | None:
+        """The last message that was recorded under a subject; None where none was. A replica may be a little behind.
+
+        Raises:
+            LedgerUnavailableError: it cannot be asked, we may not, or it goes on in another generation.
+        """
+        ...
+
+    def poked(self, subject: str, poke: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Call `poke` whenever something seems to be published under the subject, and when the connection breaks.
+
+        It is a hint: what is published may be recorded a little later, or never, and a poke may be missing.
         """
         ...
 

@@ -6,9 +6,10 @@ what it could not write before: a publisher that goes back would find its later 
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from nats.aio.client import Client
@@ -17,6 +18,7 @@ from nats.errors import Error as NatsError
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, ServiceUnavailableError
 
+from gpuledger.ledger.credentials import ANONYMOUS, Identity, Login, login_of
 from gpuledger.ledger.errors import LedgerUnavailableError
 
 CONNECT_TIMEOUT_S = 5.0
@@ -34,10 +36,22 @@ _DELIVERED = b"$JS.ACK."
 
 SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 
+INBOX_PREFIX = "_INBOX"
+"""What the subjects begin with by which answers come, unless permissions ask for another."""
+
+_DENIAL = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
+
 _log = logging.getLogger("gpuledger.ledger")
 
 T = TypeVar("T")
 Listener = Callable[[], None]
+
+
+class Denial(NamedTuple):
+    """The server does not let us do something, `publish` or `subscription`. Subjects come in lower case."""
+
+    kind: str
+    subject: str
 
 
 class Receiver(Protocol):
@@ -62,6 +76,18 @@ class _Client(Client):
     def __init__(self) -> None:
         super().__init__()
         self.receivers: dict[int, Receiver] = {}
+        self._requires_tls = False
+
+    def be(self, login: Login) -> None:
+        """Show from now on who we are; over TLS only, where we have anything to do with it."""
+        self._public_nkey = login.nkey
+        self._requires_tls = login.requires_tls
+
+    def _connect_command(self) -> bytes:
+        """What we say of ourselves. The library would say it in the clear to a server that offers no TLS."""
+        if self._requires_tls and not self._server_info.get("tls_required"):
+            raise NatsError("the server does not ask for TLS, and without it nobody knows who listens")
+        return super()._connect_command()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         """The server takes subjects that are no UTF-8, at which the library would break the connection every time."""
@@ -84,14 +110,17 @@ class _Client(Client):
 class Connection:
     """The client, whether it is up, and who wants to know when it breaks."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, identity: Identity = ANONYMOUS, inbox_prefix: str = INBOX_PREFIX) -> None:
         self.address = address
         self.client = _Client()
+        self._identity = identity
+        self.inbox_prefix = inbox_prefix
         self.last_error: Exception | None = None
         self._refusal: Exception | None = None
         self._begun = False
         self._restored = False
         self._listeners: list[Listener] = []
+        self._on_denial: list[Callable[[Denial], None]] = []
 
     @property
     def jetstream(self) -> JetStreamContext:
@@ -111,6 +140,15 @@ class Connection:
             yield
         finally:
             self._listeners.remove(listener)
+
+    @contextmanager
+    def on_denial(self, listener: Callable[[Denial], None]) -> Iterator[None]:
+        """Call `listener` whenever the server does not let us publish or subscribe; it says so nowhere else."""
+        self._on_denial.append(listener)
+        try:
+            yield
+        finally:
+            self._on_denial.remove(listener)
 
     async def wait_up(self, timeout_s: float) -> None:
         """Return when the server is connected.
@@ -167,8 +205,9 @@ class Connection:
         """
         try:
             _refuse_malformed(servers)
+            login = login_of(self._identity, servers)
             self._begun = True
-            await asyncio.wait_for(self._connect(servers, name), timeout_s)
+            await asyncio.wait_for(self._connect(servers, name, login), timeout_s)
         except (TimeoutError, NatsError, OSError, ValueError) as error:
             raise LedgerUnavailableError(
                 f"Cannot reach NATS at {self.address}: {self._reason(error)}. Start it, or set NATS_URL."
@@ -191,10 +230,15 @@ class Connection:
         finally:
             self._tell()
 
-    async def _connect(self, servers: list[str], name: str) -> None:
+    async def _connect(self, servers: list[str], name: str, login: Login) -> None:
+        self.client.be(login)
         await self.client.connect(
             servers,
             name=name,
+            inbox_prefix=self.inbox_prefix,
+            tls=login.tls,
+            signature_cb=login.sign,
+            user_jwt_cb=login.jwt,
             max_reconnect_attempts=-1,
             reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type] # declared as int, used as seconds
             ping_interval=PING_INTERVAL_S,
@@ -225,6 +269,9 @@ class Connection:
         if "authorization" in str(error).lower():
             self._refusal = error
         _log.info("NATS at %s: %s", self.address, error)
+        if match := _DENIAL.search(str(error)):
+            for listener in tuple(self._on_denial):
+                listener(Denial(match[1], match[2]))
 
     async def _on_disconnected(self) -> None:
         self._restored = False
@@ -240,14 +287,21 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(url: str, *, name: str, timeout_s: float = CONNECT_TIMEOUT_S) -> AsyncIterator[Connection]:
+async def connected(
+    url: str,
+    *,
+    name: str,
+    timeout_s: float = CONNECT_TIMEOUT_S,
+    identity: Identity = ANONYMOUS,
+    inbox_prefix: str = INBOX_PREFIX,
+) -> AsyncIterator[Connection]:
     """A connection to the servers of `url` (several are separated by commas), closed at the end.
 
     Raises:
         LedgerUnavailableError: no server accepts us within `timeout_s`.
     """
     servers = url.split(",")
-    connection = Connection(", ".join(map(_without_password, servers)))
+    connection = Connection(", ".join(map(_without_password, servers)), identity, inbox_prefix)
     try:
         await connection.open(servers, name, timeout_s)
         yield connection

@@ -2,7 +2,9 @@
 
 LedgerError
 ├── LedgerUnavailableError    the server cannot be reached, or does not answer within its bound
+│   └── DeniedError           the server does not let us do it
 ├── PublishError              an event was not acknowledged; it may or may not have been recorded
+│   └── EventRefusedError     no ledger like this one will ever take the event as it is
 ├── SequenceConflictError     the aggregate has newer events than the publisher knew
 ├── StreamConfigError         the stream is there, but not as a ledger must be
 └── GenerationError           a position belongs to another generation of the stream
@@ -17,8 +19,16 @@ class LedgerUnavailableError(LedgerError):
     """The server cannot be reached, or does not answer within its bound."""
 
 
+class DeniedError(LedgerUnavailableError):
+    """The server does not let us do it; nothing is wrong with what we wanted to record, and its operator can help."""
+
+
 class PublishError(LedgerError):
     """The event was not acknowledged; publishing it again is safe, because its id is the same."""
+
+
+class EventRefusedError(PublishError):
+    """The event is too large, or its subject is none: it was not recorded, and publishing it again changes nothing."""
 
 
 class SequenceConflictError(LedgerError):

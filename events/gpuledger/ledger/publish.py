@@ -17,7 +17,13 @@ from nats.errors import Error as NatsError
 
 from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
-from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError, PublishError, SequenceConflictError
+from gpuledger.ledger.errors import (
+    EventRefusedError,
+    GenerationError,
+    LedgerUnavailableError,
+    PublishError,
+    SequenceConflictError,
+)
 
 PUBLISH_TIMEOUT_S = 30.0
 """How long one message may stay unacknowledged; well within the stream's window for repeats."""
@@ -34,6 +40,7 @@ EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 _CONFLICT_CODES = frozenset({10071, 10164})
+_TOO_LARGE_CODE = 10054
 _TRANSIENT_STATUS = 500
 _SERVICE_UNAVAILABLE = 503
 
@@ -157,12 +164,12 @@ class Publisher:
         """Refuse what the server could not take.
 
         Raises:
-            PublishError: the message is too large.
+            EventRefusedError: the message is too large.
         """
         # A message beyond the server's bound would cost the connection, not only the message.
         limit = self._connection.client.max_payload - HEADER_BYTES_MAX
         if len(message.data) > limit:
-            raise PublishError(
+            raise EventRefusedError(
                 f"The event {message.id} has {len(message.data)} bytes; this server takes {limit}. "
                 "Make it smaller, or raise max_payload."
             )
@@ -207,6 +214,8 @@ class Publisher:
             return str(error)
         except OutboundBufferLimitError:
             return "the connection broke"
+        except BadSubjectError as error:
+            raise EventRefusedError("The event cannot be published: its subject is not one.") from error
         except NatsError as error:
             raise PublishError(f"The event cannot be published: {_words(error)}.") from error
         return ""
@@ -250,8 +259,9 @@ def _raise_for_good(run: Run) -> None:
     message = run.messages[run.first_open]
     if refusal.code in _CONFLICT_CODES:
         raise SequenceConflictError(f"The event {message.id} came too late: {refusal.reason}. Read and decide again.")
-    raise PublishError(f"The event {message.id} was refused: {refusal.reason}.")
+    refused = EventRefusedError if refusal.code == _TOO_LARGE_CODE else PublishError
+    raise refused(f"The event {message.id} was refused: {refusal.reason}.")
 
 
 def _words(error: NatsError) -> str:
-    return "its subject is not one" if isinstance(error, BadSubjectError) else str(error) or type(error).__name__
+    return str(error) or type(error).__name__

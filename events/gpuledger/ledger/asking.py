@@ -1,0 +1,145 @@
+"""What may be asked of a ledger without a consumer: where it is now, and the newest message of a subject.
+
+Both are plain requests, so that permissions can name each. What the server does not let us do it tells past the answer,
+which then never comes: whoever waits for one must hear of that as well.
+"""
+
+import asyncio
+from collections.abc import Collection, Coroutine
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import orjson
+from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
+
+from gpuledger.ledger.api import Message
+from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection, Denial
+from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
+from gpuledger.ledger.permissions import STREAM_NAMES, direct_get
+from gpuledger.ledger.stream import stream_name
+
+ASK_TIMEOUT_S: Final = 5.0
+
+_NOT_ENABLED: Final = 10039
+"""The account has no JetStream of its own, as that of agents who are kept apart from the ledger's."""
+
+_NOT_FOUND: Final = "404"
+
+T = TypeVar("T")
+
+
+class Asker:
+    """Asks by requests; each may take `timeout_s`."""
+
+    def __init__(self, connection: Connection, *, timeout_s: float = ASK_TIMEOUT_S) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._apis: tuple[str, ...] = STREAM_NAMES
+
+    async def generation(self, subject: str) -> int:
+        """The generation that now takes a subject; 0 where there is none.
+
+        Raises:
+            LedgerUnavailableError: nobody answers.
+            DeniedError: we may not ask.
+        """
+        question = orjson.dumps({"subject": subject})
+        for api in self._apis:
+            document = orjson.loads((await self._ask(api, question)).data)
+            error = document.get("error")
+            if error is None:
+                self._apis = (api,)
+                return max(map(_generation_of, document.get("streams") or ()), default=0)
+            if error.get("err_code") != _NOT_ENABLED:
+                break
+        self._apis = STREAM_NAMES
+        raise LedgerUnavailableError(f"JetStream at {self._connection.address} says {error.get('description')!r}.")
+
+    async def newest(self, stream: str, subject: str) -> Message | None:
+        """The last message of a subject; None where there is none.
+
+        Raises:
+            LedgerUnavailableError: nobody answers.
+            DeniedError: we may not ask.
+        """
+        try:
+            answer = await self._ask(direct_get(stream, subject))
+        except LedgerUnavailableError as error:
+            if isinstance(error.__cause__, NoRespondersError):
+                raise LedgerUnavailableError(
+                    f"{stream} gives no messages directly. Let it: `nats stream edit {stream} --allow-direct`."
+                ) from error
+            raise
+        return _message(answer)
+
+    async def _ask(self, subject: str, question: bytes = b"") -> Msg:
+        client = self._connection.client
+        asking = self._connection.ask(
+            lambda: client.request(subject, question, timeout=REQUEST_ATTEMPT_S), self._timeout_s
+        )
+        return await unless_denied(self._connection, asking, {subject})
+
+
+async def unless_denied(connection: Connection, work: Coroutine[Any, Any, T], subjects: Collection[str]) -> T:
+    """What the work comes to, which publishes to these subjects and waits for answers.
+
+    Raises:
+        DeniedError: the server does not let us do it.
+    """
+    denial: asyncio.Future[Denial] = asyncio.get_running_loop().create_future()
+    ours = {subject.lower() for subject in subjects}
+
+    def on_denial(said: Denial) -> None:
+        if not denial.done() and (said.subject in ours or is_of_answers(connection, said)):
+            denial.set_result(said)
+
+    with connection.on_denial(on_denial):
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.wait((task, denial), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+    if denial.done() and (task.cancelled() or task.exception() is not None):
+        raise denied_error(connection, denial.result())
+    return task.result()
+
+
+def is_of_answers(connection: Connection, denial: Denial) -> bool:
+    """Whether we may not listen where answers come."""
+    return denial.kind == "subscription" and denial.subject.startswith(f"{connection.inbox_prefix.lower()}.")
+
+
+def denied_error(connection: Connection, denial: Denial) -> DeniedError:
+    """The server's word, and what is to be done about it."""
+    doing = "listen on" if denial.kind == "subscription" else "publish to"
+    return DeniedError(
+        f"NATS at {connection.address} does not let us {doing} {denial.subject}. Give this node's user the permissions "
+        "that `gpuledger agent permissions NODE` prints; docs/agent-credentials.md says how."
+    )
+
+
+def _message(answer: Msg) -> Message | None:
+    headers = answer.headers or {}
+    status = headers.get("Status")
+    if status == _NOT_FOUND:
+        return None
+    if status is not None:
+        raise LedgerUnavailableError(f"The newest message cannot be had: {headers.get('Description', status)}.")
+    return Message(
+        headers["Nats-Subject"], answer.data, int(headers["Nats-Sequence"]), _nanoseconds(headers["Nats-Time-Stamp"])
+    )
+
+
+def _nanoseconds(text: str) -> int:
+    """Nanoseconds since 1970 of an RFC 3339 time in UTC, whose fraction has as many digits as it needs."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    return int(datetime.fromisoformat(f"{whole}+00:00").timestamp()) * 10**9 + int(fraction.ljust(9, "0") or 0)
+
+
+def _generation_of(stream: str) -> int:
+    """The generation that a stream keeps; 0 where it is no ledger."""
+    number = stream.rpartition("_")[2]
+    return int(number) if number.isdecimal() and stream == stream_name(int(number)) else 0

@@ -1,0 +1,197 @@
+"""The ledger as a node's agent may use it: written to, and asked for the newest event of a subject.
+
+It needs no more of the server than `gpuledger.ledger.permissions` allows: one TCP connection, whose answers come by
+subjects of the node's own. It must never create or alter a stream, have a consumer, or wait long for what it may not
+do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+
+from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
+from gpuledger.ledger.asking import ASK_TIMEOUT_S, Asker, denied_error, is_of_answers, unless_denied
+from gpuledger.ledger.atomic import AtomicPublisher
+from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, Denial, connected
+from gpuledger.ledger.credentials import ANONYMOUS, Identity
+from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
+from gpuledger.ledger.permissions import inbox_prefix, wanted_subject
+from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S, Publisher
+from gpuledger.ledger.stream import stream_name
+
+STREAM_TIMEOUT_S: Final = 5.0
+"""How long a connection waits for a ledger that nobody has made yet."""
+
+STREAM_DELAY_S: Final = 0.2
+
+SETTLE_TIMEOUT_S: Final = 10
+"""How long the server may take to say whether we may listen; the library wants whole seconds."""
+
+_NO_LEDGER: Final = "There is no ledger on this server yet. Start the services: an agent does not make one."
+
+
+class EdgeLedger:
+    """The current generation on a NATS server; `connect_edge` makes it. See `Publishing` and `Asking` of the API.
+
+    It serves one generation: once the log goes on in another, everything raises LedgerUnavailableError, and whoever
+    connects again finds the other.
+    """
+
+    def __init__(self, connection: Connection, asker: Asker, generation: int, *, publish_timeout_s: float) -> None:
+        self._connection = connection
+        self._asker = asker
+        self._generation = generation
+        self._stream = stream_name(generation)
+        self._publisher = Publisher(connection, self._stream, timeout_s=publish_timeout_s)
+        self._atomic = AtomicPublisher(connection, self._stream, self._publisher, timeout_s=publish_timeout_s)
+        self._over: LedgerUnavailableError | None = None
+
+    @property
+    def generation(self) -> int:
+        """The generation that is written to."""
+        return self._generation
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether this connection may serve again; where not, another one is needed."""
+        return self._over is None and not self._connection.client.is_closed
+
+    async def start(self) -> None:
+        """Listen for acknowledgements, until the connection closes.
+
+        Raises:
+            DeniedError: we may not listen there.
+        """
+        await self._publisher.start()
+        await self._atomic.start()
+        await self._settle()
+        self._refuse_over()
+
+    async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
+        """See `gpuledger.ledger.api.Ledger.publish`; DeniedError, at once, where we may not publish there."""
+        return (await self._publish(self._publisher.publish([message], expected), [message]))[0]
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """See `gpuledger.ledger.api.Ledger.publish_many`; DeniedError, at once, where we may not publish there."""
+        return await self._publish(self._atomic.publish(messages), messages)
+
+    async def newest(self, subject: str) -> Message | None:
+        """See `gpuledger.ledger.api.Asking.newest`."""
+        self._refuse_over()
+        # An archived stream goes on answering, so that each time the current one is asked for.
+        current = await self._asker.generation(subject)
+        if current != self._generation:
+            self._end(f"The ledger goes on in {stream_name(current)}." if current else _NO_LEDGER)
+        return await self._asker.newest(self._stream, subject)
+
+    @asynccontextmanager
+    async def poked(self, subject: str, poke: Callable[[], None]) -> AsyncIterator[None]:
+        """See `gpuledger.ledger.api.Asking.poked`."""
+        self._refuse_over()
+
+        async def on_message(_message: Msg) -> None:
+            poke()
+
+        denials: list[Denial] = []
+        with self._connection.on_break(poke), self._connection.on_denial(denials.append):
+            subscription = await self._listen(subject, on_message)
+            try:
+                await self._settle()
+                self._refuse_denied(subject, denials)
+                yield
+            finally:
+                with suppress(NatsError):
+                    await subscription.unsubscribe()
+
+    def on_denial(self, denial: Denial) -> None:
+        """Where we may not listen to answers, none will ever come."""
+        if is_of_answers(self._connection, denial):
+            self._over = denied_error(self._connection, denial)
+
+    async def _publish(
+        self, publishing: Coroutine[Any, Any, list[Receipt]], messages: Sequence[Outgoing]
+    ) -> list[Receipt]:
+        try:
+            self._refuse_over()
+            subjects = {message.subject for message in messages}
+            return await unless_denied(self._connection, publishing, subjects)
+        except GenerationError as error:
+            self._over = LedgerUnavailableError(str(error))
+            raise LedgerUnavailableError(str(error)) from error
+        finally:
+            publishing.close()
+
+    async def _listen(self, subject: str, callback: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        try:
+            return await self._connection.client.subscribe(subject, cb=callback)
+        except NatsError as error:
+            raise self._broke(error) from error
+
+    async def _settle(self) -> None:
+        """Return when the server has said whether we may listen where we began to."""
+        try:
+            # The library's ping may overtake what was sent before it, a second one may not.
+            await self._connection.client.flush(SETTLE_TIMEOUT_S)
+            await self._connection.client.flush(SETTLE_TIMEOUT_S)
+        except NatsError as error:
+            raise self._broke(error) from error
+
+    def _broke(self, error: NatsError) -> LedgerUnavailableError:
+        return LedgerUnavailableError(f"The connection to NATS at {self._connection.address} broke ({error}).")
+
+    def _refuse_denied(self, subject: str, denials: Sequence[Denial]) -> None:
+        for denial in denials:
+            if denial.subject == subject.lower():
+                raise denied_error(self._connection, denial)
+
+    def _end(self, reason: str) -> None:
+        self._over = LedgerUnavailableError(reason)
+        self._refuse_over()
+
+    def _refuse_over(self) -> None:
+        if self._over is not None:
+            raise type(self._over)(*self._over.args)
+
+
+@asynccontextmanager
+async def connect_edge(
+    url: str,
+    *,
+    name: str,
+    node: str,
+    identity: Identity = ANONYMOUS,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    publish_timeout_s: float = PUBLISH_TIMEOUT_S,
+    stream_timeout_s: float = STREAM_TIMEOUT_S,
+    ask_timeout_s: float = ASK_TIMEOUT_S,
+) -> AsyncIterator[EdgeLedger]:
+    """The current generation of the ledger at `url`, for the agent of a node; nothing is created.
+
+    Raises:
+        LedgerUnavailableError: the server cannot be reached or does not let us in, or has no ledger.
+    """
+    prefix = inbox_prefix(node)
+    async with connected(
+        url, name=name, timeout_s=connect_timeout_s, identity=identity, inbox_prefix=prefix
+    ) as connection:
+        asker = Asker(connection, timeout_s=ask_timeout_s)
+        generation = await _current_generation(asker, wanted_subject(node), stream_timeout_s)
+        ledger = EdgeLedger(connection, asker, generation, publish_timeout_s=publish_timeout_s)
+        with connection.on_denial(ledger.on_denial):
+            await ledger.start()
+            yield ledger
+
+
+async def _current_generation(asker: Asker, subject: str, timeout_s: float) -> int:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not (found := await asker.generation(subject)):  # noqa: ASYNC110 - nobody tells when
+                await asyncio.sleep(STREAM_DELAY_S)
+    except TimeoutError as error:
+        raise LedgerUnavailableError(_NO_LEDGER) from error
+    return found

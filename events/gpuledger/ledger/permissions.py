@@ -1,0 +1,136 @@
+"""What a node's agent may do on a NATS server, as data and as the text of the server's configuration. Pure.
+
+It is as little as `gpuledger.ledger.edge` needs, and speaks of one node only: whoever holds an agent's credentials
+writes in this node's name and reads what is wanted of this node. `docs/agent-credentials.md` explains each line.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from gpuledger.events.subjects import ROOT, escape
+
+NAME_TEMPLATE: Final = "{{name()}}"
+"""What a scoped signing key replaces by the name of the user whose JWT it signed; it must be a whole token."""
+
+LEDGER_ACCOUNT: Final = "LEDGER"
+AGENTS_ACCOUNT: Final = "AGENTS"
+
+API: Final = "$JS.API"
+IMPORTED_API: Final = "$JS.LEDGER.API"
+"""Where agents in an account of their own have imported the other; the first is always their own account's."""
+
+_STREAM_NAMES: Final = "STREAM.NAMES"
+STREAM_NAMES: Final = (f"{API}.{_STREAM_NAMES}", f"{IMPORTED_API}.{_STREAM_NAMES}")
+
+
+class Permissions(NamedTuple):
+    """Subjects that a user may publish and subscribe to; all others are refused."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+def agent_permissions(node: str) -> Permissions:
+    """What the agent of a node needs.
+
+    Raises:
+        SubjectError: no subject can hold the node's name.
+    """
+    return _permissions(escape(node))
+
+
+def templated_permissions() -> Permissions:
+    """The same for a scoped signing key; a user's name is then `user_name` of its node."""
+    return _permissions(NAME_TEMPLATE)
+
+
+def user_name(node: str) -> str:
+    """A node's name as one token of a subject: `a.b` is `a%2Eb`.
+
+    Raises:
+        SubjectError: no subject can hold the node's name.
+    """
+    return escape(node)
+
+
+def inbox_prefix(node: str) -> str:
+    """What the subjects begin with by which a node's agent gets answers."""
+    return _inbox(escape(node))
+
+
+def wanted_subject(node: str) -> str:
+    """Where pools say what they want of a node (`NodeDevicesWanted`)."""
+    return _wanted(escape(node))
+
+
+def direct_get(stream: str, subject: str) -> str:
+    """Where the newest message of a subject is asked for."""
+    return f"{API}.DIRECT.GET.{stream}.{subject}"
+
+
+def user_text(node: str) -> str:
+    """The user of a node's agent as an entry of `users` in the server's configuration; its secret is to be added.
+
+    Raises:
+        SubjectError: no subject can hold the node's name.
+    """
+    block = permissions_text(agent_permissions(node)).replace("\n", "\n  ")
+    return f"{{\n  user: {_quoted(node)}\n  {block}\n}}"
+
+
+def permissions_text(permissions: Permissions) -> str:
+    """The permissions as `permissions` of a user in the server's configuration."""
+    return (
+        "permissions: {\n"
+        f"  publish: {{ allow: [{_listed(permissions.publish, 4)}\n  ] }}\n"
+        f"  subscribe: {{ allow: [{_listed(permissions.subscribe, 4)}\n  ] }}\n"
+        "}"
+    )
+
+
+def exports_text() -> str:
+    """What the ledger's account lets the agents' account use, in the server's configuration."""
+    lines = [f"{{ service: {_quoted(subject)}, accounts: [{AGENTS_ACCOUNT}] }}" for subject, _ in _services()]
+    lines.append(f"{{ stream: {_quoted(_wanted('*'))}, accounts: [{AGENTS_ACCOUNT}] }}")
+    return "exports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
+
+
+def imports_text() -> str:
+    """What the agents' account uses of the ledger's, in the server's configuration."""
+    lines = [
+        f"{{ service: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(subject)} }}, to: {_quoted(local)} }}"
+        for subject, local in _services()
+    ]
+    lines.append(f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(_wanted('*'))} }} }}")
+    return "imports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
+
+
+def _permissions(token: str) -> Permissions:
+    wanted = _wanted(token)
+    return Permissions(
+        publish=(f"{ROOT}.node.{token}.>", *STREAM_NAMES, direct_get("*", wanted)),
+        subscribe=(f"{_inbox(token)}.>", wanted),
+    )
+
+
+def _services() -> Iterable[tuple[str, str]]:
+    """Subjects of the ledger's account that answer agents, and what they are called in the agents' own."""
+    written, asked = f"{ROOT}.node.*.>", direct_get("*", _wanted("*"))
+    return ((written, written), STREAM_NAMES, (asked, asked))
+
+
+def _wanted(token: str) -> str:
+    return f"{ROOT}.svc.pools.node.{token}.devices-wanted"
+
+
+def _inbox(token: str) -> str:
+    return f"_INBOX_node.{token}"
+
+
+def _listed(subjects: Iterable[str], indent: int) -> str:
+    return "".join(f"\n{' ' * indent}{_quoted(subject)}" for subject in subjects)
+
+
+def _quoted(subject: str) -> str:
+    return json.dumps(subject)

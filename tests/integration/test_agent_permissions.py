@@ -1,0 +1,261 @@
+"""The permissions of an agent on real servers: they are enough for all that it does, and for nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.edge import connect_edge
+from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.ledger.permissions import inbox_prefix, wanted_subject
+from support.edges import LAYOUTS, ConfinedServer, confined_server
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger
+from support.servers import delete_streams
+
+NODE, OTHER = "gpu-01.example.com", "gpu-02.example.com"
+WRITTEN = "ledger.node.gpu-01%2Eexample%2Ecom"
+WANTED, OTHERS_WANTED = wanted_subject(NODE), wanted_subject(OTHER)
+
+NOT_PUBLISHED = (
+    "ledger.node.gpu-02%2Eexample%2Ecom.node.gpu-02%2Eexample%2Ecom.devices-observed",
+    "ledger.node.gpu-01.example.com.x",
+    "ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+    "ledger.svc.import.device.d.inserted",
+    "$JS.API.INFO",
+    "$JS.API.STREAM.LIST",
+    "$JS.API.STREAM.INFO.LEDGER_1",
+    "$JS.API.STREAM.CREATE.MINE",
+    "$JS.API.STREAM.UPDATE.LEDGER_1",
+    "$JS.API.STREAM.DELETE.LEDGER_1",
+    "$JS.API.STREAM.PURGE.LEDGER_1",
+    "$JS.API.STREAM.MSG.DELETE.LEDGER_1",
+    "$JS.API.STREAM.MSG.GET.LEDGER_1",
+    "$JS.API.STREAM.SNAPSHOT.LEDGER_1",
+    "$JS.API.STREAM.RESTORE.LEDGER_1",
+    "$JS.API.CONSUMER.CREATE.LEDGER_1",
+    "$JS.API.CONSUMER.CREATE.LEDGER_1.mine.ledger.>",
+    "$JS.API.CONSUMER.DURABLE.CREATE.LEDGER_1.mine",
+    "$JS.API.CONSUMER.MSG.NEXT.LEDGER_1.mine",
+    "$JS.API.CONSUMER.DELETE.LEDGER_1.mine",
+    "$JS.API.DIRECT.GET.LEDGER_1",
+    f"$JS.API.DIRECT.GET.LEDGER_1.{OTHERS_WANTED}",
+    "$JS.API.DIRECT.GET.LEDGER_1.ledger.svc.pools.pool.p.changed",
+    "$JS.ACK.LEDGER_1.mine.1.1.1.1.1",
+    "$JS.FC.LEDGER_1.mine.x",
+    "$SYS.REQ.SERVER.PING",
+    "_INBOX.x",
+    f"{inbox_prefix(NODE)}.x",
+    f"{inbox_prefix(OTHER)}.x",
+    "archived.1.x",
+    "anything",
+)
+
+NOT_HEARD = (
+    ">",
+    "ledger.>",
+    f"{WRITTEN}.>",
+    "ledger.node.gpu-02%2Eexample%2Ecom.>",
+    OTHERS_WANTED,
+    "ledger.svc.pools.node.*.devices-wanted",
+    "_INBOX.>",
+    "_INBOX_node.>",
+    "_INBOX_node.*.>",
+    f"{inbox_prefix(OTHER)}.>",
+    "$JS.>",
+    "$JS.API.>",
+    "$SYS.>",
+    "*.*",
+)
+
+
+def fact(number: int, written: str = WRITTEN) -> Outgoing:
+    return Outgoing(f"{written}.device.d.happened", f"{written}-{number}", str(number).encode())
+
+
+def wanted(number: int, subject: str = WANTED) -> Outgoing:
+    return Outgoing(subject, f"{subject}-{number}", str(number).encode())
+
+
+def denied_to(what: str, subject: str) -> str:
+    """What the client library says of it."""
+    return f'nats: permissions violation for {what} to "{subject.lower()}"'
+
+
+async def has_come(event: asyncio.Event) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        await event.wait()
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def running(request: pytest.FixtureRequest) -> Iterator[ConfinedServer]:
+    with confined_server(request.param, [NODE, OTHER]) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: ConfinedServer) -> ConfinedServer:
+    delete_streams(running.url)
+    return running
+
+
+@pytest.fixture
+async def ledger(server: ConfinedServer) -> AsyncIterator[JetStreamLedger]:
+    async with jetstream_ledger(server.url) as opened:
+        yield opened
+
+
+class Intruder:
+    """Somebody with an agent's credentials and a client that does what it is told."""
+
+    def __init__(self) -> None:
+        self.client = Client()
+        self.told: list[str] = []
+
+    async def connect(self, url: str) -> None:
+        async def on_error(error: Exception) -> None:
+            self.told.append(str(error))
+
+        await self.client.connect(url, error_cb=on_error, inbox_prefix=inbox_prefix(NODE))
+
+    async def settle(self) -> None:
+        """Return when the server has had its say; the library's ping may overtake what was sent before it."""
+        await self.client.flush()
+        await self.client.flush()
+
+
+@pytest.fixture
+async def intruder(server: ConfinedServer, ledger: JetStreamLedger) -> AsyncIterator[Intruder]:
+    await ledger.publish_many([wanted(1), wanted(1, OTHERS_WANTED)])
+    intruder = Intruder()
+    await intruder.connect(server.agent_url(NODE))
+    yield intruder
+    await intruder.client.close()
+
+
+async def test_an_agent_may_do_all_that_it_does(server: ConfinedServer, ledger: JetStreamLedger) -> None:
+    poke = asyncio.Event()
+    url = server.agent_url(NODE)
+    async with connect_edge(url, name="agent", node=NODE) as edge, edge.poked(WANTED, poke.set):
+        assert await edge.newest(WANTED) is None
+        assert (await edge.publish(fact(0))).sequence == 1
+        receipts = await edge.publish_many([fact(number) for number in range(1, 2_500)])
+        assert [receipt.sequence for receipt in receipts] == list(range(2, 2_501))
+        assert await edge.publish(fact(7)) == (8, True)
+        await ledger.publish(wanted(1))
+        await has_come(poke)
+        newest = await edge.newest(WANTED)
+        assert newest is not None
+        assert (newest.data, newest.sequence) == (b"1", 2_501)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_it_may_after_the_server_was_away_as_well(layout: str) -> None:
+    poke = asyncio.Event()
+    with confined_server(layout, [NODE]) as server:
+        url = server.agent_url(NODE)
+        async with (
+            jetstream_ledger(server.url) as ledger,
+            connect_edge(url, name="agent", node=NODE) as edge,
+            edge.poked(WANTED, poke.set),
+        ):
+            await edge.publish(fact(0))
+            server.kill()
+            await has_come(poke)
+            await asyncio.to_thread(server.start)
+            receipts = await edge.publish_many([fact(number) for number in range(100)])
+            assert receipts[0] == (1, True)
+            poke.clear()
+            await ledger.publish(wanted(1))
+            await has_come(poke)
+            newest = await edge.newest(WANTED)
+            assert newest is not None
+            assert newest.data == b"1"
+
+
+async def test_batches_are_recorded_as_such(server: ConfinedServer, ledger: JetStreamLedger) -> None:
+    async with connect_edge(server.agent_url(NODE), name="agent", node=NODE) as edge:
+        await edge.publish_many([fact(number) for number in range(50)])
+    client = await nats.connect(server.url)
+    message = await client.jetstream().get_msg("LEDGER_1", 50)
+    await client.close()
+    assert (message.headers or {})["Nats-Batch-Sequence"] == "50"
+
+
+async def test_an_agent_may_publish_nothing_else(intruder: Intruder, ledger: JetStreamLedger) -> None:
+    head = await ledger.head()
+    for subject in NOT_PUBLISHED:
+        await intruder.client.publish(subject, b"{}", reply=f"{inbox_prefix(NODE)}.answer")
+    await intruder.settle()
+    assert intruder.told == [denied_to("publish", subject) for subject in NOT_PUBLISHED]
+    assert await ledger.head() == head
+
+
+async def test_an_agent_may_listen_to_nothing_else(intruder: Intruder) -> None:
+    for subject in NOT_HEARD:
+        await intruder.client.subscribe(subject)
+    await intruder.settle()
+    assert intruder.told == [denied_to("subscription", subject) for subject in NOT_HEARD]
+
+
+async def test_answers_are_sent_under_other_names_only_where_agents_share_the_account(
+    server: ConfinedServer, intruder: Intruder, ledger: JetStreamLedger
+) -> None:
+    """Why agents belong in an account of their own: a server sends its answer wherever the question asks for it."""
+    forged = ("ledger.svc.pools.pool.p.changed", "ledger.node.gpu-02%2Eexample%2Ecom.device.d.happened", OTHERS_WANTED)
+    for index, subject in enumerate(forged):
+        await intruder.client.publish(
+            f"{WRITTEN}.device.d.happened", b"{}", reply=subject, headers={"Nats-Msg-Id": f"i{index}"}
+        )
+        await intruder.client.publish(f"$JS.API.DIRECT.GET.LEDGER_1.{WANTED}", b"", reply=subject)
+        await intruder.client.publish("$JS.API.STREAM.NAMES", b"", reply=subject)
+        await intruder.client.publish("$JS.LEDGER.API.STREAM.NAMES", b"", reply=subject)
+    await intruder.settle()
+    async with connect_edge(server.agent_url(NODE), name="agent", node=NODE) as edge:
+        await edge.publish(fact(1))
+    recorded = {message.subject for message in await everything(ledger)}
+    allowed = {WANTED, OTHERS_WANTED, f"{WRITTEN}.device.d.happened"}
+    assert recorded == (allowed | set(forged) if server.layout == "together" else allowed)
+
+
+async def test_what_may_not_be_published_is_told_at_once_and_costs_nothing_else(
+    server: ConfinedServer, ledger: JetStreamLedger
+) -> None:
+    others = "ledger.node.gpu-02%2Eexample%2Ecom"
+    async with (
+        connect_edge(server.agent_url(NODE), name="agent", node=NODE, publish_timeout_s=10 * DEADLINE_S) as edge,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        for events in ([fact(1, others)], [fact(number, others) for number in range(100)]):
+            with pytest.raises(DeniedError, match=r"does not let us publish to .*`gpuledger agent permissions NODE`"):
+                await edge.publish_many(events)
+        with pytest.raises(DeniedError, match="does not let us publish to"):
+            await edge.newest(OTHERS_WANTED)
+        with pytest.raises(DeniedError, match="does not let us listen on"):
+            async with edge.poked(OTHERS_WANTED, lambda: None):
+                pass
+        assert edge.is_usable
+        assert (await edge.publish(fact(2))).sequence == 1
+
+
+async def test_another_nodes_credentials_are_told_of(server: ConfinedServer, ledger: JetStreamLedger) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(DeniedError, match=r"does not let us (listen on _inbox_node|publish to)"):
+            async with connect_edge(server.agent_url(OTHER), name="agent", node=NODE):
+                pass
+
+
+async def test_no_ledger_is_made_by_an_agent(server: ConfinedServer) -> None:
+    with pytest.raises(LedgerUnavailableError, match="There is no ledger on this server yet"):
+        async with connect_edge(server.agent_url(NODE), name="agent", node=NODE, stream_timeout_s=0.5):
+            pass
+
+
+async def test_a_wrong_password_is_told_of(server: ConfinedServer) -> None:
+    url = server.agent_url(NODE).replace(":agent@", ":wrong@")
+    with pytest.raises(LedgerUnavailableError, match=r"(?i)authorization"):
+        async with connect_edge(url, name="agent", node=NODE, connect_timeout_s=2.0):
+            pass

@@ -1,0 +1,115 @@
+"""The permissions of an agent, as data and as text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.events.errors import SubjectError
+from gpuledger.events.node import NodeDevicesWanted
+from gpuledger.events.subjects import parse_subject, subject_of
+from gpuledger.ledger.memory import matcher
+from gpuledger.ledger.permissions import (
+    NAME_TEMPLATE,
+    agent_permissions,
+    exports_text,
+    imports_text,
+    inbox_prefix,
+    permissions_text,
+    templated_permissions,
+    user_name,
+    user_text,
+    wanted_subject,
+)
+
+NODES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+IDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
+
+
+def test_the_permissions_of_a_node() -> None:
+    assert agent_permissions("gpu-01.example.com") == (
+        (
+            "ledger.node.gpu-01%2Eexample%2Ecom.>",
+            "$JS.API.STREAM.NAMES",
+            "$JS.LEDGER.API.STREAM.NAMES",
+            "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+        ),
+        ("_INBOX_node.gpu-01%2Eexample%2Ecom.>", "ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted"),
+    )
+
+
+def test_what_pools_publish_is_what_the_agent_may_read() -> None:
+    published = subject_of("/services/pools", NodeDevicesWanted.AGGREGATE, "w.1", NodeDevicesWanted.EVENT)
+    assert wanted_subject("w.1") == published
+
+
+@given(node=NODES, aggregate_id=IDS)
+def test_an_agent_may_write_whatever_is_its_own(node: str, aggregate_id: str) -> None:
+    subject = subject_of(f"/nodes/{node}/agent", "device", aggregate_id, "seen") if "/" not in node else None
+    if subject is not None:
+        assert may_publish(node, subject)
+
+
+@given(node=NODES, other=NODES)
+def test_no_node_may_do_anything_of_anothers(node: str, other: str) -> None:
+    if node == other:
+        return
+    written = f"ledger.node.{user_name(other)}.device.d.seen"
+    assert parse_subject(written).origin.name == other
+    assert not may_publish(node, written)
+    assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{wanted_subject(other)}")
+    assert not may_hear(node, wanted_subject(other))
+    assert not may_hear(node, f"{inbox_prefix(other)}.x")
+
+
+@given(node=NODES)
+def test_the_template_gives_the_same_for_a_nodes_user(node: str) -> None:
+    for templated, given_ in zip(templated_permissions(), agent_permissions(node), strict=True):
+        assert tuple(subject.replace(NAME_TEMPLATE, user_name(node)) for subject in templated) == given_
+        # The server looks at whole tokens only.
+        assert all(NAME_TEMPLATE in subject.split(".") for subject in templated if "{" in subject)
+
+
+def test_a_node_without_a_name_has_none() -> None:
+    with pytest.raises(SubjectError):
+        agent_permissions("")
+
+
+def test_the_text_of_a_user() -> None:
+    assert user_text("w1") == (
+        "{\n"
+        '  user: "w1"\n'
+        "  permissions: {\n"
+        "    publish: { allow: [\n"
+        '      "ledger.node.w1.>"\n'
+        '      "$JS.API.STREAM.NAMES"\n'
+        '      "$JS.LEDGER.API.STREAM.NAMES"\n'
+        '      "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.w1.devices-wanted"\n'
+        "    ] }\n"
+        "    subscribe: { allow: [\n"
+        '      "_INBOX_node.w1.>"\n'
+        '      "ledger.svc.pools.node.w1.devices-wanted"\n'
+        "    ] }\n"
+        "  }\n"
+        "}"
+    )
+    assert permissions_text(agent_permissions("w1")).startswith("permissions: {\n  publish: { allow: [\n    ")
+
+
+def test_the_text_of_the_accounts() -> None:
+    assert exports_text() == (
+        "exports: [\n"
+        '  { service: "ledger.node.*.>", accounts: [AGENTS] }\n'
+        '  { service: "$JS.API.STREAM.NAMES", accounts: [AGENTS] }\n'
+        '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
+        '  { stream: "ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
+        "]"
+    )
+    assert '"$JS.API.STREAM.NAMES" }, to: "$JS.LEDGER.API.STREAM.NAMES" }' in imports_text()
+
+
+def may_publish(node: str, subject: str) -> bool:
+    return any(matcher(allowed)(subject) for allowed in agent_permissions(node).publish)
+
+
+def may_hear(node: str, subject: str) -> bool:
+    return any(matcher(allowed)(subject) for allowed in agent_permissions(node).subscribe)
