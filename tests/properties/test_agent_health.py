@@ -1,0 +1,142 @@
+"""Whatever happens to a card: what is told of its health is right, bounded, and the same after a restart."""
+
+from itertools import pairwise
+from math import inf
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuledger.agent.hardware.api import Readings
+from gpuledger.agent.health.bursts import BURST_S, KINDS_MAX
+from gpuledger.agent.health.card import QUIET_MAX_S, RECOVERY_LOOKS, CardHealth, Rules
+from gpuledger.agent.health.cards import Cards, decided, surveyed, time_passed
+from gpuledger.agent.health.classes import APPLICATION_XIDS, DEFAULT_CLASSES, Severity
+from gpuledger.agent.health.decide import Decision, away, looked, struck
+from gpuledger.agent.health.moment import Moment
+from gpuledger.agent.health.remembered import dump, load
+from gpuledger.agent.observing import Fact
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
+from support.agent_parts import NODE, PLACE, SURVEY, moment
+
+RULES = Rules(NODE)
+RESTART = "restart"
+GONE = "the driver is not there"
+LOST = "the card does not answer"
+
+
+class Step(NamedTuple):
+    """After some seconds: an XID, a look, the driver gone, or a restart of the agent."""
+
+    after_s: float
+    what: int | Readings | str
+
+
+numbers = st.sampled_from([13, 31, 43, 48, 63, 74, 79, 94, 95, 119, 154, 999]) | st.integers(1, 300)
+readings = st.builds(
+    Readings,
+    ecc_corrected_volatile=st.sampled_from([None, 0, 1, 7]),
+    ecc_uncorrected_volatile=st.sampled_from([None, 0, 0, 1, 2]),
+    remap_pending=st.sampled_from([None, False, True]),
+    remap_failed=st.sampled_from([None, False, False, True]),
+    throttled=st.sampled_from([frozenset(), {"SwPowerCap"}, {"HwThermalSlowdown"}, {"hw-power-brake"}]).map(frozenset),
+    nvlink_errors=st.sampled_from([None, 0, 5]),
+    nvlinks_down=st.sampled_from([(), (), (3,)]),
+    recovery=st.sampled_from([None, None, None, "GpuReset", "DrainP2P"]),
+)
+whats = st.one_of(numbers, readings, st.just(Readings()), st.sampled_from([LOST, GONE]))
+steps = st.lists(st.builds(Step, st.sampled_from([0.0, 1.0, 5.0, 5.0, 12.0, 400.0, 90_000.0]), whats), max_size=40)
+
+
+class Told(NamedTuple):
+    """What is known at the end, and what was told."""
+
+    cards: Cards
+    facts: list[Fact]
+    now: Moment
+
+    @property
+    def verdicts(self) -> list[tuple[bool, str | None]]:
+        said = (fact.data for fact in self.facts)
+        return [(one.healthy, one.kind) for one in said if isinstance(one, DeviceHealthChanged)]
+
+
+def run(what: list[Step], rules: Rules = RULES) -> Told:
+    cards, facts, now = surveyed(Cards(), SURVEY), list[Fact](), moment(0)
+    for step in what:
+        now = moment(now.s + step.after_s)
+        if step.what == RESTART:
+            cards = surveyed(load(dump(cards), now), SURVEY)
+            continue
+        decision = decide(cards.here[PLACE], step, now, rules)
+        cards = decided(cards, decision)
+        cards, later = time_passed(cards, now, rules)
+        facts += [*decision.facts, *later]
+    return Told(cards, facts, now)
+
+
+def decide(card: CardHealth, step: Step, now: Moment, rules: Rules) -> Decision:
+    match step.what:
+        case int():
+            return struck(card, rules.classes.xid(step.what), now, rules)
+        case Readings():
+            return looked(card, step.what, now, rules)
+        case str() if step.what == LOST:
+            return looked(card, None, now, rules)
+    return Decision(away(card))
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps)
+def test_fit_and_unfit_are_told_in_turns_and_are_what_stands_on_the_board(what: list[Step]) -> None:
+    told = run(what)
+    healthy = [verdict[0] for verdict in told.verdicts]
+    assert healthy[:1] in ([], [False])
+    assert all(one != other for one, other in pairwise(healthy))
+    assert bool(told.cards.unfit()) == (healthy[-1:] == [False])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(sorted(APPLICATION_XIDS)), max_size=60), st.sampled_from([0.0, 3.0, 30.0]))
+def test_errors_of_applications_alone_make_no_card_unfit(xids: list[int], after_s: float) -> None:
+    told = run([Step(after_s, number) for number in xids])
+    assert not told.verdicts
+    assert all(isinstance(fact.data, DeviceErrorsObserved) and fact.data.cause == "application" for fact in told.facts)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps)
+def test_after_the_last_fault_and_long_enough_quiet_every_card_is_fit(what: list[Step]) -> None:
+    well = [Step(QUIET_MAX_S, Readings()), *[Step(5.0, Readings())] * RECOVERY_LOOKS]
+    told = run([*what, *well])
+    assert told.cards.unfit() == {}
+    assert told.verdicts[-1:] in ([], [(True, None)])
+
+
+@settings(max_examples=400, deadline=None)
+@given(steps, st.data())
+def test_a_restart_at_any_point_changes_no_verdict(what: list[Step], data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(what)))
+    restarted = [*what[:at], Step(0.0, RESTART), *what[at:]]
+    assert run(restarted).verdicts == run(what).verdicts
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.builds(Step, st.sampled_from([0.0, 0.01, 1.0, 11.0]), numbers), max_size=200))
+def test_errors_are_told_by_a_bounded_number_of_events_that_counts_all_of_them(what: list[Step]) -> None:
+    told = run(what)
+    _, rest = time_passed(told.cards, Moment(inf, told.now.at), RULES)
+    data = [fact.data for fact in (*told.facts, *rest)]
+    failures = sum(isinstance(one, DeviceFailed) for one in data)
+    assert failures + sum(one.count for one in data if isinstance(one, DeviceErrorsObserved)) == len(what)
+    faults = sum(DEFAULT_CLASSES.xid(number).severity is Severity.FAULT for number in range(1, 301))
+    assert failures <= faults
+    assert len(data) <= 1 + faults + (KINDS_MAX + 2) * (2 + told.now.s // BURST_S)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps)
+def test_no_errors_are_told_to_have_begun_after_they_ended(what: list[Step]) -> None:
+    for fact in run(what).facts:
+        if isinstance(fact.data, DeviceErrorsObserved):
+            assert fact.data.first_at <= fact.time

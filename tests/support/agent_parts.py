@@ -1,0 +1,123 @@
+"""What a part of the agent stands on in a test: hardware that says what it is told to, time that stands still, disk."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
+from gpuledger.agent.hardware.errors import CardLostError, HardwareError
+from gpuledger.agent.health.moment import Moment
+from gpuledger.agent.observing import Fact
+from gpuledger.domain.mig.geometry import Instance
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+SETTLED_AFTER = 50
+NODE = "worker-01"
+PLACE = "0000:17:00.0"
+UUID = "GPU-17"
+CARD = CardFacts(PLACE, "10de", "2330", "0302", UUID, "1650", "NVIDIA H100", 81_559, (9, 0), 0, mig_enabled=False)
+SURVEY = Survey((CARD,), "575.57.08", "12.9")
+
+
+def moment(seconds: float) -> Moment:
+    return Moment(seconds, NOON + timedelta(seconds=seconds))
+
+
+async def settle() -> None:
+    """Let every task come to where it waits; nothing here waits for anything real."""
+    for _ in range(SETTLED_AFTER):
+        await asyncio.sleep(0)
+
+
+class Time:
+    """Time that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.s = 1_000.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def monotonic(self) -> float:
+        return self.s
+
+    def clock(self) -> datetime:
+        return moment(self.s).at
+
+    async def sleep(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.s + seconds, future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        await settle()
+        end = self.s + seconds
+        while due := [one for one in self._sleepers if one[0] <= end]:
+            first = min(due, key=lambda one: one[0])
+            self._sleepers.remove(first)
+            self.s = first[0]
+            if not first[1].done():
+                first[1].set_result(None)
+            await settle()
+        self.s = end
+
+
+@dataclass
+class Disk:
+    """What is kept, and what was told, in order."""
+
+    kept: dict[str, bytes] = field(default_factory=dict)
+    told: list[Fact] = field(default_factory=list)
+    writes: int = 0
+
+    def get(self, name: str) -> bytes | None:
+        return self.kept.get(name)
+
+    async def put(self, name: str, value: bytes) -> None:
+        self.kept[name] = value
+        self.writes += 1
+
+    async def tell(self, facts: Sequence[Fact]) -> None:
+        await asyncio.sleep(0)
+        self.told.extend(facts)
+
+
+class ScriptedCalls:
+    """Hardware that says what a test put here; an error that stands here is raised."""
+
+    kind = "scripted"
+
+    def __init__(self, survey: Survey = SURVEY) -> None:
+        self.surveyed: Survey | HardwareError = survey
+        self.read: dict[str, Readings | HardwareError] = {}
+        self.xids: asyncio.Queue[Xid | HardwareError] = asyncio.Queue()
+        self.surveys = 0
+
+    async def survey(self) -> Survey:
+        self.surveys += 1
+        if isinstance(self.surveyed, HardwareError):
+            raise self.surveyed
+        return self.surveyed
+
+    async def readings(self, address: str) -> Readings:
+        value = self.read.get(address, Readings())
+        if isinstance(value, HardwareError):
+            raise value
+        return value
+
+    async def next_xid(self) -> Xid:
+        value = await self.xids.get()
+        if isinstance(value, HardwareError):
+            raise value
+        return value
+
+    async def users(self, address: str) -> frozenset[str]:
+        raise CardLostError(address)
+
+    async def set_mig(self, address: str, *, enabled: bool) -> bool:
+        raise CardLostError(address)
+
+    async def create_instance(self, address: str, profile: str, start: int) -> Instance:
+        raise CardLostError(address)
+
+    async def destroy_instance(self, address: str, uuid: str) -> None:
+        raise CardLostError(address)

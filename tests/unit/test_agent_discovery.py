@@ -1,0 +1,310 @@
+"""Discovery: what is told of a node's cards, when, and under which identity."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuledger.agent.board import Board
+from gpuledger.agent.discovery import LOOK_PERIOD_S, REFRESH_S, Discovery, refresh_of
+from gpuledger.agent.hardware.api import CardFacts, Survey
+from gpuledger.agent.hardware.errors import HardwareError, HungError
+from gpuledger.agent.observed import observed
+from gpuledger.agent.sightings import VANISHED_LOOKS, Sightings, dump, load, sighted
+from gpuledger.domain.mig.geometry import Instance, Profile
+from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesObserved
+from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle
+
+PROFILE = Profile("1g.10gb", 1, 1, (0, 1, 2, 3, 4, 5, 6), 7, 9_728)
+SLICED = CARD._replace(
+    mig_enabled=True,
+    profiles=(PROFILE,),
+    instances=(Instance("MIG-1", "1g.10gb", 3, 1),),
+    pci_path=("0000:00:01.0",),
+    nvlinks=("0000:05:00.0", "0000:06:00.0"),
+)
+LOST = CardFacts(PLACE, "10de", "2330", "0302", numa_node=0)
+
+
+class Discovered:
+    """A discovery with what it stands on."""
+
+    def __init__(self, survey: Survey = SURVEY, disk: Disk | None = None) -> None:
+        self.time, self.board, self.disk, self.calls = Time(), Board(), disk or Disk(), ScriptedCalls(survey)
+        self.part = Discovery(
+            NODE,
+            self.calls,
+            self.board,
+            self.disk,
+            clock=self.time.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.sleep,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.part.run(self.disk.tell))
+        await settle()
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def see(self, survey: Survey | HardwareError, looks: int = 1) -> None:
+        self.calls.surveyed = survey
+        await self.time.advance(looks * LOOK_PERIOD_S)
+
+    @property
+    def told(self) -> list[NodeDevicesObserved]:
+        assert {fact.subject for fact in self.disk.told} <= {NODE}
+        return [fact.data for fact in self.disk.told if isinstance(fact.data, NodeDevicesObserved)]
+
+
+def event(survey: Survey) -> tuple[NodeDevicesObserved, list[str]]:
+    """The event of a survey as it comes out of the ledger, and what was noted."""
+    notes: list[str] = []
+    made = observed(survey, notes.append)
+    return NodeDevicesObserved.model_validate_json(made.model_dump_json()), notes
+
+
+def test_every_field_of_a_card_is_told() -> None:
+    told, notes = event(SURVEY._replace(cards=(SLICED,)))
+    assert notes == []
+    assert told.model_dump(exclude_none=True) == {
+        "driver_version": "575.57.08",
+        "cuda_version": "12.9",
+        "driver_missing": False,
+        "cards": (
+            {
+                "uuid": UUID,
+                "serial": "1650",
+                "pci_address": PLACE,
+                "pci_vendor": "10de",
+                "pci_device": "2330",
+                "pci_class": "0302",
+                "product": "NVIDIA H100",
+                "memory_mib": 81_559,
+                "compute_major": 9,
+                "compute_minor": 0,
+                "mig_capable": True,
+                "mig_profiles": ("1g.10gb",),
+                "mig_enabled": True,
+                "mig_instances": ({"uuid": "MIG-1", "profile": "1g.10gb", "start": 3},),
+                "numa_node": 0,
+                "pci_path": ("0000:00:01.0",),
+                "nvlink_peers": ("0000:05:00.0", "0000:06:00.0"),
+            },
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("facts", "capable"),
+    [(CARD, True), (CARD._replace(mig_enabled=None), False), (LOST, None), (SLICED._replace(mig_enabled=None), True)],
+)
+def test_whether_a_card_knows_mig(facts: CardFacts, capable: bool | None) -> None:
+    assert event(SURVEY._replace(cards=(facts,)))[0].cards[0].mig_capable is capable
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        ({"serial": ""}, {"serial": None}),
+        ({"serial": "\x00\x00"}, {"serial": None}),
+        ({"serial": " 12\x0034\n"}, {"serial": "12 34"}),
+        ({"product": "Ж" * 300}, {"product": "Ж" * 253}),
+        ({"product": "H100\ud800"}, {"product": "H100"}),
+        ({"uuid": "GPU 17"}, {"uuid": None}),
+        ({"uuid": "G" * 129}, {"uuid": None}),
+        ({"pci_class": "display"}, {"pci_class": None}),
+        ({"memory_mib": -1}, {"memory_mib": None}),
+        ({"memory_mib": 2**63}, {"memory_mib": None}),
+        ({"numa_node": -1}, {"numa_node": None}),
+        ({"compute": (-1, 0)}, {"compute_major": None, "compute_minor": 0}),
+        ({"pci_path": ("", "0000:00:01.0")}, {"pci_path": ("0000:00:01.0",)}),
+        ({"nvlinks": ("0000:05:00.0",) * 65}, {"nvlink_peers": ("0000:05:00.0",) * 64}),
+        ({"instances": (Instance("MIG 1", "1g.10gb", 0, 1), Instance("MIG-2", "", 0, 1))}, {"mig_instances": ()}),
+        ({"instances": (Instance("MIG-1", "1g.10gb", -1, 1),)}, {"mig_instances": ()}),
+    ],
+)
+def test_what_a_driver_says_that_is_odd_is_cut_or_left_out_and_noted(odd: dict[str, Any], told: dict[str, Any]) -> None:
+    known, notes = event(SURVEY._replace(cards=(CARD._replace(**odd),)))
+    assert {name: getattr(known.cards[0], name) for name in told} == told
+    assert notes
+
+
+@pytest.mark.parametrize("odd", [{"address": "17"}, {"pci_vendor": ""}, {"pci_device": "xyz"}])
+def test_a_card_that_cannot_be_told_of_hides_no_other(odd: dict[str, Any]) -> None:
+    other = CARD._replace(address="0000:3d:00.0", uuid="GPU-3d")
+    known, notes = event(SURVEY._replace(cards=(CARD._replace(**odd), other)))
+    assert [card.uuid for card in known.cards] == ["GPU-3d"]
+    assert notes
+
+
+texts = st.none() | st.text(st.characters(), max_size=300)
+numbers = st.none() | st.integers(-3, 2**64)
+odd_cards = st.builds(
+    CardFacts,
+    st.sampled_from([PLACE, "0000:3d:00.0", "", "x"]),
+    st.sampled_from(["10de", "10DE", ""]),
+    st.sampled_from(["2330", "é"]),
+    texts,
+    texts,
+    texts,
+    texts,
+    numbers,
+    st.none() | st.tuples(st.integers(-1, 99), st.integers(-1, 99)),
+    numbers,
+    st.lists(texts.map(str), max_size=40).map(tuple),
+    st.lists(texts.map(str), max_size=70).map(tuple),
+    st.sampled_from([None, True, False]),
+    st.booleans(),
+    st.lists(st.builds(PROFILE._replace, name=texts.map(str)), max_size=70).map(tuple),
+    st.lists(st.builds(Instance, texts.map(str), texts.map(str), st.integers(-1, 2**64), st.just(1))).map(tuple),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(odd_cards, max_size=4), texts, texts)
+def test_whatever_a_driver_says_the_event_can_be_decoded(cards: list[CardFacts], driver: str, cuda: str) -> None:
+    event(Survey(tuple(cards), driver, cuda))
+
+
+def test_more_cards_than_an_event_holds_are_cut() -> None:
+    cards = tuple(CARD._replace(address=f"{number:04x}:17:00.0") for number in range(CARDS_PER_NODE_MAX + 1))
+    known, notes = event(SURVEY._replace(cards=cards))
+    assert len(known.cards) == CARDS_PER_NODE_MAX
+    assert len(notes) == 1
+
+
+def test_a_card_that_stopped_answering_stays_who_it_was() -> None:
+    known = sighted(sighted(Sightings(), SURVEY._replace(cards=(SLICED,))), SURVEY._replace(cards=(LOST,)))
+    assert known.survey is not None
+    (card,) = known.survey.cards
+    assert (card.uuid, card.serial, card.product, card.memory_mib) == (UUID, "1650", "NVIDIA H100", 81_559)
+    assert (card.mig_enabled, card.instances, card.profiles) == (None, (), (PROFILE,))
+
+
+def test_another_card_in_its_place_does_not_become_it() -> None:
+    known = sighted(sighted(Sightings(), SURVEY), SURVEY._replace(cards=(LOST._replace(pci_device="20b0"),)))
+    assert known.survey is not None
+    assert known.survey.cards[0].uuid is None
+    assert known.identities == {}
+
+
+def test_a_card_that_moved_left_nothing_of_itself_where_it_was() -> None:
+    moved = CARD._replace(address="0000:3d:00.0")
+    known = sighted(sighted(Sightings(), SURVEY), SURVEY._replace(cards=(LOST, moved)))
+    assert known.survey is not None
+    assert [card.uuid for card in known.survey.cards] == [None, UUID]
+
+
+def test_who_was_where_is_kept() -> None:
+    known = sighted(Sightings(), SURVEY._replace(cards=(SLICED,)))
+    assert load(dump(known.identities)) == known.identities
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b'{"a": 1}', b'{"a": {}}', b'{"a": {"compute": [1], "profiles": []}}'])
+def test_what_was_kept_and_cannot_be_read_is_nobody(value: bytes) -> None:
+    assert load(value) == {}
+
+
+def test_a_card_that_is_missed_for_a_moment_is_still_there() -> None:
+    none = SURVEY._replace(cards=())
+    known = sighted(sighted(Sightings(), SURVEY), none)
+    assert known.survey == SURVEY
+    for _ in range(VANISHED_LOOKS - 1):
+        known = sighted(known, none)
+    assert (known.survey, known.missed) == (none, {})
+
+
+places = st.sampled_from(["0000:17:00.0", "0000:3d:00.0", "0000:60:00.0"])
+surveys = st.lists(places, unique=True).map(
+    lambda there: SURVEY._replace(cards=tuple(CARD._replace(address=one, uuid=f"GPU-{one}") for one in sorted(there)))
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(surveys | st.just(HungError("hangs")), min_size=1, max_size=12), surveys)
+def test_what_was_told_last_is_the_last_survey(before: list[Survey | HardwareError], last: Survey) -> None:
+    async def run() -> Discovered:
+        one = Discovered(last)
+        one.calls.surveyed = before[0]
+        async with one.running():
+            for survey in before[1:]:
+                await one.see(survey)
+            await one.see(last, looks=VANISHED_LOOKS)
+        return one
+
+    one = asyncio.run(run())
+    assert one.told[-1] == event(last)[0]
+    assert one.board.seen.survey == last
+    assert all(earlier != later for earlier, later in zip(one.told, one.told[1:], strict=False))
+
+
+async def test_what_changed_stands_on_the_board_before_it_is_told() -> None:
+    one = Discovered()
+    async with one.running():
+        assert one.board.seen.survey == SURVEY
+        assert len(one.told) == 1
+        await one.see(SURVEY._replace(driver_missing=True, driver_version=None))
+        assert [told.driver_missing for told in one.told] == [False, True]
+
+
+async def test_where_nothing_changed_no_event_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Discovered()
+    async with one.running():
+        monkeypatch.setattr("gpuledger.agent.discovery.observed", None)
+        monkeypatch.setattr("gpuledger.agent.discovery.sighted", None)
+        await one.see(Survey(*SURVEY), looks=20)
+        assert (one.calls.surveys, len(one.told), one.disk.writes) == (21, 1, 1)
+
+
+async def test_cards_are_told_of_anew_now_and_then() -> None:
+    one = Discovered()
+    async with one.running():
+        await one.see(SURVEY, looks=int(2 * REFRESH_S / LOOK_PERIOD_S))
+        assert len(one.told) == 3
+
+
+def test_not_all_nodes_speak_at_once() -> None:
+    spoke = [refresh_of(f"node-{number}", 1_000.0) != refresh_of(f"node-{number}", 1_060.0) for number in range(10_000)]
+    assert 200 < sum(spoke) < 500
+
+
+async def test_a_survey_that_fails_says_nothing_and_health_shows_it() -> None:
+    one = Discovered()
+    async with one.running():
+        await one.see(HungError("the driver hangs"), looks=5)
+        assert (len(one.told), one.board.seen.survey, one.part.trouble) == (1, SURVEY, "the driver hangs")
+        assert one.part.alive_at == one.time.s
+        await one.see(SURVEY)
+        assert (len(one.told), one.part.trouble) == (1, None)
+
+
+async def test_a_card_that_fell_off_the_bus_keeps_its_identity_over_a_restart() -> None:
+    disk = Disk()
+    async with Discovered(disk=disk).running():
+        pass
+    one = Discovered(SURVEY._replace(cards=(LOST,)), disk)
+    async with one.running():
+        assert [told.cards[0].uuid for told in one.told] == [UUID, UUID]
+
+
+async def test_odd_values_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(
+        "gpuledger.agent.discovery.log.warning", lambda *_args, reason="", **_more: logged.append(reason)
+    )
+    one = Discovered(SURVEY._replace(cards=(CARD._replace(serial=""),)))
+    async with one.running():
+        await one.see(SURVEY._replace(cards=(CARD._replace(serial="", numa_node=1),)))
+    assert len(one.told) == 2
+    assert len(logged) == 1
