@@ -222,7 +222,8 @@ class NodeEventsDropped(Payload):
 class NodeClockJumped(Payload):
     """The node's clock was set: it went `seconds` further than time did, or back where that is negative.
 
-    The agent's events keep their order all the same: none is told for an earlier time than the one before it.
+    The agent's events keep their order all the same: none is told for an earlier time than the one before it, unless
+    the clock was more than a day ahead.
     """
 
     seconds: float

@@ -1,0 +1,374 @@
+"""What waits for the ledger, wherever it can be kept: on disk, and in memory while the disk takes nothing.
+
+In memory, events are numbered in an epoch of its own, because its numbers are forgotten with the process. Once the disk
+takes writes again, what waits in memory moves there behind what already lay there, and a new epoch begins. Each such
+change is told by `node.agent-started`. The store works in one thread, and never knows whether the ledger is there.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from gpuledger.agent.observing import Fact
+from gpuledger.agent.outbox import drop, numbering
+from gpuledger.agent.outbox.clock import Times, set_back_s
+from gpuledger.agent.outbox.database import move_aside
+from gpuledger.agent.outbox.entry import Drops, Entry, Numbering
+from gpuledger.agent.outbox.errors import DiskError, KeepError, OutboxError, SpoolUnreadableError
+from gpuledger.agent.outbox.numbering import Limits
+from gpuledger.agent.outbox.queue import Book, MemoryQueue
+from gpuledger.agent.outbox.sizes import DROPS_MAX, VALUE_BYTES_MAX, VALUES_MAX, Sizes
+from gpuledger.agent.outbox.spool import Spool
+from gpuledger.clock import NewId
+from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
+
+DISK_RETRY_S: Final = 30.0
+"""How often a disk that took nothing is tried again; each time that it takes something begins an epoch."""
+
+READ_FAILURES_MAX: Final = 3
+"""A spool that could not be read so many times in a row is given up, with all that waits in it."""
+
+log = structlog.get_logger("gpuledger.agent")
+
+OpenSpool = Callable[[Path, str, datetime], tuple[Spool, Path | None]]
+"""See `gpuledger.agent.outbox.spool.open_spool`."""
+
+
+class Identity(NamedTuple):
+    """Whose events they are: the node, the build of its agent and the kind of hardware that it sees."""
+
+    node: str
+    source: str
+    version: str
+    hardware: str
+
+
+class Status(NamedTuple):
+    """What there is to say of a store: `waiting` events of `size` bytes, the first of which happened at `oldest_at`.
+
+    `dropped` counts since the process began. `trouble` says why the disk takes nothing; None where it does.
+    """
+
+    waiting: int = 0
+    size: int = 0
+    oldest_at: datetime | None = None
+    dropped: int = 0
+    durable: bool = False
+    trouble: str | None = None
+
+
+class Store:
+    """The events of one source in a state folder; one thread may use it."""
+
+    def __init__(
+        self, folder: Path, identity: Identity, *, times: Times, new_id: NewId, sizes: Sizes, open_spool: OpenSpool
+    ) -> None:
+        self.status = Status()
+        self.values: dict[str, bytes] = {}
+        self._folder = folder
+        self._identity = identity
+        self._times = times
+        self._new_id = new_id
+        self._sizes = sizes
+        self._open_spool = open_spool
+        self._spool: Spool | None = None
+        self._memory: MemoryQueue | None = None
+        self._unkept: set[str] = set()
+        self._lent: set[str] = set()
+        self._dropped = 0
+        self._read_failures = 0
+        self._trouble: str | None = None
+        self._retry_at_s = 0.0
+
+    def open(self) -> None:
+        """Go on where the last run ended, and tell of the start.
+
+        Raises:
+            FolderTakenError: another agent works in the folder.
+        """
+        try:
+            spool = self._opened()
+            self.values = spool.values()
+            self._begin(spool)
+        except (DiskError, SpoolUnreadableError) as error:
+            self._into_memory(error, clean=self._spool is not None and self._spool.clean)
+        self._look()
+
+    def tell(self, facts: Sequence[Fact]) -> None:
+        """Keep facts as the next events; they are on disk when this returns, unless `status` says otherwise."""
+        self._write([*self._jump(), *facts])
+        self._look()
+
+    def head(self) -> list[Entry]:
+        """The next events to send, in order.
+
+        Raises:
+            DiskError: they cannot be read now; after `READ_FAILURES_MAX` times they are given up.
+        """
+        entries: list[Entry] = []
+        if self._spool is not None:
+            entries = self._read(self._spool)
+        if not entries and self._memory is not None:
+            entries = self._memory.head(self._sizes.batch)
+        self._lent = {entry.message.id for entry in entries}
+        return entries
+
+    def done(self, entries: Sequence[Entry]) -> None:
+        """The ledger has these, which `head` gave."""
+        self._pass_over(entries)
+        self._sweep()
+        self._write([])
+        self._look()
+
+    def refuse(self, entry: Entry) -> None:
+        """The ledger will never take this one, the first that `head` gave."""
+        self._dropped += 1
+        self._pass_over([entry])
+        self._note([Drops(entry.epoch, drop.REFUSED, 1, entry.number, entry.number)])
+        self.done([])
+
+    def check(self) -> None:
+        """Tell of a clock that was set, and try the disk again where it took nothing."""
+        if self._memory is not None and self._times.monotonic_s() >= self._retry_at_s:
+            self._onto_disk(self._memory, announce=True)
+        if jump := self._jump():
+            self._write(jump)
+        self._look()
+
+    def put(self, name: str, value: bytes) -> None:
+        """Keep a value.
+
+        Raises:
+            KeepError: it is too large, or one too many.
+        """
+        if len(value) > VALUE_BYTES_MAX or (name not in self.values and len(self.values) >= VALUES_MAX):
+            raise KeepError(
+                f"{name!r} has {len(value)} bytes; {VALUES_MAX} values of {VALUE_BYTES_MAX} are kept at most."
+            )
+        self.values[name] = value
+        self._unkept.add(name)
+        self._write([])
+        self._look()
+
+    def close(self) -> None:
+        """End cleanly: what waits is on disk, where that takes it."""
+        if self._memory is not None:
+            self._onto_disk(self._memory, announce=False)
+        if self._spool is None:
+            return
+        if self._memory is None:
+            self._end(self._spool)
+        self._spool.close()
+        self._spool = None
+
+    def _opened(self) -> Spool:
+        spool, aside = self._open_spool(self._folder, self._identity.source, self._times.now())
+        if aside is not None:
+            log.error("what waited for the ledger could not be gone on with; it was moved aside", moved_to=str(aside))
+        self._spool = spool
+        return spool
+
+    def _begin(self, spool: Spool) -> None:
+        now, clean = self._times.now(), spool.clean
+        with spool.transaction():
+            known = spool.book.numbering or Numbering(self._new_id(), 1, None)
+            spool.number(known)
+            spool.mark(clean=False)
+            numbering.add(spool, self._identity.node, [self._started(clean=clean, durable=True)], now)
+            numbering.add(spool, self._identity.node, self._set(set_back_s(known.last_time, now)), now)
+            self._dropped += numbering.trim(spool, self._limits_of(spool))
+            numbering.tell_drops(spool, self._identity.node, self._limits_of(spool), now)
+
+    def _write(self, facts: Sequence[Fact]) -> None:
+        """Keep facts, values that are not kept yet, and what is to be told of drops."""
+        if self._memory is None:
+            assert self._spool is not None, "a store without memory works on disk"
+            try:
+                self._write_to(self._spool, facts)
+            except (DiskError, SpoolUnreadableError) as error:
+                self._into_memory(error, clean=True)
+            else:
+                return
+        assert self._memory is not None, "the disk took it, or memory does"
+        self._write_to(self._memory, facts)
+
+    def _write_to(self, queue: Spool | MemoryQueue, facts: Sequence[Fact]) -> None:
+        limits = self._limits_of(queue)
+        has_values = bool(self._unkept) and isinstance(queue, Spool)
+        if not facts and not has_values and not numbering.can_tell_drops(queue, limits):
+            return
+        now = self._times.now()
+        with queue.transaction():
+            numbering.add(queue, self._identity.node, facts, now)
+            gone = numbering.trim(queue, limits)
+            numbering.tell_drops(queue, self._identity.node, limits, now)
+            if isinstance(queue, Spool):
+                queue.keep({name: self.values[name] for name in self._unkept})
+        self._dropped += gone
+        if isinstance(queue, Spool):
+            self._unkept.clear()
+
+    def _into_memory(self, error: OutboxError, *, clean: bool) -> None:
+        """Go on without the disk."""
+        book = Book() if self._spool is None else self._spool.book
+        last_time = book.numbering.last_time if book.numbering else None
+        self._memory = MemoryQueue(Numbering(self._new_id(), 1, last_time), book.next_position)
+        self._trouble = str(error)
+        self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
+        log.error("what is found out is kept in memory alone", reason=str(error))
+        if isinstance(error, SpoolUnreadableError):
+            self._give_up_spool()
+        self._write_to(self._memory, [self._started(clean=clean, durable=False)])
+
+    def _onto_disk(self, memory: MemoryQueue, *, announce: bool) -> None:
+        """Go on with the disk, if it takes what memory holds; otherwise all stays as it is."""
+        self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
+        try:
+            spool = self._spool or self._reopened(memory)
+            if len(spool.book.drops) + len(memory.book.drops) < DROPS_MAX:
+                self._move(memory, spool, announce=announce)
+        except SpoolUnreadableError as error:
+            log.error("what waited for the ledger could not be gone on with", reason=str(error))
+            self._give_up_spool()
+        except OutboxError as error:
+            self._trouble = str(error)
+
+    def _reopened(self, memory: MemoryQueue) -> Spool:
+        """The spool, which could not be opened so far; what waits in it goes before what memory holds."""
+        spool = self._opened()
+        memory.shift(spool.book.next_position)
+        self._lent.clear()
+        self.values = {**spool.values(), **self.values}
+        self._unkept = set(self.values)
+        return spool
+
+    def _move(self, memory: MemoryQueue, spool: Spool, *, announce: bool) -> None:
+        assert memory.book.numbering is not None, "memory has a numbering from the start"
+        now, known = self._times.now(), (memory.book.numbering, spool.book.numbering)
+        last_time = max((one.last_time for one in known if one and one.last_time), default=None)
+        facts = [self._started(clean=True, durable=True)] if announce else []
+        with spool.transaction():
+            spool.add(memory.entries)
+            spool.note(memory.book.drops)
+            spool.number(Numbering(self._new_id(), 1, last_time))
+            spool.mark(clean=False)
+            spool.keep({name: self.values[name] for name in self._unkept})
+            numbering.add(spool, self._identity.node, facts, now)
+            gone = numbering.trim(spool, self._limits_of(spool))
+        self._dropped += gone
+        self._unkept.clear()
+        self._memory = self._trouble = None
+        log.info("what is found out is kept on disk again")
+
+    def _end(self, spool: Spool) -> None:
+        try:
+            with spool.transaction():
+                spool.mark(clean=True)
+        except OutboxError as error:
+            log.error("the clean end cannot be noted; the next start will not be called clean", reason=str(error))
+
+    def _read(self, spool: Spool) -> list[Entry]:
+        try:
+            entries = spool.head(self._sizes.batch)
+        except OutboxError as error:
+            self._read_failures += 1
+            if isinstance(error, DiskError) and self._read_failures < READ_FAILURES_MAX:
+                raise
+            self._lose(error)
+            return []
+        self._read_failures = 0
+        return entries
+
+    def _pass_over(self, entries: Sequence[Entry]) -> None:
+        """What `head` gave last is not given again; what moved since then in the queue is, and counts once."""
+        lent = [entry for entry in entries if entry.message.id in self._lent]
+        self._lent.difference_update(entry.message.id for entry in lent)
+        in_memory = () if self._memory is None else [entry for entry in lent if self._memory.holds(entry)]
+        if self._memory is not None and in_memory:
+            self._memory.pass_over(in_memory)
+        elif self._spool is not None:
+            self._spool.pass_over(lent)
+
+    def _sweep(self) -> None:
+        if self._spool is None or self._memory is not None:
+            return  # what memory knows of drops gets to the disk together with what then leaves it
+        try:
+            self._spool.sweep()
+        except DiskError as error:
+            log.warning("what the ledger has stays on disk for now", reason=str(error))
+        except SpoolUnreadableError as error:
+            self._lose(error)
+
+    def _lose(self, error: OutboxError) -> None:
+        """What waits on disk can be had no more."""
+        unreadable = SpoolUnreadableError(str(error))
+        if self._memory is None:
+            self._into_memory(unreadable, clean=True)
+        else:
+            self._give_up_spool()
+
+    def _give_up_spool(self) -> None:
+        """Move the spool aside, and note all that waits in it as dropped."""
+        spool, self._spool = self._spool, None
+        if spool is None:
+            return
+        spool.close()
+        lost = [one._replace(reason=drop.UNREADABLE) for one in spool.book.held]
+        self._note([*spool.book.drops, *lost])
+        self._dropped += sum(one.events for one in lost)
+        self._unkept = set(self.values)
+        try:
+            aside = move_aside(spool.path, self._times.now())
+            log.error("what waited for the ledger is lost", events=spool.book.events, moved_to=str(aside))
+        except DiskError as error:
+            log.error("what waited for the ledger is lost", events=spool.book.events, reason=str(error))
+
+    def _note(self, drops: Iterable[Drops]) -> None:
+        """Note drops where they can be; memory tells them where the disk takes nothing."""
+        if self._memory is None:
+            assert self._spool is not None, "a store without memory works on disk"
+            try:
+                with self._spool.transaction():
+                    self._spool.note(drops)
+            except (DiskError, SpoolUnreadableError) as error:
+                self._into_memory(error, clean=True)
+        if self._memory is not None:
+            self._memory.note(drops)
+
+    def _limits_of(self, queue: Spool | MemoryQueue) -> Limits:
+        return Limits(self._sizes.spool if isinstance(queue, Spool) else self._sizes.memory, self._sizes.batch)
+
+    def _started(self, *, clean: bool, durable: bool) -> Fact:
+        _, _, version, hardware = self._identity
+        data = NodeAgentStarted(version=version, hardware=hardware, clean=clean, durable=durable)
+        return Fact(self._identity.node, data, self._times.now())
+
+    def _jump(self) -> list[Fact]:
+        return self._set(self._times.jumped_s())
+
+    def _set(self, seconds: float | None) -> list[Fact]:
+        if seconds is None:
+            return []
+        log.warning("the node's clock was set", seconds=seconds)
+        return [Fact(self._identity.node, NodeClockJumped(seconds=seconds), self._times.now())]
+
+    def _look(self) -> None:
+        queues = [queue for queue in (self._spool, self._memory) if queue is not None]
+        self.status = Status(
+            sum(queue.book.events for queue in queues),
+            sum(queue.book.size for queue in queues),
+            next((oldest for queue in queues if (oldest := _oldest(queue)) is not None), None),
+            self._dropped,
+            self._memory is None,
+            self._trouble,
+        )
+
+
+def _oldest(queue: Spool | MemoryQueue) -> datetime | None:
+    try:
+        return queue.oldest()
+    except OutboxError:
+        return None  # who reads or writes next says why
