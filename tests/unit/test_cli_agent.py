@@ -107,6 +107,9 @@ def test_permissions_are_printed_as_the_server_reads_them() -> None:
     assert '"ledger.node.w1%2Eexample%2Ecom.>"' in printed
     assert 'user: "w1.example.com"' in printed
     assert '"ledger.node.{{name()}}.>"' in CliRunner().invoke(app, ["permissions"]).stdout
+    accounts = CliRunner().invoke(app, ["permissions", "--accounts"]).stdout
+    assert "exports: [" in accounts
+    assert "imports: [" in accounts
 
 
 async def test_faults_reach_the_hardware_and_wrong_ones_are_refused() -> None:

@@ -94,20 +94,28 @@ def probe(
 
 
 @app.command("permissions")
-def permissions(node: Annotated[str | None, typer.Argument(metavar="[NODE]")] = None) -> None:
+def show_permissions(
+    node: Annotated[str | None, typer.Argument(metavar="[NODE]")] = None,
+    accounts: Annotated[
+        bool, typer.Option("--accounts", help="Print what the accounts of ledger and agents share instead.")
+    ] = False,
+) -> None:
     """Print the permissions of a node's agent for the configuration of nats-server.
 
-    Without a node: the templated form, for a scoped signing key. docs/agent-credentials.md explains both.
+    Without a node: the templated form, for a scoped signing key. docs/agent-credentials.md explains all of them.
     """
-    from gpuledger.ledger.permissions import (  # noqa: PLC0415 - only this command needs it
-        permissions_text,
-        templated_permissions,
-        user_text,
-    )
+    from gpuledger.ledger import permissions  # noqa: PLC0415 - only this command needs it
 
+    if accounts:
+        text = f"# in the account {permissions.LEDGER_ACCOUNT}\n{permissions.exports_text()}\n"
+        text += f"# in the account {permissions.AGENTS_ACCOUNT}\n{permissions.imports_text()}"
+    elif node:
+        text = permissions.user_text(node)
+    else:
+        text = permissions.permissions_text(permissions.templated_permissions())
     console = Console.standard()
     with quiet_pipe(console.out):
-        console.out.write(f"{user_text(node) if node else permissions_text(templated_permissions())}\n")
+        console.out.write(f"{text}\n")
 
 
 @app.command("inject")

@@ -2,7 +2,8 @@
 
 AgentError
 ├── MonitoringError    the exporter's metrics cannot be had, or do not say when they were brought up to date
-└── ControlError       nobody injects that fault
+├── ControlError       nobody injects that fault
+└── KubeletError       the kubelet, or a socket of its folder; see `gpuledger.agent.kubelet.errors`
 
 What goes wrong with cards is in `gpuledger.agent.hardware.errors`.
 """
