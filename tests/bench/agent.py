@@ -23,6 +23,7 @@ from bench.report import Figure
 from gpuledger.agent.control import SOCKET, ask
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.health.watch import LOOK_PERIOD_S
+from gpuledger.agent.lean import ENVIRONMENT
 from gpuledger.agent.monitoring import METRIC
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
@@ -112,7 +113,7 @@ async def _running() -> AsyncIterator[Running]:
         }
         # As in an image, where all code is compiled: what compiles it would stay in memory.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ |= {**environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+        os.environ |= {**ENVIRONMENT, **environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
         await _imported_mib(WHOLE)
         child = await stack.enter_async_context(process("-c", AGENT))
         await _until(lambda: _healthy(kubelet) == CARDS and (folder / "state" / SOCKET).exists())

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gpuledger.agent import settings as names
+from gpuledger.agent.lean import ENVIRONMENT
 from gpuledger.agent.settings import read_agent_settings, read_hardware, read_state_dir
 from gpuledger.cli.agent_options import (
     Allocate,
@@ -134,4 +135,4 @@ def inject_fault(fault: Fault, state_dir: StateDir = None) -> None:
 def _become_agent(environ: dict[str, str]) -> NoReturn:
     """Replace this process, which has all of the command line in memory, by the agent's own."""
     sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, "-m", "gpuledger.agent"], environ)  # noqa: S606 - our own program
+    os.execve(sys.executable, [sys.executable, "-m", "gpuledger.agent"], {**ENVIRONMENT, **environ})  # noqa: S606 - our own program

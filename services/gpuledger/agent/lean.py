@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+ENVIRONMENT: Final = {"MALLOC_ARENA_MAX": "2"}
+"""With what an agent is begun: gRPC's threads take memory from few places, of which each would keep some for itself."""
+
 LEFT_OUT: Final = ("aiohttp", "rich", "better_exceptions")
 
 
