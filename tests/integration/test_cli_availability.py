@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpuledger.cli.render import Console, Output
-from gpuledger.cli.report import ABOUT_GPU_POOLS, ABOUT_NAMESPACES, ABOUT_POOLS, ABOUT_VIEWS, ReportOutput
+from gpuledger.cli.report import ABOUT_GPU_POOLS, ABOUT_NAMESPACES, ABOUT_NODES, ABOUT_POOLS, ABOUT_VIEWS, ReportOutput
 from gpuledger.cli.times import format_time
 from gpuledger.db.migrate import migrate
 from gpuledger.db.views import REPORTS
@@ -236,8 +236,9 @@ def test_reports_of_one_namespace(cli: Cli) -> None:
 
 
 def test_the_options_of_reports_fit_their_columns(cli: Cli) -> None:
-    pools = (*ABOUT_POOLS, *ABOUT_GPU_POOLS)
-    for column, reports in (("pool", pools), ("node", ABOUT_VIEWS), ("namespace", ABOUT_NAMESPACES)):
+    pools, nodes = (*ABOUT_POOLS, *ABOUT_GPU_POOLS), (*ABOUT_VIEWS, *ABOUT_NODES)
+    without = {"node": {"allocation", "pool-pods"}, "pool": {"allocation", "container-allocations"}}
+    for column, reports in (("pool", pools), ("node", nodes), ("namespace", ABOUT_NAMESPACES)):
         having = cli(
             "sql",
             "SELECT table_name AS name FROM information_schema.columns WHERE table_schema = 'report' "
@@ -246,8 +247,7 @@ def test_the_options_of_reports_fit_their_columns(cli: Cli) -> None:
             "json",
         ).json()
         named = {row["name"].replace("_", "-") for row in having} & set(REPORTS)
-        without_the_option = {"node": {"allocation", "pool-pods"}, "pool": {"allocation"}}.get(column, set())
-        assert named - without_the_option == set(reports)
+        assert named - without.get(column, set()) == set(reports)
     assert {output.value for output in ReportOutput} == {output.value for output in Output} | {"plot", "svg"}
 
 

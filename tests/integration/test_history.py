@@ -9,20 +9,21 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
+from gpuledger.cli.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
 from gpuledger.cli.rows import rows_at
 from gpuledger.db.engine import connect
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
+from gpuledger.readmodels.allocations import AllocationsProjection
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.nodes import NodesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
 from support.events import Said, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish
 
-PROJECTIONS = (DevicesProjection, NodesProjection, WorkloadsProjection)
-ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES, WORKLOADS)
+PROJECTIONS = (DevicesProjection, NodesProjection, WorkloadsProjection, AllocationsProjection)
+ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES, WORKLOADS, ALLOCATIONS)
 EXAMPLES = 25
 
 

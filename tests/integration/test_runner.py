@@ -179,11 +179,11 @@ async def test_a_running_writer_recovers_from_being_fenced(ledger: JetStreamLedg
 
 async def test_rows_of_another_version_are_refused(ledger: JetStreamLedger, url: str) -> None:
     class Newer(DevicesProjection):
-        version = 2
+        version = DevicesProjection.version + 1
 
     await Runner(DevicesProjection(), ledger, url).catch_up(await publish(ledger, failures(range(1, 3))))
     with pytest.raises(
-        VersionError, match=r"are of version 1, this build writes version 2.*`gpuledger replay devices`"
+        VersionError, match=r"are of version 2, this build writes version 3.*`gpuledger replay devices`"
     ):
         await Runner(Newer(), ledger, url).run()
     assert len(table(url, "failure")) == 2

@@ -123,7 +123,7 @@ async def test_a_rebuild_meanwhile_does_not_disturb(ledger: JetStreamLedger, url
 
 async def test_what_cannot_be_compared_is_refused(ledger: JetStreamLedger, url: str) -> None:
     class Newer(DevicesProjection):
-        version = 2
+        version = DevicesProjection.version + 1
 
     class Unbuilt(DevicesProjection):
         name = "unbuilt"

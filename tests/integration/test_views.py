@@ -14,10 +14,11 @@ from psycopg.sql import SQL, Identifier
 from gpuledger.db.errors import DatabaseUnavailableError, QueryError
 from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import FUNCTIONS_AT, READER_ROLE, REPORTS, recreate_views, view_of
-from gpuledger.domain import devices, nodes, sources, stints, workloads
+from gpuledger.domain import allocations, devices, nodes, sources, stints, workloads
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.table import Table
-from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
+from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Event
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
@@ -32,6 +33,15 @@ END = T0 + timedelta(days=100)
 def day(days: float) -> datetime:
     return T0 + timedelta(days=days)
 
+
+HELD = AllocationObserved(
+    node="n1",
+    namespace="ml",
+    pod="p",
+    container="main",
+    resources=(AllocatedDevices(resource="gpu.deckhouse.io/x", devices=("a", "b::1")),),
+    claims=(AllocatedClaim(claim="c", driver="gpu.example.com", pool="n1", device="gpu-0"),),
+)
 
 FACTS: tuple[tuple[float, str, Payload], ...] = (
     (0, "n1", NodeRegistered(gpu_count=4, gpu_model="K20X")),
@@ -63,6 +73,14 @@ FACTS: tuple[tuple[float, str, Payload], ...] = (
     (3, "w3", WorkloadSubmitted(gpu_milli=1000, owner="ann", workload_class="LS")),
     (5, "w3", WorkloadEnded(outcome="Failed")),
     (98, "w4", WorkloadSubmitted(gpu_milli=1000, owner="ann", workload_class="LS")),
+    (10, "n1/ml/p/main", HELD),
+    (15, "n1/ml/p/main", HELD.model_copy(update={"claims": ()})),
+    (18, "n1/ml/p/main", HELD.model_copy(update={"claims": ()})),
+    (20, "n1/ml/p/main", AllocationEnded()),
+    (14, "n1/ml/p/side", HELD.model_copy(update={"container": "side", "resources": ()})),
+    (9, "a", DeviceErrorsObserved(kind="XID 31", cause="application", count=2, first_at=day(8))),
+    (12, "a", DeviceErrorsObserved(kind="XID 31", cause="application", first_at=day(12))),
+    (13, "z", DeviceErrorsObserved(kind="XID 63", cause="hardware", first_at=day(13))),
 )
 RECORDED = tuple(enumerate(FACTS, start=1))
 HANDLERS = {**devices.HANDLERS, **stints.HANDLERS}
@@ -77,9 +95,11 @@ class Folded:
             (devices.Devices(), HANDLERS),
             (nodes.Nodes(), nodes.HANDLERS),
             (workloads.Workloads(), workloads.HANDLERS),
+            (allocations.Allocations(), allocations.HANDLERS),
         )
         for position, (at, subject, data) in facts:
-            event = Event(str(position), "/test", data.TYPE, subject, day(at), data, "1", position)
+            source = "/nodes/n1/agent" if data.PUBLISHER == "agents" else "/test"
+            event = Event(str(position), source, data.TYPE, subject, day(at), data, "1", position)
             for state, handlers in states:
                 if type(data) in handlers:
                     handlers[type(data)](state, Fact(event, position, 0), data)
@@ -204,6 +224,26 @@ def test_gpu_hours_and_allocations(database: str) -> None:
         ("w1", "a", 1, 48, day(4)),
         ("w1", None, Decimal("0.5"), 48, day(7)),
         ("w2", None, Decimal("0.25"), 24, None),
+    ]
+
+
+def test_container_allocations(database: str) -> None:
+    columns = ("container", "resource", "device", "slice", "claim", "driver", "pool", "valid_from", "valid_to", "hours")
+    rows = [tuple(row[column] for column in columns) for row in _ask(database, "container-allocations")]
+    resource, claim = "gpu.deckhouse.io/x", ("c", "gpu.example.com", "n1")
+    assert rows[:3] == [
+        ("main", resource, "a", None, None, None, None, day(10), day(20), 240),
+        ("main", resource, "b", 1, None, None, None, day(10), day(20), 240),
+        ("main", None, "gpu-0", None, *claim, day(10), day(15), 120),
+    ]
+    assert [row[:-1] for row in rows[3:]] == [("side", None, "gpu-0", None, *claim, day(14), None)]
+    assert rows[3][-1] > 240
+
+
+def test_device_errors(database: str) -> None:
+    assert [tuple(row.values()) for row in _ask(database, "device-errors")] == [
+        ("a", "XID 31", "application", 3, day(8), day(12), "n1", "n1/1"),
+        ("z", "XID 63", "hardware", 1, day(13), day(13), "n1", None),
     ]
 
 

@@ -21,6 +21,7 @@ from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
+from gpuledger.readmodels.allocations import AllocationsProjection
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.nodes import NodesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
@@ -39,14 +40,9 @@ from support.events import (
     workload_said,
 )
 
-read_models = pytest.mark.parametrize(
-    "projection", [DevicesProjection(), NodesProjection(), WorkloadsProjection()], ids=lambda model: model.name
-)
-projections = pytest.mark.parametrize(
-    "projection",
-    [DevicesProjection(), NodesProjection(), WorkloadsProjection(), SourcesProjection()],
-    ids=lambda model: model.name,
-)
+READ_MODELS = [DevicesProjection(), NodesProjection(), WorkloadsProjection(), AllocationsProjection()]
+read_models = pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
+projections = pytest.mark.parametrize("projection", [*READ_MODELS, SourcesProjection()], ids=lambda model: model.name)
 
 
 @projections
@@ -236,7 +232,7 @@ class DictStore:
         """One batch: read back what it touches, and fold it."""
         for message in messages:
             fact = self.fold.peek(message) if self.projection.pages else None
-            for name, key in self.projection.touched(fact) if fact else ():
+            for name, key in self.projection.touched(self.fold.state, fact) if fact else ():
                 table = self.fold.state.tables()[name]
                 table.load([row for row in self.rows[name].values() if getattr(row, table.spec.page_by or "") == key])
         self.fold.apply_all(messages)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
+from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
@@ -117,6 +118,14 @@ _amounts = st.integers(0, 2000)
 insertions = st.builds(DeviceInserted, slot=slots, serial=_names, uuid=_names, model=_names)
 removals = st.builds(DeviceRemoved, slot=slots, retired=st.booleans())
 failures = st.builds(DeviceFailed, kind=st.sampled_from(["DBE", "OTB"]), slot=st.none() | slots)
+errors = st.builds(
+    DeviceErrorsObserved,
+    kind=st.sampled_from(["XID 13", "XID 31"]),
+    cause=st.sampled_from(["application", "hardware"]),
+    count=st.integers(1, 3),
+    first_at=hours.map(hour),
+)
+errors_said = st.builds(Said, st.just(AGENT), devices, hours, errors)
 device_said = st.builds(Said, sources, devices, hours, st.one_of(insertions, removals, removals, insertions, failures))
 declared_said = st.builds(Said, sources, slots, hours, st.builds(SlotDeclared, node=nodes, index=st.integers(0, 3)))
 node_said = st.builds(
@@ -139,12 +148,36 @@ workload_said = st.builds(
     ),
 )
 
+_ids = st.lists(st.sampled_from(["g1", "g2", "g2::0", "g2::1"]), max_size=3).map(tuple)
+_held = st.lists(st.builds(AllocatedDevices, resource=st.sampled_from(["r1", "r2"]), devices=_ids), max_size=2)
+_claimed = st.builds(AllocatedClaim, claim=st.just("c"), driver=st.just("d"), pool=nodes, device=st.just("gpu-0"))
+allocation_said = st.builds(
+    Said,
+    st.just(AGENT),
+    st.sampled_from(["n1/ns/p/c1", "n1/ns/p/c2"]),
+    hours,
+    st.builds(
+        AllocationObserved,
+        node=st.just("n1"),
+        namespace=st.just("ns"),
+        pod=st.just("p"),
+        container=st.just("c"),
+        resources=_held.map(tuple),
+        claims=st.lists(_claimed, max_size=2).map(tuple),
+    )
+    | st.builds(AllocationEnded),
+)
+
+
+REPLACING = NodeRegistered | NodeDecommissioned | AllocationObserved | AllocationEnded
+"""Each of an aggregate's replaces what was said last, whichever it was."""
+
 
 def _told_apart(said: Said) -> tuple[object, ...]:
-    # Insertions, removals and failures need no such care: those of one time amount to the same in any order.
-    if isinstance(said.data, DeviceInserted | DeviceRemoved | DeviceFailed):
+    # What happens to devices needs no such care: things of one time amount to the same in any order.
+    if isinstance(said.data, DeviceInserted | DeviceRemoved | DeviceFailed | DeviceErrorsObserved):
         return (id(said),)
-    kind = "node" if isinstance(said.data, NodeRegistered | NodeDecommissioned) else said.data.TYPE
+    kind = said.data.AGGREGATE if isinstance(said.data, REPLACING) else said.data.TYPE
     return (kind, said.subject, said.at)
 
 
@@ -159,6 +192,11 @@ _crowded_said = st.builds(
 crowded = st.lists(_crowded_said, max_size=16)
 """Insertions and removals of two devices in two slots, which mostly contradict each other."""
 
-_mixed_said = st.one_of(device_said, device_said, declared_said, node_said, workload_said, workload_said)
-facts = crowded | st.lists(_mixed_said, max_size=24, unique_by=_told_apart)
+allocated = st.lists(allocation_said, max_size=24, unique_by=_told_apart)
+"""What two containers have, told again and again."""
+
+_mixed_said = st.one_of(
+    device_said, device_said, errors_said, declared_said, node_said, workload_said, workload_said, allocation_said
+)
+facts = crowded | allocated | st.lists(_mixed_said, max_size=24, unique_by=_told_apart)
 """Facts about few things in a short time; of two of one kind about one thing the time tells which is the later."""

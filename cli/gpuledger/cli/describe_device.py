@@ -1,10 +1,11 @@
-"""What the page of a device says: its passport, lives, failures and allocations, and its GPUDevice."""
+"""What the page of a device says: its passport, lives, failures, allocations and holders, and its GPUDevice."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.describe_gpu import UNDECIDED, Decided, assignment_section, decided_of, preparation_section
+from gpuledger.cli.describe_holders import Holders, holders_of, holders_section
 from gpuledger.cli.describe_parts import (
     CONDITIONS,
     FAILURES,
@@ -48,6 +49,7 @@ class DeviceFacts(NamedTuple):
     lives: list[RowDict]
     failures: list[RowDict]
     allocations: list[RowDict]
+    holders: Holders
 
     @property
     def gpu_device(self) -> str | None:
@@ -78,6 +80,7 @@ async def device_facts(place: Backend, name: str) -> DeviceFacts | None:
         decided = await decided_of(connection, [gpu_device.name]) if gpu_device else {}
         cards = {"device": identity.cards}
         row = identity.row or {}
+        ids = [*identity.cards, *([str(row["uuid"])] if row.get("uuid") else [])]
         slots = await rows_where(connection, SLOT, {"slot": [row.get("slot") or ""]})
         return DeviceFacts(
             identity,
@@ -87,6 +90,7 @@ async def device_facts(place: Backend, name: str) -> DeviceFacts | None:
             await rows_where(connection, STINT, cards, newest=["valid_from"]),
             await rows_where(connection, FAILURE, cards, newest=["failed_at"]),
             await rows_where(connection, ALLOCATION, cards, newest=["valid_from"], limit=ROWS_SHOWN),
+            await holders_of(connection, ids),
         )
 
 
@@ -110,6 +114,7 @@ def device_page(facts: DeviceFacts, answer: Answer[DeviceObjects]) -> Page:
     page.table(f"Lives{counted(facts.lives)}", facts.lives[:ROWS_SHOWN], LIVES)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
     page.table("Allocations", facts.allocations, ALLOCATIONS)
+    holders_section(page, facts.holders)
     events_section(page, answer.value.events if answer.value else None, answer.problem)
     return page
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.describe_gpu import UNDECIDED, Decided, decided_of, phase_of
+from gpuledger.cli.describe_holders import HOLDERS, holders_on
 from gpuledger.cli.describe_parts import (
     CONDITIONS,
     FAILURES,
@@ -71,11 +72,12 @@ class NodeFacts(NamedTuple):
     conditions: list[RowDict]
     gpu_devices: list[GpuDevice]
     decided: Mapping[str, Decided]
+    holders: list[RowDict]
 
     @property
     def is_known(self) -> bool:
         """Whether the ledger has anything of the node."""
-        return any((self.row, self.slots, self.gpu_node, self.gpu_devices, self.workloads))
+        return any((self.row, self.slots, self.gpu_node, self.gpu_devices, self.workloads, self.holders))
 
 
 class NodeObjects(NamedTuple):
@@ -115,6 +117,7 @@ async def node_facts(place: Backend, name: str) -> NodeFacts:
             conditions,
             [row_of(GPU_DEVICE, one) for one in gpu_devices],
             await decided_of(connection, [str(one["name"]) for one in gpu_devices]),
+            await holders_on(connection, name),
         )
 
 
@@ -157,6 +160,7 @@ def node_page(facts: NodeFacts, answer: Answer[NodeObjects], resources: Tree) ->
     page.table("Slots", facts.slots, SLOTS)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
     page.table(f"Workloads{counted(facts.workloads)}", facts.workloads[:ROWS_SHOWN], WORKLOADS)
+    page.table(f"Containers with GPUs{counted(facts.holders)}", facts.holders[:ROWS_SHOWN], HOLDERS)
     events_section(page, objects.events if objects else None, answer.problem)
     return page
 

@@ -8,7 +8,7 @@ import typer
 
 from gpuledger.cli.backend import backend, bring_current
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.nouns import CONTRADICTIONS, DEVICES, NODES, NOUNS, SLOTS, WORKLOADS, Noun, noun_of
+from gpuledger.cli.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, NODES, NOUNS, SLOTS, WORKLOADS, Noun, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.rows import RowDict, rows_at
@@ -17,7 +17,7 @@ from gpuledger.cli.times import parse_time
 from gpuledger.clock import system_clock
 from gpuledger.db.readonly import read_only
 
-COMPARED = (DEVICES, SLOTS, NODES, WORKLOADS, CONTRADICTIONS)
+COMPARED = (DEVICES, SLOTS, NODES, WORKLOADS, ALLOCATIONS, CONTRADICTIONS)
 """Failures are events; between two moments they only become more."""
 
 Changes = Mapping[str, tuple[object, object]]

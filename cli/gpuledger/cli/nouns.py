@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from gpuledger.cli.availability_nouns import AVAILABILITY_NOUNS, AvailabilityNoun
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Column, View
-from gpuledger.domain import devices, nodes, sources, workloads
+from gpuledger.domain import allocations, devices, nodes, sources, workloads
 from gpuledger.domain.table import TableSpec
 from gpuledger.kube.names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
 from gpuledger.kube.names import NODES as KUBE_NODES
@@ -20,7 +20,10 @@ from gpuledger.kube.names import NODES as KUBE_NODES
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """One kind of thing. `at` names the function that gives its rows at a time, where there is one."""
+    """One kind of thing. `at` names the function that gives its rows at a time, where there is one.
+
+    `narrowed_by` are columns by whose value a user may choose rows, beside their names.
+    """
 
     view: View
     projection: str
@@ -29,6 +32,7 @@ class Noun:
     at: str | None
     hidden: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    narrowed_by: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -241,6 +245,32 @@ SOURCES = Noun(
     aliases=("source",),
 )
 
+ALLOCATIONS = Noun(
+    View(
+        "allocation",
+        (
+            Column("node"),
+            Column("namespace"),
+            Column("pod"),
+            Column("container"),
+            Column("resource"),
+            Column("device"),
+            Column("slice", right=True),
+            Column("since"),
+            Column("claim", wide=True),
+            Column("driver", wide=True),
+            Column("pool", wide=True),
+        ),
+        "allocation",
+    ),
+    "allocations",
+    allocations.ALLOCATION,
+    ("node", "namespace", "pod", "container", "unit"),
+    "container_allocations_at",
+    aliases=("allocation", "alloc"),
+    narrowed_by=("node", "namespace"),
+)
+
 NOUNS = {
     "devices": DEVICES,
     "nodes": NODES,
@@ -249,6 +279,7 @@ NOUNS = {
     "failures": FAILURES,
     "sources": SOURCES,
     "contradictions": CONTRADICTIONS,
+    "allocations": ALLOCATIONS,
 }
 
 

@@ -31,7 +31,10 @@ ABOUT_VIEWS = ("availability", "exhausted")
 ABOUT_GPU_POOLS = ("pool-pods",)
 """Those whose rows are each about a GPUPool or ClusterGPUPool."""
 
-ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "pool-pods")
+ABOUT_NODES = ("container-allocations", "device-errors")
+"""Those whose rows are each about one node."""
+
+ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "pool-pods", "container-allocations")
 """Those whose rows are each about claims or a pod of one namespace."""
 
 
@@ -65,7 +68,10 @@ Pool = Annotated[
 ]
 Node = Annotated[
     str | None,
-    typer.Option("--node", help=f"Only the view of this node's own slices ({', '.join(ABOUT_VIEWS)})."),
+    typer.Option(
+        "--node",
+        help=f"Only this node ({', '.join(ABOUT_NODES)}), or the view of its own slices ({', '.join(ABOUT_VIEWS)}).",
+    ),
 ]
 Namespace = Annotated[
     str | None,
@@ -118,7 +124,7 @@ def selection(report: str, pool: str | None, node: str | None, namespace: str | 
         _check(report, "--pool", (*ABOUT_POOLS, *ABOUT_GPU_POOLS))
         conditions.append(_of_gpu_pool(pool) if report in ABOUT_GPU_POOLS else _of_pool(pool))
     if node is not None:
-        _check(report, "--node", ABOUT_VIEWS)
+        _check(report, "--node", (*ABOUT_VIEWS, *ABOUT_NODES))
         conditions.append(SQL("node = {}").format(Literal(node)))
     if namespace is not None:
         _check(report, "--namespace", ABOUT_NAMESPACES)

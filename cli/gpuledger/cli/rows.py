@@ -1,6 +1,7 @@
 """Where the rows of a noun come from: the tables, the history functions, or a fold of the log."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -21,14 +22,29 @@ RowDict = Mapping[str, object]
 ROWS_PER_FETCH = 5_000
 
 
-async def current_rows(connection: AsyncConnection[Any], noun: Noun, names: Sequence[str] = ()) -> list[RowDict]:
-    """The rows of now, of these names only where some are given."""
-    return await _select(connection, noun, Identifier("gpuledger_live", noun.spec.name), names)
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which rows of a noun: those of these names, where some are given, whose columns have these values."""
+
+    names: Sequence[str] = ()
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    def has(self, noun: Noun, row: RowDict) -> bool:
+        """Whether the row is among them."""
+        if self.names and row[noun.view.name_key] not in self.names:
+            return False
+        return all(row[name] == value for name, value in self.where.items())
 
 
-async def rows_at(
-    connection: AsyncConnection[Any], noun: Noun, at: datetime, names: Sequence[str] = ()
-) -> list[RowDict]:
+ALL = Chosen()
+
+
+async def current_rows(connection: AsyncConnection[Any], noun: Noun, chosen: Chosen = ALL) -> list[RowDict]:
+    """The rows of now."""
+    return await _select(connection, noun, Identifier("gpuledger_live", noun.spec.name), chosen)
+
+
+async def rows_at(connection: AsyncConnection[Any], noun: Noun, at: datetime, chosen: Chosen = ALL) -> list[RowDict]:
     """The rows as they were at a time.
 
     Raises:
@@ -41,17 +57,17 @@ async def rows_at(
             ExitCode.USAGE,
         )
     source = SQL("{}({})").format(Identifier("report", noun.at), Literal(at))
-    return await _select(connection, noun, source, names)
+    return await _select(connection, noun, source, chosen)
 
 
-async def rows_as_recorded(place: Backend, noun: Noun, sequence: int, names: Sequence[str] = ()) -> list[RowDict]:
+async def rows_as_recorded(place: Backend, noun: Noun, sequence: int, chosen: Chosen = ALL) -> list[RowDict]:
     """The rows that the log up to a sequence amounts to, folded in memory."""
     (projection,) = named_projections([noun.projection])
     with progress("Folding the log", total=sequence) as advance:
         fold = await fold_until(projection, place.ledger, sequence, lambda done, _total: advance.to(done))
     table = fold.state.tables()[noun.spec.name]
     rows = [dict(zip(noun.spec.columns, row, strict=True)) for row in table.rows.values()]
-    wanted = [row for row in rows if not names or row[noun.view.name_key] in names]
+    wanted = [row for row in rows if chosen.has(noun, row)]
     wanted.sort(key=lambda row: tuple(row[column] for column in noun.order))
     return [{name: row[name] for name in noun.columns} for row in wanted]
 
@@ -73,13 +89,15 @@ def missing_names(rows: Sequence[RowDict], noun: Noun, names: Sequence[str]) -> 
     return (name for name in names if name not in found)
 
 
-async def _select(
-    connection: AsyncConnection[Any], noun: Noun, source: Composable, names: Sequence[str]
-) -> list[RowDict]:
+async def _select(connection: AsyncConnection[Any], noun: Noun, source: Composable, chosen: Chosen) -> list[RowDict]:
     columns, order = _identifiers(noun.columns), _identifiers(noun.order)
+    values = {name: [value] for name, value in chosen.where.items()}
+    if chosen.names:
+        values[noun.view.name_key] = list(chosen.names)
     query = SQL("SELECT {} FROM {}").format(columns, source)
-    if names:
-        query = SQL("{} WHERE {} = ANY({})").format(query, Identifier(noun.view.name_key), Literal(list(names)))
+    if values:
+        conditions = (SQL("{} = ANY({})").format(Identifier(name), Literal(given)) for name, given in values.items())
+        query = SQL("{} WHERE {}").format(query, SQL(" AND ").join(conditions))
     cursor = await connection.execute(SQL("{} ORDER BY {}").format(query, order))
     rows = await cursor.fetchall()
     return [dict(zip(noun.columns, row, strict=True)) for row in rows]

@@ -14,7 +14,7 @@ from gpuledger.cli.log.tail import steady
 from gpuledger.cli.nouns import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.values import NONE
-from gpuledger.cli.rows import RowDict, current_rows
+from gpuledger.cli.rows import Chosen, RowDict, current_rows
 from gpuledger.db.readonly import read_only
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
@@ -36,14 +36,14 @@ class Watched(NamedTuple):
     shown: Callable[[Sequence[RowDict]], Sequence[RowDict]] = list
 
 
-async def watch_rows(noun: Noun, names: Sequence[str], data_dir: Path | None, output: Output, *, headers: bool) -> None:
+async def watch_rows(noun: Noun, chosen: Chosen, data_dir: Path | None, output: Output, *, headers: bool) -> None:
     """Show the rows, then every one that changes, for ever. What is no more is told on stderr."""
     (projection,) = named_projections([noun.projection])
     watched = Watched(noun.view, lambda row: row[noun.view.name_key])
     async with backend(data_dir, f"get {noun.view.kinds} --watch") as place:
 
         async def read() -> Rows:
-            return await _current(place, noun, projection, names)
+            return await _current(place, noun, projection, chosen)
 
         await follow(place, projection, read, watched, output, headers=headers)
 
@@ -75,10 +75,10 @@ async def follow(
             await asyncio.sleep(PAUSE_S)
 
 
-async def _current(place: Backend, noun: Noun, projection: Projection, names: Sequence[str]) -> Rows:
+async def _current(place: Backend, noun: Noun, projection: Projection, chosen: Chosen) -> Rows:
     await bring_current(place, [projection])
     async with read_only(place.database_url, application_name="gpuledger get --watch") as connection:
-        rows = await current_rows(connection, noun, names)
+        rows = await current_rows(connection, noun, chosen)
     return {tuple(row[part] for part in noun.spec.key if part in row): row for row in rows}
 
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from gpuledger.domain import bootstrap_facts, devices, inventory_facts, nodes, sources, workloads
+from gpuledger.domain import allocations, bootstrap_facts, devices, inventory_facts, nodes, sources, workloads
 from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.table import TableSpec
@@ -47,6 +47,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "devices": devices.SPECS,
     "nodes": nodes.SPECS,
     "workloads": workloads.SPECS,
+    "allocations": allocations.SPECS,
     "sources": sources.SPECS,
     "inventory": inventory_facts.SPECS,
     "bootstrap": bootstrap_facts.SPECS,
@@ -61,6 +62,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "allocation": (("device",),),
     "device_allocation": (("driver", "pool", "device"),),
     "gpu_device_assignment": (("pool",),),
+    "container_allocation_history": (("device",),),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 

@@ -27,6 +27,8 @@ REPORTS = (
     "exhausted",
     "never-released",
     "pool-pods",
+    "container-allocations",
+    "device-errors",
 )
 """The reports by the names a person uses."""
 
@@ -39,6 +41,7 @@ FUNCTIONS_AT = (
     "contradictions_at",
     "stints_at",
     "allocations_at",
+    "container_allocations_at",
 )
 """Functions that take a time, and give the rows as they were then."""
 
@@ -62,6 +65,8 @@ _FILES = (
     "exhausted",
     "never_released",
     "pool_pods",
+    "container_allocations",
+    "device_errors",
     "stints_at",
     *(name for name in FUNCTIONS_AT if name != "stints_at"),
     "grants",

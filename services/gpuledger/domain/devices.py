@@ -1,19 +1,24 @@
-"""Devices and the slots they sit in: passports, stints, failures and contradictions.
+"""Devices and the slots they sit in: passports, stints, failures, errors and contradictions.
 
 A stint is one life of a device in a slot, from insertion to removal. Everything here is a function of the set of
 facts, not of the order in which they were recorded; contradictions are found and kept, never repaired.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from sys import intern
 from typing import Any, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
-from gpuledger.events.device import DeviceFailed
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed
+from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.slot import SlotDeclared
+from gpuledger.events.subjects import origin_of
+
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before this no error is known to have happened: agents' clocks may be wrong, and their words extreme."""
 
 IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unplaced"
 
@@ -87,6 +92,18 @@ class Failure(NamedTuple):
     number: int
 
 
+class DeviceErrors(NamedTuple):
+    """The errors of one kind and cause that the agent of a node saw on a device, and that left it usable."""
+
+    device: str
+    kind: str
+    cause: str
+    node: str
+    errors: int
+    first_at: datetime
+    last_at: datetime
+
+
 class Slot(NamedTuple):
     """A slot as it is now; `occupants` is more than 1 where devices contradict each other.
 
@@ -136,12 +153,13 @@ DEVICE = TableSpec("device", Device, ("device",))
 STINT = TableSpec("stint", Stint, ("device", "slot", "valid_from"))
 STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
 FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("source", "epoch", "number"), retires=())
+ERRORS = TableSpec("device_errors", DeviceErrors, ("device", "kind", "cause", "node"))
 SLOT = TableSpec("slot", Slot, ("slot",))
 SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
 CONTRADICTION = TableSpec(
     "contradiction", Contradiction, ("kind", "subject", "first", "first_at", "second", "second_at")
 )
-SPECS = (DEVICE, STINT, STRAY, FAILURE, SLOT, SLOT_HISTORY, CONTRADICTION)
+SPECS = (DEVICE, STINT, STRAY, FAILURE, ERRORS, SLOT, SLOT_HISTORY, CONTRADICTION)
 
 
 class Devices:
@@ -152,6 +170,7 @@ class Devices:
         self.stint = Table(STINT, "device", "slot")
         self.stray = Table(STRAY, "device")
         self.failure = Table(FAILURE)
+        self.errors = Table(ERRORS)
         self.slot = Table(SLOT)
         self.slot_history = Table(SLOT_HISTORY, "slot")
         self.contradiction = Table(CONTRADICTION, "subject")
@@ -163,6 +182,7 @@ class Devices:
             self.stint,
             self.stray,
             self.failure,
+            self.errors,
             self.slot,
             self.slot_history,
             self.contradiction,
@@ -235,6 +255,23 @@ def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
     )
 
 
+def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> None:
+    """Count the errors; a device that only had such has no passport of its own."""
+    device, kind, node = intern(fact.event.subject), intern(data.kind), intern(origin_of(fact.event.source).name)
+    last_at = fact.event.time
+    first_at = min(max(data.first_at, _UNIX), last_at).astimezone(UTC)
+    known = state.errors.get((device, kind, data.cause, node))
+    if known is None:
+        known = DeviceErrors(device, kind, data.cause, node, 0, first_at, last_at)
+    state.errors.put(
+        known._replace(
+            errors=min(known.errors + data.count, BIGINT_MAX),
+            first_at=min(known.first_at, first_at),
+            last_at=max(known.last_at, last_at),
+        )
+    )
+
+
 def declared(state: Devices, fact: Fact, data: SlotDeclared) -> None:
     """Keep where the slot is, in the order of event time."""
     slot, time = intern(fact.event.subject), fact.event.time
@@ -276,5 +313,5 @@ def _latest_known(stints: list[Stint], fact: str) -> str | None:
     return value
 
 
-HANDLERS: Handlers = {DeviceFailed: failed, SlotDeclared: declared}
+HANDLERS: Handlers = {DeviceFailed: failed, DeviceErrorsObserved: errors_observed, SlotDeclared: declared}
 """Insertions and removals are in `gpuledger.domain.stints`."""

@@ -78,8 +78,8 @@ class Projection:
         """An empty state."""
         raise NotImplementedError
 
-    def touched(self, fact: Fact) -> Touched:  # noqa: ARG002 - most projections keep all their rows
-        """The paged rows that an event may touch."""
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - most projections keep all their rows
+        """The paged rows that an event may touch, asked before the batch that it came in is folded."""
         return ()
 
     def observed(self, state: Any, observed: Observed) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state

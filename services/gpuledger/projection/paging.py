@@ -15,6 +15,6 @@ async def page_in(store: Store, fold: Fold, messages: list[Message]) -> None:
     touched: dict[str, set[Any]] = {}
     for message in messages:
         fact = fold.peek(message)
-        for table, key in projection.touched(fact) if fact else ():
+        for table, key in projection.touched(fold.state, fact) if fact else ():
             touched.setdefault(table, set()).add(key)
     await store.page_in(fold, touched)

@@ -1,4 +1,4 @@
-"""The devices projection: passports, stints, failures, slots and contradictions."""
+"""The devices projection: passports, stints, failures, errors, slots and contradictions."""
 
 from gpuledger.domain import devices, stints
 from gpuledger.projection.definition import Projection
@@ -8,7 +8,7 @@ class DevicesProjection(Projection):
     """Folds `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 1
+    version = 2
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **stints.HANDLERS}
 

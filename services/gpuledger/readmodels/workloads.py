@@ -1,5 +1,7 @@
 """The workloads projection: workloads and their GPU allocations over time."""
 
+from typing import Any
+
 from gpuledger.domain import workloads
 from gpuledger.domain.fact import Fact, Touched
 from gpuledger.projection.definition import Projection
@@ -18,6 +20,6 @@ class WorkloadsProjection(Projection):
         """An empty state."""
         return workloads.Workloads()
 
-    def touched(self, fact: Fact) -> Touched:
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - the fact says it all
         """A workload's row and its allocations."""
         return workloads.touched(fact)

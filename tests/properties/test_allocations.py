@@ -1,0 +1,72 @@
+"""Who has what at any time is what was told last by then; the model is computed from the set of facts alone."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.domain.allocations import AllocationRange
+from gpuledger.events.allocation import AllocationObserved
+from gpuledger.readmodels.allocations import AllocationsProjection
+from support.events import Said, allocated, folded, hour, log_of, numbered
+
+HOURS = range(-1, 11)
+Held = set[tuple[str, str | None, str, int | None]]
+"""Units: allocation, resource or claim's pool, device, and slice."""
+
+
+def told_last(said: Sequence[Said], at: int) -> Held:
+    """What containers have by brute force: each has what was told of it last."""
+    held: Held = set()
+    for allocation in {one.subject for one in said}:
+        told = [one for one in said if one.subject == allocation and one.at <= at]
+        if told and isinstance(data := max(told, key=lambda one: one.at).data, AllocationObserved):
+            for given in data.resources:
+                for device in given.devices:
+                    uuid, _, number = device.partition("::")
+                    held.add((allocation, given.resource, uuid, int(number) if number else None))
+            held |= {(allocation, claim.pool, claim.device, None) for claim in data.claims}
+    return held
+
+
+def unit(row: AllocationRange) -> tuple[str, str | None, str, int | None]:
+    return (row.allocation, row.resource or row.pool, row.device, row.slice)
+
+
+def holds(row: AllocationRange, at: datetime) -> bool:
+    return row.valid_from <= at and (row.valid_to is None or at < row.valid_to)
+
+
+@given(said=allocated, data=st.data())
+def test_ranges_are_what_was_told_last_in_whatever_order_it_came(said: list[Said], data: st.DataObject) -> None:
+    events = data.draw(st.permutations(numbered(said)))
+    state = folded(AllocationsProjection(), log_of(events)).state.tables()
+    ranges: list[AllocationRange] = list(state["container_allocation_history"].rows.values())
+    for at in HOURS:
+        found = [unit(row) for row in ranges if holds(row, hour(at))]
+        assert len(found) == len(set(found))
+        assert set(found) == told_last(said, at)
+    ends = {(unit(row), row.valid_to) for row in ranges}
+    assert not [row for row in ranges if (unit(row), row.valid_from) in ends], "ranges that touch are one"
+    now = {(row[:-1], row.since) for row in state["container_allocation"].rows.values()}
+    assert now == {(row[:-2], row.valid_from) for row in ranges if row.valid_to is None}
+
+
+@given(said=allocated)
+def test_what_comes_in_order_needs_no_past(said: list[Said]) -> None:
+    fold = folded(AllocationsProjection(), [])
+    tables = fold.state.tables()
+    for message in log_of(numbered(sorted(said, key=lambda one: one.at))):
+        fact = fold.peek(message)
+        assert fact is not None
+        is_held = any(row.allocation == fact.event.subject for row in tables["container_allocation"].rows.values())
+        assert not (is_held and list(fold.projection.touched(fold.state, fact)))
+        fold.apply(message)
+        for table in tables.values():
+            table.take_changes()
+    held = {(row.allocation, row.resource or row.pool, row.device, row.slice)
+            for row in tables["container_allocation"].rows.values()}  # fmt: skip
+    assert held == told_last(said, HOURS[-1])
+    assert all(row.valid_to is None for row in tables["container_allocation_history"].rows.values())
+    assert {row.allocation for row in tables["container_allocation_told"].rows.values()} == {row[0] for row in held}
