@@ -1,6 +1,5 @@
 """The Helm chart: what real helm makes of values, and what it says to wrong ones. Nothing is installed here."""
 
-import re
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from gpuledger.kube.names import (
     NODE_FEATURE_RULE,
 )
 from gpuledger.settings import COMPONENT_NAMES, ComponentSettings, read_components
-from gpuledger.statuswriter.gpumetrics import GpuMetrics
 from gpuledger.watchers.serving import CLUSTER_NAMESPACE
 from support.chart import (
     CHART,
@@ -275,33 +273,6 @@ def test_people_may_do_what_their_role_says(who: str) -> None:
         for resource in rule["resources"]:
             verbs.setdefault(resource, set()).update(rule["verbs"])
     assert verbs == expected
-
-
-ALERTS = {
-    "GPUDriverMissing", "GPUNodeFeatureMissing", "GPUUnassignedDevice", "GPUNodeWithoutPool", "GPUPoolCapacityLow",
-    "GPUDeviceDegraded", "GPUPoolVPARecommendation", "LatencySpikes",
-}  # fmt: skip
-OTHERS_METRICS = {
-    "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
-    "kube_pod_container_resource_requests", "DCGM_FI_DEV_GPU_UTIL",
-}  # fmt: skip
-
-
-def test_every_alert_has_a_page_and_asks_for_metrics_that_there_are() -> None:
-    rule = render(CASES["rules"]).one("PrometheusRule")
-    assert rule["metadata"]["labels"]["release"] == "prom"
-    (group,) = rule["spec"]["groups"]
-    assert {one["alert"] for one in group["rules"]} == ALERTS
-    ours = {family.name for family in GpuMetrics(lambda: None).describe()}
-    for one in group["rules"]:
-        page = CHART.parents[1] / one["annotations"]["runbook"]
-        assert page.stem == one["alert"]
-        assert page.read_text().startswith(f"# {one['alert']}\n")
-        assert {"summary", "description"} <= one["annotations"].keys()
-        assert one["labels"]["severity"] in {"critical", "warning", "info"}
-        asked = set(re.findall(r"\b(?:gpu|kube|DCGM|gpupool)_\w+", one["expr"]))
-        assert asked - {"gpu_deckhouse_io_"} <= ours | OTHERS_METRICS, one["alert"]
-        assert asked & (ours | OTHERS_METRICS), one["alert"]
 
 
 def test_selectors_find_the_servers_pods_and_no_others(made: Manifests) -> None:

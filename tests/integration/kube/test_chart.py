@@ -31,6 +31,7 @@ pytestmark = needs_helm
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", namespaced=True)
@@ -49,6 +50,8 @@ PRESETS: dict[str, Any] = {
     ],
 }
 """Presets of the kinds that the embedded API server has."""
+
+AGENT = "gpu-node-agent"
 
 
 @pytest.mark.long
@@ -157,3 +160,31 @@ async def test_presets_are_objects_that_kubernetes_takes_and_that_go_with_the_re
     assert (await cluster.helm("uninstall", None, "--no-hooks")).code == 0
     for resource in (RESOURCE_QUOTAS, LIMIT_RANGES, PRIORITY_CLASSES, BUDGETS):
         assert await cluster.names(resource) == set(), resource
+
+
+async def test_the_agents_daemon_set_is_one_that_kubernetes_takes_as_it_is(cluster: Cluster) -> None:
+    nats = {
+        "url": "tls://nats.example:4222",
+        "credentialsSecret": "agents",
+        "tlsVolume": {"hostPath": {"path": "/tls"}},
+    }
+    agent = {"enabled": True, "allocate": "both", "nats": nats}
+    values = {**WITH_SECRET, **WITHOUT_POLICY, "agent": agent, "components": {"runtimeClassName": "nvidia"}}
+    installed = await cluster.helm("install", values, "--no-hooks")
+    assert installed.code == 0, installed
+    kept = await cluster.client.get(DAEMON_SETS, AGENT, NAMESPACE)
+    assert lost(render(values).one("DaemonSet", AGENT)["spec"], kept["spec"]) == []
+    assert await cluster.names(BUDGETS) == {NAME, AGENT, *BUDGETED}
+
+    assert (await cluster.helm("uninstall", None, "--no-hooks")).code == 0
+    assert await cluster.names(DAEMON_SETS) == set()
+
+
+def lost(given: Any, kept: Any, path: str = "spec") -> list[str]:
+    """Where what was given does not stand in what was kept."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        return [found for key, value in given.items() for found in lost(value, kept.get(key), f"{path}.{key}")]
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        pairs = zip(given, kept, strict=True)
+        return [found for place, (one, other) in enumerate(pairs) for found in lost(one, other, f"{path}[{place}]")]
+    return [] if given == kept else [f"{path}: {given!r}, not {kept!r}"]

@@ -1,0 +1,206 @@
+{{/* Refuses what says too little, or two things at once, about how the agents reach the ledger. */}}
+{{- define "gpuledger.checkAgent" -}}
+{{- $services := .Values.servers.existingSecret | default (include "gpuledger.fullname" .) }}
+{{- with .Values.agent.nats }}
+{{- if not (or .url .urlSecret) }}
+{{- fail "agent.enabled needs to know where the ledger is: give agent.nats.url, or in agent.nats.urlSecret a Secret that holds the URL; docs/agent-credentials.md says which rights an agent needs." }}
+{{- end }}
+{{- if and .url .urlSecret }}
+{{- fail "agent.nats.url and agent.nats.urlSecret are both given. Give one of them." }}
+{{- end }}
+{{- if eq .urlSecret $services }}
+{{- fail "agent.nats.urlSecret is the services' Secret, with the URL of the database and the right to record anything. Give the agents a Secret of their own." }}
+{{- end }}
+{{- if and .credentialsSecret .credentialsPath }}
+{{- fail "agent.nats.credentialsSecret and agent.nats.credentialsPath are both given. Give one of them." }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Nodes with GPUs, managed or not: a node that is no longer managed has devices that leave their pools, and only its agent
+can say that they have left.
+*/}}
+{{- define "gpuledger.agentAffinity" -}}
+{{- if .Values.agent.affinity -}}
+{{- toYaml .Values.agent.affinity }}
+{{- else -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions:
+          - {key: gpu.deckhouse.io/present, operator: Exists}
+{{- end }}
+{{- end }}
+
+{{/*
+The runtime lets a container divide cards (NVIDIA_MIG_*) only if it may do so, and starts none that asks without the
+right.
+*/}}
+{{- define "gpuledger.agentEnv" -}}
+{{- $agent := .Values.agent -}}
+- name: HOME
+  value: /tmp
+- name: NODE_NAME
+  valueFrom:
+    fieldRef: {fieldPath: spec.nodeName}
+- name: HOST_IP
+  valueFrom:
+    fieldRef: {fieldPath: status.hostIP}
+- name: NVIDIA_VISIBLE_DEVICES
+  value: all
+- name: NVIDIA_DRIVER_CAPABILITIES
+  value: utility
+{{- $capabilities := $agent.securityContext.capabilities | default dict }}
+{{- if or $agent.securityContext.privileged (has "SYS_ADMIN" ($capabilities.add | default list)) }}
+- name: NVIDIA_MIG_CONFIG_DEVICES
+  value: all
+- name: NVIDIA_MIG_MONITOR_DEVICES
+  value: all
+{{- end }}
+{{- include "gpuledger.agentLedgerEnv" $agent.nats | nindent 0 }}
+- name: GPULEDGER_METRICS_LISTEN
+  value: 0.0.0.0:8080
+- name: GPULEDGER_EXPORTER_URL
+  value: {{ $agent.exporterUrl | quote }}
+- name: GPULEDGER_AGENT_STATE_DIR
+  value: {{ $agent.stateDirectory | quote }}
+- name: GPULEDGER_KUBELET_DIR
+  value: {{ $agent.kubeletDirectory | quote }}
+- name: GPULEDGER_HARDWARE
+  value: {{ $agent.hardware | quote }}
+- name: GPULEDGER_ALLOCATE
+  value: {{ $agent.allocate | quote }}
+{{- if ne $agent.allocate "env" }}
+- name: GPULEDGER_CDI_KIND
+  value: {{ $agent.cdi.kind | quote }}
+- name: GPULEDGER_CDI_DIRS
+  value: {{ join ":" $agent.cdi.directories | quote }}
+{{- end }}
+{{- with $agent.xidClasses }}
+- name: GPULEDGER_XID_CLASSES
+  value: {{ . | quote }}
+{{- end }}
+{{- with $agent.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Where the ledger is, and how an agent shows who it is. Call with agent.nats. */}}
+{{- define "gpuledger.agentLedgerEnv" -}}
+- name: NATS_URL
+{{- if .urlSecret }}
+  valueFrom:
+    secretKeyRef: {name: {{ .urlSecret }}, key: {{ .urlSecretKey }}}
+{{- else }}
+  value: {{ .url | quote }}
+{{- end }}
+{{- if or .credentialsSecret .credentialsPath }}
+- name: GPULEDGER_NATS_CREDENTIALS
+  value: /etc/gpuledger/agent.creds
+{{- end }}
+{{- if .tlsVolume }}
+- name: GPULEDGER_NATS_CA
+  value: /etc/gpuledger/tls/ca.crt
+{{- if .clientCertificate }}
+- name: GPULEDGER_NATS_CERTIFICATE
+  value: /etc/gpuledger/tls/tls.crt
+- name: GPULEDGER_NATS_KEY
+  value: /etc/gpuledger/tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+/healthz fails where a part of the agent is stuck, which a restart may mend; a ledger that is away is no illness, and
+what is found out meanwhile waits on the node's disk.
+*/}}
+{{- define "gpuledger.agentProbes" -}}
+startupProbe:
+  httpGet: {path: /metrics, port: http}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 24
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 20
+  timeoutSeconds: 10
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+{{- end }}
+
+{{/* Folders of the node stand at their own paths, since sockets in them are named by those. */}}
+{{- define "gpuledger.agentMounts" -}}
+{{- $agent := .Values.agent -}}
+- name: tmp
+  mountPath: /tmp
+- name: state
+  mountPath: {{ $agent.stateDirectory }}
+- name: device-plugins
+  mountPath: {{ $agent.kubeletDirectory }}/device-plugins
+- name: pod-resources
+  mountPath: {{ $agent.kubeletDirectory }}/pod-resources
+  readOnly: true
+{{- if ne $agent.allocate "env" }}
+{{- range $number, $directory := $agent.cdi.directories }}
+- name: cdi-{{ $number }}
+  mountPath: {{ $directory }}
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- if $agent.nats.credentialsSecret }}
+# Each agent sees its own node's key of the Secret. A new value is seen by the next pod.
+- name: credentials
+  mountPath: /etc/gpuledger/agent.creds
+  subPathExpr: $(NODE_NAME)
+  readOnly: true
+{{- else if $agent.nats.credentialsPath }}
+- name: credentials
+  mountPath: /etc/gpuledger/agent.creds
+  readOnly: true
+{{- end }}
+{{- if $agent.nats.tlsVolume }}
+- name: tls
+  mountPath: /etc/gpuledger/tls
+  readOnly: true
+{{- end }}
+{{- with $agent.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "gpuledger.agentVolumes" -}}
+{{- $agent := .Values.agent -}}
+- name: tmp
+  emptyDir: {sizeLimit: 64Mi}
+- name: state
+  hostPath: {path: {{ $agent.stateDirectory }}, type: DirectoryOrCreate}
+- name: device-plugins
+  hostPath: {path: {{ $agent.kubeletDirectory }}/device-plugins, type: Directory}
+- name: pod-resources
+  hostPath: {path: {{ $agent.kubeletDirectory }}/pod-resources, type: Directory}
+{{- if ne $agent.allocate "env" }}
+{{- range $number, $directory := $agent.cdi.directories }}
+- name: cdi-{{ $number }}
+  hostPath: {path: {{ $directory }}, type: DirectoryOrCreate}
+{{- end }}
+{{- end }}
+{{- if $agent.nats.credentialsSecret }}
+- name: credentials
+  secret: {secretName: {{ $agent.nats.credentialsSecret }}, defaultMode: 0400}
+{{- else if $agent.nats.credentialsPath }}
+- name: credentials
+  hostPath: {path: {{ $agent.nats.credentialsPath }}, type: File}
+{{- end }}
+{{- with $agent.nats.tlsVolume }}
+- name: tls
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $agent.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,19 @@
+"""The names under which an agent's metrics are scraped."""
+
+from gpuledger.agent.board import Board
+from gpuledger.agent.metrics import AgentMetrics
+from gpuledger.agent.plugin.answers import Counts
+
+
+class EmptyOutbox:
+    """An outbox in which nothing waits."""
+
+    recorded = waiting = dropped = 0
+    durable = True
+    oldest_age_s = 0.0
+
+
+def metrics_of_agents(board: Board) -> set[str]:
+    """All names that an agent serves whose parts found what stands on the board."""
+    metrics = AgentMetrics(board, EmptyOutbox(), Counts())
+    return {sample.name for family in metrics.collect() for sample in family.samples}
