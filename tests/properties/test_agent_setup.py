@@ -6,10 +6,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuledger.agent.hardware.errors import HardwareError
+from gpuledger.agent.hardware.simulated_card import SimulatedCard
 from gpuledger.agent.setup.offers import ids_of, partitions, profile_of, unit_uuids
 from gpuledger.agent.setup.situation import SETTLE_S
 from gpuledger.agent.setup.state import Held, Memory, Told, dump, load
@@ -18,6 +19,7 @@ from gpuledger.events.node import WantedDevice
 from support.setting_up import NOON, Node, later, wish
 
 CARDS: Final = 2
+LONG_S: Final = 2 * SETTLE_S
 PROFILES: Final = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb")
 
 shapes = st.fixed_dictionaries(
@@ -35,6 +37,9 @@ moves = st.one_of(
     st.tuples(st.just("exit"), indices),
     st.tuples(st.just("fail"), st.integers(0, 9)),
     st.tuples(st.just("by hand"), indices, st.integers(0, 7), st.sampled_from(PROFILES)),
+    st.tuples(st.just("foreign"), indices),
+    st.tuples(st.just("divisible"), indices),
+    st.tuples(st.just("replace"), indices, st.integers(0, 1)),
     st.tuples(st.just("unknown")),
     st.tuples(st.just("known")),
     st.tuples(st.just("off")),
@@ -53,6 +58,7 @@ class Story:
         self.wishes: dict[str, WantedDevice] = {}
         self.asked = 0
         self.seen_at: dict[tuple[str, str, str], float] = {}
+        self.offered: set[tuple[str, str, str]] = set()
 
     async def do(self, move: tuple[Any, ...]) -> None:
         getattr(self, "_" + move[0].replace(" ", "_"))(*move[1:])
@@ -69,8 +75,24 @@ class Story:
         owned = [each for each in self._memory().held.values() if each.offered]
         assert {unit.address for unit in units} <= {each.address for each in owned}
         assert len({each.card for each in owned}) == len(owned)
+        self._check_offers()
         for each in owned:
             assert each.card not in held or not held[each.card].releasing, "what is released is withdrawn at once"
+
+    def _check_offers(self) -> None:
+        """What is offered is there, and nothing of it is new where containers have the card in another way."""
+        offered = {
+            (offer.resource, unit.id, unit.uuid) for offer in self.node.board.seen.offers for unit in offer.units
+        }
+        names = {(resource, name) for resource, name, _ in offered}
+        used = {(resource, name) for resource, ids in self.node.in_use.items() for name in ids}
+        for card in self.node.hardware.survey().cards:
+            there = {card.uuid, *(each.uuid for each in card.instances)}
+            if card.uuid is not None:
+                assert {unit.uuid for unit in self.node.units() if unit.address == card.address} <= there
+            if any(uuid in there for _, _, uuid in offered - self.offered):
+                assert {(resource, name) for resource, name in used if name.partition("::")[0] in there} <= names
+        self.offered = offered
 
     async def end(self) -> None:
         """Nothing is in the way any more; all comes to what is wanted last, and stays."""
@@ -79,6 +101,8 @@ class Story:
         node.hardware.inject("recover")
         for card in node.hardware._cards.values():
             card.users.clear()
+        there = {card.uuid for card in node.cards()}
+        self.wishes = {name: one for name, one in self.wishes.items() if one.uuid in there}
         node.see_use()
         node.want(*self.wishes.values())
         for _ in range(3):
@@ -170,6 +194,30 @@ class Story:
                 self._quietly(partial(self.node.hardware.destroy_instance, card.address, each.uuid))
         self._quietly(lambda: self.node.hardware.create_instance(card.address, profile, start))
 
+    def _foreign(self, index: int) -> None:
+        """Somebody else gives away a card that the agent has not offered for long."""
+        card = self.node.card(index)
+        there = {card.uuid, *(each.uuid for each in card.instances)}
+        if not any(key[2] in there and self.node.now - at < LONG_S for key, at in self.seen_at.items()):
+            self.node.in_use.setdefault("nvidia.com/gpu", set()).add(card.uuid)
+            if self.node.board.seen.in_use is not None:
+                self._known()
+
+    def _divisible(self, index: int) -> None:
+        """Somebody turns MIG on."""
+        address = self.node.card(index).address
+        if not self.node.used_on(address):
+            self._quietly(lambda: self.node.hardware.set_mig(address, enabled=True))
+
+    def _replace(self, index: int, number: int) -> None:
+        """The machine is switched off for another card in the place of one."""
+        facts = self.node.card(index)._replace(uuid=f"GPU-{number}-{index}", instances=(), mig_enabled=False)
+        self.node.hardware._cards[facts.address] = SimulatedCard(facts, remaps_rows=True)
+        self.node.in_use = {}
+        self._restart()
+        self._known()
+        self._tell_wishes()
+
     def _quietly(self, change: Callable[[], object]) -> None:
         with suppress(HardwareError):
             change()
@@ -198,7 +246,14 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(story)
 
 
+WHOLE: Final[tuple[Any, ...]] = ("want", 0, {"pool": "p", "slices_per_unit": 1})
+QUIET: Final[tuple[Any, ...]] = ("wait", 2.0)
+
+
 @settings(max_examples=150, deadline=None)
+@example([WHOLE, QUIET, ("replace", 0, 0)])
+@example([WHOLE, QUIET, ("divisible", 0)])
+@example([("unknown",), WHOLE, ("foreign", 0), QUIET])
 @given(st.lists(moves, max_size=40))
 def test_nothing_in_use_is_touched_and_all_ends_as_wanted(told: list[tuple[Any, ...]]) -> None:
     async def tell() -> None:

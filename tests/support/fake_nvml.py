@@ -99,7 +99,7 @@ class FakeNvml:
         return self._of_card(card)
 
     def nvmlDeviceGetPciInfo_v3(self, handle: Any) -> Any:
-        card = self._find(handle, FakeCard)
+        card = self._card(handle)
         return pynvml.nvmlPciInfo_t(busId=card.bus_id.encode(), pciDeviceId=card.pci_device << 16 | 0x10DE)
 
     def nvmlDeviceGetUUID(self, handle: Any) -> str:
@@ -313,7 +313,7 @@ class FakeNvml:
         return [card for card in self.cards if not card.left]
 
     def _card(self, handle: Any) -> FakeCard:
-        """The card of a handle, if it answers; a card that is lost answers what the bus says of it and no more."""
+        """The card of a handle, if it answers; a card that is lost tells nothing, not even its address."""
         card: FakeCard = self._find(handle, FakeCard)
         self.fail(card.error)
         return card
@@ -336,6 +336,7 @@ class FakeNvml:
             wanted = {process[1] for process in card.processes}
         else:
             wanted = {found.compute.gpu_instance.id}
+            self.fail(pynvml.NVML_ERROR_NO_PERMISSION if wanted & card.secretive else 0)
         return [
             SimpleNamespace(pid=pid, usedGpuMemory=0, gpuInstanceId=gpu_instance, computeInstanceId=0)
             for pid, gpu_instance, of_kind in card.processes

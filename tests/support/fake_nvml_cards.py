@@ -64,7 +64,8 @@ class FakeCard:
     """A card. `error` is what it answers with (0: it is well); one that `left` is unknown to the driver.
 
     `links` are what its NVLinks end at (None: inactive), `processes` are (pid, GPU instance's number, compute or
-    graphics), `mig` is current and pending mode, and None means everywhere that the card does not support it.
+    graphics), `secretive` the numbers of instances that tell of none, `mig` is current and pending mode, and None means
+    everywhere that the card does not support it.
     """
 
     bus_id: str
@@ -88,6 +89,7 @@ class FakeCard:
     left: bool = False
     needs_reset: bool = False
     hides_processes: bool = False
+    secretive: set[int] = field(default_factory=set)
     events_are_use: bool = False
 
     @property

@@ -14,6 +14,7 @@ from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.observing import Fact
 from gpuledger.agent.setup.main import SetUp
 from gpuledger.agent.setup.situation import SETTLE_S
+from gpuledger.agent.sightings import Sightings, sighted
 from gpuledger.domain.mig.geometry import Instance
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.node import WantedDevice
@@ -101,6 +102,7 @@ class Node:
         self.board = Board()
         self.setup = self._part()
         self.in_use: dict[str, set[str]] = {}
+        self.sightings = Sightings()
 
     def _part(self) -> SetUp:
         return SetUp(self.calls, self.board, self.keep, clock=lambda: NOON, now=lambda: self.now)
@@ -109,11 +111,13 @@ class Node:
         """Let the agent begin anew: its board is empty, and its clock another one."""
         self.board = Board()
         self.now = 5.0
+        self.sightings = Sightings(identities=self.sightings.identities)
         self.setup = self._part()
 
     def discover(self) -> None:
         """Put on the board what the other parts see."""
-        self.board.put(survey=self.hardware.survey())
+        self.sightings = sighted(self.sightings, self.hardware.survey())
+        self.board.put(survey=self.sightings.survey)
 
     def use(self, resource: str, *ids: str) -> None:
         """Let containers have units of a resource, and of that no others."""

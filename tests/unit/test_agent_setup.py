@@ -10,6 +10,7 @@ from gpuledger.agent.setup.apply import Carrying, Stopped
 from gpuledger.agent.setup.attempts import RETRY_FIRST_S, RETRY_MAX_S
 from gpuledger.agent.setup.quiet import DEBOUNCE_MAX_S, DEBOUNCE_S
 from gpuledger.agent.setup.remembering import KEPT
+from gpuledger.agent.sightings import VANISHED_LOOKS
 from gpuledger.domain.mig.plan import Destroy, MigState
 from gpuledger.events.node import WantedDevice
 from support.setting_up import SETTLED_S, Node, later, wish
@@ -169,8 +170,37 @@ async def test_a_card_that_stops_answering_keeps_what_it_had() -> None:
     node = await ready(mig_profile=SMALL)
     offered = node.offered()
     node.hardware.inject("off-bus@0")
+    surveys = node.calls.surveys
     await node.settle()
     assert node.offered() == offered
+    assert node.told() == []
+    assert node.calls.surveys == surveys, "the driver is not asked again and again for a card that is silent"
+
+
+async def test_what_a_card_had_whose_place_another_card_took_is_withdrawn() -> None:
+    node = await ready()
+    (card,) = (each for each in node.hardware._cards.values() if each.facts.address == node.card().address)
+    one = card.facts.uuid
+    card.facts = card.facts._replace(uuid="GPU-another")
+    node.restart()
+    node.see_use()
+    node.want(wish(node, uuid=one))
+    await node.settle(300.0)
+    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "CardMissing")])
+    card.facts = card.facts._replace(uuid=one)
+    await node.settle()
+    assert (len(node.units()), node.told()) == (1, [("gpu-0", "applied", "p", None)])
+
+
+async def test_a_card_that_moved_to_another_slot_keeps_what_it_had() -> None:
+    node = await ready(mig_profile=SMALL)
+    ids = [unit.id for unit in node.units()]
+    first, second = node.hardware._cards.values()
+    there, here = first.facts.address, second.facts.address
+    first.facts, second.facts = first.facts._replace(address=here), second.facts._replace(address=there)
+    node.hardware._cards = {there: second, here: first}
+    await node.settle()
+    assert [(unit.id, unit.address) for unit in node.units()] == [(each, here) for each in ids]
     assert node.told() == []
 
 
@@ -417,7 +447,8 @@ async def test_a_card_that_is_gone_is_released_and_one_that_is_silent_is_waited_
     await node.settle()
     assert node.told() == []
     del node.hardware._cards[node.card().address]
-    await node.settle()
+    for _ in range(VANISHED_LOOKS):
+        await node.settle()
     assert node.told() == [("gpu-0", "released", "p")]
 
 
@@ -462,6 +493,41 @@ async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> Non
     node.use("nvidia.com/gpu")
     await node.settle()
     assert node.told() == [("gpu-0", "applied", "p", None)]
+
+
+async def test_a_card_whose_users_nobody_knows_yet_is_not_offered_anew() -> None:
+    node = Node()
+    node.want(wish(node))
+    await node.settle()
+    assert (node.offered(), node.told()) == ({}, [])
+    node.use("nvidia.com/gpu", node.card().uuid)
+    await node.settle()
+    assert (node.offered(), node.told()) == ({}, [])
+
+
+async def test_a_card_that_somebody_else_turned_mig_on_for_is_withdrawn_before_that_is_undone() -> None:
+    node = await ready()
+    node.hardware.set_mig(node.card().address, enabled=True)
+    await node.work()
+    assert (node.offered(), node.calls.changes) == ({}, [])
+    await node.work(SETTLED_S)
+    assert node.calls.changes == ["mig off"]
+    assert len(node.units()) == 1
+
+
+async def test_nothing_that_may_be_gone_is_offered_because_something_else_is_withdrawn() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node, 0, mig_profile=SMALL), wish(node, 1))
+    await node.settle()
+    for each in node.card().instances:
+        node.hardware.destroy_instance(node.card().address, each.uuid)
+    node.restart()
+    node.see_use()
+    node.want(wish(node, 0, mig_profile=SMALL), wish(node, 1, releasing=True))
+    node.calls.blind = HungError("no answer")
+    await node.setup.work(node._tell)
+    assert node.offered() == {}
 
 
 async def test_an_idle_instance_that_vanished_is_made_again_and_told() -> None:

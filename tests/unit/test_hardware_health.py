@@ -110,6 +110,15 @@ def test_a_link_that_was_active_before_is_down(one: Bench) -> None:
     assert one.hardware.readings(FIRST).nvlinks_down == ()
 
 
+def test_links_that_mig_switches_off_are_not_down(one: Bench) -> None:
+    one.hardware.readings(FIRST)
+    card = one.card(FIRST)
+    card.links, card.mig = [None] * 3, (1, 1)
+    assert one.hardware.readings(FIRST).nvlinks_down == ()
+    card.mig = (0, 0)
+    assert one.hardware.readings(FIRST).nvlinks_down == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("action", "named"),
     [

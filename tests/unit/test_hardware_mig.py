@@ -154,6 +154,23 @@ def test_users_that_nobody_tells_are_an_error_and_keep_instances(one: Bench) -> 
     assert instances(one) == (made,)
 
 
+def test_instances_whose_users_only_some_tell_are_kept(one: Bench) -> None:
+    one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    silent = one.hardware.create_instance(FIRST, "1g.10gb", 1)
+    card = one.card(FIRST)
+    card.hides_processes, card.secretive, card.processes = True, {2}, [(1, 2, "compute")]
+    with pytest.raises(RefusedError):
+        one.hardware.users(FIRST)
+    with pytest.raises(RefusedError):
+        one.hardware.destroy_instance(FIRST, silent.uuid)
+
+
+def test_who_tells_of_graphics_alone_tells_nothing(one: Bench) -> None:
+    one.nvml.errors["nvmlDeviceGetComputeRunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
+    with pytest.raises(RefusedError):
+        one.hardware.users(FIRST)
+
+
 def test_the_driver_has_the_last_word_on_what_is_in_use(one: Bench) -> None:
     made = one.hardware.create_instance(FIRST, "1g.10gb", 0)
     one.nvml.errors["nvmlComputeInstanceDestroy"] = pynvml.NVML_ERROR_IN_USE

@@ -62,6 +62,12 @@ def test_only_nvidias_display_controllers_are_cards(tmp_path: Path, files: dict[
     assert (FIRST in pci_cards(tmp_path)) is there
 
 
+def test_virtual_functions_of_a_card_are_no_cards(tmp_path: Path) -> None:
+    whole = put_on_bus(tmp_path, FIRST)
+    (put_on_bus(tmp_path, f"{FIRST[:-1]}4", driver=None) / "physfn").symlink_to(whole)
+    assert list(pci_cards(tmp_path)) == [FIRST]
+
+
 def test_cards_stand_by_address(tmp_path: Path) -> None:
     put_on_bus(tmp_path, SECOND)
     put_on_bus(tmp_path, FIRST)

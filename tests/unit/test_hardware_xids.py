@@ -52,6 +52,15 @@ def test_what_comes_before_anybody_waits_is_kept(two: Bench) -> None:
     assert two.hardware.wait_xid(0.0) == Xid(SECOND, 79)
 
 
+@pytest.mark.parametrize("change", ["none", "mig"])
+def test_the_last_word_of_a_card_that_fell_off_the_bus_is_its(two: Bench, change: str) -> None:
+    two.nvml.xid(two.card(FIRST), 79)
+    two.card(FIRST).error = pynvml.NVML_ERROR_GPU_IS_LOST
+    if change == "mig":
+        two.hardware.set_mig(SECOND, enabled=True)
+    assert two.hardware.wait_xid(SOON_S) == Xid(FIRST, 79)
+
+
 def test_what_came_before_the_driver_was_let_go_of_is_kept(two: Bench) -> None:
     two.nvml.xid(two.card(FIRST), 79)
     two.card(SECOND).left = True

@@ -7,6 +7,7 @@ from typing import Final
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
 from gpuledger.agent.hardware.nvml_fields import number_of
+from gpuledger.agent.hardware.nvml_mig import mig_modes
 from gpuledger.agent.hardware.nvml_nvlink import active_links, link_errors
 
 THROTTLES: Final = (
@@ -38,10 +39,13 @@ RECOVERIES: Final[Mapping[str, str]] = MappingProxyType(
 def read_health(nvml: Nvml, handle: Handle, links_seen: frozenset[int]) -> tuple[Readings, frozenset[int]]:
     """A card's readings, and the links that were active now or before.
 
-    A link is down where it was active before: some cards have more links than their machine connects.
+    A link is down where it was active before: some cards have more links than their machine connects. On a card with
+    MIG on none is: those of an A100 are switched off with it (Fabric Manager's user guide), and instances have no use
+    for them.
     """
     active = active_links(nvml, handle)
     seen = links_seen.union(active)
+    modes = mig_modes(nvml, handle)
     remapped = told(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
     readings = Readings(
         ecc_corrected_volatile=_ecc(nvml, handle, "CORRECTED", "VOLATILE"),
@@ -52,7 +56,7 @@ def read_health(nvml: Nvml, handle: Handle, links_seen: frozenset[int]) -> tuple
         remap_failed=bool(remapped[3]) if remapped is not None else None,
         throttled=throttles(nvml, _clock_reasons(nvml, handle)),
         nvlink_errors=link_errors(nvml, handle, tuple(sorted(seen))),
-        nvlinks_down=tuple(sorted(seen.difference(active))),
+        nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(seen.difference(active))),
         recovery=_recovery(nvml, handle),
     )
     return readings, seen

@@ -19,19 +19,23 @@ def find_users(nvml: Nvml, card: Handle, uuids: Mapping[int, str]) -> frozenset[
     Raises:
         RefusedError: nobody can tell.
     """
-    handles = (card, *mig_handles(nvml, card)) if uuids else (card,)
-    seen = [numbers for handle in handles if (numbers := _gpu_instances_used(nvml, handle)) is not None]
-    if not seen:
+    whole = _gpu_instances_used(nvml, card)
+    parts = [_gpu_instances_used(nvml, handle) for handle in mig_handles(nvml, card)] if uuids else []
+    if whole is None and (not parts or None in parts):
         raise RefusedError("The driver does not tell which processes use the card; has the agent the right to ask?")
-    return frozenset(uuids.get(number, WHOLE_CARD) for numbers in seen for number in numbers)
+    seen = frozenset().union(*(numbers for numbers in (whole, *parts) if numbers is not None))
+    return frozenset(uuids.get(number, WHOLE_CARD) for number in seen)
 
 
 def _gpu_instances_used(nvml: Nvml, handle: Handle) -> frozenset[int] | None:
-    """The numbers of the GPU instances that processes use, of the card itself one that none has; None: not told."""
-    lists = list(_processes(nvml, handle))
-    if all(processes is None for processes in lists):
+    """The numbers of the GPU instances that processes use, of the card itself one that none has; None: not told.
+
+    A card that has no graphics need not tell of its users, and every card must of those who compute.
+    """
+    compute, graphics = _processes(nvml, handle)
+    if compute is None:
         return None
-    return frozenset(process.gpuInstanceId for processes in lists for process in processes or ())
+    return frozenset(process.gpuInstanceId for process in (*compute, *(graphics or ())))
 
 
 def _processes(nvml: Nvml, handle: Handle) -> Iterator[list[Any] | None]:

@@ -7,6 +7,7 @@ card may be let go of while somebody waits for it. What a set had when it was ta
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from ctypes import c_void_p, cast
 from threading import Condition
 from typing import Final
 
@@ -135,14 +136,17 @@ class _Events:
         self._nvml = nvml
         with asking(nvml, "Asking for a set of events"):
             self._set: Handle = nvml.nvmlEventSetCreate()
-        self.addresses: frozenset[str] = frozenset()
+        self._places: dict[int | None, str] = {}
         self.broken = False
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The cards whose errors come."""
+        return frozenset(self._places.values())
 
     def register(self, addresses: frozenset[str]) -> frozenset[str]:
         """Have errors of more cards come; returns those of which none can."""
-        refused = frozenset(address for address in sorted(addresses) if not self._takes(address))
-        self.addresses |= addresses - refused
-        return refused
+        return frozenset(address for address in sorted(addresses) if not self._takes(address))
 
     def wait(self, timeout_s: float) -> Xid | None:
         """The next error of the set.
@@ -177,6 +181,7 @@ class _Events:
             self._nvml.nvmlDeviceRegisterEvents(card, wanted, self._set)
         except self._nvml.NVMLError:
             return False
+        self._places[_number(card)] = address
         return True
 
     def _next(self, timeout_s: float) -> Xid | None:
@@ -186,5 +191,11 @@ class _Events:
             if code_of(error) == self._nvml.NVML_ERROR_TIMEOUT:
                 return None
             raise
-        address = address_of(self._nvml, data.device)
+        # A card that has fallen off the bus may not even tell its address any more.
+        address = self._places.get(_number(data.device)) or address_of(self._nvml, data.device)
         return Xid(address, data.eventData) if address is not None else None
+
+
+def _number(card: Handle) -> int | None:
+    """A handle as a number: the same card's is the same until NVML is shut down."""
+    return cast(card, c_void_p).value

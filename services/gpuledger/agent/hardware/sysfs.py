@@ -17,6 +17,9 @@ VENDOR: Final = "10de"
 DISPLAY_CONTROLLER: Final = "03"
 """How PCI class codes of display controllers begin: 0300 is one with a monitor, 0302 one without (PCI Code and ID)."""
 
+PHYSICAL_FUNCTION: Final = "physfn"
+"""The kernel's link from a virtual function of SR-IOV to the card that it is a part of."""
+
 _ADDRESS = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])").fullmatch
 
 
@@ -53,13 +56,16 @@ def _cards(devices: Path) -> Iterator[PciCard]:
 
 
 def _card(folder: Path) -> PciCard | None:
-    """The card that a device's folder shows; None where it is another device, or leaves the bus at this moment."""
+    """The card that a device's folder shows; None where it is another device, or leaves the bus at this moment.
+
+    A part of a card that a host gives to a virtual machine (`physfn`) is none.
+    """
     address = pci_address(folder.name)
     vendor, pci_class = _hexadecimal(folder / "vendor"), _hexadecimal(folder / "class")
     device = _hexadecimal(folder / "device")
     if address is None or device is None or pci_class is None or vendor != VENDOR:
         return None
-    if not pci_class.startswith(DISPLAY_CONTROLLER):
+    if not pci_class.startswith(DISPLAY_CONTROLLER) or (folder / PHYSICAL_FUNCTION).exists():
         return None
     facts = CardFacts(
         address, vendor, device, pci_class[:4], numa_node=_numa_node(folder), pci_path=_path(folder, address)

@@ -14,7 +14,7 @@ from gpuledger.agent.observing import Fact, Tell
 from gpuledger.agent.setup import actions
 from gpuledger.agent.setup.apply import Carrying, Stopped
 from gpuledger.agent.setup.attempts import failed
-from gpuledger.agent.setup.offers import offers
+from gpuledger.agent.setup.offers import offers, without
 from gpuledger.agent.setup.remembering import Remembering
 from gpuledger.agent.setup.situation import Situation
 from gpuledger.agent.setup.state import Held, Told
@@ -48,14 +48,16 @@ class Acting:
         """Put on the board what is offered."""
         self._board.put(offers=offers(self._mine.memory.held.values()))
 
-    async def refresh(self, do: actions.Refresh) -> None:
+    async def refresh(self, do: actions.Refresh, now: float) -> None:
         """The offers follow when all that are out of date are up to date."""
         held = self._mine.memory.held[do.device]
+        if not do.uuids and without(self._board.seen.offers, held) != self._board.seen.offers:
+            self._mine.withdrawn_at[do.device] = now
         log.info("what a card offers changed", device=do.device, card=do.address, units_of=do.uuids)
         await self._mine.hold(do.device, held._replace(address=do.address, uuids=do.uuids))
 
     async def withdraw(self, do: actions.Withdraw, now: float) -> None:
-        """See `actions.Withdraw`."""
+        """See `actions.Withdraw`. What else is remembered may be out of date, and is not offered by the way."""
         held = self._mine.memory.held[do.device]._replace(offered=False)
         if do.wish is not None and do.wish.releasing and do.wish.pool == held.wish.pool:
             asked = {"releasing": True, "asked_at": do.wish.asked_at}
@@ -63,7 +65,7 @@ class Acting:
         log.info("a device is withdrawn", device=do.device, pool=held.wish.pool)
         self._mine.withdrawn_at[do.device] = now
         await self._mine.hold(do.device, held)
-        self.offer()
+        self._board.put(offers=without(self._board.seen.offers, held))
 
     async def adopt(self, do: actions.Adopt) -> None:
         """See `actions.Adopt`."""
@@ -78,6 +80,7 @@ class Acting:
         held = self._mine.memory.held.get(do.device)
         if held is None or not held.offered:
             await self._mine.hold(do.device, Held(do.wish, do.address, do.card, held.uuids if held else ()))
+        self.offer()
         log.info("a card is divided", device=do.device, card=do.address, steps=[str(step) for step in do.steps])
         try:
             await self._carrying(do.address, do.card).divide(do.steps, do.before)

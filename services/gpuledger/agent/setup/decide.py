@@ -11,7 +11,7 @@ from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.setup import actions, release
 from gpuledger.agent.setup.actions import Action, Wait
 from gpuledger.agent.setup.offers import ids_of, partitions, profile_of, unit_uuids
-from gpuledger.agent.setup.situation import Situation, card_of, cards, state_of, used
+from gpuledger.agent.setup.situation import Situation, answers, card_of, cards, is_replaced, state_of, used
 from gpuledger.agent.setup.state import Held, Told
 from gpuledger.domain.mig.plan import Create, Destroy, Plan, Refusal, plan
 from gpuledger.events.node import WantedDevice
@@ -48,6 +48,9 @@ def _withdrawn(it: Situation) -> Iterator[Choice]:
         held = it.memory.held.get(wish.device)
         if wish.releasing and held is not None and held.offered:
             yield actions.Withdraw(wish.device, wish)
+    for device, held in sorted(it.memory.held.items()):
+        if held.offered and is_replaced(it, held):
+            yield actions.Withdraw(device, None)
 
 
 def _next(it: Situation) -> Iterator[Choice]:
@@ -92,6 +95,9 @@ def _kept(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) -> Cho
 
 def _repaired(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) -> Choice:
     """How a card that somebody else divided is brought back, around what is in use of it."""
+    settled_at = it.settled_at(wish.device)
+    if not held.uuids and it.now < settled_at:
+        return Wait(settled_at)
     return _when_ready(it, wish, lambda: _around(it, wish, held, card)) if _is_known(it) else Wait()
 
 
@@ -124,7 +130,7 @@ def _begun(it: Situation, wish: WantedDevice, held: Held | None) -> Choice:
     found = plan(state_of(it, card), profile_of(wish))
     if isinstance(found, Refusal):
         return _refused(wish, found)
-    if not found.steps and (held is None or _goes_on(held, wish, card)):
+    if not found.steps and _is_known(it) and (held is None or _goes_on(held, wish, card)):
         return _adopted(wish, card)
     settled_at = it.settled_at(wish.device)
     if it.now < settled_at or not _is_known(it):
@@ -180,7 +186,7 @@ def _missing(it: Situation, wish: WantedDevice) -> Choice:
     if it.blind is not None:
         return _refused(wish, Refusal(CARD_MISSING, f"The driver does not answer: {it.blind}"))
     named = wish.uuid or wish.pci_address or "which nobody names"
-    silent = any(card.uuid is None for card in cards(it))
+    silent = any(not answers(card) for card in cards(it))
     text = "is not there, or does not answer" if silent else "is not in this node"
     return _refused(wish, Refusal(CARD_MISSING, f"The card {named} {text}; look at the node's driver and slots."))
 

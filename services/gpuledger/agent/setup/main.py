@@ -152,7 +152,7 @@ async def _take(do: Action, it: Situation, acting: Acting, sight: _Sight, tell: 
         case actions.Look():
             await sight.look(do.address)
         case actions.Refresh():
-            await acting.refresh(do)
+            await acting.refresh(do, it.now)
         case actions.Withdraw():
             await acting.withdraw(do, it.now)
         case actions.Adopt():

@@ -60,6 +60,12 @@ def offers(held: Iterable[Held]) -> tuple[Offer, ...]:
     return tuple(Offer(resource, tuple(made)) for resource, made in sorted(units.items()) if made)
 
 
+def without(offered: Iterable[Offer], held: Held) -> tuple[Offer, ...]:
+    """What is left of offers without the units of a device."""
+    left = ((each.resource, tuple(unit for unit in each.units if not _is_of(unit, held))) for each in offered)
+    return tuple(Offer(resource, units) for resource, units in left if units)
+
+
 def used_of(in_use: Mapping[str, frozenset[str]], uuids: Iterable[str]) -> Used:
     """The units of these cards and instances that containers have, of whichever resource."""
     bases = frozenset(map(_base, uuids))
@@ -76,6 +82,10 @@ def _units(held: Held) -> Iterator[Unit]:
     for uuid in held.uuids:
         for each in ids_of(uuid, held.wish.slices_per_unit):
             yield Unit(each, uuid, held.address)
+
+
+def _is_of(unit: Unit, held: Held) -> bool:
+    return unit.address == held.address or unit.uuid in held.uuids
 
 
 def _base_of(unit: str) -> str:

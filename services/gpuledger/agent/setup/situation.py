@@ -60,9 +60,14 @@ def card_of(it: Situation, wish: WantedDevice | None, held: Held | None) -> Card
         return None
     for card in cards(it):
         named = card.uuid == uuid if uuid is not None else card.address == address
-        if card.uuid is not None and named:
+        if answers(card) and named:
             return card
     return None
+
+
+def answers(card: CardFacts) -> bool:
+    """Whether a card answers. One that fell silent stands on the board as who it was, and with no mode of MIG."""
+    return card.uuid is not None and (card.mig_enabled is not None or not card.profiles)
 
 
 def is_gone(it: Situation, wish: WantedDevice | None, held: Held | None) -> bool:
@@ -71,8 +76,14 @@ def is_gone(it: Situation, wish: WantedDevice | None, held: Held | None) -> bool
     if it.blind is not None or survey is None or survey.driver_missing or card_of(it, wish, held) is not None:
         return False
     address = held.address if held is not None else address_of(wish) if wish is not None else None
-    silent = [card.address for card in survey.cards if card.uuid is None]
+    silent = [card.address for card in survey.cards if not answers(card)]
     return address not in silent if address is not None else not silent
+
+
+def is_replaced(it: Situation, held: Held) -> bool:
+    """Whether another card answers where the one that is held was, which is nowhere else."""
+    there = {card.uuid: card.address for card in cards(it) if card.uuid is not None}
+    return held.card not in there and held.address in there.values()
 
 
 def cards(it: Situation) -> tuple[CardFacts, ...]:
