@@ -234,11 +234,26 @@ async def test_a_server_that_is_not_there_is_one_sentence() -> None:
             pass
 
 
-@pytest.mark.parametrize("url", ["", "localhost", "http://localhost:4222", "nats://", "nats://a:b:c", "nats://a,b"])
+@pytest.mark.parametrize(
+    "url", ["", "localhost", "http://localhost:4222", "nats://", "nats://a:b:c", "nats://a,b", "nats://[::1"]
+)
 async def test_a_malformed_url_is_one_sentence(url: str) -> None:
     with pytest.raises(LedgerUnavailableError, match=r"^Cannot reach NATS at .*NATS_URL\.$"):
         async with connect_ledger(url, name="test", connect_timeout_s=0.3):
             pass
+
+
+@pytest.mark.parametrize(
+    "password", ["hidden/secret", "hidden#secret", "hidden?secret", "hidden,secret", "hidden[secret", "s@hidden/secret"]
+)
+async def test_a_password_that_makes_the_url_malformed_is_not_shown(password: str) -> None:
+    with pytest.raises(
+        LedgerUnavailableError, match=r"^Cannot reach NATS at nats://127\.0\.0\.1:1: .*NATS_URL\.$"
+    ) as caught:
+        async with connect_ledger(f"nats://user:{password}@127.0.0.1:1", name="test", connect_timeout_s=0.3):
+            pass
+    assert "secret" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
 
 
 async def test_a_wrong_password_is_said_without_showing_it(nats_url: str) -> None:

@@ -13,7 +13,7 @@ from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.kubelet.sockets import socket_name, socket_path
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
-from gpuledger.agent.plugin.resource import AWAY
+from gpuledger.agent.plugin.resource import AWAY, LOOK_PERIOD_S, SEEN_OFF_LOOKS
 from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
 from support.kubelet_parts import address, board_of, card, hasty, running, short_folder, slices, whole_cards
 from support.waiting import eventually
@@ -110,16 +110,17 @@ async def test_numa_nodes_are_told_where_they_are_known(kubelet: FakeKubelet) ->
 
 
 async def test_containers_get_cards_by_uuid(kubelet: FakeKubelet) -> None:
-    board, told = board_of(Offer(LOCAL, whole_cards(0, 1, 2))), Counter[str]()
+    board, told = board_of(Offer(LOCAL, whole_cards(0, 1, 2))), list[tuple[str, frozenset[str]]]()
     settings = PluginSettings(kubelet.plugins)
-    plugin = DevicePlugin(board, settings, allocated=lambda: told.update(["allocated"]), sleep=hasty)
+    plugin = DevicePlugin(board, settings, allocated=lambda *granted: told.append(granted), sleep=hasty)
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2")
         first = await kubelet.allocate(LOCAL, 2, "pod", "one")
         second = await kubelet.allocate(LOCAL, 1, "pod", "two")
         assert dict(first.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
         assert dict(second.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-2"}
-        assert plugin.counts.allocations == told["allocated"] == 2
+        assert plugin.counts.allocations == 2
+        assert told == [(LOCAL, frozenset({"GPU-0", "GPU-1"})), (LOCAL, frozenset({"GPU-2"}))]
 
 
 async def test_slices_come_from_different_cards_first(kubelet: FakeKubelet) -> None:
@@ -130,6 +131,22 @@ async def test_slices_come_from_different_cards_first(kubelet: FakeKubelet) -> N
         assert [one["NVIDIA_VISIBLE_DEVICES"] for one in got] == ["GPU-0", "GPU-1"]
         both = await kubelet.allocate(LOCAL, 2, "p2")
         assert both.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-0,GPU-1"
+
+
+async def test_a_container_goes_on_with_what_its_init_container_had(kubelet: FakeKubelet) -> None:
+    cards = [card(index, nvlinks=(address(index ^ 1),) * 18) for index in range(4)]
+    board = board_of(Offer(LOCAL, whole_cards(0, 1, 2, 3)), cards=cards)
+    async with running(plugin_of(kubelet, board)):
+        await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2", "GPU-3")
+        await kubelet.allocate(LOCAL, 1, "other")
+        init = await kubelet.allocate(LOCAL, 1, "pod", "init")
+        assert init.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+        kubelet.release("other")
+        same = await kubelet.allocate(LOCAL, 1, "pod", "same", after="init")
+        assert same.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1", "though another container has it already"
+        two = await kubelet.allocate(LOCAL, 2, "pod", after="init")
+        assert set(two.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == {"GPU-0", "GPU-1"}, "the card that is linked to it"
+        assert kubelet.complaints == []
 
 
 async def test_cdi_names_are_handed_over_once_a_specification_names_them(kubelet: FakeKubelet, root: Path) -> None:
@@ -206,10 +223,40 @@ async def test_a_stream_that_the_kubelet_ends_is_no_restart(kubelet: FakeKubelet
             return plugin.describe()[LOCAL]["watched"] is False  # type: ignore[index]
 
         await eventually(unwatched)
-        assert len(kubelet.registrations) == 1
-        await knows(kubelet, LOCAL, "GPU-0")  # long after, and long before the kubelet drops it
+        await knows(kubelet, LOCAL, "GPU-0")
         assert len(kubelet.registrations) == 2
         assert (kubelet.plugins / socket_name(LOCAL)).stat().st_ino == before
+
+
+async def test_a_kubelet_that_ends_the_wrong_stream_is_told_again_soon(kubelet: FakeKubelet) -> None:
+    """It takes the end of the stream before for that of the one which it has just opened."""
+    looks = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal looks
+        looks += seconds == LOOK_PERIOD_S
+        await hasty(seconds)
+
+    board = board_of(Offer(LOCAL, whole_cards(0)))
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=sleep)
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-0")
+        kubelet.notices.clear()
+        (kubelet.plugins / socket_name(LOCAL)).unlink()
+
+        async def again() -> bool:
+            return len(kubelet.registrations) == 2 and plugin.describe()[LOCAL]["watched"] is True  # type: ignore[index]
+
+        await eventually(again)
+        kubelet.notices.set()
+        before = looks
+
+        async def third() -> bool:
+            return len(kubelet.registrations) == 3
+
+        await eventually(third)
+        await knows(kubelet, LOCAL, "GPU-0")
+        assert looks - before < 40, "of two loops; pods that a kubelet finds no healthy device for fail for good"
 
 
 async def test_a_pool_that_leaves_is_withdrawn(kubelet: FakeKubelet) -> None:
@@ -238,6 +285,35 @@ async def test_a_pool_that_returns_at_once_is_not_withdrawn(kubelet: FakeKubelet
         await knows(kubelet, LOCAL)
         board.put(offers=(Offer(LOCAL, whole_cards(0)),))
         await knows(kubelet, LOCAL, "GPU-0")
+
+
+@pytest.mark.parametrize("ends", ["withdrawn", "removed"])
+async def test_a_kubelet_has_time_to_see_the_old_stream_off(kubelet: FakeKubelet, ends: str) -> None:
+    """Once it does, by the resource's name, a plugin that registered meanwhile is stopped, and its stream lives on."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await hasty(seconds)
+
+    board = board_of(Offer(LOCAL, whole_cards(0)))
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=sleep)
+    async with running(plugin):
+        await knows(kubelet, LOCAL, "GPU-0")
+        if ends == "removed":
+            (kubelet.plugins / socket_name(LOCAL)).unlink()
+        else:
+            board.put(offers=())
+
+        async def ended() -> bool:
+            return kubelet.resources[LOCAL].lost_at is not None
+
+        await eventually(ended)
+        pauses.clear()
+        board.put(offers=(Offer(LOCAL, whole_cards(1)),))
+        await knows(kubelet, LOCAL, "GPU-1")
+        assert len(kubelet.registrations) == 2
+        assert sum(pauses) > SEEN_OFF_LOOKS * LOOK_PERIOD_S, "of two loops"
 
 
 async def test_sockets_of_an_agent_that_was_killed_are_cleaned_up(kubelet: FakeKubelet) -> None:
@@ -272,6 +348,7 @@ async def test_one_bad_resource_harms_no_other(kubelet: FakeKubelet) -> None:
         assert isinstance(described, dict)
         assert described["registered"] is False
         assert "no name of an extended resource" in described["trouble"]
+        assert plugin.trouble == f"{bad}: {described['trouble']}", "as /healthz has it"
         assert plugin.counts.errors >= 3
         assert len([one for one in kubelet.registrations if one.resource_name == LOCAL]) == 1
 

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import orjson
 import pytest
 
 from gpuledger.agent.board import Board, Offer
 from gpuledger.agent.kubelet.pod_resources import KEPT, PodResources
+from gpuledger.agent.outbox.recorder import open_outbox
 from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
 from gpuledger.events.allocation import AllocatedDevices, AllocationEnded, AllocationObserved
 from support.kubelet import FakeKubelet, a_kubelet
@@ -60,6 +62,15 @@ async def stand(listens: Listens, *subjects: str) -> None:
     await eventually(so)
 
 
+async def registered(kubelet: FakeKubelet) -> None:
+    """Wait until the kubelet knows both slices of the pool."""
+
+    async def known() -> bool:
+        return POOL in kubelet.resources and len(kubelet.resources[POOL].healthy) == 2
+
+    await eventually(known)
+
+
 async def test_what_containers_have_is_told_on_change_only(kubelet: FakeKubelet, listens: Listens) -> None:
     board = Board()
     holds(kubelet, "pod", "GPU-1::0", "GPU-0::1")
@@ -90,7 +101,7 @@ async def test_a_kubelet_that_is_away_ends_nothing(kubelet: FakeKubelet, listens
             return part.errors >= 3
 
         await eventually(missed)
-        assert part.describe()["trouble"]
+        assert part.trouble
         assert set(listens.standing) == {MAIN}
         assert in_use(board) == {POOL: {"GPU-0"}}
         kubelet.release("pod")
@@ -119,6 +130,68 @@ async def test_a_kubelet_that_has_not_read_its_pods_yet_ends_nothing(kubelet: Fa
         kubelet.hides_pods = False
         await looked(kubelet)
         assert len(listens.facts) == 1
+
+
+async def test_a_kubelet_without_its_api_server_ends_nothing(kubelet: FakeKubelet, listens: Listens) -> None:
+    """It serves its list for as long as that lasts, and there are no pods on it."""
+    keep, board = Remembers(), Board()
+    holds(kubelet, "pod", "GPU-0")
+    async with running(part_of(kubelet, board, keep), listens):
+        await stand(listens, MAIN)
+        kubelet.hides_pods = True
+        await kubelet.restart()
+        await looked(kubelet, 4)
+        assert in_use(board) == {POOL: {"GPU-0"}}
+        assert set(listens.standing) == {MAIN}
+    board = Board()
+    async with running(part_of(kubelet, board, keep), listens):
+        await looked(kubelet, 4)
+        assert board.seen.in_use is None, "the ledger knows better than that nothing is in use"
+        assert set(listens.standing) == {MAIN}
+        kubelet.hides_pods = False
+        kubelet.release("pod")
+        await stand(listens)
+        assert in_use(board) == {}
+
+
+async def test_what_was_just_allocated_is_in_use_though_no_list_has_it(kubelet: FakeKubelet, listens: Listens) -> None:
+    board, keep = board_of(Offer(POOL, slices(0, 2))), Remembers()
+    pods = part_of(kubelet, board, keep)
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.granted, sleep=hasty)
+    async with running(plugin), running(pods, listens):
+        await registered(kubelet)
+        await looked(kubelet)
+        kubelet.refuses_lists = True
+        errors = pods.errors
+        await kubelet.allocate(POOL, 1, "pod")
+        assert in_use(board) == {POOL: {"GPU-0::0"}}, "from the moment on in which the kubelet is told"
+        kubelet.release("pod")
+
+        async def missed() -> bool:
+            return pods.errors >= errors + 3
+
+        await eventually(missed)
+        assert in_use(board) == {POOL: {"GPU-0::0"}}, "nobody has said anything else"
+        kubelet.refuses_lists = False
+
+        async def free() -> bool:
+            return in_use(board) == {}
+
+        await eventually(free)  # the container never came to be
+
+
+async def test_one_list_without_what_was_just_allocated_frees_nothing(kubelet: FakeKubelet) -> None:
+    """The kubelet notes what it allocated only after it was answered, and may be slow to."""
+    board = Board()
+    part, listens = part_of(kubelet, board, Remembers()), Listens()
+    for _ in range(2):
+        await part._look(listens)
+    part.granted(POOL, frozenset({"GPU-0"}))
+    await part._look(listens)
+    assert in_use(board) == {POOL: {"GPU-0"}}
+    await part._look(listens)
+    assert in_use(board) == {}
+    assert listens.facts == [], "the ledger is told of containers"
 
 
 async def test_an_agent_that_was_away_tells_what_ended_meanwhile(kubelet: FakeKubelet) -> None:
@@ -151,6 +224,22 @@ async def test_what_is_told_is_kept_before(kubelet: FakeKubelet) -> None:
     assert kept == [orjson.dumps([MAIN])]
 
 
+async def test_more_containers_than_can_be_kept_end_no_agent(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    """People name pods, and ten short containers of a pod may share a card: what they do must not stop the agent."""
+    pods = [f"{number:03}-{'x' * 249}" for number in range(250)]
+    for number, pod in enumerate(pods):
+        holds(kubelet, pod, f"GPU-0::{number}")
+    async with open_outbox(tmp_path, "w1", version="1", hardware="simulated") as outbox:
+        listens, board = Listens(), Board()
+        part = PodResources("w1", board, outbox, clock=lambda: NOON, socket=kubelet.pods_socket, sleep=hasty)
+        async with running(part, listens):
+            await stand(listens, *(f"w1/default/{pod}/main" for pod in pods))
+            kubelet.release(pods[-1])
+            await stand(listens, *(f"w1/default/{pod}/main" for pod in pods[:-1]))
+        kept = orjson.loads(outbox.get(KEPT) or b"")
+        assert 150 < len(kept) < 250
+
+
 async def test_what_was_kept_and_cannot_be_read_is_as_good_as_nothing(kubelet: FakeKubelet, listens: Listens) -> None:
     holds(kubelet, "pod", "GPU-0")
     for value in (b"\xff", b"{}", b"[1]"):
@@ -164,13 +253,9 @@ async def test_what_was_kept_and_cannot_be_read_is_as_good_as_nothing(kubelet: F
 async def test_an_allocation_is_seen_soon(kubelet: FakeKubelet, listens: Listens) -> None:
     board = board_of(Offer(POOL, slices(0, 2)))
     pods = part_of(kubelet, board, Remembers())
-    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.soon, sleep=hasty)
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.granted, sleep=hasty)
     async with running(plugin), running(pods, listens):
-
-        async def known() -> bool:
-            return POOL in kubelet.resources and len(kubelet.resources[POOL].healthy) == 2
-
-        await eventually(known)
+        await registered(kubelet)
         await kubelet.allocate(POOL, 2, "pod")
         await stand(listens, MAIN)
         assert in_use(board) == {POOL: {"GPU-0::0", "GPU-0::1"}}
@@ -187,6 +272,6 @@ async def test_soon_is_much_less_than_a_period() -> None:
         await part._pause()
         assert sum(pauses) == 10
         pauses.clear()
-        part.soon()
+        part.granted(POOL, frozenset({"GPU-0"}))
         await part._pause()
         assert sum(pauses) == 2

@@ -2,10 +2,12 @@
 
 It behaves as the real one: it dials back before a registration is answered, marks devices unhealthy
 when a plugin's stream ends, drops the resource after five minutes (of `now`, which only `advance` moves), and wipes
-its plugins' folder when it begins.
+its plugins' folder when it begins. Like those before 1.35 it knows plugins by their resources alone: it leaves the
+stream before a new registration open, and when that ends, it is the new plugin that it disconnects.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -40,6 +42,8 @@ VERSION: Final = "v1beta1"
 ID_LENGTH_MAX: Final = 63
 GRACE_S: Final = 300.0
 DIAL_TIMEOUT_S: Final = 2.0
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?").fullmatch
+_GROUP: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*").fullmatch
 LOCAL: Final = (("grpc.use_local_subchannel_pool", 1),)
 
 
@@ -74,6 +78,8 @@ class FakeKubelet:
     """A kubelet on sockets in two folders of `root`; `held` are devices by container and resource."""
 
     def __init__(self, root: Path) -> None:
+        self._following: list[Registered] = []
+        self._mixing_up: set[asyncio.Task[None]] = set()
         self.plugins = root / "device-plugins"
         self.pods_socket = root / "pod-resources" / "kubelet.sock"
         self.plugins.mkdir(exist_ok=True)
@@ -87,6 +93,11 @@ class FakeKubelet:
         self.lists_asked = 0
         self.hides_pods = False
         """It began a moment ago, and has not read its pods yet."""
+        self.notices = asyncio.Event()
+        """While it is not set, the kubelet has other things to do than to see that a stream ended."""
+        self.notices.set()
+        self.refuses_lists = False
+        """Others ask it for lists more often than it answers."""
         self._servers: list[grpc.aio.Server] = []
 
     async def start(self) -> None:
@@ -109,8 +120,10 @@ class FakeKubelet:
 
     async def stop(self) -> None:
         """End; what containers have stands in its checkpoint, and its sockets may lie there still."""
-        for registered in self.resources.values():
+        following, self._following = self._following, []
+        for registered in following:
             await self._forget(registered)
+        await asyncio.gather(*self._mixing_up)
         servers, self._servers = self._servers, []
         for server in servers:
             await server.stop(None)
@@ -137,27 +150,39 @@ class FakeKubelet:
         healthy = known.healthy if known else []
         return {name: "Healthy" if name in healthy else "Unhealthy" for name in (known.devices if known else {})}
 
-    async def allocate(self, resource: str, count: int, pod: str, container: str = "main") -> ContainerAllocateResponse:
-        """Give a container of a pod in `default` so many devices, as its plugin prefers."""
+    async def allocate(
+        self, resource: str, count: int, pod: str, container: str = "main", *, after: str = ""
+    ) -> ContainerAllocateResponse:
+        """Give a container of a pod in `default` so many devices, as its plugin prefers.
+
+        Those of the init container that it comes `after` it has first of all, whatever the plugin says of them.
+        """
         known = self.resources[resource]
         taken = {name for had in self.held.values() for name in had.get(resource, [])}
+        again = sorted(self.held.get(("default", pod, after), {}).get(resource, []))[:count]
         free = sorted(set(known.healthy) - taken)
-        if len(free) < count:
+        if len(again) + len(free) < count:
             raise LookupError(f"{count} of {resource} were asked for, {len(free)} are left")
-        chosen = await self._preferred(known, free, count) if known.options.get_preferred_allocation_available else []
-        chosen = (chosen + [name for name in free if name not in chosen])[:count]
+        asks = known.options.get_preferred_allocation_available and len(again) < count
+        preferred = await self._preferred(known, free, again, count) if asks else []
+        chosen = (again + preferred + [name for name in free if name not in preferred])[:count]
         asked = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=chosen)])
         answer: AllocateResponse = await known.method("Allocate", AllocateResponse)(asked)
         self.held.setdefault(("default", pod, container), {}).setdefault(resource, []).extend(chosen)
         return answer.container_responses[0]
 
-    async def _preferred(self, known: Registered, free: list[str], count: int) -> list[str]:
-        one = ContainerPreferredAllocationRequest(available_deviceIDs=free, allocation_size=count)
+    async def _preferred(self, known: Registered, free: list[str], again: list[str], count: int) -> list[str]:
+        one = ContainerPreferredAllocationRequest(
+            available_deviceIDs=sorted(free + again), must_include_deviceIDs=again, allocation_size=count
+        )
         asked = PreferredAllocationRequest(container_requests=[one])
         answer: PreferredAllocationResponse = await known.method("GetPreferredAllocation", PreferredAllocationResponse)(
             asked
         )
-        return [name for name in answer.container_responses[0].deviceIDs if name in free]
+        names = list(answer.container_responses[0].deviceIDs)
+        if len(names) != count or len(set(names)) != count or not set(again) <= set(names) <= {*free, *again}:
+            self.complaints.append(f"{names} are not {count} of {free} with {again}")
+        return [name for name in names if name in free]
 
     def release(self, pod: str) -> None:
         """The pod's containers are gone, and nobody tells the plugin."""
@@ -180,9 +205,8 @@ class FakeKubelet:
             await channel.close()
             self.refusals.append(f"{request.endpoint} does not answer")
             await context.abort(grpc.StatusCode.UNKNOWN, f"failed to dial device plugin: {error.details()}")
-        if before is not None:
-            await self._forget(before)
         registered.lists = before.lists if before else []
+        self._following.append(registered)
         self.resources[request.resource_name] = registered
         registered.following = asyncio.create_task(self._follow(registered))
         return Empty()
@@ -204,7 +228,20 @@ class FakeKubelet:
             return
         finally:
             watch.cancel()
+            await self.notices.wait()
             registered.lost_at = self.now
+            self._disconnect(registered)
+
+    def _disconnect(self, ended: Registered) -> None:
+        """A stream ended: so did the plugin of its resource, whichever that is by now."""
+        now = self.resources.get(ended.request.resource_name)
+        if now is not None and now is not ended and now.lost_at is None and ended in self._following:
+            now.lost_at = self.now
+            task = asyncio.create_task(self._forget(now))
+            self._mixing_up.add(task)
+            task.add_done_callback(self._mixing_up.discard)
+        if ended in self._following:
+            self._following.remove(ended)
 
     async def _forget(self, registered: Registered) -> None:
         if registered.following is not None:
@@ -212,9 +249,13 @@ class FakeKubelet:
         registered.lost_at = self.now if registered.lost_at is None else registered.lost_at
         await registered.channel.close()
 
-    async def _list(self, _: ListPodResourcesRequest, __: Any) -> ListPodResourcesResponse:
+    async def _list(self, _: ListPodResourcesRequest, context: Any) -> ListPodResourcesResponse:
         self.lists_asked += 1
+        if self.refuses_lists:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         answer = ListPodResourcesResponse()
+        if not self.hides_pods:
+            answer.pod_resources.add(name="agent", namespace="gpuledger").containers.add(name="agent")
         for (namespace, pod, container), had in ({} if self.hides_pods else self.held).items():
             listed = answer.pod_resources.add(name=pod, namespace=namespace).containers.add(name=container)
             listed.devices.extend(
@@ -227,7 +268,7 @@ def _unacceptable(request: RegisterRequest) -> str | None:
     if request.version != VERSION:
         return f"version {request.version!r} is not supported; {VERSION} is"
     group, slash, name = request.resource_name.partition("/")
-    if not (group and slash and name.replace("-", "").replace(".", "").isalnum()) or group.endswith("kubernetes.io"):
+    if not (slash and _GROUP(group) and _NAME(name)) or group.endswith("kubernetes.io"):
         return f"{request.resource_name!r} is no name of an extended resource"
     return None
 

@@ -37,7 +37,7 @@ class Reader:
 
 async def test_only_what_differs_is_sent_and_what_was_overtaken_is_not() -> None:
     counts, reader = Counts(), Reader()
-    answers = Answers("gpu.deckhouse.io/a", Means(Handing(), None, lambda: None), counts)
+    answers = Answers("gpu.deckhouse.io/a", Means(Handing(), None, lambda *_: None), counts)
     answers.offer(units(0), ())
     context: Any = reader
     watch = asyncio.create_task(answers._watch(Empty(), context))

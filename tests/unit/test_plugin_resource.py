@@ -44,7 +44,7 @@ class Looks:
             raise asyncio.CancelledError
 
     def resource(self, folder: Path) -> Resource:
-        answers = Answers(POOL, Means(Handing(), None, lambda: None), self.counts)
+        answers = Answers(POOL, Means(Handing(), None, lambda *_: None), self.counts)
         answers.offer(UNITS, NO_CARDS)
         return Resource(answers, folder, self.counts, sleep=self.sleep)
 

@@ -39,6 +39,9 @@ SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 INBOX_PREFIX = "_INBOX"
 """What the subjects begin with by which answers come, unless permissions ask for another."""
 
+_NEXT_SERVER = re.compile(r",(?=\w+://)")
+_PASSWORD = re.compile(r"^(\w+://)?.*@", re.DOTALL)
+
 _DENIAL = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 _log = logging.getLogger("gpuledger.ledger")
@@ -301,7 +304,7 @@ async def connected(
         LedgerUnavailableError: no server accepts us within `timeout_s`.
     """
     servers = url.split(",")
-    connection = Connection(", ".join(map(_without_password, servers)), identity, inbox_prefix)
+    connection = Connection(_without_passwords(url), identity, inbox_prefix)
     try:
         await connection.open(servers, name, timeout_s)
         yield connection
@@ -311,11 +314,15 @@ async def connected(
 
 def _refuse_malformed(servers: list[str]) -> None:
     for server in servers:
-        parts = urlsplit(server)
-        if parts.scheme not in SCHEMES or not parts.hostname or parts.port == 0:
-            raise ValueError(f"{_without_password(server)!r} is not a URL such as nats://127.0.0.1:4222")
+        try:
+            parts = urlsplit(server)
+            usable = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # its words may be a part of the password
+            usable = False
+        if not usable:
+            raise ValueError("it is not a URL such as nats://127.0.0.1:4222, or its password has one of /?#,[]")
 
 
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+def _without_passwords(url: str) -> str:
+    """The servers as they may be told to anybody, even where the URL is malformed because of its password."""
+    return ", ".join(_PASSWORD.sub(r"\1", server) for server in _NEXT_SERVER.split(url))

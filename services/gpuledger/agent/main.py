@@ -73,12 +73,13 @@ class Agent:
             await self._finish(recording)
 
     def health(self) -> Health:
-        """Whether every part still works; a ledger that is away is told, and is not the agent's illness."""
+        """Whether every part still works; a ledger, driver or kubelet that does not is told, and is not its illness."""
         stuck = [part.name for part in self._parts if self._idle_s(part) > part.stuck_after_s]
         document = {
             "status": "failing" if stuck else "ok",
             "reason": f"Nothing has been done lately by: {', '.join(stuck)}." if stuck else None,
             "node": self._node,
+            "troubles": {part.name: trouble for part in self._parts if (trouble := getattr(part, "trouble", None))},
             **self._outbox.describe(),
         }
         return Health(not stuck, document)

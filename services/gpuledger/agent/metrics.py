@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.agent.board import Board
+from gpuledger.agent.plugin.listing import listed
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 
@@ -103,12 +104,11 @@ class AgentMetrics(Collector):
         yield _gauge("durable", "1 while what waits is on disk.", box.durable)
 
     def _of_plugin(self) -> Iterator[_Family]:
-        seen, counts = self._board.seen, self._plugin
-        unfit = seen.unfit or {}
+        counts = self._plugin
         units = Tally(
-            (offer.resource, "Unhealthy" if unit.address in unfit else "Healthy")
-            for offer in seen.offers
-            for unit in offer.units
+            (resource, "Healthy" if one.healthy else "Unhealthy")
+            for resource, units in listed(self._board.seen).items()
+            for one in units
         )
         samples = [(labels, float(count)) for labels, count in sorted(units.items())]
         yield _Family(

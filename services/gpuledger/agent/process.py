@@ -149,7 +149,7 @@ async def _assembled(
             ),
             Orders(settings.node, board, outbox, link.connect),
             SetUp(calls, board, outbox, clock=system_clock),
-            DevicePlugin(board, _plugin_settings(settings), allocated=pods.soon),
+            DevicePlugin(board, _plugin_settings(settings), allocated=pods.granted),
             pods,
             exporter,
         )

@@ -1,14 +1,15 @@
 """Who has which units, as the node's kubelet says: looked at again and again, and told when it changes.
 
 There is no call by which a kubelet says that a container gave its devices back, so its list is all there is. A kubelet
-that does not answer ends nothing, and one that has just begun may not have all of its pods yet: what is missing from
-its first list is believed to be gone only when the next one says so too.
+that does not answer ends nothing, and one that has just begun may not have its pods yet, nor get them for as long as
+it does not reach its API server: nothing is believed to be gone before a list after the first that had any pods. What
+was allocated just now is in use whether or not a list has it already.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 import structlog
@@ -30,6 +31,9 @@ LOOK_PERIOD_S: Final = 10.0
 SOON_S: Final = 1.0
 """How soon it is looked after an allocation: the kubelet notes it only after it was answered."""
 
+GRANT_LISTS: Final = 2
+"""So many lists must have been asked for after an allocation before it counts for nothing that none has it."""
+
 LIST_TIMEOUT_S: Final = 10.0
 STUCK_AFTER_S: Final = 60.0
 """Longer than looks that time out, by much."""
@@ -37,7 +41,21 @@ STUCK_AFTER_S: Final = 60.0
 KEPT: Final = "allocations"
 """Under this name stands which allocations the ledger was told of."""
 
+KEPT_BYTES_MAX: Final = 60 * 1024
+"""So much of it is kept, less than the outbox takes. What is beyond that, and ends without the agent, nobody tells."""
+
+InUse = Mapping[str, frozenset[str]]
+"""Ids of units by resource."""
+
 log = structlog.get_logger("gpuledger.agent")
+
+
+class _Grant(NamedTuple):
+    """Units that a container was given, and the list from which on only lists count, by its number."""
+
+    resource: str
+    ids: frozenset[str]
+    until: int
 
 
 class PodResources:
@@ -69,17 +87,18 @@ class PodResources:
         self._socket = socket
         self._sleep = sleep
         self._soon = False
+        self._asked = 0
+        self._grants: list[_Grant] = []
         self._told: Told = {}
         self._kept: frozenset[str] = frozenset()
         self._kubelet: Identity | None = None
 
-    def soon(self) -> None:
-        """Something was allocated: look before the period is over."""
+    def granted(self, resource: str, ids: frozenset[str]) -> None:
+        """Units are allocated: they are in use from now on, and it is looked before the period is over."""
         self._soon = True
-
-    def describe(self) -> Mapping[str, object]:
-        """How it stands, as JSON values."""
-        return {"looks": self.looks, "allocations": len(self._told), "trouble": self.trouble}
+        self._grants.append(_Grant(resource, ids, self._asked + GRANT_LISTS))
+        if self._board.seen.in_use is not None:
+            self._board.put(in_use=_both(self._board.seen.in_use, {resource: ids}))
 
     async def run(self, tell: Tell) -> None:
         """Look until cancelled."""
@@ -110,13 +129,17 @@ class PodResources:
         if self.trouble is not None:
             self.trouble = None
             log.info("the kubelet says again who has which units", socket=str(self._socket))
-        whole, self._kubelet = kubelet == self._kubelet, kubelet
+        whole = kubelet == self._kubelet
+        if pods.pod_resources:
+            self._kubelet = kubelet
         self._show(pods, whole=whole)
         await self._tell_news(tell, pods, whole=whole)
 
     async def _listed(self, kubelet: Identity | None) -> ListPodResourcesResponse:
         if kubelet is None:
             raise KubeletAwayError(f"There is no {self._socket}. Is a kubelet running, and its folder mounted?")
+        self._asked += 1
+        self._grants = [grant for grant in self._grants if self._asked < grant.until]
         request, answer = ListPodResourcesRequest(), ListPodResourcesResponse
         return await call(self._socket, LIST_POD_RESOURCES, request, answer, timeout_s=LIST_TIMEOUT_S)
 
@@ -128,11 +151,13 @@ class PodResources:
 
     def _show(self, pods: ListPodResourcesResponse, *, whole: bool) -> None:
         """Put on the board what is in use; a list that may not be whole frees nothing."""
-        used = in_use(pods)
-        before = self._board.seen.in_use
+        before, used = self._board.seen.in_use, in_use(pods)
+        if before is None and self._told and not pods.pod_resources:
+            return  # the ledger knows of some that this kubelet has yet to find
         if not whole and before is not None:
-            nothing: frozenset[str] = frozenset()
-            used = {name: used.get(name, nothing) | before.get(name, nothing) for name in used.keys() | before.keys()}
+            used = _both(used, before)
+        for grant in self._grants:
+            used = _both(used, {grant.resource: grant.ids})
         self._board.put(in_use=used)
 
     async def _tell_news(self, tell: Tell, pods: ListPodResourcesResponse, *, whole: bool) -> None:
@@ -146,8 +171,24 @@ class PodResources:
 
     async def _remember(self, subjects: frozenset[str]) -> None:
         if subjects != self._kept:
-            await self._keep.put(KEPT, orjson.dumps(sorted(subjects)))
+            await self._keep.put(KEPT, _kept(subjects))
             self._kept = subjects
+
+
+def _both(one: InUse, other: InUse) -> InUse:
+    nothing: frozenset[str] = frozenset()
+    return {name: one.get(name, nothing) | other.get(name, nothing) for name in one.keys() | other.keys()}
+
+
+def _kept(subjects: Iterable[str]) -> bytes:
+    """As many of the ids as can be kept."""
+    ids, room = sorted(subjects), KEPT_BYTES_MAX
+    for count, one in enumerate(ids):
+        room -= len(one.encode()) + len('"",')
+        if room < 0:
+            log.warning("not all allocations can be kept over a restart", kept=count, of=len(ids))
+            return orjson.dumps(ids[:count])
+    return orjson.dumps(ids)
 
 
 def _remembered(value: bytes | None) -> frozenset[str]:

@@ -5,7 +5,7 @@ answer is told to the kubelet by status and words, and goes no further.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -40,6 +40,9 @@ from gpuledger.agent.plugin.preferred import preferred
 
 OPTIONS = DevicePluginOptions(get_preferred_allocation_available=True)
 
+Allocated = Callable[[str, frozenset[str]], None]
+"""Takes a resource and the ids of its units that containers are to get, before the kubelet hears of it."""
+
 log = structlog.get_logger("gpuledger.agent")
 
 
@@ -55,11 +58,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What answering takes besides the units: `allocated` is called after containers got some."""
+    """What answering takes besides the units: `allocated` is called with the ids that containers are to get."""
 
     handing: Handing
     cdi: CdiFolders | None
-    allocated: Callable[[], None]
+    allocated: Allocated
 
 
 class Answers:
@@ -135,7 +138,7 @@ class Answers:
             log.warning("a container got nothing", resource=self.resource, reason=str(error))
             await context.abort(_status(error), str(error))
         self._counts.allocations += len(response.container_responses)
-        self._means.allocated()
+        self._means.allocated(self.resource, frozenset(_asked(request)))
         return response
 
     def _allocated(self, request: AllocateRequest) -> AllocateResponse:
@@ -147,6 +150,10 @@ class Answers:
 
     async def _pre_start(self, _: PreStartContainerRequest, __: object) -> PreStartContainerResponse:
         return PreStartContainerResponse()
+
+
+def _asked(request: AllocateRequest) -> Iterable[str]:
+    return (unit_id for one in request.container_requests for unit_id in one.devices_ids)
 
 
 def _device(listed: ListedUnit) -> Device:

@@ -5,7 +5,7 @@ the kubelet allocated some. A resource that fails harms no other.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,10 +17,10 @@ from gpuledger.agent.kubelet.errors import SocketError
 from gpuledger.agent.kubelet.sockets import remove_leftovers
 from gpuledger.agent.observing import Sleep, Tell
 from gpuledger.agent.plugin.allocate import Handing
-from gpuledger.agent.plugin.answers import Answers, Counts, Means
+from gpuledger.agent.plugin.answers import Allocated, Answers, Counts, Means
 from gpuledger.agent.plugin.cdi import CdiFolders
 from gpuledger.agent.plugin.listing import listed, refused_ids
-from gpuledger.agent.plugin.resource import LOOK_PERIOD_S, Resource
+from gpuledger.agent.plugin.resource import LOOK_PERIOD_S, SEEN_OFF_LOOKS, Resource
 
 PLUGIN_FOLDER: Final = Path("/var/lib/kubelet/device-plugins")
 
@@ -46,12 +46,12 @@ class PluginSettings:
     cdi_folders: tuple[Path, ...] = ()
 
 
-def _nothing() -> None:
+def _nothing(_resource: str, _ids: frozenset[str]) -> None:
     """Nobody wants to know."""
 
 
 class DevicePlugin:
-    """The part of the agent that serves its node's kubelet; `allocated` is called after containers got units."""
+    """The part of the agent that serves its node's kubelet; `allocated` is called when containers are to get units."""
 
     name: Final = "device plugin"
     stuck_after_s: Final = STUCK_AFTER_S
@@ -61,7 +61,7 @@ class DevicePlugin:
         board: Board,
         settings: PluginSettings,
         *,
-        allocated: Callable[[], None] = _nothing,
+        allocated: Allocated = _nothing,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.counts = Counts()
@@ -79,6 +79,12 @@ class DevicePlugin:
         """When the one of its loops that is behind all others did its work."""
         times = [self._alive_at, *(resource.alive_at or self._alive_at for resource in self._resources.values())]
         return min((time for time in times if time is not None), default=None)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the kubelet does not know of some resources; None where it knows of all."""
+        troubles = [f"{name}: {one.trouble}" for name, one in sorted(self._resources.items()) if one.trouble]
+        return " ".join(troubles) or None
 
     def describe(self) -> Mapping[str, object]:
         """How each resource stands, as JSON values."""
@@ -121,6 +127,7 @@ class DevicePlugin:
         try:
             await self._resources[name].run()
             log.info("a resource is withdrawn", resource=name)
+            await self._sleep(SEEN_OFF_LOOKS * LOOK_PERIOD_S)
         except Exception:
             self.counts.errors += 1
             log.exception("a resource failed", resource=name, again_after_s=AGAIN_AFTER_S)

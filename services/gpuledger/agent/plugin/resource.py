@@ -29,8 +29,13 @@ REGISTER_TIMEOUT_S: Final = 10.0
 RETRY_LOOKS_MAX: Final = 30
 """After 1, 2, 4 and so on looks a registration that failed is tried again, and after so many at most."""
 
-UNWATCHED_LOOKS_MAX: Final = 60
-"""A kubelet that has not watched for so many looks is told again: it would drop the resource after five minutes."""
+UNWATCHED_LOOKS_MAX: Final = 5
+"""A kubelet that has not watched for so many looks is told again: it may have ended the wrong one of two streams, and
+pods that it finds no healthy device for fail for good."""
+
+SEEN_OFF_LOOKS: Final = 2
+"""A kubelet gets so many looks to see that a stream ended before it is told of the next: what it does then is done to
+the resource by its name, and a plugin that is there already would be taken for stopped though its stream lives."""
 
 WITHDRAW_GRACE_S: Final = 2.0
 """A kubelet has so long to take in that there are no units any more, before nobody answers it."""
@@ -96,13 +101,16 @@ class Resource:
             self._tried, self._failures, self._looks_to_wait = kubelet, 0, 0
         if self._looks_to_wait > 0:
             self._looks_to_wait -= 1
+        elif kubelet == self._told and self._own is not None and not self._is_there():
+            await self._close()
+            self._looks_to_wait = SEEN_OFF_LOOKS
         elif await self._served_anew() or kubelet != self._told or self._unwatched():
             await self._register(kubelet)
 
     async def _served_anew(self) -> bool:
         """Whether a new socket had to be made, because there is none or it is not ours any more."""
         path = socket_path(self._folder, self.answers.resource)
-        if self._own is not None and identity_of(path) == self._own:
+        if self._is_there():
             return False
         self._told = None
         await self._close()
@@ -114,6 +122,10 @@ class Resource:
             ) from error
         self._own = identity_of(path)
         return True
+
+    def _is_there(self) -> bool:
+        """Whether our socket stands where the kubelet looks for it."""
+        return self._own is not None and identity_of(socket_path(self._folder, self.answers.resource)) == self._own
 
     def _unwatched(self) -> bool:
         """Whether the kubelet has not watched for too long, though it was told."""

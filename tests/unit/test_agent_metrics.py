@@ -1,0 +1,44 @@
+"""What an agent's metrics say of units is what its kubelet is told of them."""
+
+from collections.abc import Mapping
+
+from gpuledger.agent.board import Board, Offer
+from gpuledger.agent.hardware.api import Survey
+from gpuledger.agent.metrics import AgentMetrics
+from gpuledger.agent.plugin.answers import Counts
+from support.kubelet_parts import address, card, whole_cards
+
+POOL = "gpu.deckhouse.io/a"
+
+
+class EmptyOutbox:
+    """An outbox in which nothing waits."""
+
+    recorded = waiting = dropped = 0
+    durable = True
+    oldest_age_s = 0.0
+
+
+def units(board: Board) -> Mapping[str, float]:
+    """How many units there are of each health."""
+    metrics = AgentMetrics(board, EmptyOutbox(), Counts()).collect()
+    samples = [sample for family in metrics for sample in family.samples if sample.name == "gpuledger_agent_units"]
+    assert {sample.labels["resource"] for sample in samples} == {POOL}
+    return {sample.labels["health"]: sample.value for sample in samples}
+
+
+def test_units_are_healthy_in_metrics_where_the_kubelet_is_told_that_they_are() -> None:
+    board = Board()
+    board.put(survey=Survey((card(0), card(1))), offers=(Offer(POOL, whole_cards(0, 1, 2)),))
+    assert units(board) == {"Unhealthy": 3}, "nobody has looked at them yet"
+    board.put(unfit={})
+    assert units(board) == {"Healthy": 2, "Unhealthy": 1}, "one is not there"
+    board.put(unfit={address(0): "xid"})
+    assert units(board) == {"Healthy": 1, "Unhealthy": 2}
+
+
+def test_ids_that_no_kubelet_takes_are_no_units() -> None:
+    board = Board()
+    too_long = whole_cards(1)[0]._replace(id="x" * 64)
+    board.put(survey=Survey((card(0), card(1))), unfit={}, offers=(Offer(POOL, (*whole_cards(0), too_long)),))
+    assert units(board) == {"Healthy": 1}
