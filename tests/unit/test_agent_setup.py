@@ -8,6 +8,7 @@ import pytest
 from gpuledger.agent.hardware.errors import HungError
 from gpuledger.agent.setup.apply import Carrying, Stopped
 from gpuledger.agent.setup.attempts import RETRY_FIRST_S, RETRY_MAX_S
+from gpuledger.agent.setup.decide import KUBELET_SILENT_S
 from gpuledger.agent.setup.quiet import DEBOUNCE_MAX_S, DEBOUNCE_S
 from gpuledger.agent.setup.remembering import KEPT
 from gpuledger.agent.sightings import VANISHED_LOOKS
@@ -403,9 +404,11 @@ async def test_while_the_use_is_unknown_nothing_is_taken_back_or_divided(change:
     node.board.put(in_use=None)
     other = {"releasing": True} if change == "release" else {"mig_profile": HALF}
     node.want(later(wanted(node)[0], **other))
-    await node.settle()
-    await node.work(600.0)
+    await node.settle(KUBELET_SILENT_S)
     assert (node.calls.changes, node.told(), node.offered()) == ([], [], {})
+    await node.work(600.0)
+    assert (node.calls.changes, node.offered()) == ([], {})
+    assert node.told() == ([] if change == "release" else [("gpu-0", "refused", "p", "UseUnknown")])
     node.see_use()
     await node.settle()
     assert node.told() == [("gpu-0", "released", "p") if change == "release" else ("gpu-0", "applied", "p", 2)]
@@ -477,7 +480,8 @@ async def test_a_card_that_changes_hands_is_nobodys_until_it_is_free(other: dict
     node.want(later(wish(node, **{"mig_profile": SMALL, **other})))
     await node.settle()
     await node.work(600.0)
-    assert (node.offered(), node.told(), node.calls.changes) == ({}, [], [])
+    assert (node.offered(), node.calls.changes) == ({}, [])
+    assert [each[1::2] for each in node.told()] == [("refused", "DeviceInUse")]
     node.use("gpu.deckhouse.io/p")
     await node.settle()
     assert [each[1] for each in node.told()] == ["applied"]
@@ -489,7 +493,7 @@ async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> Non
     node.use("nvidia.com/gpu", node.card().uuid)
     node.want(wish(node))
     await node.settle()
-    assert (node.offered(), node.told()) == ({}, [])
+    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "DeviceInUse")])
     node.use("nvidia.com/gpu")
     await node.settle()
     assert node.told() == [("gpu-0", "applied", "p", None)]
@@ -498,11 +502,13 @@ async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> Non
 async def test_a_card_whose_users_nobody_knows_yet_is_not_offered_anew() -> None:
     node = Node()
     node.want(wish(node))
-    await node.settle()
+    await node.settle(KUBELET_SILENT_S)
     assert (node.offered(), node.told()) == ({}, [])
+    await node.settle()
+    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "UseUnknown")])
     node.use("nvidia.com/gpu", node.card().uuid)
     await node.settle()
-    assert (node.offered(), node.told()) == ({}, [])
+    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "DeviceInUse")])
 
 
 async def test_a_card_that_somebody_else_turned_mig_on_for_is_withdrawn_before_that_is_undone() -> None:

@@ -13,12 +13,15 @@ from gpuledger.agent.setup.actions import Action, Wait
 from gpuledger.agent.setup.offers import ids_of, partitions, profile_of, unit_uuids
 from gpuledger.agent.setup.situation import Situation, answers, card_of, cards, is_replaced, state_of, used
 from gpuledger.agent.setup.state import Held, Told
-from gpuledger.domain.mig.plan import Create, Destroy, Plan, Refusal, plan
+from gpuledger.domain.mig.plan import IN_USE, Create, Destroy, Plan, Refusal, plan
 from gpuledger.events.node import WantedDevice
 
 CARD_MISSING: Final = "CardMissing"
 CARD_TAKEN: Final = "CardTaken"
 USE_UNKNOWN: Final = "UseUnknown"
+
+KUBELET_SILENT_S: Final = 120.0
+"""A kubelet that has not said for so long who has which units is told of; in the first moments it never has."""
 
 Choice = Action | Wait
 
@@ -132,10 +135,16 @@ def _begun(it: Situation, wish: WantedDevice, held: Held | None) -> Choice:
         return _refused(wish, found)
     if not found.steps and _is_known(it) and (held is None or _goes_on(held, wish, card)):
         return _adopted(wish, card)
+    if not _is_known(it):
+        return _kubelet_silent(it, wish)
     settled_at = it.settled_at(wish.device)
-    if it.now < settled_at or not _is_known(it):
-        return Wait(settled_at) if it.now < settled_at else Wait()
-    return _carried_out(it, wish, card, found)
+    return Wait(settled_at) if it.now < settled_at else _carried_out(it, wish, card, found)
+
+
+def _kubelet_silent(it: Situation, wish: WantedDevice) -> Choice:
+    silent_at = it.quiet_at + KUBELET_SILENT_S
+    text = "The kubelet does not say which containers have units of the card; look at it, and at its pod-resources."
+    return Wait(silent_at) if it.now < silent_at else _refused(wish, Refusal(USE_UNKNOWN, text))
 
 
 def _carried_out(it: Situation, wish: WantedDevice, card: CardFacts, found: Plan) -> Choice:
@@ -196,7 +205,8 @@ def _hindrance(it: Situation, wish: WantedDevice, held: Held | None, card: CardF
     other = _other_holder(it, wish, card)
     if other is not None:
         return _taken(it, wish, other)
-    return Wait() if _is_strangers(it, wish, held, card) else None
+    text = "Containers have units of the card that are none of this pool's, as it is now; wait until they end."
+    return _refused(wish, Refusal(IN_USE, text)) if _is_strangers(it, wish, held, card) else None
 
 
 def _taken(it: Situation, wish: WantedDevice, other: str) -> Choice:
