@@ -80,6 +80,9 @@ class Pace:
     def clock(self) -> datetime:
         return self.now
 
+    def monotonic(self) -> float:
+        return (self.now - NOON).total_seconds()
+
     async def sleep(self, seconds: float) -> None:
         if seconds != SCRAPE_PERIOD_S:
             await asyncio.sleep(min(seconds, 0.1))
@@ -131,7 +134,8 @@ async def pace() -> Pace:
 async def running(fresh_nats: NatsServer, exporter: Exporter, pace: Pace, tmp_path: Path) -> AsyncIterator[Running]:
     """An agent that has looked once."""
     url = fresh_nats.url
-    watch = ExporterWatch("w1", scraper(exporter.url), clock=pace.clock, sleep=pace.sleep)
+    scrape = scraper(exporter.url)
+    watch = ExporterWatch("w1", scrape, clock=pace.clock, monotonic=pace.monotonic, sleep=pace.sleep)
     async with open_outbox(tmp_path, "w1", version="0", hardware="none", clock=pace.clock) as outbox:
         agent = Agent("w1", [watch], outbox)
         task = asyncio.create_task(

@@ -18,7 +18,7 @@ from gpuledger.settings import SettingsError
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, moment
 
 RULES = Rules(NODE)
-HEALTHY = CardHealth(PLACE, UUID)
+HEALTHY = CardHealth(PLACE, UUID, is_known=True)
 WELL = Readings(ecc_corrected_volatile=0, ecc_uncorrected_volatile=0)
 SLOT = f"{NODE}/{PLACE}"
 
@@ -198,6 +198,38 @@ def test_what_readings_show_ends_when_two_looks_in_a_row_do_not() -> None:
     assert told == [[], [], [], [], ["fit"]]
 
 
+def test_what_readings_show_again_and_again_has_to_stay_away_for_longer() -> None:
+    card, at_s, lasted = HEALTHY, 0.0, []
+    for _ in range(9):
+        card, _ = look(card, None, at_s)
+        began_s = at_s
+        while card.faults:
+            at_s += 5
+            card, _ = look(card, WELL, at_s)
+        lasted.append(at_s - began_s)
+    assert lasted[:5] == [10, 10, QUIET_S, 2 * QUIET_S, 4 * QUIET_S]
+    assert lasted[-1] == QUIET_MAX_S
+    card, _ = look(card, None, at_s + REPEATED_S)
+    assert card.faults[0].quiet_s == 0
+
+
+def test_how_a_card_stands_is_told_once_after_it_came() -> None:
+    card, facts = look(CardHealth(PLACE, UUID), WELL, 0)
+    assert brief(facts) == ["fit"]
+    assert look(card, WELL, 5).facts == ()
+    again = surveyed(surveyed(Cards({PLACE: card}), SURVEY._replace(cards=())), SURVEY)
+    assert again.unfit() == {PLACE: "NotLookedAt"}
+    assert brief(look(again.here[PLACE], WELL, 10).facts) == ["fit"]
+    assert look(CardHealth(PLACE, UUID), None, 0, replace(RULES, classes=parse_classes("OffTheBus=ignore"))).facts == ()
+
+
+def test_without_a_driver_no_card_can_be_used() -> None:
+    card, _ = strike(HEALTHY, 95, 0)
+    cards = Cards({PLACE: card, "0000:3d:00.0": HEALTHY})
+    assert cards.unfit(driver_missing=True) == {PLACE: "XID 95", "0000:3d:00.0": "DriverMissing"}
+    assert cards.unfit() == {PLACE: "XID 95"}
+
+
 def test_a_card_that_came_back_to_the_bus_has_been_reset() -> None:
     card, _ = look(HEALTHY, WELL, 0)
     card, _ = strike(card, 79, 1)
@@ -289,9 +321,8 @@ def test_a_card_is_known_by_its_uuid_wherever_it_sits() -> None:
     other = CARD._replace(address="0000:3d:00.0", uuid="GPU-other")
     swapped = (CARD._replace(uuid="GPU-other"), other._replace(uuid=UUID))
     cards = surveyed(Cards({PLACE: card, other.address: CardHealth(other.address, "GPU-other")}), SURVEY)
-    cards = surveyed(
-        Cards({**cards.here, other.address: CardHealth(other.address, "GPU-other")}), SURVEY._replace(cards=swapped)
-    )
+    other_card = CardHealth(other.address, "GPU-other", is_known=True)
+    cards = surveyed(Cards({**cards.here, other.address: other_card}), SURVEY._replace(cards=swapped))
     assert cards.unfit() == {other.address: "XID 95"}
 
 
@@ -299,7 +330,7 @@ def test_an_unfit_card_that_left_is_remembered_and_told_to_be_fit_when_it_is_bac
     card, _ = strike(HEALTHY, 95, 0)
     elsewhere = SURVEY._replace(cards=(CARD._replace(uuid="GPU-new"),))
     cards = surveyed(Cards({PLACE: card}), elsewhere)
-    assert (cards.unfit(), [one.uuid for one in cards.gone]) == ({}, [UUID])
+    assert (cards.unfit(), [one.uuid for one in cards.gone]) == ({PLACE: "NotLookedAt"}, [UUID])
     cards = surveyed(surveyed(cards, SURVEY._replace(cards=())), SURVEY)
     assert cards.unfit() == {PLACE: "XID 95"}
     decision = look(cards.here[PLACE], WELL, 5)
@@ -318,6 +349,8 @@ def test_what_is_remembered_goes_on_by_the_time_that_passed() -> None:
     later = moment(QUIET_S - 10)._replace(s=3.0)
     kept = surveyed(load(dump(Cards({PLACE: card})), later), SURVEY).here[PLACE]
     assert kept.told == UUID
+    kept, facts = look(kept, WELL, 0)
+    assert brief(facts) == ["unfit XID 95"]
     assert look(kept, WELL, 0).facts == ()
     assert brief(looked(kept, WELL, later._replace(s=14.0), RULES).facts) == ["fit"]
 

@@ -14,7 +14,7 @@ from gpuledger.agent.health import untold
 from gpuledger.agent.health.card import QUIET_S, Rules
 from gpuledger.agent.health.watch import LOOK_PERIOD_S, HealthWatch
 from gpuledger.agent.observing import Fact, Tell
-from gpuledger.events.device import DeviceErrorsObserved, DeviceHealthChanged
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle
 
 TWO = SURVEY._replace(cards=(CARD, CARD._replace(address="0000:3d:00.0", uuid="GPU-3d")))
@@ -65,6 +65,10 @@ class Watched:
             (fact.subject, fact.data.healthy) for fact in self.disk.told if isinstance(fact.data, DeviceHealthChanged)
         ]
 
+    @property
+    def failures(self) -> int:
+        return sum(isinstance(fact.data, DeviceFailed) for fact in self.disk.told)
+
 
 @pytest.fixture
 def watched() -> Watched:
@@ -93,9 +97,9 @@ async def test_a_card_recovers_and_who_counts_heartbeats_hears_of_it_once_that_i
     async with watched.running():
         await watched.strike(95)
         await watched.time.advance(QUIET_S + 2 * LOOK_PERIOD_S)
-        assert watched.verdicts == [(UUID, False), (UUID, True)]
+        assert watched.verdicts == [(UUID, True), (UUID, False), (UUID, True)]
         assert watched.board.seen.unfit == {}
-        assert told_before == [2]
+        assert told_before == [1, 3]
 
 
 async def test_a_lost_card_is_unfit_and_the_others_are_looked_at(watched: Watched) -> None:
@@ -114,9 +118,24 @@ async def test_a_driver_that_is_missing_is_no_fault_of_a_card(watched: Watched) 
     watched.calls.read[PLACE] = DriverMissingError("no driver")
     async with watched.running():
         await watched.time.advance(3 * LOOK_PERIOD_S)
+        assert (watched.board.seen.unfit, watched.disk.told) == ({PLACE: "DriverMissing"}, [])
         watched.board.put(survey=SURVEY)
         await watched.time.advance(LOOK_PERIOD_S)
-        assert (watched.board.seen.unfit, watched.disk.told, watched.part.trouble) == ({}, [], None)
+        assert (watched.board.seen.unfit, watched.disk.told, watched.part.trouble) == ({PLACE: "NotLookedAt"}, [], None)
+        del watched.calls.read[PLACE]
+        await watched.time.advance(LOOK_PERIOD_S)
+        assert (watched.board.seen.unfit, watched.verdicts) == ({}, [(UUID, True)])
+
+
+async def test_a_driver_that_goes_takes_all_cards_with_it_at_once(watched: Watched) -> None:
+    async with watched.running():
+        assert watched.board.seen.unfit == {}
+        watched.board.put(survey=SURVEY._replace(driver_missing=True))
+        await settle()
+        assert watched.board.seen.unfit == {PLACE: "DriverMissing"}
+        watched.board.put(survey=SURVEY)
+        await settle()
+        assert watched.board.seen.unfit == {}
 
 
 async def test_a_driver_that_hangs_says_nothing_of_the_cards_and_health_shows_it(watched: Watched) -> None:
@@ -127,39 +146,56 @@ async def test_a_driver_that_hangs_says_nothing_of_the_cards_and_health_shows_it
         del watched.calls.read[PLACE]
         await watched.time.advance(LOOK_PERIOD_S)
         assert watched.board.seen.unfit == {}
-        assert (watched.part.trouble, watched.disk.told) == (None, [])
+        assert (watched.part.trouble, watched.verdicts) == (None, [(UUID, True)])
+
+
+async def test_a_card_that_has_the_driver_hang_each_time_hides_no_other(watched: Watched) -> None:
+    watched.board.put(survey=TWO)
+    watched.calls.read[PLACE] = HungError("the driver hangs")
+    async with watched.running():
+        await watched.time.advance(LOOK_PERIOD_S)
+        assert watched.board.seen.unfit == {PLACE: "NotLookedAt"}
+        watched.calls.read["0000:3d:00.0"] = Readings(remap_failed=True)
+        await watched.time.advance(2 * LOOK_PERIOD_S)
+        assert watched.board.seen.unfit == {PLACE: "NotLookedAt", "0000:3d:00.0": "RemapFailed"}
+        watched.calls.read.clear()
+        await watched.time.advance(3 * LOOK_PERIOD_S)
+        assert (watched.board.seen.unfit, watched.part.trouble) == ({}, None)
 
 
 async def test_a_watch_that_cannot_hear_listens_again(watched: Watched) -> None:
     watched.calls.xids.put_nowait(HardwareError("no events"))
     async with watched.running():
         await watched.strike(79)
-        assert watched.verdicts == []
+        assert watched.failures == 0
         await watched.time.advance(LOOK_PERIOD_S)
-        assert watched.verdicts == [(UUID, False)]
+        assert watched.failures == 1
 
 
 async def test_errors_of_a_card_that_nobody_sees_are_passed_over(watched: Watched) -> None:
     async with watched.running():
         await watched.strike(79, "0000:ff:00.0")
-        assert watched.disk.told == []
+        assert watched.verdicts == [(UUID, True)]
+        assert len(watched.disk.told) == 1
 
 
-async def test_a_restart_tells_an_unfit_card_neither_twice_nor_never(watched: Watched) -> None:
+async def test_a_restart_tells_how_a_card_stands_and_counts_no_failure_twice(watched: Watched) -> None:
     async with watched.running():
         await watched.strike(95)
     again = Watched(watched.disk)
     again.board.put(survey=SURVEY)
     async with again.running():
         assert again.board.seen.unfit == {PLACE: "XID 95"}
-        assert again.verdicts == [(UUID, False)]
+        assert again.verdicts == [(UUID, True), (UUID, False), (UUID, False)]
+        assert again.failures == 1
         await again.time.advance(QUIET_S + 2 * LOOK_PERIOD_S)
-        assert again.verdicts == [(UUID, False), (UUID, True)]
+        assert again.verdicts == [(UUID, True), (UUID, False), (UUID, False), (UUID, True)]
 
 
 async def test_a_verdict_that_never_reached_the_disk_is_told_after_the_restart(watched: Watched) -> None:
     async def crash(facts: Sequence[Fact]) -> None:
-        raise OSError("killed")
+        if any(isinstance(fact.data, DeviceFailed) for fact in facts):
+            raise OSError("killed")
 
     task = asyncio.create_task(watched.part.run(crash))
     await settle()
@@ -169,7 +205,7 @@ async def test_a_verdict_that_never_reached_the_disk_is_told_after_the_restart(w
     again = Watched(watched.disk)
     again.board.put(survey=SURVEY)
     async with again.running():
-        assert again.verdicts == [(UUID, False)]
+        assert (again.verdicts, again.failures) == ([(UUID, False)], 1)
 
 
 async def test_what_was_counted_is_told_at_the_end(watched: Watched) -> None:
@@ -180,10 +216,11 @@ async def test_what_was_counted_is_told_at_the_end(watched: Watched) -> None:
     assert [one.count for one in data if isinstance(one, DeviceErrorsObserved)] == [1, 4]
 
 
-async def test_a_quiet_node_writes_nothing(watched: Watched) -> None:
+async def test_a_quiet_node_writes_nothing_more(watched: Watched) -> None:
     async with watched.running():
+        writes = watched.disk.writes
         await watched.time.advance(100 * LOOK_PERIOD_S)
-        assert (watched.disk.writes, watched.disk.told) == (0, [])
+        assert (watched.disk.writes, len(watched.disk.told)) == (writes, 1)
 
 
 async def test_rubbish_on_the_disk_is_no_reason_not_to_watch(watched: Watched) -> None:

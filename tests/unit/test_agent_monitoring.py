@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.monitoring import HEARTBEAT_MAX_AGE_S, HEARTBEATS_TOLD, METRIC, Monitoring, newest_update
+from gpuledger.events.node import NodeMonitoringObserved
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 AT = NOON.timestamp()
@@ -21,6 +22,11 @@ DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="GPU-1"}} 41
 {METRIC}{{gpu="0"}} {AT - 30}
 {METRIC}{{gpu="1"}} {AT}
 """
+
+
+def seen(monitoring: Monitoring, updated_s: float, now_s: float) -> NodeMonitoringObserved | None:
+    """A look at a time, by clocks that agree."""
+    return monitoring.seen(later(updated_s), later(now_s), now_s)
 
 
 def later(seconds: float) -> datetime:
@@ -69,7 +75,7 @@ def test_whatever_an_exporter_says_is_a_time_or_an_error(anything: str, rest: st
 
 def test_only_what_moved_on_is_a_heartbeat() -> None:
     monitoring = Monitoring()
-    told = [monitoring.seen(later(30 * (second // 30)), later(second)) for second in range(0, 90, 15)]
+    told = [seen(monitoring, 30 * (second // 30), second) for second in range(0, 90, 15)]
     assert [one and one.updated_at for one in told] == [NOON, None, later(30), None, later(60), None]
     assert all(one.fresh for one in told if one)
 
@@ -85,7 +91,7 @@ def test_only_what_moved_on_is_a_heartbeat() -> None:
     ],
 )
 def test_a_heartbeat_is_two_minutes_old_at_most(updated_s: float, fresh: bool) -> None:
-    told = Monitoring().seen(later(updated_s), NOON)
+    told = seen(Monitoring(), updated_s, 0)
     assert told is not None
     assert (told.fresh, told.updated_at) == (fresh, later(updated_s))
 
@@ -93,15 +99,26 @@ def test_a_heartbeat_is_two_minutes_old_at_most(updated_s: float, fresh: bool) -
 def test_what_stops_moving_on_is_lost_after_two_minutes_whatever_its_clock_says() -> None:
     for ahead_s in (0.0, 100.0):
         monitoring = Monitoring()
-        told = [monitoring.seen(later(ahead_s), later(15 * look)) for look in range(12)]
+        told = [seen(monitoring, ahead_s, 15 * look) for look in range(12)]
         assert [one and one.fresh for one in told] == [True, *[None] * 8, False, False, False]
+
+
+@pytest.mark.parametrize("set_s", [-3_600.0, 3_600.0])
+def test_a_clock_that_was_set_loses_no_heartbeat(set_s: float) -> None:
+    monitoring = Monitoring()
+    told = [seen(monitoring, 0, 0), monitoring.seen(NOON, later(15 + set_s), 15)]
+    told += [monitoring.seen(later(30 + set_s), later(30 + set_s), 30)]
+    assert [one and one.fresh for one in told] == [True, None, True]
+    assert [monitoring.seen(later(30 + set_s), later(160 + set_s), 160)] == [
+        NodeMonitoringObserved(fresh=False, updated_at=later(30 + set_s))
+    ]
 
 
 def test_after_a_scrape_that_failed_only_a_heartbeat_counts() -> None:
     monitoring = Monitoring()
-    told = [monitoring.seen(NOON, NOON), monitoring.missed(), monitoring.seen(NOON, later(15))]
+    told = [seen(monitoring, 0, 0), monitoring.missed(), seen(monitoring, 0, 15)]
     assert [one and one.fresh for one in told] == [True, False, None]
-    again = monitoring.seen(later(30), later(30))
+    again = seen(monitoring, 30, 30)
     assert again is not None
     assert again.fresh
 
@@ -109,7 +126,7 @@ def test_after_a_scrape_that_failed_only_a_heartbeat_counts() -> None:
 def beats(monitoring: Monitoring, first_s: int, number: int) -> Iterator[bool]:
     """Heartbeats, and whether each is told."""
     for beat in range(number):
-        yield monitoring.seen(later(first_s + beat), later(first_s + beat)) is not None
+        yield seen(monitoring, first_s + beat, first_s + beat) is not None
 
 
 def test_the_first_looks_in_a_row_are_told() -> None:
@@ -126,7 +143,7 @@ def test_who_counts_what_is_told_knows_how_many_beats_there_were(looks: list[str
     for number, look in enumerate(looks):
         if look == "beat":
             true += 1
-            counted += monitoring.seen(later(number), later(number)) is not None
+            counted += seen(monitoring, number, number) is not None
         else:
             told = monitoring.missed()
             assert told is not None or true == 0, "a loss is told"

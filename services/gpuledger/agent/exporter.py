@@ -1,6 +1,8 @@
 """The part that looks at the node's monitoring: scrapes the exporter, and tells whether its heart beats."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -25,10 +27,19 @@ class ExporterWatch:
     name = "monitoring"
     stuck_after_s = LOOKS_MISSED_MAX * SCRAPE_PERIOD_S
 
-    def __init__(self, node: str, scrape: Scrape, *, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        node: str,
+        scrape: Scrape,
+        *,
+        clock: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
         self._node = node
         self._scrape = scrape
         self._clock = clock
+        self._monotonic = monotonic
         self._sleep = sleep
         self._monitoring = Monitoring()
         self._trouble: str | None = None
@@ -54,7 +65,7 @@ class ExporterWatch:
         except MonitoringError as error:
             self._note(str(error))
             return self._monitoring.missed()
-        told = self._monitoring.seen(updated_at, self._clock())
+        told = self._monitoring.seen(updated_at, self._clock(), self._monotonic())
         if told is not None:
             self._note(
                 None

@@ -54,7 +54,8 @@ class Monitoring:
 
     def __init__(self) -> None:
         self._updated_at: datetime | None = None
-        self._moved_at: datetime | None = None
+        self._behind_s = 0.0
+        self._moved_s: float | None = None
         self._fresh: bool | None = None
         self._in_row = 0
 
@@ -62,12 +63,18 @@ class Monitoring:
         """Somebody counts looks from now on, as after a card's recovery: tell the next ones in a row again (ADR 8)."""
         self._in_row = 0
 
-    def seen(self, updated_at: datetime, now: datetime) -> NodeMonitoringObserved | None:
-        """The metric said `updated_at`."""
+    def seen(self, updated_at: datetime, now: datetime, now_s: float) -> NodeMonitoringObserved | None:
+        """The metric said `updated_at`; `now_s` are seconds of a clock that nobody sets.
+
+        How old a heartbeat was is measured when it came, and from then on by what passed: were it measured again by
+        clocks, one that was set in between would be the loss of every heartbeat from before.
+        """
         moved = updated_at != self._updated_at
-        if moved or self._moved_at is None:
-            self._updated_at, self._moved_at = updated_at, now
-        since_s = max(_apart_s(updated_at, now), _apart_s(self._moved_at, now))
+        if moved or self._moved_s is None:
+            self._updated_at, self._moved_s = updated_at, now_s
+            self._behind_s = (now - updated_at).total_seconds()
+        passed_s = now_s - self._moved_s
+        since_s = max(abs(self._behind_s + passed_s), passed_s)
         if since_s > HEARTBEAT_MAX_AGE_S:
             return self._told(fresh=False, updated_at=updated_at)
         return self._told(fresh=True, updated_at=updated_at) if moved else None
@@ -82,7 +89,3 @@ class Monitoring:
         if self._in_row > HEARTBEATS_TOLD:
             return None
         return NodeMonitoringObserved(fresh=fresh, updated_at=updated_at)
-
-
-def _apart_s(one: datetime, other: datetime) -> float:
-    return abs((other - one).total_seconds())

@@ -23,6 +23,10 @@ THROTTLE_S: Final = 60.0
 RECOVERY_LOOKS: Final = 2
 """So many looks in a row have to show that a fault is gone."""
 
+SOON_OVER_TIMES: Final = 2
+"""So many times in a row what readings show is over as soon as they show it no more; then it has to stay away as long
+as a fault that no reading shows, so that a card that comes and goes is not given out each time."""
+
 FAULTS_MAX: Final = 64
 """Faults of a card that are told apart at a time; further ones are told as errors of a card that is unfit anyway."""
 
@@ -48,8 +52,8 @@ class Rules:
 class Fault(NamedTuple):
     """Why a card cannot be used, last seen at a moment.
 
-    `standing` says that readings show it, so that they also show its end; `clear_looks` did so in a row by now. Any
-    other is over after `quiet_s` without a further one, or once the card `was_reset`.
+    `standing` says that readings show it, so that they also show its end; `clear_looks` did so in a row by now, and it
+    was not seen for `quiet_s`. Any other is over after `quiet_s` without a further one, or once the card `was_reset`.
     """
 
     kind: str
@@ -81,8 +85,10 @@ class Lasting(NamedTuple):
 class CardHealth(NamedTuple):
     """What is known of the health of the card at an address.
 
-    `told` is the subject under which it was told to be unfit, None while it is fit. `readings` are the last that it
-    gave, and `was_away` says that it, or its driver, has not been there since: when it is back it has been reset.
+    `told` is the subject under which it was told to be unfit, None while it is fit. `is_known` says that one or the
+    other was told since it came, or the agent began: who hears it may have forgotten, and the agent too. `readings` are
+    the last that it gave, and `was_away` says that it, or its driver, has not been there since: when it is back it has
+    been reset.
     """
 
     address: str
@@ -94,6 +100,7 @@ class CardHealth(NamedTuple):
     was_away: bool = False
     lasting: tuple[Lasting, ...] = ()
     windows: Windows = ()
+    is_known: bool = False
 
     def place(self, rules: Rules) -> str:
         """Where the card is."""

@@ -10,6 +10,10 @@ from gpuledger.agent.health.moment import Moment
 from gpuledger.agent.observing import Fact
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 
+DRIVER_MISSING: Final = "DriverMissing"
+NOT_LOOKED_AT: Final = "NotLookedAt"
+"""Why cards cannot be used that have no fault of their own."""
+
 AWAY_MAX: Final = CARDS_PER_NODE_MAX
 """Cards that left the node unfit and are remembered, so that they are told to be fit when they come back so."""
 
@@ -20,9 +24,14 @@ class Cards(NamedTuple):
     here: Mapping[str, CardHealth] = {}
     gone: tuple[CardHealth, ...] = ()
 
-    def unfit(self) -> dict[str, str]:
-        """Why each card that is there and cannot be used is so, by address."""
-        return {address: card.faults[0].kind for address, card in self.here.items() if card.faults}
+    def unfit(self, *, driver_missing: bool = False) -> dict[str, str]:
+        """Why each card that is there and cannot be used is so, by address; one that nobody looked at cannot."""
+        otherwise = DRIVER_MISSING if driver_missing else NOT_LOOKED_AT
+        return {
+            address: card.faults[0].kind if card.faults else otherwise
+            for address, card in self.here.items()
+            if card.faults or driver_missing or not card.is_known
+        }
 
 
 def surveyed(cards: Cards, survey: Survey) -> Cards:
@@ -37,7 +46,7 @@ def surveyed(cards: Cards, survey: Survey) -> Cards:
             found = None  # two cards say that they are the same
         card = found or CardHealth(facts.address)
         here[facts.address] = card._replace(address=facts.address, uuid=facts.uuid or card.uuid)
-    gone = (away(card) for card in left.values() if card.told is not None or card.windows)
+    gone = (away(card)._replace(is_known=False) for card in left.values() if card.told is not None or card.windows)
     return Cards(here, tuple(gone)[-AWAY_MAX:])
 
 

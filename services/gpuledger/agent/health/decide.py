@@ -1,7 +1,8 @@
 """What follows from an error of a card, or from a look at it: whether it is fit, and what is told. Pure.
 
-Of each card fit and unfit are told in turns, and a card that was unfit is fit again as soon as nothing speaks against
-it: nobody has to restart anything for that. Errors of applications never make a card unfit.
+Of each card fit and unfit are told in turns, and what holds is told once more after it came and after the agent began.
+A card that was unfit is fit again as soon as nothing speaks against it: nobody has to restart anything for that. Errors
+of applications never make a card unfit.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from gpuledger.agent.health.card import (
     PAST_MAX,
     RECOVERY_LOOKS,
     REPEATED_S,
+    SOON_OVER_TIMES,
     CardHealth,
     Fault,
     Lasting,
@@ -60,9 +62,8 @@ def struck(card: CardHealth, sign: Sign, now: Moment, rules: Rules, *, count: in
         faults = tuple(again if fault is known else fault for fault in card.faults)
         return _erred(card._replace(faults=faults), sign, now, rules, count)
     past = _past(card.past, sign.kind, now)
-    fault = Fault(sign.kind, sign.message, standing=False, last=now, quiet_s=_quiet_s(past, rules))
-    others = [one for one in card.past if one.kind != sign.kind]
-    return _failed(card._replace(past=(*others, past)[-PAST_MAX:]), fault, now, rules)
+    fault = Fault(sign.kind, sign.message, standing=False, last=now, quiet_s=_quiet_s(past.times, rules))
+    return _failed(_with_past(card, past), fault, now, rules)
 
 
 def looked(card: CardHealth, readings: Readings | None, now: Moment, rules: Rules) -> Decision:
@@ -77,7 +78,8 @@ def looked(card: CardHealth, readings: Readings | None, now: Moment, rules: Rule
         decision = decision.then(_stands, sign, now, rules)
     if readings is not None:
         decision = decision._replace(card=_eased(decision.card, {sign.kind for sign in faults}, readings, now))
-    decision = decision.then(_judged, now, rules).then(_lasted, warnings, now, rules, answers=readings is not None)
+    answers = readings is not None
+    decision = decision.then(_judged, now, rules, answers=answers).then(_lasted, warnings, now, rules, answers=answers)
     return decision if readings is None else decision._replace(card=decision.card._replace(readings=readings))
 
 
@@ -103,7 +105,7 @@ def _back(card: CardHealth) -> CardHealth:
 
 
 def _is_calm(card: CardHealth) -> bool:
-    return not (card.faults or card.lasting or card.was_away or card.told)
+    return card.is_known and not (card.faults or card.lasting or card.was_away or card.told)
 
 
 def _grown(card: CardHealth, readings: Readings, now: Moment, rules: Rules) -> Decision:
@@ -120,7 +122,10 @@ def _stands(card: CardHealth, sign: Sign, now: Moment, rules: Rules) -> Decision
     """
     known = next((fault for fault in card.faults if fault.kind == sign.kind and fault.standing), None)
     if known is None:
-        fault = Fault(sign.kind, sign.message, standing=True, last=now)
+        past = _past(card.past, sign.kind, now)
+        quiet_s = _quiet_s(past.times - SOON_OVER_TIMES, rules) if past.times > SOON_OVER_TIMES else 0.0
+        fault = Fault(sign.kind, sign.message, standing=True, last=now, quiet_s=quiet_s)
+        card = _with_past(card, past)
         if card.told is None or len(card.faults) >= FAULTS_MAX:
             return _failed(card, fault, now, rules)
         return _erred(card._replace(faults=(*card.faults, fault)), sign, now, rules, 1)
@@ -131,32 +136,36 @@ def _stands(card: CardHealth, sign: Sign, now: Moment, rules: Rules) -> Decision
 def _eased(card: CardHealth, seen: set[str], readings: Readings, now: Moment) -> CardHealth:
     """What is left of the card's faults after a look that it answered."""
     faults = [one if one.kind in seen else one._replace(clear_looks=one.clear_looks + 1) for one in card.faults]
-    is_back = any(fault.kind == OFF_THE_BUS and _is_clear(fault) for fault in faults)
+    is_back = any(fault.kind == OFF_THE_BUS and fault.clear_looks >= RECOVERY_LOOKS for fault in faults)
     if is_back or is_reset(card.readings, readings):
         faults = [fault._replace(was_reset=True) for fault in faults]
-    if any(fault.standing and not _is_clear(fault) for fault in faults):
-        left = [fault for fault in faults if not (fault.standing and _is_clear(fault))]
+    if any(fault.standing and not _is_clear(fault, now) for fault in faults):
+        left = [fault for fault in faults if not (fault.standing and _is_clear(fault, now))]
     else:
         left = [fault for fault in faults if not (fault.standing or _is_over(fault, now))]
     return card._replace(faults=tuple(left))
 
 
-def _is_clear(fault: Fault) -> bool:
-    return fault.clear_looks >= RECOVERY_LOOKS
+def _is_clear(fault: Fault, now: Moment) -> bool:
+    return fault.clear_looks >= RECOVERY_LOOKS and now.s - fault.last.s >= fault.quiet_s
 
 
 def _is_over(fault: Fault, now: Moment) -> bool:
     return fault.was_reset or now.s - fault.last.s >= fault.quiet_s
 
 
-def _judged(card: CardHealth, now: Moment, rules: Rules) -> Decision:
-    """Tell that the card is fit again, or that it is not where that is still to be told."""
-    if card.told is None and card.faults:
+def _judged(card: CardHealth, now: Moment, rules: Rules, *, answers: bool) -> Decision:
+    """Tell that the card is fit, or that it is not, where that is still to be told."""
+    if card.faults and card.told is None:
         return _told_unfit(card, card.faults[0], now, rules)
-    if card.told is None or card.faults:
+    if card.faults and not card.is_known:
+        verdict = Fact(card.told or card.subject(rules), _verdict(card.faults[0]), now.at)
+        return Decision(card._replace(is_known=True), (verdict,))
+    if card.faults or (card.told is None and (card.is_known or not answers)):
         return Decision(card)
-    fact = Fact(card.told, DeviceHealthChanged(healthy=True, message="Nothing is wrong with it any more"), now.at)
-    return Decision(card._replace(told=None), (fact,))
+    message = "Nothing is wrong with it" if card.told is None else "Nothing is wrong with it any more"
+    fact = Fact(card.told or card.subject(rules), DeviceHealthChanged(healthy=True, message=message), now.at)
+    return Decision(card._replace(told=None, is_known=True), (fact,))
 
 
 def _failed(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Decision:
@@ -170,9 +179,12 @@ def _failed(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Decisi
 
 
 def _told_unfit(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Decision:
-    card = card._replace(told=card.subject(rules))
-    verdict = DeviceHealthChanged(healthy=False, kind=fault.kind, message=fault.message)
-    return Decision(card, (_failure(card, fault, now, rules), Fact(card.subject(rules), verdict, now.at)))
+    card = card._replace(told=card.subject(rules), is_known=True)
+    return Decision(card, (_failure(card, fault, now, rules), Fact(card.subject(rules), _verdict(fault), now.at)))
+
+
+def _verdict(fault: Fault) -> DeviceHealthChanged:
+    return DeviceHealthChanged(healthy=False, kind=fault.kind, message=fault.message)
 
 
 def _failure(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Fact:
@@ -226,5 +238,10 @@ def _past(known: tuple[Past, ...], kind: str, now: Moment) -> Past:
     return Past(kind, last.times + 1 if last is not None and is_repeated else 1, now)
 
 
-def _quiet_s(past: Past, rules: Rules) -> float:
-    return min(rules.quiet_s * 2.0 ** min(past.times - 1, DOUBLINGS_MAX), rules.quiet_max_s)
+def _with_past(card: CardHealth, past: Past) -> CardHealth:
+    others = [one for one in card.past if one.kind != past.kind]
+    return card._replace(past=(*others, past)[-PAST_MAX:])
+
+
+def _quiet_s(times: int, rules: Rules) -> float:
+    return min(rules.quiet_s * 2.0 ** min(times - 1, DOUBLINGS_MAX), rules.quiet_max_s)

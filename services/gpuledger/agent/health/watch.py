@@ -1,7 +1,8 @@
 """The part of the agent that watches over the health of the cards: it waits for errors and looks at each card.
 
 What is decided comes on the board first, and then to the ledger: who offers cards must not wait for the disk. What was
-told is remembered, so that a restart neither forgets an unfit card nor tells of it twice.
+told is remembered, so that a restart neither forgets an unfit card nor counts its failure twice; how each card stands
+is told anew after a restart, because the agent may have lost its memory, or the ledger's readers theirs.
 """
 
 import asyncio
@@ -14,7 +15,13 @@ import structlog
 from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import CardFacts, Readings, Xid
 from gpuledger.agent.hardware.calls import Calls
-from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
+from gpuledger.agent.hardware.errors import (
+    CardLostError,
+    DriverMissingError,
+    HardwareError,
+    HungError,
+    RefusedError,
+)
 from gpuledger.agent.health.card import CardHealth, Rules
 from gpuledger.agent.health.cards import Cards, decided, surveyed, time_passed
 from gpuledger.agent.health.decide import Decision, away, looked, struck
@@ -33,6 +40,12 @@ RETRY_S: Final = 5.0
 
 STUCK_AFTER_S: Final = 300.0
 """Looks wait for their turn behind a change of a card, and each gives up after its own bound."""
+
+NONSENSE_LOOKS: Final = 2
+"""A card that answers with an error that nobody knows, so many looks in a row, does not answer."""
+
+STRANGE_MAX: Final = 64
+"""Addresses that nobody sees a card at and whose errors are remembered as logged; of more, all are forgotten."""
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -76,6 +89,9 @@ class HealthWatch:
         self._untold = Untold()
         self._kept: bytes | None = None
         self._is_known = False
+        self._nonsense: dict[str, int] = {}
+        self._hung_at = ""
+        self._strange: set[str] = set()
         self.alive_at: float | None = None
         self.trouble: str | None = None
 
@@ -102,6 +118,7 @@ class HealthWatch:
         await self._look()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_on())
+            group.create_task(self._follow())
             group.create_task(self._listen())
 
     async def _look_on(self) -> None:
@@ -109,15 +126,28 @@ class HealthWatch:
             await self._sleep(LOOK_PERIOD_S)
             await self._look()
 
+    async def _follow(self) -> None:
+        """See where cards sit as soon as a survey shows it, and not only with the next look."""
+        async for _ in self._board.changes():
+            self._see_survey()
+
     async def _look(self) -> None:
         """Look at every card once."""
-        self._note(await self._round())
-        cards, facts = time_passed(self._cards, self._now(), self._rules)
-        self._is_known = self._is_known or self.trouble is None
-        self._take(cards, facts)
+        try:
+            self._note(await self._round())
+            self._is_known = True
+        except HungError as error:
+            self._note(str(error))
+            self._is_known = self._is_known or any(card.is_known for card in self._cards.here.values())
+        self._take(*time_passed(self._cards, self._now(), self._rules))
         self.alive_at = self._monotonic()
 
     async def _round(self) -> str | None:
+        """Look at every card; returns why one cannot be looked at.
+
+        Raises:
+            HungError: the driver did not answer, at `_hung_at`.
+        """
         survey = self._board.seen.survey
         if survey is None or survey.driver_missing:
             self._see_survey()
@@ -125,14 +155,20 @@ class HealthWatch:
             self._take(self._cards._replace(here=here), ())
             return None
         trouble = None
-        for facts in survey.cards:
+        for facts in sorted(survey.cards, key=self._turn):
             try:
                 await self._look_at(facts)
-            except HungError as error:
-                return str(error)
+            except HungError:
+                self._hung_at = facts.address
+                raise
             except HardwareError as error:
                 trouble = f"{facts.address}: {error}"
+        self._hung_at = ""
         return trouble
+
+    def _turn(self, facts: CardFacts) -> tuple[bool, str]:
+        """Begin behind the card at which the driver hung, so that one that always has it hang hides no other."""
+        return (facts.address <= self._hung_at, facts.address)
 
     async def _look_at(self, facts: CardFacts) -> None:
         """Look at a card.
@@ -140,15 +176,29 @@ class HealthWatch:
         Raises:
             HardwareError: nobody can tell how it is.
         """
-        readings: Readings | None
         try:
-            readings = await self._calls.readings(facts.address)
-        except CardLostError:
-            readings = None
+            readings = await self._readings(facts.address)
         except DriverMissingError:
             self._decide(facts.address, lambda card: Decision(away(card)))
             return
         self._decide(facts.address, lambda card: looked(card, readings, self._now(), self._rules))
+
+    async def _readings(self, address: str) -> Readings | None:
+        """What the card says; None where it does not answer, which is also so where it says nothing but nonsense."""
+        nonsense = self._nonsense.pop(address, 0)
+        try:
+            return await self._calls.readings(address)
+        except CardLostError:
+            return None
+        except (DriverMissingError, HungError, RefusedError):
+            raise
+        except HardwareError as error:
+            self._nonsense[address] = nonsense + 1
+            if nonsense + 1 < NONSENSE_LOOKS:
+                raise
+            if nonsense + 1 == NONSENSE_LOOKS:
+                log.warning("a card answers nonsense", node=self._rules.node, address=address, reason=str(error))
+            return None
 
     async def _listen(self) -> None:
         is_deaf = False
@@ -167,10 +217,14 @@ class HealthWatch:
 
     def _hear(self, xid: Xid) -> None:
         sign = self._rules.classes.xid(xid.number)
-        if not self._decide(xid.address, lambda card: struck(card, sign, self._now(), self._rules)):
-            log.warning(
-                "an error of a card that nobody sees", node=self._rules.node, address=xid.address, kind=sign.kind
-            )
+        if self._decide(xid.address, lambda card: struck(card, sign, self._now(), self._rules)):
+            return
+        if xid.address in self._strange:
+            return
+        if len(self._strange) >= STRANGE_MAX:
+            self._strange.clear()
+        self._strange.add(xid.address)
+        log.warning("errors of a card that nobody sees", node=self._rules.node, address=xid.address, kind=sign.kind)
 
     def _decide(self, address: str, step: Callable[[CardHealth], Decision]) -> bool:
         """Decide about the card at an address; returns whether one is there."""
@@ -187,18 +241,20 @@ class HealthWatch:
         survey = self._board.seen.survey
         if survey is not None and survey is not self._survey:
             self._survey = survey
-            self._cards = surveyed(self._cards, survey)
+            self._take(surveyed(self._cards, survey), ())
 
     def _take(self, cards: Cards, facts: Sequence[Fact]) -> None:
         """Put on the board what follows, and leave the facts to be told."""
         self._cards = cards
         if self._is_known:
-            self._board.put(unfit=cards.unfit())
+            survey = self._board.seen.survey
+            self._board.put(unfit=cards.unfit(driver_missing=survey is not None and survey.driver_missing))
         self._untold.add(facts)
         for fact in facts:
             if isinstance(fact.data, DeviceHealthChanged):
                 said = fact.data
-                log.warning("health of a card", card=fact.subject, healthy=said.healthy, kind=said.kind)
+                say = log.info if said.healthy else log.warning
+                say("health of a card", card=fact.subject, healthy=said.healthy, kind=said.kind)
 
     async def _tell_all(self, tell: Tell) -> None:
         while facts := await self._untold.next():

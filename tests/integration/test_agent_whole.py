@@ -1,0 +1,279 @@
+"""The whole circle: pools decide, a node's agent sets up, its kubelet hands out, and the ledger knows all of it.
+
+The services are the real ones on PostgreSQL, the agent is a process that a server confines to its node's subjects, and
+people and watchers speak as they do. Nothing waits by the clock, and the agent's pauses are cut short.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from math import ceil
+from typing import Any
+
+import pytest
+
+from gpuledger.bootstrap.main import BootstrapProjection
+from gpuledger.clock import system_clock
+from gpuledger.events.allocation import AllocationEnded, AllocationObserved
+from gpuledger.events.device import (
+    DeviceErrorsObserved,
+    DeviceHealthChanged,
+    DevicePoolApplied,
+    DevicePoolRefused,
+    DevicePoolReleased,
+)
+from gpuledger.events.envelope import Event, decode
+from gpuledger.events.node import NodeComponentsObserved, NodeDevicesObserved
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolDefined
+from gpuledger.inventory.main import InventoryProjection
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.pools.main import PoolsProjection
+from gpuledger.projection.runner import Runner
+from gpuledger.sources.main import SourcesProjection
+from support import inventory, pools
+from support.agent_hurried import PAUSES
+from support.agent_process import NODE, Place, a_place
+from support.bootstrap import all_ready
+from support.edges import LAYOUTS, confined_server
+from support.ledgers import everything, jetstream_ledger
+from support.pools import asks
+from support.projections import QUICK, assert_true, publish, running, table
+from support.waiting import eventually
+
+H100 = "2330"
+POD_PERIOD_S = PAUSES["gpuledger.agent.kubelet.pod_resources"]["LOOK_PERIOD_S"]
+CARDS = 4
+CARD, SLICED, MIG = "team/whole", "team/sliced", "team/mig"
+RESOURCES = {name: f"gpu.deckhouse.io/{name.partition('/')[2]}" for name in (CARD, SLICED, MIG)}
+ANSWERS = (DevicePoolApplied, DevicePoolRefused, DevicePoolReleased)
+ASKED_TO_SETTLE = ceil(PAUSES["gpuledger.agent.setup.situation"]["SETTLE_S"] / POD_PERIOD_S) + 2
+
+
+class Circle:
+    """A node with its services, and people and watchers who say things."""
+
+    def __init__(self, place: Place, ledger: JetStreamLedger, url: str) -> None:
+        self.place, self.ledger, self.url = place, ledger, url
+        self.agent, self.kubelet = place.agent, place.kubelet
+        self._numbers: Counter[str] = Counter()
+
+    async def say(self, *said: tuple[str, Payload]) -> None:
+        for subject, data in said:
+            source = (
+                "/watchers/components" if isinstance(data, NodeComponentsObserved) else pools.source_of(subject, data)
+            )
+            self._numbers[source] += 1
+            number = self._numbers[source]
+            event = Event(f"{source}#{number}", source, data.TYPE, subject, system_clock(), data, "e1", number)
+            await publish(self.ledger, [event])
+
+    async def told(self, *kinds: type[Payload]) -> list[tuple[str, Any]]:
+        """What the ledger has of these kinds: subject and data."""
+        events = [decode(message.data) for message in await everything(self.ledger)]
+        return [(event.subject, event.data) for event in events if isinstance(event.data, kinds)]
+
+    def names(self) -> list[str]:
+        """The devices' names, in the order of their cards."""
+        found = table(self.url, "gpu_device", "pci_address, name")
+        return [name for _, name in sorted(found)]
+
+    def assignments(self) -> dict[str, tuple[str | None, str | None]]:
+        """Pool and phase of each device."""
+        return {
+            name: (pool, phase) for name, pool, phase in table(self.url, "gpu_device_assignment", "device, pool, phase")
+        }
+
+    def states(self) -> dict[str, str]:
+        """How far each device is prepared."""
+        return dict(table(self.url, "gpu_device_state", "name, state"))
+
+    async def comes(self, device: str, pool: str | None, phase: str | None) -> None:
+        """Return when the device's assignment is this one."""
+
+        async def has_come() -> bool:
+            return self.assignments().get(device, (None, None)) == (pool, phase)
+
+        await eventually(has_come)
+
+    async def becomes(self, device: str, state: str) -> None:
+        """Return when the device is in a state."""
+
+        async def is_so() -> bool:
+            return self.states().get(device) == state
+
+        await eventually(is_so)
+
+    async def withdrawn(self, resource: str) -> None:
+        """Return when the kubelet was told that the resource has no units any more."""
+
+        async def is_so() -> bool:
+            return not self.kubelet.health(resource)
+
+        await eventually(is_so)
+
+    async def asked_again(self) -> None:
+        """Return when the agent asked the kubelet so often who has what that it would have taken anything back."""
+        enough = self.kubelet.lists_asked + ASKED_TO_SETTLE
+
+        async def has_asked() -> bool:
+            return self.kubelet.lists_asked >= enough
+
+        await eventually(has_asked)
+
+    async def instances(self, card: str, profiles: list[str]) -> list[str]:
+        """The UUIDs of a card's instances, once the ledger shows these profiles."""
+
+        async def seen() -> list[tuple[str, str]]:
+            (_, data) = (await self.told(NodeDevicesObserved))[-1]
+            (found,) = [one for one in data.cards if one.uuid == card]
+            return [(one.profile, one.uuid) for one in found.mig_instances]
+
+        async def are_there() -> bool:
+            return sorted(profile for profile, _ in await seen()) == profiles
+
+        await eventually(are_there)
+        return sorted(uuid for _, uuid in await seen())
+
+    def totals(self) -> dict[str, int]:
+        """How many units each pool offers."""
+        return dict(table(self.url, "gpu_pool_total", "pool, total"))
+
+    async def saw(self, count: int, *kinds: type[Payload]) -> list[tuple[str, Any]]:
+        """What the ledger has of these kinds, once there are so many."""
+
+        async def has() -> bool:
+            return len(await self.told(*kinds)) >= count
+
+        await eventually(has)
+        return await self.told(*kinds)
+
+
+@pytest.fixture
+async def circle(request: pytest.FixtureRequest, migrated_url: str) -> AsyncIterator[Circle]:
+    layout = getattr(request, "param", "apart")
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(confined_server(layout, [NODE]))
+        place = await stack.enter_async_context(a_place(server, url=server.agent_url(NODE), hardware=f"{CARDS}xH100"))
+        ledger = await stack.enter_async_context(jetstream_ledger(server.url))
+        projections = (InventoryProjection(), BootstrapProjection(), PoolsProjection())
+        runners = [Runner(each, ledger, migrated_url, settings=QUICK) for each in projections]
+        await stack.enter_async_context(running(*runners))
+        yield Circle(place, ledger, migrated_url)
+        await circle_holds(place, ledger, migrated_url)
+
+
+async def circle_holds(place: Place, ledger: JetStreamLedger, url: str) -> None:
+    """What is true whatever was played: the kubelet was told nothing odd, and the rows are what the log says."""
+    assert (place.kubelet.refusals, place.kubelet.complaints) == ([], [])
+    await place.recorded()
+    assert await place.agent.stop() == 0
+    for projection in (InventoryProjection(), BootstrapProjection(), PoolsProjection(), SourcesProjection()):
+        await Runner(projection, ledger, url, settings=QUICK).catch_up(await ledger.head())
+        await assert_true(ledger, url, [projection])
+    told = table(url, "source", "source, duplicates, missing")
+    assert all((duplicates, missing) == (0, 0) for _, duplicates, missing in told), told
+    assert not table(url, "rejection")
+
+
+async def ready(circle: Circle) -> list[str]:
+    """The node is seen, prepared and equipped; its devices' names."""
+    cards = [H100] * CARDS
+    await circle.say((NODE, inventory.observed(*cards)), (NODE, inventory.features(*cards)))
+    await circle.say((NODE, all_ready(node_agent="ready")))
+    await circle.agent.start()
+
+    async def are_ready() -> bool:
+        return list(circle.states().values()) == ["Ready"] * CARDS
+
+    await eventually(are_ready)
+    return circle.names()
+
+
+def pool(unit: str = "Card", **more: Any) -> PoolDefined:
+    return PoolDefined.model_validate({"uid": "u", "unit": unit, **more})
+
+
+@pytest.mark.parametrize("circle", LAYOUTS, indirect=True)
+async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -> None:
+    name, *_ = await ready(circle)
+    card = circle.agent.cards()[0]
+    resource = RESOURCES[CARD]
+
+    await circle.say((CARD, pool()), (name, asks("whole")))
+    await circle.place.lists(1, resource=resource)
+    await circle.comes(name, CARD, "Assigned")
+    assert circle.kubelet.health(resource) == {card: "Healthy"}
+
+    given = await circle.kubelet.allocate(resource, 1, "trainer")
+    assert dict(given.envs) == {"NVIDIA_VISIBLE_DEVICES": card}
+    ((_, allocation),) = await circle.saw(1, AllocationObserved)
+    assert (allocation.node, allocation.namespace, allocation.pod) == (NODE, "default", "trainer")
+    assert [(one.resource, one.devices) for one in allocation.resources] == [(resource, (card,))]
+
+    await circle.agent.inject(f"xid:79@{card}")
+    await circle.place.lists(1, resource=resource, healthy=0)
+    await circle.becomes(name, "Faulted")
+    await circle.comes(name, CARD, "Pending")
+    await circle.saw(1, DeviceErrorsObserved)  # a look saw that it does not answer, so that one sees it come back
+    await circle.agent.inject(f"recover@{card}")
+    await circle.place.lists(1, resource=resource)
+    await circle.becomes(name, "Ready")
+    await circle.comes(name, CARD, "Assigned")
+    verdicts = [data.healthy for subject, data in await circle.told(DeviceHealthChanged) if subject == card]
+    assert verdicts == [True, False, True]
+
+    await circle.say((name, asks()))
+    await circle.comes(name, CARD, "Unassigning")
+    await circle.withdrawn(resource)
+    await circle.asked_again()
+    assert not await circle.told(DevicePoolReleased)
+    circle.kubelet.release("trainer")
+    await circle.comes(name, None, None)
+    await circle.saw(1, AllocationEnded)
+    assert circle.states()[name] == "Ready"
+    words = [data for _, data in await circle.told(*ANSWERS)]
+    refused = [data.reason for data in words if isinstance(data, DevicePoolRefused)]
+    assert refused in ([], ["CardMissing"]), "a pool that asks again while the card is away is told so"
+    kept = [type(data) for data in words if not isinstance(data, DevicePoolRefused)]
+    assert kept == [DevicePoolApplied, DevicePoolApplied, DevicePoolReleased]
+    order = [type(data) for _, data in await circle.told(AllocationEnded, DevicePoolReleased)]
+    assert order == [AllocationEnded, DevicePoolReleased]
+
+
+async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> None:
+    names = await ready(circle)
+    mig, sliced = RESOURCES[MIG], RESOURCES[SLICED]
+    cards = circle.agent.cards()
+
+    await circle.say((MIG, pool("MIG", mig_profile="1g.10gb", slices_per_unit=2)), (SLICED, pool(slices_per_unit=4)))
+    await circle.say((names[0], asks("mig")), (names[1], asks("sliced")))
+    await circle.comes(names[0], MIG, "Assigned")
+    await circle.comes(names[1], SLICED, "Assigned")
+    await circle.place.lists(14, resource=mig)
+    await circle.place.lists(4, resource=sliced)
+    assert sorted(circle.kubelet.health(sliced)) == [f"{cards[1]}::{number}" for number in range(4)]
+    first = await circle.instances(cards[0], ["1g.10gb"] * 7)
+    assert set(circle.kubelet.health(mig)) == {f"{uuid}::{number}" for uuid in first for number in range(2)}
+    applied = [(subject, data.partitions) for subject, data in await circle.told(DevicePoolApplied)]
+    assert sorted(applied, key=str) == sorted([(names[0], 7), (names[1], None)], key=str)
+    assert circle.totals() == {MIG: 14, SLICED: 4}
+
+    given = await circle.kubelet.allocate(mig, 1, "trainer")
+    assert given.envs["NVIDIA_VISIBLE_DEVICES"] in first
+    await circle.saw(1, AllocationObserved)
+    await circle.say((MIG, pool("MIG", mig_profile="3g.40gb", generation=2)))
+    await circle.withdrawn(mig)
+    await circle.asked_again()
+    assert await circle.instances(cards[0], ["1g.10gb"] * 7) == first
+    circle.kubelet.release("trainer")
+    second = await circle.instances(cards[0], ["3g.40gb"] * 2)
+    await circle.place.lists(2, resource=mig)
+    assert set(circle.kubelet.health(mig)) == set(second)
+    await circle.comes(names[0], MIG, "Assigned")
+
+    await circle.say((names[0], asks()), (names[1], asks()))
+    await circle.comes(names[0], None, None)
+    await circle.comes(names[1], None, None)
+    assert await circle.instances(cards[0], []) == []
+    assert {data.reason for _, data in await circle.told(DevicePoolRefused)} <= {"DeviceInUse"}
