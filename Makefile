@@ -63,7 +63,7 @@ vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a fol
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }
 	PYTHONPATH=tests $(RUN) python -m support.dra_vectors "$(DIR)"
 
-test-faults: $(STAMP) ## Kill projector, nats-server and postgres at random moments, many times
+test-faults: $(STAMP) ## Kill projector, agent, nats-server and postgres at random moments, many times
 	$(RUN) pytest -q -m faults -s --timeout=3600
 
 clean: ## Remove what was built

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from gpuledger.agent.outbox import numbering
 from gpuledger.agent.outbox.drop import in_order, victims
 from gpuledger.agent.outbox.entry import Bounds, Held, dropped, fitting, merged
 from gpuledger.agent.outbox.store import DISK_RETRY_S, Store
@@ -16,6 +17,8 @@ from gpuledger.events.node import NodeAgentStarted, NodeEventsDropped
 from gpuledger.ledger.api import Outgoing
 from support.outbox import SMALL, Disk, Recorded, Time, fact, numbers_in, recorded, store_on
 from support.servers import MEMORY
+
+AT_RISK_MAX = 8
 
 DROPS_TOLD_MAX = 12
 """How many events about drops wait at a time: more than a few never do."""
@@ -76,11 +79,12 @@ class Outboxes(RuleBasedStateMachine):
         self.may_forget: set[int] = set()
         self.refused: set[str] = set()
         self.unswept = self.counted_again = False
-        self.numbers = count(1)
+        self.numbers, self.boot = count(1), 1
+        self.at_risk_max, numbering.EPOCH_AT_RISK_MAX = numbering.EPOCH_AT_RISK_MAX, AT_RISK_MAX  # type: ignore[misc]
         self.store = self._opened()
 
     def _opened(self) -> Store:
-        store = store_on(self.disk, self.time, sizes=SMALL, epochs=self.epochs)
+        store = store_on(self.disk, self.time, sizes=SMALL, epochs=self.epochs, boot=f"b{self.boot}")
         store.open()
         return store
 
@@ -124,17 +128,23 @@ class Outboxes(RuleBasedStateMachine):
         self.time.monotonic_s -= set_by
         self.store.check()
 
-    @rule()
-    def crash(self) -> None:
+    @rule(boots=st.booleans())
+    def crash(self, boots: bool) -> None:
+        self.boot += boots
         self.counted_again |= self.unswept
         if self.store._memory is not None:
-            assert self.store._memory.book.numbering is not None
-            self.forgotten.add(self.store._memory.book.numbering.epoch)
-            self.may_forget |= self._only_in_memory()
+            self._forget_memory()
         self.disk.crash(self.root / str(next(self.lives)))
         if self.store._spool is not None:
             self.store._spool.close()
         self.store = self._opened()
+
+    def _forget_memory(self) -> None:
+        assert self.store._memory is not None
+        book = self.store._memory.book
+        assert book.numbering is not None
+        self.forgotten |= {book.numbering.epoch, *(one.epoch for one in (*book.held, *book.drops))}
+        self.may_forget |= self._only_in_memory()
 
     def _only_in_memory(self) -> set[int]:
         """What goes with the process, which told that it might: any fact that memory gave up is among it."""
@@ -150,9 +160,7 @@ class Outboxes(RuleBasedStateMachine):
         self.store.close()
         if not was_durable and self.store._memory is not None:
             self.store._spool = None
-            assert self.store._memory.book.numbering is not None
-            self.forgotten.add(self.store._memory.book.numbering.epoch)
-            self.may_forget |= self._only_in_memory()
+            self._forget_memory()
         self.counted_again |= self.unswept
         self.store = self._opened()
 
@@ -169,6 +177,7 @@ class Outboxes(RuleBasedStateMachine):
         try:
             self._check()
         finally:
+            numbering.EPOCH_AT_RISK_MAX = self.at_risk_max  # type: ignore[misc]
             self.store.close()
             self.temporary.cleanup()
 

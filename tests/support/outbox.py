@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox.clock import Times
-from gpuledger.agent.outbox.entry import Bounds, Entry, source_of
+from gpuledger.agent.outbox.entry import Bounds, Entry, Identity, source_of
 from gpuledger.agent.outbox.errors import DiskError
 from gpuledger.agent.outbox.sizes import USUAL, Sizes
 from gpuledger.agent.outbox.spool import FILE, Spool
-from gpuledger.agent.outbox.store import Identity, Store
+from gpuledger.agent.outbox.store import Store
 from gpuledger.domain.sources import Sources
 from gpuledger.events.device import DeviceErrorsObserved
 from gpuledger.events.envelope import Decoded, decode
@@ -119,7 +119,12 @@ class _ShakySpool(Spool):
         return super().head(batch)
 
 
-def store_on(disk: Disk, time: Time, *, sizes: Sizes = USUAL, epochs: Iterator[int] | None = None) -> Store:
+BOOT = "b1"
+
+
+def store_on(
+    disk: Disk, time: Time, *, sizes: Sizes = USUAL, epochs: Iterator[int] | None = None, boot: str = BOOT
+) -> Store:
     """A store that is not open yet; its epochs are called `e1`, `e2` and so on."""
     numbers = epochs or count(1)
     return Store(
@@ -127,6 +132,7 @@ def store_on(disk: Disk, time: Time, *, sizes: Sizes = USUAL, epochs: Iterator[i
         Identity(NODE, source_of(NODE), "1.0", "simulated"),
         times=Times(time.clock, time.monotonic),
         new_id=lambda: f"e{next(numbers)}",
+        boot=boot,
         sizes=sizes,
         open_spool=disk.open,
     )

@@ -59,6 +59,7 @@ class Worker:
     def __init__(self, name: str, work: Callable[[Tell], object]) -> None:
         self.name = name
         self.alive_at: float | None = None
+        self.trouble: str | None = None
         self._work = work
 
     async def run(self, tell: Tell) -> None:

@@ -42,7 +42,7 @@ class ExporterWatch:
         self._monotonic = monotonic
         self._sleep = sleep
         self._monitoring = Monitoring()
-        self._trouble: str | None = None
+        self.trouble: str | None = None
         self.alive_at: float | None = None
 
     async def run(self, tell: Tell) -> None:
@@ -76,9 +76,9 @@ class ExporterWatch:
 
     def _note(self, trouble: str | None) -> None:
         """Log what is new, once."""
-        if trouble == self._trouble:
+        if trouble == self.trouble:
             return
-        self._trouble = trouble
+        self.trouble = trouble
         if trouble is None:
             log.info("monitoring is alive again", node=self._node)
         else:

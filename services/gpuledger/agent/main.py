@@ -6,7 +6,6 @@ does not know ends the agent: whoever runs it starts it again, and nothing goes 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final, Protocol
 
 import structlog
@@ -79,7 +78,7 @@ class Agent:
             "status": "failing" if stuck else "ok",
             "reason": f"Nothing has been done lately by: {', '.join(stuck)}." if stuck else None,
             "node": self._node,
-            "troubles": {part.name: trouble for part in self._parts if (trouble := getattr(part, "trouble", None))},
+            "troubles": {part.name: part.trouble for part in self._parts if part.trouble},
             **self._outbox.describe(),
         }
         return Health(not stuck, document)
@@ -90,7 +89,7 @@ class Agent:
 
     async def _finish(self, recording: "asyncio.Task[None]") -> None:
         drained = asyncio.create_task(self._outbox.drained())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await asyncio.wait((drained, recording), return_when=asyncio.FIRST_COMPLETED)
-        await end([drained, recording])
+        try:
+            await asyncio.wait((drained, recording), timeout=STOP_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end([drained, recording])

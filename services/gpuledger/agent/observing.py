@@ -48,6 +48,11 @@ class Part(Protocol):
         """When it last did its work, in seconds of the event loop's clock; None before the first time."""
         ...
 
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot do its work at the moment, for people to read; None where it can, as far as is known."""
+        ...
+
     async def run(self, tell: Tell) -> None:
         """Work until cancelled. What cannot be seen is a fact or a line in the log, and raises nothing."""
         ...

@@ -51,6 +51,9 @@ OK, FAILED, USAGE, BUSY = 0, 1, 2, 5
 
 PLUGINS: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources/kubelet.sock"
+ENDING_MAX_S: Final = 20.0
+"""How long an orderly end may take before it is interrupted: the ledger and the disk are waited for, within bounds."""
+
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -97,6 +100,8 @@ async def _until_stopped(settings: AgentSettings) -> None:
         await working
         return
     _say("Stopping ...")
+    working.cancel()
+    await asyncio.wait((working,), timeout=ENDING_MAX_S)
     await end([working])
     _say("Stopped.")
 

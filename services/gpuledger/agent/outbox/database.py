@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from gpuledger.agent.outbox.errors import DiskError, FolderTakenError, SpoolUnreadableError
+from gpuledger.agent.outbox.errors import DiskError, FolderTakenError, OutboxError, SpoolUnreadableError
 
 LOCK_WAIT_S: Final = 5.0
 """How long an agent that is just ending may go on holding the file."""
@@ -102,16 +102,21 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", None)
+        # Text that is none is found by Python's own layer, which gives no code.
+        unknown = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else None
+        code = getattr(error, "sqlite_errorcode", unknown)
         if code is None:
             raise
-        if code & _PRIMARY == sqlite3.SQLITE_BUSY:
-            raise FolderTakenError(
-                f"Another agent works in {path.parent}. End it, or give this one another."
-            ) from error
-        if code & _PRIMARY in _UNREADABLE:
-            raise SpoolUnreadableError(f"{path} cannot be gone on with: {error}.") from error
-        raise DiskError(f"The disk under {path} fails ({error}). Free some room on it, or repair it.") from error
+        raise _in_our_words(error, path, code) from error
+
+
+def _in_our_words(error: sqlite3.Error, path: Path, code: int) -> OutboxError:
+    primary = code & _PRIMARY
+    if primary == sqlite3.SQLITE_BUSY:
+        return FolderTakenError(f"Another agent works in {path.parent}. End it, or give this one another.")
+    if primary in _UNREADABLE:
+        return SpoolUnreadableError(f"{path} cannot be gone on with: {error}.")
+    return DiskError(f"The disk under {path} fails ({error}). Free some room on it, or repair it.")
 
 
 def move_aside(path: Path, now: datetime) -> Path:
@@ -122,8 +127,10 @@ def move_aside(path: Path, now: datetime) -> Path:
     """
     aside = path.with_name(f"{path.name}.unreadable-{now:%Y%m%dT%H%M%S.%fZ}")
     try:
-        _log_of(path).exists() and _log_of(path).rename(_log_of(aside))
+        # Without its log the file may be an older one that can be gone on with: its numbers would be given out twice.
         path.rename(aside)
+        if _log_of(path).exists():
+            _log_of(path).rename(_log_of(aside))
         earlier = sorted(one for one in path.parent.glob(f"{path.name}.unreadable-*Z") if one != aside)
         for one in earlier[: max(0, len(earlier) + 1 - ASIDE_MAX)]:
             one.unlink()

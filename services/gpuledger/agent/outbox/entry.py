@@ -14,6 +14,15 @@ from gpuledger.events.subjects import subject_of
 from gpuledger.ledger.api import Outgoing
 
 
+class Identity(NamedTuple):
+    """Whose events they are: the node, the build of its agent and the kind of hardware that it sees."""
+
+    node: str
+    source: str
+    version: str
+    hardware: str
+
+
 class Numbering(NamedTuple):
     """Where a source's numbering stands, and the time of the last event that it numbered."""
 

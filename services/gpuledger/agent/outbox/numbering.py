@@ -1,18 +1,24 @@
 """How facts become events that wait: numbered in their order, in time that does not go back, within bounds.
 
 All of it happens in one transaction of the queue, which numbers too: a number is given out with its event, or not at
-all.
+all. Readers bound how many holes an epoch may have (`gpuledger.domain.numbers`), and turn down what comes behind more;
+so no epoch goes on beyond what could be dropped of it, or beyond what was.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox import drop
 from gpuledger.agent.outbox.clock import told_at
-from gpuledger.agent.outbox.entry import Bounds, Entry, dropped, entry_of, source_of
-from gpuledger.agent.outbox.queue import Queue
+from gpuledger.agent.outbox.entry import Bounds, Entry, Numbering, dropped, entry_of, source_of
+from gpuledger.agent.outbox.queue import Book, Queue
+from gpuledger.clock import NewId
+from gpuledger.domain.numbers import HOLES_MAX
+
+EPOCH_AT_RISK_MAX: Final = HOLES_MAX // 2
+"""How many events of an epoch may wait or be dropped at a time: were every second one dropped, each left a hole."""
 
 
 class Limits(NamedTuple):
@@ -22,18 +28,38 @@ class Limits(NamedTuple):
     batch: Bounds
 
 
-def add(queue: Queue, node: str, facts: Sequence[Fact], now: datetime) -> None:
+class Teller(NamedTuple):
+    """Whose events are numbered, and where new epochs come from."""
+
+    node: str
+    new_id: NewId
+
+    def new_epoch(self, last_time: datetime | None) -> Numbering:
+        """A numbering that nobody has gone on with."""
+        return Numbering(self.new_id(), 1, last_time)
+
+
+def add(queue: Queue, teller: Teller, facts: Sequence[Fact], now: datetime) -> None:
     """Number facts and put them at the end of the queue; within a transaction, in which a numbering has begun."""
-    source, numbering, position = source_of(node), queue.book.numbering, queue.book.next_position
+    source, numbering, position = source_of(teller.node), queue.book.numbering, queue.book.next_position
     assert numbering is not None, "who begins an epoch says so to the queue"
+    room = EPOCH_AT_RISK_MAX - at_risk(queue.book, numbering.epoch)
     entries: list[Entry] = []
     for fact in facts:
+        if room <= 0:
+            numbering, room = teller.new_epoch(numbering.last_time), EPOCH_AT_RISK_MAX
+        room -= 1
         time = told_at(fact.time, numbering.last_time, now)
         priority = drop.priority_of(fact.data)
         entries.append(entry_of(source, fact, position + len(entries), numbering, time, priority))
         numbering = numbering._replace(next_number=numbering.next_number + 1, last_time=time)
     queue.add(entries)
     queue.number(numbering)
+
+
+def at_risk(book: Book, epoch: str) -> int:
+    """How many events of an epoch wait, or were dropped and are not told yet."""
+    return sum(one.events for one in (*book.held, *book.drops) if one.epoch == epoch)
 
 
 def trim(queue: Queue, limits: Limits) -> int:
@@ -52,8 +78,13 @@ def can_tell_drops(queue: Queue, limits: Limits) -> bool:
     return bool(queue.book.drops) and drop.has_room(queue.book.events, queue.book.size, limits.queue)
 
 
-def tell_drops(queue: Queue, node: str, limits: Limits, now: datetime) -> None:
-    """Tell what was given up, where that can be; within a transaction."""
-    if can_tell_drops(queue, limits):
-        add(queue, node, [drop.told(node, one, now) for one in queue.book.drops], now)
-        queue.forget_drops()
+def tell_drops(queue: Queue, teller: Teller, limits: Limits, now: datetime) -> None:
+    """Tell what was given up, where that can be; within a transaction. An epoch that was full of holes ends with it."""
+    if not can_tell_drops(queue, limits):
+        return
+    drops = queue.book.drops
+    add(queue, teller, [drop.told(teller.node, one, now) for one in drops], now)
+    queue.forget_drops()
+    known = queue.book.numbering
+    if known is not None and any((one.epoch, one.reason) == (known.epoch, drop.NO_ROOM) for one in drops):
+        queue.number(teller.new_epoch(known.last_time))

@@ -20,11 +20,11 @@ import structlog
 
 from gpuledger.agent.observing import Fact, Sleep
 from gpuledger.agent.outbox.clock import Monotonic, Times
-from gpuledger.agent.outbox.entry import Entry, check, source_of
+from gpuledger.agent.outbox.entry import Entry, Identity, check, source_of
 from gpuledger.agent.outbox.errors import OutboxError
 from gpuledger.agent.outbox.sizes import USUAL, Sizes
 from gpuledger.agent.outbox.spool import open_spool
-from gpuledger.agent.outbox.store import Identity, OpenSpool, Status, Store
+from gpuledger.agent.outbox.store import OpenSpool, Status, Store
 from gpuledger.clock import Clock, NewId, random_id, system_clock
 from gpuledger.ledger.api import Publishing
 from gpuledger.ledger.errors import EventRefusedError, LedgerError
@@ -43,6 +43,8 @@ log = structlog.get_logger("gpuledger.agent")
 
 Connect = Callable[[], AbstractAsyncContextManager[Publishing]]
 """Connects to the ledger; raises LedgerUnavailableError while it is away."""
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 Jitter = Callable[[], float]
 """Draws a number from 0 up to 1."""
@@ -167,9 +169,14 @@ class Outbox:
         facts: list[Fact] = []
         while self._arrived:
             facts.append(self._arrived.popleft())
-        if facts:
+        if not facts:
+            return
+        try:
             self._store.tell(facts)
-            loop.call_soon_threadsafe(self._wake)
+        except BaseException:
+            self._arrived.extendleft(reversed(facts))  # whoever else waits for them must not find them kept
+            raise
+        loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         self._idle.clear()
@@ -197,7 +204,8 @@ class Outbox:
                 await self._send(ledger, entries)
                 self.trouble = None
                 continue
-            self._idle.set()
+            if not self._wanted.is_set():
+                self._idle.set()
             await self._wanted.wait()
 
     async def _send(self, ledger: Publishing, entries: Sequence[Entry]) -> None:
@@ -231,6 +239,14 @@ class Outbox:
                 self._wake()
 
 
+def boot_id() -> str:
+    """What names the time since the node began to run; where the system does not say, each start is taken for one."""
+    try:
+        return BOOT_ID.read_text().strip() or random_id()
+    except OSError:
+        return random_id()
+
+
 def pause_after(failures: int, jitter: float) -> float:
     """How long to wait, in seconds, after so many failures in a row; `jitter` from 0 up to 1."""
     longest = min(RETRY_FIRST_S * 2.0 ** min(failures - 1, 32), RETRY_MAX_S)
@@ -248,20 +264,30 @@ async def open_outbox(
     clock: Clock = system_clock,
     monotonic: Monotonic = monotonic,
     new_id: NewId = random_id,
+    boot: str | None = None,
     sleep: Sleep = asyncio.sleep,
     jitter: Jitter = random.random,
     open_spool: OpenSpool = open_spool,
 ) -> AsyncIterator[Outbox]:
     """The outbox of a node's agent in its state folder, closed at the end.
 
-    `version` is the build's, `hardware` says what kind of hardware the agent sees.
+    `version` is the build's, `hardware` says what kind of hardware the agent sees, `boot` in which of the node's boots
+    it is (None: as the system says).
 
     Raises:
         FolderTakenError: another agent works in the folder.
     """
     identity = Identity(node, source_of(node), version, hardware)
     times = Times(clock, monotonic)
-    store = Store(folder, identity, times=times, new_id=new_id, sizes=sizes, open_spool=open_spool)
+    store = Store(
+        folder,
+        identity,
+        times=times,
+        new_id=new_id,
+        boot=boot or boot_id(),
+        sizes=sizes,
+        open_spool=open_spool,
+    )
     outbox = Outbox(store, identity.source, clock=clock, sleep=sleep, jitter=jitter)
     await outbox.open()
     try:

@@ -1,17 +1,23 @@
 """What waits for the ledger, on disk: numbered events, their numbering, what was dropped, and small values by name.
 
 One SQLite file in the node's state folder, used by one thread of one process. Whatever a transaction took is there
-after a crash and after a power failure, so that a number that was sent is never given out again.
+after a crash and after a power failure, so that a number that was sent is never given out again. Where a disk does not
+keep that promise, or an earlier state of it was restored, the node has booted since, and a boot begins an epoch. A
+folder that is put back to an earlier state while the node goes on running gives numbers out a second time: what is told
+under them is taken for repeats, and nobody can see it from here. Neither can it be seen that a commit of which the
+sync failed got to the disk after all: should the process be killed before the disk works again, the next run finds that
+commit, and what it holds is told a second time, under other numbers than it had in memory.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from gpuledger.agent.outbox import database
-from gpuledger.agent.outbox.drop import NEVER
+from gpuledger.agent.outbox.drop import NEVER, UNREADABLE
 from gpuledger.agent.outbox.entry import Bounds, Drops, Entry, Held, Numbering, fitting, merged
 from gpuledger.agent.outbox.errors import DiskError, SpoolUnreadableError
 from gpuledger.agent.outbox.queue import Book
@@ -25,26 +31,30 @@ SCHEMA: Final = 1
 _TABLES: Final = (
     """CREATE TABLE run (
         one INTEGER PRIMARY KEY CHECK (one = 1), source TEXT NOT NULL, epoch TEXT, next_number INTEGER, last_time TEXT,
-        clean INTEGER NOT NULL
+        boot TEXT
     ) STRICT""",
     """CREATE TABLE event (
-        position INTEGER PRIMARY KEY, epoch TEXT NOT NULL, number INTEGER NOT NULL, priority INTEGER NOT NULL,
+        position INTEGER PRIMARY KEY, epoch TEXT NOT NULL, number INTEGER NOT NULL CHECK (number > 0),
+        priority INTEGER NOT NULL,
         time TEXT NOT NULL, subject TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL
     ) STRICT""",
     "CREATE INDEX event_by_priority ON event (priority, position)",
     """CREATE TABLE dropped (
-        epoch TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL, first INTEGER NOT NULL,
-        last INTEGER NOT NULL, PRIMARY KEY (epoch, reason)
+        epoch TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL CHECK (count > 0),
+        first INTEGER NOT NULL CHECK (first > 0), last INTEGER NOT NULL, PRIMARY KEY (epoch, reason)
     ) STRICT, WITHOUT ROWID""",
     "CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID",
 )
+
+_HELD: Final = "SELECT epoch, '', count(*), min(number), max(number) FROM event GROUP BY epoch ORDER BY min(position)"
+_DROPPED: Final = "SELECT epoch, reason, count, first, last FROM dropped"
 
 
 class Spool:
     """The file of one source in a folder; it is made where there is none.
 
-    `clean` says that the last run ended by itself. Every call may raise DiskError and SpoolUnreadableError, unless it
-    says otherwise.
+    `boot` says in which of the node's boots the last run was. Every call may raise DiskError and SpoolUnreadableError,
+    unless it says otherwise.
 
     Raises:
         FolderTakenError: another process uses it.
@@ -55,7 +65,7 @@ class Spool:
     def __init__(self, folder: Path, source: str, *, lock_wait_s: float = database.LOCK_WAIT_S) -> None:
         self.path = folder / FILE
         self.book = Book()
-        self.clean = False
+        self.boot: str | None = None
         self._source = source
         self._done_to = 0
         try:
@@ -131,7 +141,9 @@ class Spool:
                 "SELECT * FROM event WHERE position BETWEEN ? AND ? ORDER BY position",
                 (self._done_to + 1, self._end_of(batch)),
             )
-            return [_entry(row) for row in found]
+            rows = found.fetchall()
+        with self._meaningful():
+            return [_entry(row) for row in rows]
 
     def pass_over(self, entries: Sequence[Entry]) -> None:
         """See `Queue.pass_over`; the next transaction takes them off the disk."""
@@ -151,11 +163,12 @@ class Spool:
             row = self._connection.execute(
                 "SELECT time FROM event WHERE position > ? ORDER BY position LIMIT 1", (self._done_to,)
             ).fetchone()
-        return row and datetime.fromisoformat(row[0])
+        with self._meaningful():
+            return row and _time_of(row[0])
 
-    def mark(self, *, clean: bool) -> None:
-        """Note whether the run ended by itself; within a transaction."""
-        self._connection.execute("UPDATE run SET clean = ?", (int(clean),))
+    def mark(self, boot: str) -> None:
+        """Note in which boot the run is; within a transaction."""
+        self._connection.execute("UPDATE run SET boot = ?", (boot,))
 
     def values(self) -> dict[str, bytes]:
         """All values that are kept, by name."""
@@ -183,19 +196,25 @@ class Spool:
         return int(rows[count - 1][0]) if count else self._done_to
 
     def _load(self) -> None:
-        with database.translated(self.path):
+        with database.translated(self.path), self._meaningful():
             self._create()
-            source, epoch, next_number, last_time, clean = self._connection.execute(
-                "SELECT source, epoch, next_number, last_time, clean FROM run"
+            source, epoch, next_number, last_time, self.boot = self._connection.execute(
+                "SELECT source, epoch, next_number, last_time, boot FROM run"
             ).fetchone()
-        if source != self._source:
-            raise SpoolUnreadableError(f"{self.path} is the outbox of {source}, and not of {self._source}.")
-        self.clean = bool(clean)
-        with database.translated(self.path):
+            if source != self._source:
+                raise SpoolUnreadableError(f"{self.path} is the outbox of {source}, and not of {self._source}.")
             self.book = self._read_book()
-        if epoch is not None:
-            last = last_time and datetime.fromisoformat(last_time)
-            self.book = self.book._replace(numbering=Numbering(epoch, next_number, last))
+            if epoch is not None:
+                numbering = Numbering(epoch, int(next_number), last_time and _time_of(last_time))
+                self.book = self.book._replace(numbering=numbering)
+
+    @contextmanager
+    def _meaningful(self) -> Iterator[None]:
+        """What SQLite reads without complaint may be damaged all the same."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise SpoolUnreadableError(f"{self.path} holds something that makes no sense: {error}.") from error
 
     def _create(self) -> None:
         (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -207,24 +226,29 @@ class Spool:
         with database.transaction(self._connection, self.path):
             for table in _TABLES:
                 self._connection.execute(table)
-            self._connection.execute("INSERT INTO run VALUES (1, ?, NULL, NULL, NULL, 0)", (self._source,))
+            self._connection.execute("INSERT INTO run VALUES (1, ?, NULL, NULL, NULL, NULL)", (self._source,))
             self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def _read_book(self) -> Book:
-        held = self._connection.execute(
-            "SELECT epoch, '', count(*), min(number), max(number) FROM event GROUP BY epoch ORDER BY min(position)"
-        )
+        # A statement that is not read to its end would hold the file, and its lock, after the connection was closed.
+        spans = tuple(map(Drops._make, self._connection.execute(_HELD).fetchall()))
+        drops = tuple(map(Drops._make, self._connection.execute(_DROPPED).fetchall()))
         size, last = self._connection.execute(
             "SELECT coalesce(sum(length(data)), 0), coalesce(max(position), 0) FROM event"
         ).fetchone()
-        drops = self._connection.execute("SELECT epoch, reason, count, first, last FROM dropped")
-        spans = tuple(map(Drops._make, held))
-        return Book(sum(one.events for one in spans), size, last + 1, None, spans, tuple(map(Drops._make, drops)))
+        return Book(sum(one.events for one in spans), size, last + 1, None, spans, drops)
 
 
 def _entry(row: tuple[int, str, int, int, str, str, str, bytes]) -> Entry:
     position, epoch, number, priority, time, subject, event_id, data = row
-    return Entry(position, epoch, number, priority, datetime.fromisoformat(time), Outgoing(subject, event_id, data))
+    return Entry(position, epoch, number, priority, _time_of(time), Outgoing(subject, event_id, data))
+
+
+def _time_of(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError(f"the time {text!r} is in no zone")
+    return time
 
 
 def open_spool(folder: Path, source: str, now: datetime) -> tuple[Spool, Path | None]:
@@ -237,5 +261,23 @@ def open_spool(folder: Path, source: str, now: datetime) -> tuple[Spool, Path | 
     try:
         return Spool(folder, source), None
     except SpoolUnreadableError:
+        lost = _lost(folder / FILE, source)
         aside = database.move_aside(folder / FILE, now)
-        return Spool(folder, source), aside
+    spool = Spool(folder, source)
+    try:
+        with spool.transaction():
+            spool.note(lost)
+    except BaseException:
+        spool.close()
+        raise
+    return spool, aside
+
+
+def _lost(path: Path, source: str) -> tuple[Drops, ...]:
+    """What waited in a file that cannot be gone on with, as far as it can still be read, and drops that it knew of."""
+    found: list[Drops] = []
+    with suppress(sqlite3.Error, TypeError, ValueError), closing(sqlite3.connect(path, isolation_level=None)) as old:
+        if old.execute("SELECT source FROM run").fetchone() == (source,):
+            found += map(Drops._make, old.execute(_DROPPED))
+            found += (drops._replace(reason=UNREADABLE) for drops in map(Drops._make, old.execute(_HELD)))
+    return merged(drops for drops in found if 0 < drops.first <= drops.last and drops.events > 0)

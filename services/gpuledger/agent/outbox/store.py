@@ -16,9 +16,10 @@ from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox import drop, numbering
 from gpuledger.agent.outbox.clock import Times, set_back_s
 from gpuledger.agent.outbox.database import move_aside
-from gpuledger.agent.outbox.entry import Drops, Entry, Numbering
+from gpuledger.agent.outbox.ended import note_end, take_end
+from gpuledger.agent.outbox.entry import Drops, Entry, Identity
 from gpuledger.agent.outbox.errors import DiskError, KeepError, OutboxError, SpoolUnreadableError
-from gpuledger.agent.outbox.numbering import Limits
+from gpuledger.agent.outbox.numbering import Limits, Teller
 from gpuledger.agent.outbox.queue import Book, MemoryQueue
 from gpuledger.agent.outbox.sizes import DROPS_MAX, VALUE_BYTES_MAX, VALUES_MAX, Sizes
 from gpuledger.agent.outbox.spool import Spool
@@ -28,22 +29,13 @@ from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
 DISK_RETRY_S: Final = 30.0
 """How often a disk that took nothing is tried again; each time that it takes something begins an epoch."""
 
-READ_FAILURES_MAX: Final = 3
-"""A spool that could not be read so many times in a row is given up, with all that waits in it."""
+READ_FAILURES_MAX: Final = 20
+"""A spool that could not be read so many times in a row, for some minutes, is given up, with all that waits in it."""
 
 log = structlog.get_logger("gpuledger.agent")
 
 OpenSpool = Callable[[Path, str, datetime], tuple[Spool, Path | None]]
 """See `gpuledger.agent.outbox.spool.open_spool`."""
-
-
-class Identity(NamedTuple):
-    """Whose events they are: the node, the build of its agent and the kind of hardware that it sees."""
-
-    node: str
-    source: str
-    version: str
-    hardware: str
 
 
 class Status(NamedTuple):
@@ -64,14 +56,23 @@ class Store:
     """The events of one source in a state folder; one thread may use it."""
 
     def __init__(
-        self, folder: Path, identity: Identity, *, times: Times, new_id: NewId, sizes: Sizes, open_spool: OpenSpool
+        self,
+        folder: Path,
+        identity: Identity,
+        *,
+        times: Times,
+        new_id: NewId,
+        boot: str,
+        sizes: Sizes,
+        open_spool: OpenSpool,
     ) -> None:
         self.status = Status()
         self.values: dict[str, bytes] = {}
         self._folder = folder
         self._identity = identity
         self._times = times
-        self._new_id = new_id
+        self._teller = Teller(identity.node, new_id)
+        self._boot = boot
         self._sizes = sizes
         self._open_spool = open_spool
         self._spool: Spool | None = None
@@ -79,6 +80,7 @@ class Store:
         self._unkept: set[str] = set()
         self._lent: set[str] = set()
         self._dropped = 0
+        self._ended = False
         self._read_failures = 0
         self._trouble: str | None = None
         self._retry_at_s = 0.0
@@ -91,10 +93,10 @@ class Store:
         """
         try:
             spool = self._opened()
-            self.values = spool.values()
-            self._begin(spool)
-        except (DiskError, SpoolUnreadableError) as error:
-            self._into_memory(error, clean=self._spool is not None and self._spool.clean)
+        except DiskError as error:
+            self._into_memory(error, clean=take_end(self._folder))
+        else:
+            self._go_on(spool, clean=take_end(self._folder))
         self._look()
 
     def tell(self, facts: Sequence[Fact]) -> None:
@@ -168,19 +170,32 @@ class Store:
         spool, aside = self._open_spool(self._folder, self._identity.source, self._times.now())
         if aside is not None:
             log.error("what waited for the ledger could not be gone on with; it was moved aside", moved_to=str(aside))
+            take_end(self._folder)
+            self._dropped += sum(one.events for one in spool.book.drops if one.reason == drop.UNREADABLE)
         self._spool = spool
         return spool
 
-    def _begin(self, spool: Spool) -> None:
-        now, clean = self._times.now(), spool.clean
+    def _go_on(self, spool: Spool, *, clean: bool) -> None:
+        try:
+            self.values = spool.values()
+            self._begin(spool, clean=clean)
+        except (DiskError, SpoolUnreadableError) as error:
+            self._into_memory(error, clean=clean)
+
+    def _begin(self, spool: Spool, *, clean: bool) -> None:
+        now = self._times.now()
         with spool.transaction():
-            known = spool.book.numbering or Numbering(self._new_id(), 1, None)
-            spool.number(known)
-            spool.mark(clean=False)
-            numbering.add(spool, self._identity.node, [self._started(clean=clean, durable=True)], now)
-            numbering.add(spool, self._identity.node, self._set(set_back_s(known.last_time, now)), now)
+            last = spool.book.numbering
+            last_time = last.last_time if last else None
+            spool.number(last if last and spool.boot == self._boot else self._teller.new_epoch(last_time))
+            spool.mark(self._boot)
+            facts = [
+                self._started(clean=clean and last is not None, durable=True),
+                *self._set(set_back_s(last_time, now)),
+            ]
+            numbering.add(spool, self._teller, facts, now)
             self._dropped += numbering.trim(spool, self._limits_of(spool))
-            numbering.tell_drops(spool, self._identity.node, self._limits_of(spool), now)
+            numbering.tell_drops(spool, self._teller, self._limits_of(spool), now)
 
     def _write(self, facts: Sequence[Fact]) -> None:
         """Keep facts, values that are not kept yet, and what is to be told of drops."""
@@ -202,9 +217,9 @@ class Store:
             return
         now = self._times.now()
         with queue.transaction():
-            numbering.add(queue, self._identity.node, facts, now)
+            numbering.add(queue, self._teller, facts, now)
             gone = numbering.trim(queue, limits)
-            numbering.tell_drops(queue, self._identity.node, limits, now)
+            numbering.tell_drops(queue, self._teller, limits, now)
             if isinstance(queue, Spool):
                 queue.keep({name: self.values[name] for name in self._unkept})
         self._dropped += gone
@@ -215,7 +230,7 @@ class Store:
         """Go on without the disk."""
         book = Book() if self._spool is None else self._spool.book
         last_time = book.numbering.last_time if book.numbering else None
-        self._memory = MemoryQueue(Numbering(self._new_id(), 1, last_time), book.next_position)
+        self._memory = MemoryQueue(self._teller.new_epoch(last_time), book.next_position)
         self._trouble = str(error)
         self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
         log.error("what is found out is kept in memory alone", reason=str(error))
@@ -250,13 +265,14 @@ class Store:
         now, known = self._times.now(), (memory.book.numbering, spool.book.numbering)
         last_time = max((one.last_time for one in known if one and one.last_time), default=None)
         facts = [self._started(clean=True, durable=True)] if announce else []
+        take_end(self._folder)  # a folder that could not be written to may hold it still
         with spool.transaction():
             spool.add(memory.entries)
             spool.note(memory.book.drops)
-            spool.number(Numbering(self._new_id(), 1, last_time))
-            spool.mark(clean=False)
+            spool.number(self._teller.new_epoch(last_time))
+            spool.mark(self._boot)
             spool.keep({name: self.values[name] for name in self._unkept})
-            numbering.add(spool, self._identity.node, facts, now)
+            numbering.add(spool, self._teller, facts, now)
             gone = numbering.trim(spool, self._limits_of(spool))
         self._dropped += gone
         self._unkept.clear()
@@ -266,7 +282,8 @@ class Store:
     def _end(self, spool: Spool) -> None:
         try:
             with spool.transaction():
-                spool.mark(clean=True)
+                spool.mark(self._boot)
+            note_end(self._folder)
         except OutboxError as error:
             log.error("the clean end cannot be noted; the next start will not be called clean", reason=str(error))
 

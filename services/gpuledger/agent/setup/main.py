@@ -56,6 +56,7 @@ class SetUp:
         self._quiet = Quiet()
         self._mine: Remembering | None = None
         self.alive_at: float | None = None
+        self.trouble: str | None = None
 
     async def run(self, tell: Tell) -> None:
         """See `gpuledger.agent.observing.Part.run`."""
@@ -82,6 +83,7 @@ class SetUp:
             it = self._situation(mine, sight)
             choice = decide(it)
             if isinstance(choice, Wait):
+                self.trouble = sight.blind
                 await self._rest(it, mine, acting)
                 return choice.until
             if isinstance(choice, actions.Withdraw) or not await sight.see():
