@@ -131,6 +131,7 @@ async def test_an_nkey(tmp_path: Path) -> None:
         ("SUABC", "is damaged"),
         (credentials("a.b.c", Key(ACCOUNT).seed), "is damaged, or no user's"),
     ],
+    ids=["no file", "empty", "another kind of seed", "damaged", "another kind of seed with a JWT"],
 )
 async def test_a_credentials_file_that_is_none_is_told_of(text: str | None, told: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.creds"
