@@ -115,7 +115,7 @@ async def _running() -> AsyncIterator[Running]:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ |= {**ENVIRONMENT, **environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
         await _imported_mib(WHOLE)
-        child = await stack.enter_async_context(process("-c", AGENT))
+        child = await stack.enter_async_context(process("-c", AGENT, silent=True))
         await _until(lambda: _healthy(kubelet) == CARDS and (folder / "state" / SOCKET).exists())
         yield Running(child.pid, folder / "state", kubelet, ledger)
 
@@ -210,8 +210,9 @@ def _healthy(kubelet: FakeKubelet) -> int:
 
 async def _bare(ledger: Ledger, number: int) -> float:
     wanted = _wanted()
+    elsewhere = wanted.subject.replace(NODE, "node-2")
     began = perf_counter()
-    await ledger.publish(Outgoing(wanted.subject, f"bare-{number}", wanted.data))
+    await ledger.publish(Outgoing(elsewhere, f"bare-{number}", wanted.data))
     return perf_counter() - began
 
 

@@ -12,9 +12,14 @@ CLI = "from gpuledger.cli.main import main; main()"
 
 
 @asynccontextmanager
-async def process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Python of its own, killed when the block ends."""
-    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+async def process(*arguments: str, silent: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A Python of its own, killed when the block ends; a silent one shows nobody what it says on stderr."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL if silent else None,
+    )
     try:
         yield child
     finally:
