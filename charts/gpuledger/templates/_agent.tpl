@@ -41,6 +41,9 @@ right.
 {{- $agent := .Values.agent -}}
 - name: HOME
   value: /tmp
+# `gpuledger agent run` sets it too, but has the command line in memory until then.
+- name: MALLOC_ARENA_MAX
+  value: "2"
 - name: NODE_NAME
   valueFrom:
     fieldRef: {fieldPath: spec.nodeName}

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final
 
-from gpuledger.agent.lean import LEFT_OUT, leave_out
+from gpuledger.agent.lean import ENVIRONMENT, LEFT_OUT, leave_out
 from gpuledger.settings import NATS_URL
 
 WEBSOCKETS: Final = ("ws://", "wss://")
@@ -18,6 +18,7 @@ def main() -> int:
     """Run the agent of this node until it is told to stop; returns the exit code."""
     needs_websockets = any(url.startswith(WEBSOCKETS) for url in os.environ.get(NATS_URL, "").split(","))
     leave_out(name for name in LEFT_OUT if not (needs_websockets and name == "aiohttp"))
+    os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
     from gpuledger.agent.process import serve  # noqa: PLC0415 - only now, without what is left out
 
     return serve(os.environ)
