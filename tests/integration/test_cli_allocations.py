@@ -2,11 +2,7 @@
 
 import asyncio
 import os
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,9 +15,9 @@ from support import servers
 from support.cli import Cli
 from support.events import IMPORT, Said, hour, numbered
 from support.projections import publish
+from support.watching_command import next_line, watching
 
 DEADLINE_S = 60.0
-COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
 UUID, RESOURCE = "GPU-1", "gpu.deckhouse.io/training"
 CLAIM = AllocatedClaim(claim="one-gpu", driver="gpu.example.com", pool="n2", device="gpu-0")
 
@@ -175,36 +171,15 @@ async def test_watch_follows_the_log() -> None:
         await _record(nats.url)
         migrate(postgres.url)
         environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
-        async with _watching(environ, "get", "allocations", "--node", "n1", "-w", "--no-headers") as process:
-            assert [(await _line(process)).split()[2] for _ in range(2)] == ["trainer-0", "trainer-1"]
+        async with watching(environ, "get", "allocations", "--node", "n1", "-w", "--no-headers") as process:
+            assert [(await next_line(process)).split()[2] for _ in range(2)] == ["trainer-0", "trainer-1"]
             more = (has(8, "n2/ml/other/main", "GPU-2"), has(8, "n1/ml/trainer-2/main", f"{UUID}::1"))
             await _record(nats.url, *more)
-            assert (await _line(process)).split()[2] == "trainer-2"
+            assert (await next_line(process)).split()[2] == "trainer-2"
             await _record(nats.url, *more, Said("/nodes/n1/agent", "n1/ml/trainer-1/main", 9, AllocationEnded()))
             assert process.stderr is not None
             async with asyncio.timeout(DEADLINE_S):
                 assert b"allocation 'n1/ml/trainer-1/main' is gone" in await process.stderr.readline()
-
-
-@asynccontextmanager
-async def _watching(environ: dict[str, str], *arguments: str) -> AsyncIterator[Process]:
-    """A command in a process of its own, interrupted at the end as by Ctrl-C."""
-    process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=PIPE, stderr=PIPE, env=environ)
-    try:
-        yield process
-        process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(DEADLINE_S):
-            assert await process.wait() == 130
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def _line(process: Process) -> str:
-    assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE_S):
-        return (await process.stdout.readline()).decode().rstrip("\n")
 
 
 async def _record(nats_url: str, *more: Said) -> None:

@@ -4,11 +4,8 @@ import asyncio
 import csv
 import io
 import os
-import signal
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from xml.etree.ElementTree import fromstring
 
@@ -37,9 +34,9 @@ from support.dra_facts import (
 )
 from support.events import Said, hour
 from support.projections import publish
+from support.watching_command import next_line, watching
 
 DEADLINE_S = 60.0
-COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
 
 OTHER = "other.example.com"
 ONE, TWO, SHARED = device("a"), device("b"), device("m", memory="40Gi")
@@ -291,37 +288,16 @@ async def test_watch_follows_the_log() -> None:
         await _record(nats.url)
         environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
         migrate(postgres.url)
-        async with _watching(environ, "get", "slices", "w1-gpu", "-w") as process:
-            heading, row = await _line(process), await _line(process)
+        async with watching(environ, "get", "slices", "w1-gpu", "-w") as process:
+            heading, row = await next_line(process), await next_line(process)
             assert heading.split()[4:] == ["TOTAL", "ALLOCATED", "AVAILABLE", "PARTIAL"]
             assert row.split()[4:] == ["3", "1", "2", "1"]
             await _record(nats.url, said(9, "ml/new", allocated(("w1", "b", None))))
-            assert (await _line(process)).split()[4:] == ["3", "2", "1", "1"]
+            assert (await next_line(process)).split()[4:] == ["3", "2", "1", "1"]
             await _record(nats.url, said(9, "ml/new", allocated(("w1", "b", None))), said(10, "w1-gpu", withdrawn()))
             assert process.stderr is not None
             async with asyncio.timeout(DEADLINE_S):
                 assert b"slice 'w1-gpu' is gone" in await process.stderr.readline()
-
-
-@asynccontextmanager
-async def _watching(environ: dict[str, str], *arguments: str) -> AsyncIterator[Process]:
-    """A command in a process of its own, interrupted at the end as by Ctrl-C."""
-    process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=PIPE, stderr=PIPE, env=environ)
-    try:
-        yield process
-        process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(DEADLINE_S):
-            assert await process.wait() == 130
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def _line(process: Process) -> str:
-    assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE_S):
-        return (await process.stdout.readline()).decode().rstrip("\n")
 
 
 def _without_hours(result: Result) -> list[dict[str, object]]:

@@ -2,11 +2,8 @@
 
 import asyncio
 import os
-import signal
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from asyncio.subprocess import Process
 from typing import Any
 
 import pytest
@@ -34,9 +31,9 @@ from support.kube_fleet import create, create_device
 from support.kube_server import KubeServer
 from support.pools import Pools, asks, described, detected, pool, publish, state
 from support.projections import execute
+from support.watching_command import next_line, watching
 
 DEADLINE_S = 60.0
-COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
 CARD = {"resource": {"unit": "Card", "slicesPerUnit": 2}}
 MIG = {"resource": {"unit": "MIG", "migProfile": "1g.10gb"}}
 
@@ -109,39 +106,21 @@ async def test_a_pool_that_is_not_there(run: Run, client: KubeClient) -> None:
     assert (past.code, "which has no past" in past.err) == (2, True)
 
 
-@asynccontextmanager
-async def watching(*arguments: str) -> AsyncIterator[Process]:
-    """One command in a process of its own, interrupted at the end as by Ctrl-C."""
-    environ = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=PIPE, stderr=PIPE, env=environ)
-    try:
-        yield process
-        process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(DEADLINE_S):
-            assert await process.wait() == 130
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def line(process: Process) -> str:
-    """The next line of stdout."""
-    assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE_S):
-        return (await process.stdout.readline()).decode()
+def environment() -> dict[str, str]:
+    """What the command needs to find its modules, and the cluster."""
+    return {**os.environ, "PYTHONPATH": ":".join(sys.path)}
 
 
 async def words(process: Process) -> list[str]:
     """Those of the next line of stdout."""
-    return (await line(process)).split()
+    return (await next_line(process)).split()
 
 
 @pytest.mark.usefixtures("run")
 async def test_a_watch_follows_both_kinds(client: KubeClient) -> None:
     await create(client, NAMESPACES, {"metadata": {"name": "team-a"}})
     await create_pool(client, GPU_POOLS, "a", "team-a")
-    async with watching("get", "pools", "-w") as process:
+    async with watching(environment(), "get", "pools", "-w") as process:
         assert (await words(process))[:2] == ["NAMESPACE", "NAME"]
         assert (await words(process))[:2] == ["team-a", "a"]
         await create_pool(client, CLUSTER_GPU_POOLS, "c")
@@ -157,8 +136,8 @@ async def test_a_watched_table_of_both_kinds_aligns(client: KubeClient) -> None:
     await create(client, NAMESPACES, {"metadata": {"name": "team-a"}})
     await create_pool(client, GPU_POOLS, "a", "team-a")
     await create_pool(client, CLUSTER_GPU_POOLS, "a-name-that-is-longer")
-    async with watching("get", "pools", "-w") as process:
-        heading, namespaced, cluster = [await line(process) for _ in range(3)]
+    async with watching(environment(), "get", "pools", "-w") as process:
+        heading, namespaced, cluster = [await next_line(process) for _ in range(3)]
     assert (namespaced.split()[0], cluster.split()[0]) == ("team-a", "<none>")
     assert heading.index("UNIT") == namespaced.index("Card") == cluster.index("MIG")
 
@@ -166,7 +145,7 @@ async def test_a_watched_table_of_both_kinds_aligns(client: KubeClient) -> None:
 @pytest.mark.usefixtures("run")
 async def test_a_watch_has_the_columns_of_the_kind_that_was_asked_for(client: KubeClient) -> None:
     await create_pool(client, CLUSTER_GPU_POOLS, "c")
-    async with watching("get", "pools", "-w") as process:
+    async with watching(environment(), "get", "pools", "-w") as process:
         assert (await words(process))[:2] == ["NAMESPACE", "NAME"]
         assert (await words(process))[:2] == ["<none>", "c"]
 
