@@ -88,7 +88,9 @@ async def agent(sizes: AgentSizes = FULL) -> list[Figure]:
     name, peer = f"agent of {CARDS} cards at rest", "an acknowledgement of the ledger"
     return [
         Figure(f"{name}, RSS", rss_mib, "MiB", "its imports, had it stayed the CLI", whole_mib, RSS_MIB, False),
-        Figure(f"{name}, CPU", cpu_percent, "%", "an event loop that wakes every second", loop_percent, CPU_PERCENT, False),
+        Figure(
+            f"{name}, CPU", cpu_percent, "%", "an event loop that wakes every second", loop_percent, CPU_PERCENT, False
+        ),
         Figure("XID -> in the ledger, p99", _p99(recorded), "ms", peer, _p99(bare), KNOWN_MS, is_ratio=False),
         Figure("XID -> ListAndWatch, p99", _p99(listed), "ms", peer, _p99(bare), KNOWN_MS, is_ratio=False),
     ]

@@ -10,7 +10,6 @@ from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory_names import MODULE
 from gpuledger.domain.inventory_status import shown_state
 from gpuledger.domain.pools.spec import name_of, read_spec, selects
-from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn, Hardware
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
@@ -21,7 +20,21 @@ from gpuledger.pools.decide import on_fact
 from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, rows_of
-from support.pools import A100, MET, Pools, applied, asks, described, detected, pool, prepared, refused, released, state
+from support.pools import (
+    A100,
+    MET,
+    Pools,
+    applied,
+    asks,
+    described,
+    detected,
+    pool,
+    prepared,
+    refused,
+    released,
+    restored,
+    state,
+)
 
 NODES = ("n1", "n2")
 DEVICES = ("n1-0", "n1-1", "n1-2", "n2-0")
@@ -271,18 +284,7 @@ class PoolsMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Begin again with the rows alone, as they come back from their store."""
-        restored, fold = PoolFacts(), self.world.fold
-        before: dict[str, Any] = dict(self.world.state.tables())
-        for name, table in restored.tables().items():
-            table.load(sorted(before[name].rows.values(), key=str))
-        self.world.fold = Fold(
-            PoolsProjection(),
-            GENERATION,
-            state=restored,
-            seen=fold.seen,
-            numbering=fold.numbering,
-            sequence=fold.sequence,
-        )
+        self.world.fold = restored(self.world.fold)
 
     @invariant()
     def the_sums_are_a_recount(self) -> None:

@@ -21,7 +21,20 @@ from gpuledger.pools.decide import on_fact
 from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, rows_of
-from support.pools import A100, Pools, applied, asks, described, detected, pool, prepared, refused, released, state
+from support.pools import (
+    A100,
+    Pools,
+    applied,
+    asks,
+    described,
+    detected,
+    pool,
+    prepared,
+    refused,
+    released,
+    restored,
+    state,
+)
 
 NODES = ("n1", "n2")
 DEVICES = ("n1-0", "n1-1", "n2-0")
@@ -176,18 +189,7 @@ class WantedMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Begin again with the rows alone, as they come back from their store."""
-        restored, fold = PoolFacts(), self.world.fold
-        before: dict[str, Any] = dict(self.facts.tables())
-        for name, table in restored.tables().items():
-            table.load(sorted(before[name].rows.values(), key=str))
-        self.world.fold = Fold(
-            PoolsProjection(),
-            GENERATION,
-            state=restored,
-            seen=fold.seen,
-            numbering=fold.numbering,
-            sequence=fold.sequence,
-        )
+        self.world.fold = restored(self.world.fold)
 
     @invariant()
     def every_device_of_a_pool_is_told_of_as_it_is(self) -> None:
