@@ -152,6 +152,53 @@ async def test_lists(root: Path) -> None:
         watch.cancel()
 
 
+async def has_ended(watch: Any) -> bool:
+    """Whether a stream's next word is that it is over."""
+    try:
+        return bool(await watch.read() == grpc.aio.EOF)
+    except grpc.aio.AioRpcError:
+        return True
+
+
+def wipe(folder: Path) -> None:
+    """Remove every socket, as a kubelet does that begins."""
+    for path in folder.iterdir():
+        path.unlink()
+
+
+async def test_a_pool_that_leaves(root: Path) -> None:
+    socket = root / ENDPOINT.decode()
+    async with a_plugin(root, Handing()) as (_, channel, board):
+        watch = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
+        async with asyncio.timeout(60):
+            assert await watch.read() == listing(b"Unhealthy")
+            board.put(offers=())
+            assert await watch.read() == b""
+            assert await has_ended(watch)
+
+        async def is_gone() -> bool:
+            return not socket.exists()
+
+        await eventually(is_gone)
+
+
+async def test_a_kubelet_that_begins_anew(root: Path) -> None:
+    async with a_plugin(root, Handing()) as (asked, _, _):
+        wipe(root)
+        async with answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"") as anew:
+
+            async def registered() -> list[bytes]:
+                return anew
+
+            await eventually(registered)
+            assert (asked, anew) == ([REGISTER], [REGISTER])
+            channel: Any = grpc.aio.insecure_channel(f"unix:{root / ENDPOINT.decode()}")
+            async with channel:
+                watch = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
+                assert await watch.read() == listing(b"Unhealthy")
+                watch.cancel()
+
+
 async def test_choices_and_allocations(root: Path) -> None:
     async with a_plugin(root, Handing("both")) as (_, channel, _):
         assert await channel.unary_unary("/v1beta1.DevicePlugin/GetPreferredAllocation")(PREFERRED) == PREFERRED_ANSWER
