@@ -150,6 +150,15 @@ def test_a_signal_while_it_starts_ends_it_in_order() -> None:
         assert not servers_in(directory / "d")
 
 
+def test_a_kubeconfig_that_is_not_there_is_all_that_is_complained_of() -> None:
+    with short_directory() as directory:
+        told = gpuledger(directory / "d", "up", KUBECONFIG="/nowhere")
+        assert (told.returncode, told.stderr) == (
+            2,
+            b"Error: There is no kubeconfig at /nowhere. Name one with --kubeconfig or KUBECONFIG.\n",
+        )
+
+
 def _pids(up: Up) -> set[int]:
     try:
         return up.server_pids()

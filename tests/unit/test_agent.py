@@ -205,6 +205,10 @@ def test_settings_are_the_environments(tmp_path: Path) -> None:
     [
         ({"NATS_URL": "nats://a"}, "give --node, or set NODE_NAME"),
         ({"NATS_URL": "nats://a", "NODE_NAME": "a/b"}, "'a/b' is no name of a node"),
+        ({"NATS_URL": "nats://a", "NODE_NAME": "w*"}, r"'w\*' is no name of a node; give it as"),
+        ({"NATS_URL": "nats://a", "NODE_NAME": "W1"}, "'W1' is no name of a node"),
+        ({"NATS_URL": "nats://a", "NODE_NAME": "a..b"}, "'a..b' is no name of a node"),
+        ({"NATS_URL": "nats://a", "NODE_NAME": "a" * 254}, "is no name of a node"),
         ({"NODE_NAME": "w1"}, "give --nats-url, or set NATS_URL"),
         ({**GIVEN, "GPULEDGER_EXPORTER_URL": "127.0.0.1:9400"}, "is no URL such as"),
         ({**GIVEN, "GPULEDGER_EXPORTER_URL": "http://[::1"}, "is no URL such as"),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.discovery import LOOK_PERIOD_S, REFRESH_S, Discovery, refresh_of
+from gpuledger.agent.discovery import LOOK_PERIOD_S, NO_DRIVER, REFRESH_S, Discovery, refresh_of
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.hardware.errors import HardwareError, HungError
 from gpuledger.agent.observed import observed
@@ -287,6 +287,15 @@ async def test_a_survey_that_fails_says_nothing_and_health_shows_it() -> None:
         assert one.part.alive_at == one.time.s
         await one.see(SURVEY)
         assert (len(one.told), one.part.trouble) == (1, None)
+
+
+async def test_a_driver_that_does_not_answer_is_a_trouble_until_it_does() -> None:
+    one = Discovered()
+    async with one.running():
+        await one.see(SURVEY._replace(driver_missing=True))
+        assert one.part.trouble == NO_DRIVER
+        await one.see(SURVEY)
+        assert one.part.trouble is None
 
 
 async def test_a_card_that_fell_off_the_bus_keeps_its_identity_over_a_restart() -> None:

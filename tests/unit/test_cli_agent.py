@@ -14,6 +14,7 @@ from gpuledger.cli.agent import app
 from gpuledger.cli.agent_probe import show_probe, write_probe
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Output
+from gpuledger.settings import SettingsError
 from support.servers import short_directory
 
 
@@ -71,7 +72,7 @@ def test_without_a_driver_the_cards_are_shown_and_the_command_fails(
     given: Given, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given.hardware.inject("driver-missing")
-    with pytest.raises(CliError, match="DriverMissing: 3 cards are on the PCI bus"):
+    with pytest.raises(CliError, match="DriverMissing: no driver answers for 3 cards on the PCI bus"):
         show_probe("any", "", Output.JSON, headers=True)
     rows = json.loads(capsys.readouterr().out)
     assert [(row["uuid"], row["health"]) for row in rows] == [(None, "unknown")] * 3
@@ -102,11 +103,24 @@ def test_a_recording_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         write_probe("any", tmp_path / "no" / "folder", moments=1, anonymous=True)
 
 
+@pytest.mark.parametrize(("spec", "said"), [("2xT4", "2 cards; driver "), ("1xT4", "1 card; driver ")])
+def test_how_many_cards_there_are_is_said_in_words(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show_probe(f"simulated:{spec}", "", Output.NAME, headers=True)
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_recording_without_a_file_is_no_hardware() -> None:
+    with pytest.raises(SettingsError, match="'recorded:' is none of"):
+        show_probe("recorded:", "", Output.NAME, headers=True)
+
+
 def test_permissions_are_printed_as_the_server_reads_them() -> None:
     printed = CliRunner().invoke(app, ["permissions", "w1.example.com"]).stdout
     assert '"ledger.node.w1%2Eexample%2Ecom.>"' in printed
     assert 'user: "w1.example.com"' in printed
     assert '"ledger.node.{{name()}}.>"' in CliRunner().invoke(app, ["permissions"]).stdout
+    with pytest.raises(SettingsError, match="'W_1 a' is no name of a node"):
+        CliRunner().invoke(app, ["permissions", "W_1 a"], catch_exceptions=False)
     accounts = CliRunner().invoke(app, ["permissions", "--accounts"]).stdout
     assert "exports: [" in accounts
     assert "imports: [" in accounts

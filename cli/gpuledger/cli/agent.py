@@ -12,7 +12,7 @@ import typer
 
 from gpuledger.agent import settings as names
 from gpuledger.agent.lean import ENVIRONMENT
-from gpuledger.agent.settings import read_agent_settings, read_hardware, read_state_dir
+from gpuledger.agent.settings import checked_node, read_agent_settings, read_hardware, read_state_dir
 from gpuledger.cli.agent_options import (
     Allocate,
     Credentials,
@@ -111,7 +111,7 @@ def show_permissions(
         text = f"# in the account {permissions.LEDGER_ACCOUNT}\n{permissions.exports_text()}\n"
         text += f"# in the account {permissions.AGENTS_ACCOUNT}\n{permissions.imports_text()}"
     elif node:
-        text = permissions.user_text(node)
+        text = permissions.user_text(checked_node(node))
     else:
         text = permissions.permissions_text(permissions.templated_permissions())
     console = Console.standard()

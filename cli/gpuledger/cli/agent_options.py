@@ -17,7 +17,7 @@ Credentials = Annotated[
     typer.Option(
         "--nats-credentials",
         metavar="FILE",
-        help=f"A .creds file that the ledger's server knows (or ${names.NATS_CREDENTIALS}).",
+        help=f"A .creds file, or one with an NKEY's seed (or ${names.NATS_CREDENTIALS}).",
     ),
 ]
 Exporter = Annotated[

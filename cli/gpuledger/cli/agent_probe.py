@@ -88,7 +88,7 @@ def write_probe(hardware_text: str, path: Path, *, moments: int, anonymous: bool
         raise CliError(f"{path} cannot be written: {error.strerror}", "Name another file") from error
     finally:
         hardware.close()
-    message(f"Recorded {len(found.survey.cards)} cards at {moments} moments in {path}.")
+    message(f"Recorded {_cards(found.survey)} at {moments} {'moment' if moments == 1 else 'moments'} in {path}.")
 
 
 def _row(hardware: Hardware, card: CardFacts, classes: Classes) -> dict[str, Any]:
@@ -133,7 +133,11 @@ def _conclude(survey: Survey) -> None:
         raise CliError("No card of NVIDIA's is on the PCI bus", "Run this on a machine with GPUs, or give --hardware")
     if survey.driver_missing:
         raise CliError(
-            f"DriverMissing: {len(survey.cards)} cards are on the PCI bus, and no driver answers",
+            f"DriverMissing: no driver answers for {_cards(survey)} on the PCI bus",
             "Install the NVIDIA driver, and mount libnvidia-ml.so.1 where this runs in a container",
         )
-    message(f"{len(survey.cards)} cards; driver {survey.driver_version}, CUDA {survey.cuda_version}.")
+    message(f"{_cards(survey)}; driver {survey.driver_version}, CUDA {survey.cuda_version}.")
+
+
+def _cards(survey: Survey) -> str:
+    return "1 card" if len(survey.cards) == 1 else f"{len(survey.cards)} cards"

@@ -72,7 +72,11 @@ async def _servers(settings: Settings) -> AsyncIterator[Servers]:
             urls = servers.endpoints
             await asyncio.to_thread(migrate, urls.database_url)
             watch: list[Work] = [keep_running(server, threads) for server in (servers.nats, servers.postgres)]
-            yield Servers(urls.nats_url, urls.database_url, watch)
+            try:
+                yield Servers(urls.nats_url, urls.database_url, watch)
+            finally:
+                for one in watch:
+                    one.close()  # where something else failed they never began, and Python would complain of that
 
 
 @asynccontextmanager

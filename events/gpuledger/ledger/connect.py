@@ -120,6 +120,7 @@ class Connection:
         self.inbox_prefix = inbox_prefix
         self.last_error: Exception | None = None
         self._refusal: Exception | None = None
+        self._logged = ""
         self._begun = False
         self._restored = False
         self._listeners: list[Listener] = []
@@ -271,10 +272,16 @@ class Connection:
         self.last_error = error
         if "authorization" in str(error).lower():
             self._refusal = error
-        _log.info("NATS at %s: %s", self.address, error)
+        self._log_once(str(error))
         if match := _DENIAL.search(str(error)):
             for listener in tuple(self._on_denial):
                 listener(Denial(match[1], match[2]))
+
+    def _log_once(self, words: str) -> None:
+        """Log an error, but not again with every attempt to connect: there are five of those a second, for hours."""
+        if words != self._logged:
+            _log.info("NATS at %s: %s", self.address, words)
+        self._logged = words
 
     async def _on_disconnected(self) -> None:
         self._restored = False
@@ -283,6 +290,7 @@ class Connection:
 
     async def _on_reconnected(self) -> None:
         _log.info("NATS at %s is back", self.address)
+        self._logged = ""
         self._restored = True
 
     async def _on_closed(self) -> None:

@@ -31,6 +31,8 @@ STUCK_AFTER_S: Final = 300.0
 ODD_MAX: Final = 256
 """Odd values that are remembered as logged; when there are more, all are forgotten."""
 
+NO_DRIVER: Final = "No driver answers. Install NVIDIA's, and in a container see that libnvidia-ml.so.1 is there."
+
 KEPT_AS: Final = "discovery"
 """The name under which it is kept who was where."""
 
@@ -40,7 +42,7 @@ log = structlog.get_logger("gpuledger.agent")
 class Discovery:
     """Finds the cards of a node.
 
-    `trouble` says why they cannot be surveyed at the moment, None where they can.
+    `trouble` says why they cannot be surveyed at the moment, or that no driver answers; None where all is well.
     """
 
     name = "discovery"
@@ -88,7 +90,7 @@ class Discovery:
         except HardwareError as error:
             self._note(str(error))
             return
-        self._note(None)
+        self._note(NO_DRIVER if survey.driver_missing else None)
         if survey != self._seen or self._known.missed:
             await self._see(survey)
         await self._tell(tell)

@@ -108,6 +108,8 @@ async def _until_stopped(settings: AgentSettings) -> None:
 
 async def _work(settings: AgentSettings) -> None:
     async with AsyncExitStack() as stack:
+        # What can be wrong with settings comes first: a start that fails of them is none that the ledger hears of.
+        rules = Rules(settings.node, parse_classes(settings.xid_classes))
         hardware = choose_hardware(settings.hardware, settings.node)
         outbox = await stack.enter_async_context(
             open_outbox(
@@ -120,7 +122,7 @@ async def _work(settings: AgentSettings) -> None:
         )
         link = Link(partial(_connect, settings.node, settings.nats))
         board = Board()
-        parts = await stack.enter_async_context(_assembled(settings, hardware, board, outbox, link))
+        parts = await stack.enter_async_context(_assembled(settings, rules, hardware, board, outbox, link))
         agent = Agent(settings.node, parts.all(), outbox)
         stack.enter_context(AgentMetrics(board, outbox, parts.plugin.counts).registered())
         url = await stack.enter_async_context(serving(settings.listen, agent.health))
@@ -133,7 +135,7 @@ async def _work(settings: AgentSettings) -> None:
 
 @asynccontextmanager
 async def _assembled(
-    settings: AgentSettings, hardware: Hardware, board: Board, outbox: Outbox, link: Link[EdgeLedger]
+    settings: AgentSettings, rules: Rules, hardware: Hardware, board: Board, outbox: Outbox, link: Link[EdgeLedger]
 ) -> AsyncIterator[Parts]:
     calls = HardwareCalls(hardware)
     exporter = ExporterWatch(settings.node, scraper(settings.exporter_url), clock=system_clock)
@@ -147,7 +149,7 @@ async def _assembled(
                 calls,
                 board,
                 outbox,
-                Rules(settings.node, parse_classes(settings.xid_classes)),
+                rules,
                 clock=system_clock,
                 monotonic=time.monotonic,
                 on_recovered=exporter.begin_anew,

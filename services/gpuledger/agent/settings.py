@@ -1,5 +1,6 @@
 """Settings of an agent, read from its environment; options of the command line become the environment's values."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ DEFAULT_CDI_KIND: Final = "nvidia.com/gpu"
 DEFAULT_CDI_DIRS: Final = "/etc/cdi:/var/run/cdi"
 DEFAULT_SPOOL_EVENTS: Final = 100_000
 DEFAULT_SPOOL_MIB: Final = 128
+
+_NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*").fullmatch
+"""What Kubernetes allows of an object's name (RFC 1123, a subdomain)."""
 
 Strategy = Literal["env", "cdi", "both"]
 """How a container gets its devices: by `NVIDIA_VISIBLE_DEVICES`, by names of the Container Device Interface."""
@@ -118,8 +122,17 @@ def read_hardware(environ: Mapping[str, str]) -> str:
 def _node(name: str | None) -> str:
     if not name:
         raise SettingsError(f"Nobody says which node this is; give --node, or set {NODE_NAME}.")
-    if len(name) > NAME_LENGTH_MAX or "/" in name:
-        raise SettingsError(f"{name[:80]!r} is no name of a node; give --node as `kubectl get nodes` shows it.")
+    return checked_node(name)
+
+
+def checked_node(name: str) -> str:
+    """The name, if a node of Kubernetes may have it: one that none has would be a node of its own in the ledger.
+
+    Raises:
+        SettingsError: none may.
+    """
+    if len(name) > NAME_LENGTH_MAX or not _NODE_NAME(name):
+        raise SettingsError(f"{name[:80]!r} is no name of a node; give it as `kubectl get nodes` shows it.")
     return name
 
 

@@ -23,7 +23,7 @@ def choose_hardware(text: str, node: str) -> Hardware:
         return NvmlHardware()
     if text.startswith(SIMULATED):
         return _simulated(text.removeprefix(SIMULATED), node)
-    if text.startswith(RECORDED):
+    if text.startswith(RECORDED) and text != RECORDED:
         return _recorded(Path(text.removeprefix(RECORDED)))
     raise SettingsError(f"--hardware: {text!r} is none of nvml, simulated:8xH100 and recorded:FILE.")
 
