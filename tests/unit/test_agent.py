@@ -210,6 +210,8 @@ def test_settings_are_the_environments(tmp_path: Path) -> None:
         ({"NATS_URL": "nats://a", "NODE_NAME": "a..b"}, "'a..b' is no name of a node"),
         ({"NATS_URL": "nats://a", "NODE_NAME": "a" * 254}, "is no name of a node"),
         ({"NODE_NAME": "w1"}, "give --nats-url, or set NATS_URL"),
+        ({"NODE_NAME": "w1", "NATS_URL": "foo"}, "no URL such as nats://127.0.0.1:4222"),
+        ({"NODE_NAME": "w1", "NATS_URL": "nats://a,http://u:secret@b"}, "NATS_URL, is no URL such as"),
         ({**GIVEN, "GPULEDGER_EXPORTER_URL": "127.0.0.1:9400"}, "is no URL such as"),
         ({**GIVEN, "GPULEDGER_EXPORTER_URL": "http://[::1"}, "is no URL such as"),
         ({**GIVEN, "GPULEDGER_EXPORTER_URL": "ftp://a/m"}, "is no URL such as"),

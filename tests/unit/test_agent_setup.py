@@ -317,6 +317,18 @@ async def test_a_driver_that_hangs_refuses_what_is_new_and_keeps_the_rest() -> N
     assert node.told() == [("gpu-1", "applied", "p", 7)]
 
 
+async def test_without_a_driver_the_refusal_says_so() -> None:
+    node = Node()
+    node.see_use()
+    node.want(wish(node))
+    node.hardware.inject("driver-missing")
+    await node.settle(300.0)
+    assert node.told() == [("gpu-0", "refused", "p", "DriverMissing")]
+    node.hardware.inject("recover")
+    await node.settle()
+    assert node.told() == [("gpu-0", "applied", "p", None)]
+
+
 async def test_two_devices_never_have_one_card() -> None:
     node = await ready()
     other = wish(node, pool="q", device="gpu-9")

@@ -28,6 +28,7 @@ XID_CLASSES: Final = "GPULEDGER_XID_CLASSES"
 SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
 
+NATS_SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 DEFAULT_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 DEFAULT_STATE_DIR: Final = "/var/lib/gpuledger/agent"
 DEFAULT_HARDWARE: Final = "nvml"
@@ -140,10 +141,20 @@ def _nats(environ: Mapping[str, str]) -> NatsSettings:
     url = environ.get(NATS_URL)
     if not url:
         raise SettingsError(f"Nobody says where the ledger is; give --nats-url, or set {NATS_URL}.")
+    if not all(map(_is_nats_url, url.split(","))):
+        raise SettingsError(f"--nats-url, or {NATS_URL}, is no URL such as nats://127.0.0.1:4222.")
     files = {name: _file(environ, name) for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)}
     if (files[NATS_CERTIFICATE] is None) != (files[NATS_KEY] is None):
         raise SettingsError(f"A certificate and its key belong together; set both {NATS_CERTIFICATE} and {NATS_KEY}.")
     return NatsSettings(url, files[NATS_CREDENTIALS], files[NATS_CA], files[NATS_CERTIFICATE], files[NATS_KEY])
+
+
+def _is_nats_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url.strip())
+        return parts.scheme in NATS_SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _file(environ: Mapping[str, str], name: str) -> Path | None:

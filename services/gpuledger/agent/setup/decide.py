@@ -18,6 +18,7 @@ from gpuledger.events.node import WantedDevice
 
 CARD_MISSING: Final = "CardMissing"
 CARD_TAKEN: Final = "CardTaken"
+DRIVER_MISSING: Final = "DriverMissing"
 USE_UNKNOWN: Final = "UseUnknown"
 
 KUBELET_SILENT_S: Final = 120.0
@@ -194,6 +195,9 @@ def _refused(wish: WantedDevice, refusal: Refusal) -> Choice:
 def _missing(it: Situation, wish: WantedDevice) -> Choice:
     if it.blind is not None:
         return _refused(wish, Refusal(CARD_MISSING, f"The driver does not answer: {it.blind}"))
+    survey = it.survey or it.seen.survey
+    if survey is not None and survey.driver_missing:
+        return _refused(wish, Refusal(DRIVER_MISSING, "No driver answers; install it, or look into the kernel's log."))
     named = wish.uuid or wish.pci_address or "which nobody names"
     silent = any(not answers(card) for card in cards(it))
     text = "is not there, or does not answer" if silent else "is not in this node"
