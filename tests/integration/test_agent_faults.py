@@ -128,7 +128,7 @@ async def test_a_driver_that_comes_later_is_waited_for(place: Place) -> None:
     (seen, *_) = await place.saw(1, NodeDevicesObserved)
     assert (seen.driver_missing, {card.uuid for card in seen.cards}) == (True, {None})
     (refused, *_) = await place.saw(1, DevicePoolRefused)
-    assert refused.reason == "CardMissing"
+    assert refused.reason == "DriverMissing"
     await place.agent.inject("recover")
     await place.lists(1)
     assert await place.saw(1, DevicePoolApplied)
