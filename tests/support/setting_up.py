@@ -21,6 +21,7 @@ from gpuledger.events.node import WantedDevice
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 SETTLED_S = SETTLE_S + 1
+SMALL, HALF = "1g.10gb", "3g.40gb"
 ROUNDS_MAX = 50
 
 
@@ -206,3 +207,18 @@ def wish(node: Node, index: int = 0, pool: str = "p", **other: Any) -> WantedDev
 def later(of: WantedDevice, minutes: int = 1, **other: Any) -> WantedDevice:
     """The wish, asked for anew."""
     return of.model_copy(update={"asked_at": of.asked_at + timedelta(minutes=minutes), **other})
+
+
+async def ready(**other: Any) -> Node:
+    """A node whose first card is set up for a pool."""
+    node = Node()
+    node.see_use()
+    node.want(wish(node, **other))
+    await node.settle()
+    node.told()
+    node.calls.changes.clear()
+    return node
+
+
+def wanted(node: Node) -> tuple[WantedDevice, ...]:
+    return node.board.seen.wanted or ()
