@@ -29,7 +29,7 @@ from gpuledger.embedded.errors import (
 )
 from gpuledger.embedded.lock import Holder
 from gpuledger.embedded.nats import NatsServer
-from gpuledger.embedded.postgres import PostgresServer
+from gpuledger.embedded.postgres import PostgresServer, find_binaries
 from support import servers
 
 NOON = datetime(2026, 1, 2, 12, 0, 1, tzinfo=UTC)
@@ -157,6 +157,21 @@ class TestPostgres:
         pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
         fresh_postgres.start()
         assert query(fresh_postgres.url, "SELECT 1") == [(1,)]
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs it as another user, who may not enter its folders")
+    @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv of util-linux")
+    def test_runs_where_only_root_may_enter(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        private, wheel = directory / "private", find_binaries().parents[1]
+        private.mkdir(mode=0o700)
+        for name in (wheel.name, f"{wheel.name}.libs"):
+            shutil.copytree(wheel.with_name(name), private / name)
+        monkeypatch.syspath_prepend(private)
+        assert private in find_binaries().parents
+        server = PostgresServer(private / "data")
+        for _ in range(2):
+            with server:
+                assert query(server.url, "SELECT 1") == [(1,)]
+                assert psutil.Process(server.pid).uids().real != 0
 
     def test_each_test_has_a_database_of_its_own(self, database_url: str) -> None:
         assert query(database_url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]

@@ -172,9 +172,10 @@ def _ensure_database(connection: psycopg.Connection[tuple[object, ...]]) -> None
 def _initdb_error(data: Path, output: str) -> ServerStartError | PrivilegesError:
     if os.geteuid() == 0 and "permission denied" in output.lower():
         return PrivilegesError(
-            f"PostgreSQL does not run as root, and the user that runs it instead may not enter {data.parent}. "
-            "Install `setpriv` (package util-linux), run gpuledger as an ordinary user, or choose a --data-dir "
-            f"that everybody may enter. initdb said:\n{output}"
+            "PostgreSQL does not run as root, and the user that runs it instead may not enter "
+            f"{data.parent} or {find_binaries()}. Install `setpriv` (package util-linux), run gpuledger as an "
+            "ordinary user, or install gpuledger and choose a --data-dir where everybody may enter. "
+            f"The output of initdb:\n{output}"
         )
     return ServerStartError(f"PostgreSQL could not set up {data}. Check the disk; initdb said:\n{output}")
 

@@ -16,8 +16,12 @@ from gpuledger.embedded.errors import PrivilegesError
 
 _UNPRIVILEGED_USER = "nobody"
 _PROBE_TIMEOUT_S = 10.0
-# Lets the other user pass through parents of the data directory and of the wheel that only root may enter.
+# Lets the other user pass through parents of the data directory that only root may enter.
 _REACH_PRIVATE_FOLDERS = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+# PostgreSQL checks its own programs by access(2), which honours capabilities of users other than root only under
+# `no_setuid_fixup` (setting it takes CAP_SETPCAP). A setuid program could keep capabilities under that bit when it
+# changes its user, so `no-new-privs` takes the effect from them all.
+_REACH_PRIVATE_PROGRAMS = ("--securebits=+no_setuid_fixup", "--no-new-privs")
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,9 @@ def as_account(account: Account, death_signal: str) -> Launch:
         PrivilegesError: neither `setpriv` nor the system call works, as in a container without CAP_SETUID.
     """
     switch = (f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups", f"--pdeathsig={death_signal}")
-    prefix = _working_setpriv(*switch, *_REACH_PRIVATE_FOLDERS) or _working_setpriv(*switch)
-    if prefix:
-        return Launch(prefix)
+    for reach in ((*_REACH_PRIVATE_PROGRAMS, *_REACH_PRIVATE_FOLDERS), _REACH_PRIVATE_FOLDERS, ()):
+        if prefix := _working_setpriv(*switch, *reach):
+            return Launch(prefix)
     if _can_switch_to(account):
         return Launch(user=account.uid, group=account.gid)
     raise PrivilegesError(
