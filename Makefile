@@ -47,7 +47,7 @@ fmt: $(STAMP) ## Format and fix what can be fixed
 
 schemas: $(STAMP) ## Write the JSON Schemas of the events and the structure of built-in Kubernetes types anew
 	$(RUN) python -m gpuledger.events.catalogue schemas/gpuledger/schemas/events
-	$(RUN) python -m gpuledger.kube.embedded.builtin_shapes
+	$(RUN) python -m gpuledger.local.kubeapi.builtin_shapes
 
 protos: $(STAMP) ## Write the messages of the kubelet's APIs anew, from their .proto files
 	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(KUBELET) --pyi_out=$(KUBELET) \

@@ -8,9 +8,9 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from gpuledger.embedded.nats import NatsServer
-from gpuledger.embedded.postgres import PostgresServer
-from gpuledger.telemetry import LOGGERS
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.local.servers.postgres import PostgresServer
+from gpuledger.runtime.telemetry import LOGGERS
 from support import servers
 
 settings.register_profile("local", deadline=None, print_blob=True)

@@ -22,15 +22,15 @@ if __name__ == "__main__":
 
 from bench.processes import percentile_ms, process
 from bench.report import Figure
-from gpuledger.admission.certificates import authority_at, serving_at
-from gpuledger.admission.configuration import MUTATE_PATH, VALIDATE_PATH
-from gpuledger.admission.decide import decide
-from gpuledger.admission.keeping import Certificates
-from gpuledger.admission.review import ALLOWED, Review, Verdict
-from gpuledger.admission.server import Server
-from gpuledger.admission.settings import AdmissionSettings
-from gpuledger.clock import system_clock
-from gpuledger.garbage import short_walks
+from gpuledger.edge.admission.certificates.authority import authority_at, serving_at
+from gpuledger.edge.admission.certificates.rotation import Certificates
+from gpuledger.edge.admission.certificates.webhook_configuration import MUTATE_PATH, VALIDATE_PATH
+from gpuledger.edge.admission.rules.decide import decide
+from gpuledger.edge.admission.serving.review import ALLOWED, Review, Verdict
+from gpuledger.edge.admission.serving.server import Server
+from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.garbage import short_walks
 from support.admission import asking, known, namespace, pool
 
 HOST = "127.0.0.1"

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from bench.latency import Commits
 from bench.report import Figure
-from gpuledger.bootstrap.main import BootstrapProjection
-from gpuledger.inventory.main import InventoryProjection
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.sources.main import SourcesProjection
 from support import servers
 
 LAG_MS = 1_000.0

@@ -14,15 +14,15 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
-from gpuledger.garbage import short_walks
-from gpuledger.kube.client import Ask, KubeClient, Object
-from gpuledger.kube.kubeconfig import load_configuration
-from gpuledger.kube.names import RESOURCE_SLICE_STATUSES
+from gpuledger.api.kube_names import RESOURCE_SLICE_STATUSES
+from gpuledger.edge.kube.client import Ask, KubeClient, Object
+from gpuledger.edge.kube.kubeconfig import load_configuration
+from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.watchers.main import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.availability import AvailabilityProjection
-from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
-from gpuledger.watchers.main import run as watch
+from gpuledger.runtime.garbage import short_walks
 
 TELL_S = 0.1
 

@@ -12,18 +12,18 @@ from uuid import UUID
 from bench import fleet
 from bench.report import Figure
 from bench.rounds import medians
+from gpuledger.edge.kube.crds import node_feature_rule
+from gpuledger.edge.statuswriter.desired.fold import WantedProjection
+from gpuledger.edge.statuswriter.desired.objects import Wanted, desired
+from gpuledger.edge.statuswriter.reconcile.decide import Kind, digest
 from gpuledger.events.claim import ClaimAllocated, ClaimReleased, Request, Result, Wish
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.payload import Payload
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import DeviceCapacity, SliceDevice, SlicePublished
-from gpuledger.garbage import seldom_collected
-from gpuledger.kube.crds import node_feature_rule
 from gpuledger.ledger.api import Message
 from gpuledger.projection.fold import Fold
-from gpuledger.statuswriter.decide import Kind, digest
-from gpuledger.statuswriter.folding import WantedProjection
-from gpuledger.statuswriter.wanted import Wanted, desired
+from gpuledger.runtime.garbage import seldom_collected
 
 DEVICES_PER_POOL = 8
 GENERATION = 1

@@ -24,11 +24,7 @@ from bench.processes import api_server, at_once, percentile_ms, process
 from bench.rebuilding import peak_kib
 from bench.report import Figure
 from bench.servers import unsynced_nats
-from gpuledger.garbage import short_walks
-from gpuledger.inventory.main import InventoryProjection
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     GPU_DEVICES,
     LABEL_ENABLED,
     MODULE_CONFIG,
@@ -36,10 +32,14 @@ from gpuledger.kube.names import (
     NFD_WORKER_VERSION,
     NODES,
 )
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.watchers.main import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
-from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
-from gpuledger.watchers.main import run as watch
+from gpuledger.runtime.garbage import short_walks
 from support.inventory import NFD, labels
 from support.servers import short_directory
 

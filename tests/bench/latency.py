@@ -22,9 +22,9 @@ from psycopg.sql import SQL, Identifier
 from bench import raw
 from bench.report import Figure
 from bench.servers import unsynced_nats
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import LIVE, Checkpoint, schema_of
 from gpuledger.readmodels.devices import DevicesProjection

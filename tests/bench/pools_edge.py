@@ -18,13 +18,7 @@ from bench.pools_fleet import SLICES, Fleet, FleetPool, module_config, namespace
 from bench.pools_past import PEOPLE, Past, agent_of, device_at, make_past, show
 from bench.pools_services import WATCHERS, Told
 from bench.processes import api_server, at_once, process
-from gpuledger.clock import system_clock
-from gpuledger.embedded.nats import NatsServer
-from gpuledger.events.device import DevicePoolApplied
-from gpuledger.events.envelope import Event, encode, nats_subject_of
-from gpuledger.kube import crds
-from gpuledger.kube.client import Ask, KubeClient, Object, open_client
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CLUSTER_GPU_POOLS,
     GPU_DEVICES,
     GPU_POOLS,
@@ -35,8 +29,14 @@ from gpuledger.kube.names import (
     Resource,
     assignment_annotation,
 )
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import Ask, KubeClient, Object, open_client
+from gpuledger.events.device import DevicePoolApplied
+from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.runtime.clock import system_clock
 from support.servers import short_directory
 
 SERVICES = str(Path(__file__).with_name("pools_services.py"))

@@ -8,8 +8,7 @@ On every node one card is annotated for each pool of the rack that waits.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gpuledger.events.device import Card
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CLUSTER_GPU_POOLS,
     GPU_POOLS,
     LABEL_PRODUCT,
@@ -19,6 +18,7 @@ from gpuledger.kube.names import (
     NODES,
     Resource,
 )
+from gpuledger.events.device import Card
 from support.inventory import NFD, card, labels
 
 Object = dict[str, Any]

@@ -13,30 +13,30 @@ from datetime import timedelta
 
 from bench.pools_fleet import Fleet, node_name
 from bench.processes import at_once
-from gpuledger.bootstrap.main import BootstrapProjection
-from gpuledger.clock import random_id, system_clock
+from gpuledger.api.kube_names import ASSIGNMENT_FIELD_MANAGER, GPU_DEVICES, assignment_annotation
 from gpuledger.db.engine import connect
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.cache.objects import View
+from gpuledger.edge.statuswriter.desired.fold import WantedProjection
+from gpuledger.edge.statuswriter.desired.objects import Wanted
+from gpuledger.edge.statuswriter.reconcile.decide import RESOURCES, Document, Key, Kind, body
+from gpuledger.edge.watchers import decide as watched
+from gpuledger.edge.watchers.resources import gpudevices, gpupools, moduleconfig, namespaces, nodelabels, nodes
 from gpuledger.events.device import DevicePoolApplied
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
 from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.inventory.main import InventoryProjection
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import ASSIGNMENT_FIELD_MANAGER, GPU_DEVICES, assignment_annotation
 from gpuledger.ledger.api import Ledger, Message, Outgoing
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.projection.store import Decider, Store
-from gpuledger.statuswriter.decide import RESOURCES, Document, Key, Kind, body
-from gpuledger.statuswriter.folding import WantedProjection
-from gpuledger.statuswriter.view import View
-from gpuledger.statuswriter.wanted import Wanted
-from gpuledger.watchers import decide as watched
-from gpuledger.watchers import gpudevices, gpupools, moduleconfig, namespaces, nodelabels, nodes
+from gpuledger.runtime.clock import random_id, system_clock
 
 EPOCH = "past"
 AGO = timedelta(hours=1)

@@ -18,18 +18,18 @@ if __name__ == "__main__":
 from prometheus_client import REGISTRY
 
 from bench.rebuilding import peak_kib
-from gpuledger.bootstrap.main import BootstrapProjection
-from gpuledger.garbage import short_walks
-from gpuledger.inventory.main import InventoryProjection
-from gpuledger.kube.client import ALL, PAGE_LIMIT, KubeClient, Listing, Selection
-from gpuledger.kube.kubeconfig import load_configuration
-from gpuledger.kube.names import GPU_DEVICES, Resource
+from gpuledger.api.kube_names import GPU_DEVICES, Resource
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.edge.kube.client import ALL, PAGE_LIMIT, KubeClient, Listing, Selection
+from gpuledger.edge.kube.kubeconfig import load_configuration
+from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.watchers.main import run as watch
+from gpuledger.edge.watchers.service import UNRELATED
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.runner import Runner
-from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
-from gpuledger.watchers.main import run as watch
-from gpuledger.watchers.watching import UNRELATED
+from gpuledger.runtime.garbage import short_walks
 
 TELL_S = 0.25
 WATCHERS = len(UNRELATED) + 3

@@ -7,7 +7,7 @@ then only read, and for the row that shows publishing with the disk out of the w
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gpuledger.embedded.nats import NatsServer
+from gpuledger.local.servers.nats import NatsServer
 from support.servers import short_directory
 
 

@@ -38,7 +38,7 @@ from bench.pools_edge import PoolsSizes
 from bench.report import Figure, show, write
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
-from gpuledger.garbage import short_walks
+from gpuledger.runtime.garbage import short_walks
 from support import servers
 
 

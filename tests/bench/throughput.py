@@ -11,12 +11,12 @@ from bench.library import LibraryPeer
 from bench.report import Figure
 from bench.rounds import medians
 from bench.servers import unsynced_nats
-from gpuledger.importers.run import EVENTS_PER_PUBLISH
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.asof import fold_until
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.tools.importers.run import EVENTS_PER_PUBLISH
 from support import servers
 
 PUBLISHING, FOLDING, REBUILDING = 0.6, 0.4, 0.25

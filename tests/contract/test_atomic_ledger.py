@@ -8,7 +8,6 @@ import nats
 import pytest
 from nats.js import JetStreamContext
 
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.atomic import BATCH_BYTES_MAX, BATCH_ID, BATCH_MESSAGES_MAX, BATCH_MESSAGES_MIN
@@ -16,6 +15,7 @@ from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import GenerationError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation, stream_config
+from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing, read_count
 
 STREAM = "LEDGER_1"

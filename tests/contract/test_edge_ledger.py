@@ -8,7 +8,6 @@ import nats
 import pytest
 from nats.js import JetStreamContext
 
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.ledger.api import Asking, Outgoing, Publishing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
@@ -17,6 +16,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.ledger.permissions import wanted_subject
 from gpuledger.ledger.stream import begin_generation, stream_config
+from gpuledger.local.servers.nats import NatsServer
 from support.edges import MemoryEdge
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing
 

@@ -13,7 +13,6 @@ from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 from nats.js.errors import APIError
 
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Outgoing
 from gpuledger.ledger.connect import connected
@@ -26,6 +25,7 @@ from gpuledger.ledger.errors import (
 )
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation, stream_config
+from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing, read_count
 from support.waiting import eventually
 

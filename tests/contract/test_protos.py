@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.paths import ROOT
+
 PROTOS = ROOT / "schemas/gpuledger/schemas/proto"
 COMMITTED = ROOT / "services/gpuledger/agent/kubelet"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.crds import foreign, install, shipped
-from gpuledger.kube.names import GPU_NODE_STATES, device_label
+from gpuledger.api.kube_names import GPU_NODE_STATES, device_label
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.crds import foreign, install, shipped
 from support import servers
 from support.cli import Cli
 from support.kube import kube_api

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.importers.sample import write_titan_sample
+from gpuledger.tools.importers.sample import write_titan_sample
 from support import servers
 from support.cli import Cli
 

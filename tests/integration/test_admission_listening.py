@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 from prometheus_client import REGISTRY
 
-from gpuledger.admission.main import AdmissionSettings
-from gpuledger.admission.server import Server
-from gpuledger.telemetry_http import parse_address
+from gpuledger.edge.admission.main import AdmissionSettings
+from gpuledger.edge.admission.serving.server import Server
+from gpuledger.runtime.telemetry_http import parse_address
 from support.waiting import eventually
 
 DEADLINE_S = 20.0

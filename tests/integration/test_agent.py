@@ -18,12 +18,12 @@ from gpuledger.agent.main import Agent
 from gpuledger.agent.monitoring import HEARTBEAT_MAX_AGE_S, HEARTBEATS_TOLD, METRIC
 from gpuledger.agent.outbox.recorder import open_outbox
 from gpuledger.agent.scrape import scraper
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.up import COMMAND, environment, gpuledger
 from support.waiting import eventually

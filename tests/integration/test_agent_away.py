@@ -11,10 +11,10 @@ from gpuledger.agent.hardware.faults import DRIVER_MISSING
 from gpuledger.agent.outbox.entry import Bounds
 from gpuledger.agent.outbox.recorder import open_outbox
 from gpuledger.agent.outbox.sizes import USUAL, Sizes
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
+from gpuledger.local.servers.nats import NatsServer
 from support.agent_hurried import FAULT
 from support.agent_process import NODE, Place, a_place, wanted
 from support.outbox import Log, Recorded, Time, fact, numbers_in, recorded

@@ -15,10 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gpuledger.embedded.files import write_private
-from gpuledger.embedded.nats import NatsServer, find_binary
-from gpuledger.embedded.ports import HOST
-from gpuledger.kube.pki import Issued, certificate_pem, key_pem, new_authority, new_serving
+from gpuledger.edge.kube.pki import Issued, certificate_pem, key_pem, new_authority, new_serving
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.credentials import ANONYMOUS, Identity
@@ -36,6 +33,9 @@ from gpuledger.ledger.permissions import (
     wanted_subject,
 )
 from gpuledger.ledger.stream import ensure_stream
+from gpuledger.local.servers.files import write_private
+from gpuledger.local.servers.nats import NatsServer, find_binary
+from gpuledger.local.servers.ports import HOST
 from support.ledgers import DEADLINE_S
 from support.nkeys import ACCOUNT, JETSTREAM, OPERATOR, UNLIMITED, USER, Key, credentials
 from support.servers import short_directory

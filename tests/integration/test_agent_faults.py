@@ -15,7 +15,6 @@ import pytest
 
 from gpuledger.agent.control import SOCKET
 from gpuledger.agent.hardware.faults import DRIVER_MISSING
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.device import (
     DeviceErrorsObserved,
     DeviceFailed,
@@ -23,6 +22,7 @@ from gpuledger.events.device import (
     DevicePoolRefused,
 )
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved
+from gpuledger.local.servers.nats import NatsServer
 from support.agent_hurried import FAULT
 from support.agent_process import NODE, AgentProcess, Place, a_place, wanted
 from support.edges import confined_server

@@ -16,10 +16,10 @@ import grpc.aio
 import pytest
 
 from gpuledger.agent.errors import ControlError
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.device import DeviceHealthChanged, DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, WantedDevice
+from gpuledger.local.servers.nats import NatsServer
 from support.agent_hurried import QUIET
 from support.agent_process import Place, a_place, is_verdict, wanted
 from support.outbox import Recorded

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from gpuledger.bootstrap.main import BootstrapProjection
-from gpuledger.clock import system_clock
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.device import (
     DeviceErrorsObserved,
@@ -26,11 +28,9 @@ from gpuledger.events.envelope import Event, decode
 from gpuledger.events.node import NodeComponentsObserved, NodeDevicesObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined
-from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.runner import Runner
-from gpuledger.sources.main import SourcesProjection
+from gpuledger.runtime.clock import system_clock
 from support import inventory, pools
 from support.agent_hurried import PAUSES
 from support.agent_process import NODE, Place, a_place

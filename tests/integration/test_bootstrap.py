@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from gpuledger.bootstrap.main import BootstrapProjection
 from gpuledger.db.engine import connect
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.module import ModulePrerequisiteChanged

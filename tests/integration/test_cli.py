@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from gpuledger.cli.times import format_time
-from gpuledger.importers.sample import write_titan_sample
+from gpuledger.tools.importers.sample import write_titan_sample
 from support import servers
 from support.cli import Cli, Result
 from support.titan import TitanFile

@@ -12,8 +12,15 @@ from xml.etree.ElementTree import fromstring
 import pytest
 import yaml
 
+from gpuledger.cli.commands.report import (
+    ABOUT_GPU_POOLS,
+    ABOUT_NAMESPACES,
+    ABOUT_NODES,
+    ABOUT_POOLS,
+    ABOUT_VIEWS,
+    ReportOutput,
+)
 from gpuledger.cli.render import Console, Output
-from gpuledger.cli.report import ABOUT_GPU_POOLS, ABOUT_NAMESPACES, ABOUT_NODES, ABOUT_POOLS, ABOUT_VIEWS, ReportOutput
 from gpuledger.cli.times import format_time
 from gpuledger.db.migrate import migrate
 from gpuledger.db.views import REPORTS

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.events.device import DeviceFailed, DeviceInserted
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.crds import foreign, install, node_feature_rule, shipped
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     NODE_FEATURE_RULES,
@@ -21,6 +18,9 @@ from gpuledger.kube.names import (
     NODES,
     device_label,
 )
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.crds import foreign, install, node_feature_rule, shipped
+from gpuledger.events.device import DeviceFailed, DeviceInserted
 from support import servers
 from support.cli import Cli, Result
 from support.events import Said

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from gpuledger.cli.main import main
-from gpuledger.importers.sample import write_titan_sample
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.tools.importers.sample import write_titan_sample
 from support.servers import short_directory
 from support.up import DEADLINE_S, Up, eventually, gpuledger, running_up, start
 

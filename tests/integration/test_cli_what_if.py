@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.events.envelope import decode
 from gpuledger.events.pod import PodObserved
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.runner import Runner
 from support.cli import Cli, Result
 from support.pools import Pools, applied, asks, detected, pool, state

@@ -18,18 +18,18 @@ import psutil
 import psycopg
 import pytest
 
-from gpuledger.embedded import natswire
-from gpuledger.embedded.datadir import DataDir, EmbeddedServers, embedded_servers, read_running
-from gpuledger.embedded.errors import (
+from gpuledger.local.servers import natswire
+from gpuledger.local.servers.datadir import DataDir, EmbeddedServers, embedded_servers, read_running
+from gpuledger.local.servers.errors import (
     DataDirBusyError,
     DataDirFormatError,
     DataDirUnusableError,
     ForeignDataDirError,
     PortTakenError,
 )
-from gpuledger.embedded.lock import Holder
-from gpuledger.embedded.nats import NatsServer
-from gpuledger.embedded.postgres import PostgresServer, find_binaries
+from gpuledger.local.servers.lock import Holder
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.local.servers.postgres import PostgresServer, find_binaries
 from support import servers
 
 NOON = datetime(2026, 1, 2, 12, 0, 1, tzinfo=UTC)
@@ -115,7 +115,7 @@ class TestNats:
     def test_says_when_its_port_was_taken_while_it_was_down(
         self, fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gpuledger.embedded.server.PORT_RELEASE_TIMEOUT_S", 0.0)
+        monkeypatch.setattr("gpuledger.local.servers.server.PORT_RELEASE_TIMEOUT_S", 0.0)
         fresh_nats.kill()
         port = fresh_nats.port
         with socket.create_server(("127.0.0.1", port)), pytest.raises(PortTakenError, match=str(port)):
@@ -298,7 +298,7 @@ HOLD = textwrap.dedent("""
     import asyncio, sys
     from datetime import UTC, datetime
     from pathlib import Path
-    from gpuledger.embedded.datadir import embedded_servers
+    from gpuledger.local.servers.datadir import embedded_servers
 
     async def main():
         now = datetime(2026, 1, 2, tzinfo=UTC)

@@ -11,13 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from gpuledger.embedded.nats import NatsServer
-from gpuledger.embedded.postgres import PostgresServer
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import parse
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
@@ -27,8 +24,11 @@ from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, Workload
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.local.servers.postgres import PostgresServer
 from support.events import AGENT, IMPORT, event, outgoing
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
+from support.paths import ROOT
 from support.projections import all_projections, assert_true, checkpoint, prepare, table
 from support.waiting import eventually
 
@@ -103,7 +103,7 @@ class Projector:
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "support.projector", *self._arguments),
             stdout=asyncio.subprocess.PIPE,
-            cwd=Path(__file__).parents[1],
+            cwd=ROOT / "tests",
         )
         self._listener = asyncio.create_task(self._listen())
 

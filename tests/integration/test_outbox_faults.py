@@ -9,18 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.node import NodeAgentStarted
 from gpuledger.ledger.api import Outgoing
+from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import everything, jetstream_ledger
 from support.outbox import numbers_in, recorded
+from support.paths import ROOT
 from support.processes import Program
 from support.servers import short_directory
 from support.waiting import eventually
 
 ROUNDS = 6
 FACTS = 150
-TESTS = str(Path(__file__).parents[1])
+TESTS = str(ROOT / "tests")
 CHILD = (
     sys.executable,
     "-c",

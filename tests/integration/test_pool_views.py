@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from gpuledger.cli.report import selection
+from gpuledger.cli.commands.report import selection
 from gpuledger.events.pod import PodGone, PodObserved
 from support.events import hour
 from support.pools import Pools

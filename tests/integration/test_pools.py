@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from gpuledger.domain.inventory_names import MODULE
-from gpuledger.domain.pools.wanted import text_of
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.domain.pools.orders import text_of
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeDevicesWanted
@@ -11,7 +12,6 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.pool import PoolChanged, PoolReleased
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.runner import Runner
 from support.ledgers import everything
 from support.pools import MET, Pools, applied, asks, detected, pool, prepared, released, state

@@ -10,8 +10,8 @@ import pytest
 
 from gpuledger.cli.times import format_time
 from gpuledger.events.envelope import Undecoded, parse
-from gpuledger.importers.openb import SOURCE as OPENB
-from gpuledger.importers.titan import SOURCE as TITAN
+from gpuledger.tools.importers.openb import SOURCE as OPENB
+from gpuledger.tools.importers.titan import SOURCE as TITAN
 from support import servers
 from support.cli import Cli
 from support.imports import DATA

@@ -7,8 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from gpuledger.clock import system_clock
 from gpuledger.db.views import recreate_views_async
+from gpuledger.deciders.sources.decide import GAP_GRACE_S
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.slot import SlotDeclared
@@ -19,8 +20,7 @@ from gpuledger.projection.errors import BadEventError, NothingToRollBackError, R
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.sources.decide import GAP_GRACE_S
-from gpuledger.sources.main import SourcesProjection
+from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, SERVICE, event, outgoing
 from support.ledgers import everything
 from support.projections import (

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.device import DeviceInserted
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
@@ -14,7 +15,6 @@ from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import Checkpoint
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
-from gpuledger.sources.main import SourcesProjection
 from support.events import SERVICE, event, hour, outgoing
 from support.projections import (
     QUICK,

@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from gpuledger.clock import system_clock
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
+from gpuledger.runtime.clock import system_clock
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
 from support.events import event
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gpuledger.deciders.sources.decide import GAP_GRACE_S
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.sources.decide import GAP_GRACE_S
-from gpuledger.sources.main import SourcesProjection
 from support.events import AGENT
 from support.projections import QUICK, all_projections, assert_true, publish, reaches, running, table
 from support.runners import LEFT_OPEN, Failing, Moving, decided, failures, unfit

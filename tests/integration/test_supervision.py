@@ -15,7 +15,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.supervision import Supervision
 from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.telemetry import ProjectionMetrics
+from gpuledger.runtime.telemetry import ProjectionMetrics
 from support.events import event
 from support.ledgers import everything
 from support.projections import publish, stop

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,9 +13,13 @@ from psycopg.sql import SQL, Identifier
 from gpuledger.db.errors import DatabaseUnavailableError, QueryError
 from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import FUNCTIONS_AT, READER_ROLE, REPORTS, recreate_views, view_of
-from gpuledger.domain import allocations, devices, nodes, sources, stints, workloads
+from gpuledger.domain.devices import fold as devices
+from gpuledger.domain.devices import installations, nodes
 from gpuledger.domain.fact import Fact
+from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import Table
+from gpuledger.domain.workloads import allocations
+from gpuledger.domain.workloads import fold as workloads
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Event
@@ -24,6 +27,7 @@ from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
+from support.paths import ROOT
 
 T0 = datetime(2024, 1, 1, tzinfo=UTC)
 END = T0 + timedelta(days=100)
@@ -83,7 +87,7 @@ FACTS: tuple[tuple[float, str, Payload], ...] = (
     (13, "z", DeviceErrorsObserved(kind="XID 63", cause="hardware", first_at=day(13))),
 )
 RECORDED = tuple(enumerate(FACTS, start=1))
-HANDLERS = {**devices.HANDLERS, **stints.HANDLERS}
+HANDLERS = {**devices.HANDLERS, **installations.HANDLERS}
 SOURCE = sources.Source("/test", "1", 28, 0, 28, 0, T0, END, T0, END, END)
 
 
@@ -291,7 +295,7 @@ def test_everything_is_documented(database: str) -> None:
 
 
 def test_the_documentation_says_what_the_comments_say(database: str) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "reports.md").read_text()
+    text = (ROOT / "docs" / "reports.md").read_text()
     with psycopg.connect(database) as connection:
         said = connection.execute(
             "SELECT '| `' || attname || '` | ' || replace(format_type(atttypid, NULL), 'timestamp with time zone', "

@@ -6,7 +6,7 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.allocations import AllocationRange
+from gpuledger.domain.workloads.allocations import AllocationRange
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.readmodels.allocations import AllocationsProjection
 from support.events import Said, allocated, folded, hour, log_of, numbered

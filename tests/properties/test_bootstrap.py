@@ -6,9 +6,9 @@ from hypothesis import settings as running
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gpuledger.bootstrap.decide import is_in_force, on_fact
-from gpuledger.bootstrap.main import BootstrapProjection
-from gpuledger.domain.bootstrap_facts import BootstrapFacts
+from gpuledger.deciders.bootstrap.decide import is_in_force, on_fact
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.domain.bootstrap.facts import BootstrapFacts
 from gpuledger.domain.fact import Fact
 from gpuledger.events.device import DeviceHealthChanged, DeviceStateChanged, DeviceWithdrawn
 from gpuledger.events.envelope import Decoded

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import settings as running
 from hypothesis import strategies as st
 
-from gpuledger.domain.bootstrap_facts import BootstrapNode
-from gpuledger.domain.bootstrap_seen import beats_of, look_times
+from gpuledger.domain.bootstrap.facts import BootstrapNode
+from gpuledger.domain.bootstrap.observations import beats_of, look_times
 from gpuledger.events.settings import HEARTBEATS_MAX
 from support.bootstrap import NODE, Prepared, look, second
 

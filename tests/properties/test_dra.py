@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.capacity import free_of
-from gpuledger.domain.dra.cluster import holding_of, views
 from gpuledger.domain.dra.counters import Balance
 from gpuledger.domain.dra.facts import holdings_of, slice_of
+from gpuledger.domain.dra.fold import holding_of, views
 from gpuledger.domain.dra.objects import ClaimId
 from gpuledger.domain.dra.pools import seen_everywhere
 from gpuledger.domain.dra.use import uses_of

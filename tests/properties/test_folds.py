@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.numbers import Numbers, Range, Seen
+from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.sources.numbers import Numbers, Range, Seen
 from gpuledger.domain.table import Table
-from gpuledger.domain.workloads import Allocation
+from gpuledger.domain.workloads.fold import Allocation
 from gpuledger.events.device import DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
@@ -25,7 +26,6 @@ from gpuledger.readmodels.allocations import AllocationsProjection
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.nodes import NodesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
-from gpuledger.sources.main import SourcesProjection
 from support.events import (
     GENERATION,
     Said,

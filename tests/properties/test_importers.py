@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.events.device import DeviceFailed
-from gpuledger.importers.draft import Draft
-from gpuledger.importers.sorting import Sorter
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.tools.importers.draft import Draft
+from gpuledger.tools.importers.sorting import Sorter
 from support.imports import TITAN_HEADER, Imported, recorded, titan, write
 
 DAY = datetime(2017, 1, 1, tzinfo=UTC)

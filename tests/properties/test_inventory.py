@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.deciders.inventory.decide import on_fact
+from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.inventory_facts import InventoryFacts
+from gpuledger.domain.inventory.facts import InventoryFacts
 from gpuledger.events.device import Card
 from gpuledger.events.node import NodeFeaturesGone, NodeGone, NodeObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.inventory.decide import on_fact
-from gpuledger.inventory.main import InventoryProjection
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, event, rows_of
 from support.inventory import MODULE, Told, card, features, labels, observed, seen, source_of

@@ -6,9 +6,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.deciders.pools.decide import on_fact
+from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.inventory_names import MODULE
-from gpuledger.domain.inventory_status import shown_state
+from gpuledger.domain.inventory.status import shown_state
 from gpuledger.domain.pools.spec import name_of, read_spec, selects
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn, Hardware
 from gpuledger.events.envelope import Decoded
@@ -16,8 +18,6 @@ from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.pools.decide import on_fact
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, rows_of
 from support.pools import (

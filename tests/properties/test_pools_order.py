@@ -6,8 +6,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.inventory_names import MODULE
-from gpuledger.domain.pools.wanted import last_list
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.domain.pools.orders import last_list
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload

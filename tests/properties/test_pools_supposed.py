@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.inventory_names import MODULE
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.domain.pools.orders import last_list
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.domain.pools.wanted import last_list
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload

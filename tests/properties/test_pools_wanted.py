@@ -6,19 +6,19 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.deciders.pools.decide import on_fact
+from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.inventory_names import MODULE
+from gpuledger.domain.pools.orders import last_list
 from gpuledger.domain.pools.spec import read_spec, resource_name
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.domain.pools.wanted import last_list
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.pools.decide import on_fact
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, rows_of
 from support.pools import (

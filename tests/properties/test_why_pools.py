@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.pools.why import Barrier, Finding, Hindrance, PodState, PodUse
-from gpuledger.domain.pools.why_words import pool_words
+from gpuledger.tools.explain.pools import Barrier, Finding, Hindrance, PodState, PodUse
+from gpuledger.tools.explain.pools_wording import pool_words
 from support.pools import Pools, applied, asks, pool, refused
 from support.why_pools import POOL, asked
 

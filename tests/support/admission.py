@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from gpuledger.admission.known import Known, KnownProjection
-from gpuledger.admission.review import CREATE, Object, Review, User
+from gpuledger.edge.admission.cache import Known, KnownProjection
+from gpuledger.edge.admission.serving.review import CREATE, Object, Review, User
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
     DeviceDetected,

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any
 
-from gpuledger.admission.main import Admission, AdmissionSettings
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import AlreadyExistsError
-from gpuledger.kube.names import NAMESPACE, NAMESPACES
+from gpuledger.api.kube_names import NAMESPACE, NAMESPACES
+from gpuledger.edge.admission.main import Admission, AdmissionSettings
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.tasks import end
+from gpuledger.runtime.tasks import end
 from support.admission import SOURCES, Said
 from support.events import event, outgoing
 from support.waiting import eventually

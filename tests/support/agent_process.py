@@ -18,24 +18,25 @@ import orjson
 from gpuledger.agent.control import SOCKET, ask
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.monitoring import METRIC
-from gpuledger.clock import system_clock
-from gpuledger.embedded.nats import NatsServer
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.runtime.clock import system_clock
 from support.kubelet import FakeKubelet, a_kubelet
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.outbox import Recorded, recorded
+from support.paths import ROOT
 from support.servers import short_directory
 from support.waiting import eventually
 
 NODE: Final = "w1"
 POOL: Final = "team/training"
 RESOURCE: Final = "gpu.deckhouse.io/training"
-TESTS: Final = Path(__file__).parents[1]
+TESTS: Final = ROOT / "tests"
 _UP = re.compile(r"health (http://\S+)/healthz").search
 
 

@@ -16,12 +16,12 @@ from gpuledger.agent.health.watch import HealthWatch
 from gpuledger.agent.monitoring import METRIC
 from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox.clock import told_at
-from gpuledger.bootstrap.main import BootstrapProjection
-from gpuledger.domain.inventory import GpuDevice
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.domain.inventory.state import GpuDevice
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.node import NodeGone, NodeObserved
 from gpuledger.events.payload import Payload
-from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.api import Message
 from gpuledger.projection.fold import Fold, Numbering
 from support.agent_parts import NODE, PLACE, SURVEY, Disk, ScriptedCalls, Time, settle

@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from gpuledger.bootstrap.main import BootstrapProjection
-from gpuledger.domain.bootstrap_facts import BootstrapFacts
-from gpuledger.domain.inventory_status import shown_state
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.domain.bootstrap.facts import BootstrapFacts
+from gpuledger.domain.inventory.status import shown_state
 from gpuledger.events.device import (
     Description,
     DeviceAssignmentChanged,

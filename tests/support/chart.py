@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-CHART = Path(__file__).parents[2] / "charts" / "gpuledger"
+from support.paths import ROOT
+
+CHART = ROOT / "charts" / "gpuledger"
 COMMAND_S = 120.0
 KUBE_VERSION = "1.34.0"
 RELEASE, NAMESPACE, NAME = "lab", "gpu-system", "lab-gpuledger"

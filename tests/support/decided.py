@@ -5,16 +5,16 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-from gpuledger.clock import system_clock
+from gpuledger.api.kube_names import EVENTS, GPU_DEVICES
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.node import Condition, NodeInventoryChanged
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import EVENTS, GPU_DEVICES
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings
+from gpuledger.runtime.clock import system_clock
 from support.events import outgoing
 from support.gpu_states import COMPLETE
 from support.kube_proxy import KubeProxy

@@ -4,17 +4,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuledger.domain.dra.candidates import Field, Offered
-from gpuledger.domain.dra.cluster import HANDLERS, Availability
+from gpuledger.domain.dra.fold import HANDLERS, Availability
 from gpuledger.domain.dra.objects import Node
-from gpuledger.domain.dra.placing import Pending
-from gpuledger.domain.dra.why import Explanation, explain
-from gpuledger.domain.dra.why_words import answer_words
+from gpuledger.domain.dra.placement import Pending
 from gpuledger.domain.fact import Fact
 from gpuledger.events.claim import Asked, ClaimAllocated, ClaimRequested, Constraint, Request, Result, Wish
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import CounterSet, DeviceClassDefined, SliceDevice, SlicePublished, Taint
+from gpuledger.tools.explain.dra import Explanation, explain
+from gpuledger.tools.explain.dra_wording import answer_words
 from support.events import Said, numbered
 
 WATCHERS = "/services/watchers"

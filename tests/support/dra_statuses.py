@@ -6,8 +6,8 @@ from typing import Any
 
 from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.quantities import parse_quantity
+from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.node import NodeLabelled
-from gpuledger.watchers import claims, slices, taintrules
 from support.dra import Document, Told
 
 KINDS = ((slices, "slices"), (claims, "claims"), (taintrules, "deviceTaintRules"))

@@ -18,8 +18,8 @@ from gpuledger.domain.dra.pools import Placed, PoolView, seen_everywhere, seen_f
 from gpuledger.domain.dra.use import UNUSED, Use, uses_of
 from gpuledger.domain.dra.verdicts import taints_of, verdict
 from gpuledger.domain.quantities import parse_quantity
+from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.claim import ClaimAllocated
-from gpuledger.watchers import claims, slices, taintrules
 
 FAILURES_SHOWN_MAX = 20
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from gpuledger.edge.watchers.decide import Kind
 from gpuledger.events.reach import NodeRequirement
-from gpuledger.watchers.decide import Kind
 
 Json = dict[str, Any]
 

@@ -7,9 +7,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from gpuledger.embedded.files import write_private
-from gpuledger.embedded.nats import USER, NatsServer, find_binary
-from gpuledger.embedded.ports import HOST
 from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
@@ -20,6 +17,9 @@ from gpuledger.ledger.permissions import (
     imports_text,
     user_text,
 )
+from gpuledger.local.servers.files import write_private
+from gpuledger.local.servers.nats import USER, NatsServer, find_binary
+from gpuledger.local.servers.ports import HOST
 from support.ledgers import everything
 from support.servers import short_directory
 

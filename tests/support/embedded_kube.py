@@ -4,11 +4,11 @@ import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from gpuledger.clock import system_clock
-from gpuledger.kube.embedded.persistence import load, save
-from gpuledger.kube.embedded.server import ApiServer
-from gpuledger.kube.embedded.tls import certificates
-from gpuledger.kube.embedded.watching import BOOKMARK_EVERY_S
+from gpuledger.local.kubeapi.persistence import load, save
+from gpuledger.local.kubeapi.server import ApiServer
+from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.local.kubeapi.watching import BOOKMARK_EVERY_S
+from gpuledger.runtime.clock import system_clock
 from support.kube_server import HOST, KubeServer, free_ports
 
 

@@ -2,15 +2,15 @@
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import CLUSTER_GPU_POOLS, GPU_POOLS, MODULE_CONFIGS, NAMESPACES, PODS, Resource
+from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_POOLS, MODULE_CONFIGS, NAMESPACES, PODS, Resource
+from gpuledger.edge.kube.client import KubeClient
+from support.paths import ROOT
 
-FOLDER: Final = Path(__file__).parents[2] / "examples"
+FOLDER: Final = ROOT / "examples"
 QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
 ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")

@@ -3,16 +3,16 @@
 from collections import Counter
 from typing import Any
 
-from gpuledger.clock import system_clock
+from gpuledger.edge.statuswriter.desired.fold import WantedProjection
+from gpuledger.edge.statuswriter.desired.objects import Wanted
+from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceDetected, DeviceStateChanged, Hardware
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.node import Condition, NodeBootstrapChanged, NodeInventoryChanged
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolChanged, PoolDefined
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.statuswriter.folding import WantedProjection
-from gpuledger.statuswriter.gpumetrics import GpuMetrics
-from gpuledger.statuswriter.wanted import Wanted
+from gpuledger.runtime.clock import system_clock
 from support.events import Said, folded, log_of, numbered, outgoing
 
 COMPLETE = Condition(type="InventoryComplete", status="True", reason="AllDevicesDescribed")

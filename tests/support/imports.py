@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpuledger.events.envelope import Decoded, decode
-from gpuledger.importers.draft import Reject
-from gpuledger.importers.run import ImportResult, import_jsonl, import_openb, import_titan
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.tools.importers.draft import Reject
+from gpuledger.tools.importers.run import ImportResult, import_jsonl, import_openb, import_titan
+from support.paths import ROOT
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = ROOT.parent / "shared" / "data"
 TITAN_HEADER = "SN,location,insert,remove,duration,out,event"
 NODE_HEADER = "sn,cpu_milli,memory_mib,gpu,model"
 POD_HEADER = (

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from gpuledger.domain.inventory import GpuDevice, GpuNode
-from gpuledger.domain.inventory_facts import InventoryFacts
-from gpuledger.domain.inventory_status import node_status
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.domain.inventory.facts import InventoryFacts
+from gpuledger.domain.inventory.state import GpuDevice, GpuNode
+from gpuledger.domain.inventory.status import node_status
 from gpuledger.events.device import Card, DeviceMarked
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDevicesObserved, NodeFeaturesObserved, NodeObserved, PciDevice
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.api import Message
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, event, message

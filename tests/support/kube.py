@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
-from gpuledger.kube.embedded.server import ApiServer
+from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.server import ApiServer
 
 HOST = "127.0.0.1"
 

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.embedded.admission import ServicePlaces
-from gpuledger.kube.embedded.errors import ApiError
-from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
-from gpuledger.kube.embedded.server import ApiServer
-from gpuledger.kube.names import SECRETS, Resource
-from gpuledger.kube.watch import Changes, Listed, Reflector
+from gpuledger.api.kube_names import SECRETS, Resource
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.reflector import Changes, Listed, Reflector
+from gpuledger.local.kubeapi.admission import ServicePlaces
+from gpuledger.local.kubeapi.errors import ApiError
+from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.server import ApiServer
 from support.kube_fleet import create
 from support.up import COMMAND, DEADLINE_S
 

@@ -3,9 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CLUSTER_GPU_POOLS,
     GPU_DEVICES,
     GPU_NODE_STATES,
@@ -15,6 +13,8 @@ from gpuledger.kube.names import (
     NODE_FEATURES,
     RESOURCE_SLICE_STATUSES,
 )
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient, open_client
 from support.kube_http import api_of
 from support.kube_server import KubeServer
 from support.waiting import eventually

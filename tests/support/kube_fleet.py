@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from gpuledger.cli.kube import CORE_EVENTS
+from gpuledger.api.kube_names import GPU_DEVICES, NODE_FEATURES, NODES, Resource, device_label
+from gpuledger.cli.cluster import CORE_EVENTS
+from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.device import DeviceAttached, DeviceDetected, DeviceFailed, DeviceInserted, Hardware
 from gpuledger.events.node import NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadScheduled, WorkloadSubmitted
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import GPU_DEVICES, NODE_FEATURES, NODES, Resource, device_label
 from gpuledger.ledger.jetstream import connect_ledger
 from support.events import Said, numbered, outgoing
 

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
 from support.kube_http import session_of
 from support.kube_server import HOST, KubeServer, free_ports
 from support.scripted_api import Answer

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Self
 
-from gpuledger.embedded.ports import candidate_ports
-from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.servers.ports import candidate_ports
 
 HOST = "127.0.0.1"
 

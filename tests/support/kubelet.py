@@ -36,7 +36,7 @@ from gpuledger.agent.kubelet.podresources_pb2 import (
     ListPodResourcesRequest,
     ListPodResourcesResponse,
 )
-from gpuledger.tasks import end
+from gpuledger.runtime.tasks import end
 
 VERSION: Final = "v1beta1"
 ID_LENGTH_MAX: Final = 63

@@ -11,7 +11,7 @@ from gpuledger.agent.board import Board, Offer, Unit
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.observing import Fact, Part
 from gpuledger.events.allocation import AllocationObserved
-from gpuledger.tasks import end
+from gpuledger.runtime.tasks import end
 
 HASTE: Final = 50.0
 """The agent's pauses are so much shorter in tests."""

@@ -4,9 +4,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from gpuledger.edge.watchers.decide import Kind
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.ledger.publish import HEADER_BYTES_MAX
-from gpuledger.watchers.decide import Kind
 from support.events import START
 
 MESSAGE_BYTES_MAX = 1024 * 1024 - HEADER_BYTES_MAX

@@ -8,15 +8,15 @@ from typing import Any
 
 from aiohttp import web
 
+from gpuledger.api.kube_names import LABEL_ENABLED
+from gpuledger.edge.kube.reflector import Backoff
+from gpuledger.edge.watchers.decide import Kind
+from gpuledger.edge.watchers.journal import Book
+from gpuledger.edge.watchers.resources import nodes
+from gpuledger.edge.watchers.watcher import Surroundings, Watcher, WatcherSettings
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeGone
-from gpuledger.kube.names import LABEL_ENABLED
-from gpuledger.kube.watch import Backoff
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.watchers import nodes
-from gpuledger.watchers.book import Book
-from gpuledger.watchers.decide import Kind
-from gpuledger.watchers.watcher import Surroundings, Watcher, WatcherSettings
 from support.events import START
 from support.ledgers import everything
 from support.projections import stop

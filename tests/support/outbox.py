@@ -16,7 +16,8 @@ from gpuledger.agent.outbox.errors import DiskError
 from gpuledger.agent.outbox.sizes import USUAL, Sizes
 from gpuledger.agent.outbox.spool import FILE, Spool
 from gpuledger.agent.outbox.store import Store
-from gpuledger.domain.sources import Sources
+from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.sources.fold import Sources
 from gpuledger.events.device import DeviceErrorsObserved
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeEventsDropped, NodeFeaturesObserved, NodeMonitoringObserved, PciDevice  # noqa: F401 - the payloads register themselves
@@ -24,7 +25,6 @@ from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
 from gpuledger.projection.fold import Fold
-from gpuledger.sources.main import SourcesProjection
 
 NODE = "w1"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gpuledger.agent.outbox.recorder import open_outbox
-from gpuledger.clock import system_clock
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.tasks import end
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.tasks import end
 from support.outbox import NODE, fact
 
 DRAIN_S = 50.0

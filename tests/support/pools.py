@@ -3,7 +3,8 @@
 import os
 from typing import Any
 
-from gpuledger.domain.inventory_names import MODULE
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
@@ -25,7 +26,6 @@ from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, event, message
 

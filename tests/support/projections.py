@@ -7,20 +7,20 @@ from typing import Any
 
 import psycopg
 
-from gpuledger.bootstrap.main import BootstrapProjection
 from gpuledger.db.migrate import migrate
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded
-from gpuledger.inventory.main import InventoryProjection
 from gpuledger.ledger.api import Ledger
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import Checkpoint
 from gpuledger.projection.verify import verify
-from gpuledger.readmodels.main import read_models
-from gpuledger.sources.main import SourcesProjection
+from gpuledger.readmodels.catalogue import read_models
 from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing
 from support.waiting import eventually

@@ -15,12 +15,12 @@ import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gpuledger.clock import system_clock
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.embedded.tls import certificates
-from gpuledger.kube.errors import AlreadyExistsError
-from gpuledger.kube.names import NAMESPACES, Resource
-from gpuledger.kube.watch import Backoff, Changes, Listed, Reflector
+from gpuledger.api.kube_names import NAMESPACES, Resource
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.errors import AlreadyExistsError
+from gpuledger.edge.kube.reflector import Backoff, Changes, Listed, Reflector
+from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.runtime.clock import system_clock
 from support.etcd import Etcd
 from support.kube_http import api_of
 from support.kube_server import HOST, KubeServer, free_ports

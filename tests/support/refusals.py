@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import AlreadyExistsError, KubeError
-from gpuledger.kube.names import PODS, Resource
+from gpuledger.api.kube_names import PODS, Resource
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError
 
 
 async def refusal(client: KubeClient, given: dict[str, Any], resource: Resource = PODS) -> str:

@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gpuledger.admission.configuration import MUTATING, VALIDATING, configurations
-from gpuledger.admission.configuration import NAME as WEBHOOKS
-from gpuledger.admission.main import AdmissionSettings, Reached
-from gpuledger.admission.settings import SERVICE
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.names import NAMESPACES, Resource
-from gpuledger.settings import ADMISSION_LISTEN
+from gpuledger.api.kube_names import NAMESPACES, Resource
+from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations
+from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
+from gpuledger.edge.admission.main import AdmissionSettings, Reached
+from gpuledger.edge.admission.settings import SERVICE
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.runtime.settings import ADMISSION_LISTEN
 from support.chart import CHART, NAME, NAMESPACE, RELEASE, Object, Told, helm
 from support.kube_accounts import ADMIN, AccountServer, Asked, Kubelet, config_file
 from support.kube_fleet import create

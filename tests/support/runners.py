@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from gpuledger.clock import system_clock
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, decode, encode
 from gpuledger.ledger.api import Ledger, Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
 from gpuledger.projection.published import CountedLedger
+from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, event, outgoing
 from support.ledgers import everything
 

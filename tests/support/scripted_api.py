@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 
-from gpuledger.kube.client import ClientSettings, KubeClient
+from gpuledger.edge.kube.client import ClientSettings, KubeClient
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
-from gpuledger.embedded import natswire
-from gpuledger.embedded.nats import NatsServer
-from gpuledger.embedded.postgres import PostgresServer
+from gpuledger.local.servers import natswire
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.local.servers.postgres import PostgresServer
 
 MEMORY = Path("/dev/shm")
 """Where Linux has files in memory: a server that is killed keeps them there as on a disk, and need not wait for one."""

@@ -5,12 +5,12 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.envelope import Decoded, decode
-from gpuledger.kube.client import KubeClient
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.simulation.fleet import FleetSpec
-from gpuledger.simulation.main import run
-from gpuledger.simulation.workload import Rates
+from gpuledger.tools.simulation.fleet import FleetSpec
+from gpuledger.tools.simulation.main import run
+from gpuledger.tools.simulation.workload import Rates
 from support.ledgers import DEADLINE_S, everything
 
 

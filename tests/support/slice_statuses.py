@@ -1,15 +1,15 @@
 """ResourceSliceStatuses for tests: a driver that publishes slices, and looks at what is written of them."""
 
-from gpuledger.clock import system_clock
+from gpuledger.api.kube_names import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
+from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.edge.statuswriter.main import compare
+from gpuledger.edge.watchers.resources import slices
 from gpuledger.events.device import DeviceDetected
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.payload import Payload
 from gpuledger.events.slice import SliceWithdrawn
-from gpuledger.kube.client import KubeClient, Object
-from gpuledger.kube.names import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.statuswriter.main import compare
-from gpuledger.watchers import slices
+from gpuledger.runtime.clock import system_clock
 from support.dra_facts import DRIVER
 from support.events import outgoing
 from support.statuswriting import CountingClient

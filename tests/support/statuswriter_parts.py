@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.statuswriter.decide import Desired, Document, Key, Kind
+from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind
 
 DEVICE, NODE = Key(Kind.DEVICE, "w1-0"), Key(Kind.NODE, "w1")
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gpuledger.kube.client import Ask, KubeClient, Object
-from gpuledger.kube.kubeconfig import load_configuration
-from gpuledger.kube.watch import Backoff
+from gpuledger.edge.kube.client import Ask, KubeClient, Object
+from gpuledger.edge.kube.kubeconfig import load_configuration
+from gpuledger.edge.kube.reflector import Backoff
+from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings
 from gpuledger.ledger.api import Ledger
-from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings
 from support.projections import stop
 from support.waiting import eventually
 

@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.pool import PoolDefined
-from gpuledger.pools.supposed import SupposedPools, Supposition, copy_of
-from gpuledger.pools.supposed_agents import Answered, answer
-from gpuledger.pools.supposed_differences import (
+from gpuledger.projection.fold import Fold
+from gpuledger.tools.whatif.agents import Answered, answer
+from gpuledger.tools.whatif.differences import (
     DeviceDifference,
     PoolDifference,
     device_differences,
     pool_differences,
 )
-from gpuledger.pools.supposed_replay import HeardPools
-from gpuledger.projection.fold import Fold
+from gpuledger.tools.whatif.replay import HeardPools
+from gpuledger.tools.whatif.world import SupposedPools, Supposition, copy_of
 from support.events import GENERATION
 from support.pools import Pools, pool
 

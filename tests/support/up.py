@@ -15,7 +15,7 @@ from typing import NamedTuple
 import orjson
 import psutil
 
-from gpuledger.embedded.datadir import Running, read_running
+from gpuledger.local.servers.datadir import Running, read_running
 
 DEADLINE_S = 60.0
 SERVERS = frozenset({"NATS_URL", "DATABASE_URL", "KUBECONFIG"})

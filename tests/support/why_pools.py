@@ -1,6 +1,6 @@
 """Answers about pods and pools for tests: pools as the real decider has them, and pods that ask for their units."""
 
-from gpuledger.domain.pools.why import Ask, Hindrances, PodState, PodUse, PoolAnswer, answer
+from gpuledger.tools.explain.pools import Ask, Hindrances, PodState, PodUse, PoolAnswer, answer
 from support.pools import Pools, pool
 
 WAITING = PodState()

@@ -10,7 +10,7 @@ from typing import Any
 from gpuledger.cli.backend import Backend, bring_current
 from gpuledger.cli.live_state import load
 from gpuledger.cli.render import progress
-from gpuledger.domain.dra.cluster import Availability
+from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table
 from gpuledger.projection.asof import fold_until

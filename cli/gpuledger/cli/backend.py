@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuledger.bootstrap.main import BootstrapProjection
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import message, progress
-from gpuledger.clock import system_clock
 from gpuledger.db.engine import connect
 from gpuledger.db.revision import check_current, needs_migration
-from gpuledger.embedded.datadir import UP, embedded_servers, read_running
-from gpuledger.inventory.main import InventoryProjection
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.pools.main import PoolsProjection
+from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import Store
-from gpuledger.readmodels.main import read_models
-from gpuledger.settings import Settings, read_settings
-from gpuledger.sources.main import SourcesProjection
+from gpuledger.readmodels.catalogue import read_models
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from gpuledger.db.migrate import MigrationResult

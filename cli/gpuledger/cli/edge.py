@@ -16,27 +16,27 @@ from typing import Any, NamedTuple, Self
 
 import structlog
 
-from gpuledger.admission.main import Admission, AdmissionSettings, admission
+from gpuledger.api.kube_names import NAMESPACE, NAMESPACES, NODES
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.stopping import say
-from gpuledger.clock import system_clock
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.embedded.persistence import ObjectsFileError
-from gpuledger.kube.embedded.running import EmbeddedKube, embedded_kube
-from gpuledger.kube.errors import AlreadyExistsError
-from gpuledger.kube.names import NAMESPACE, NAMESPACES, NODES
+from gpuledger.edge.admission.main import Admission, AdmissionSettings, admission
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.errors import AlreadyExistsError
+from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.watchers.main import run as watch
+from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
-from gpuledger.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
-from gpuledger.simulation.errors import SimulationError
-from gpuledger.simulation.fleet import Fleet, FleetSpec
-from gpuledger.simulation.main import run as simulate
-from gpuledger.simulation.pace import Pace
-from gpuledger.simulation.resume import standing
-from gpuledger.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
-from gpuledger.telemetry_http import ListenError, parse_address
-from gpuledger.watchers.main import run as watch
-from gpuledger.watchers.watcher import WatcherSettings
+from gpuledger.local.kubeapi.persistence import ObjectsFileError
+from gpuledger.local.kubeapi.running import EmbeddedKube, embedded_kube
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
+from gpuledger.runtime.telemetry_http import ListenError, parse_address
+from gpuledger.tools.simulation.errors import SimulationError
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
+from gpuledger.tools.simulation.main import run as simulate
+from gpuledger.tools.simulation.pace import Pace
+from gpuledger.tools.simulation.resume import standing
 
 Work = Coroutine[Any, Any, None]
 

@@ -13,7 +13,7 @@ from gpuledger.cli.errors import CliError
 from gpuledger.cli.lookup import rows_where
 from gpuledger.cli.rows import RowDict
 from gpuledger.db.readonly import read_only
-from gpuledger.domain.devices import DEVICE
+from gpuledger.domain.devices.fold import DEVICE
 from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceDetected, DeviceIdentified
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.errors import EventError

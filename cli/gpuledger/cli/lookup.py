@@ -7,8 +7,8 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from gpuledger.cli.rows import RowDict
-from gpuledger.domain.devices import SLOT
-from gpuledger.domain.inventory_naming import place_of
+from gpuledger.domain.devices.fold import SLOT
+from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.table import R, TableSpec
 
 LIVE = "gpuledger_live"

@@ -4,15 +4,13 @@ import sys
 
 import typer
 
-from gpuledger.cli import (
+from gpuledger.cli.commands import (
     admission,
     agent,
     crds,
     demo,
-    describe,
     diff,
     doctor,
-    get,
     imports,
     kube_api,
     migrate,
@@ -26,10 +24,12 @@ from gpuledger.cli import (
     what_if,
     why,
 )
-from gpuledger.cli import report as reports
+from gpuledger.cli.commands import report as reports
+from gpuledger.cli.describe import command as describe
 from gpuledger.cli.errors import CliError, ExitCode, report
+from gpuledger.cli.get import command as get
 from gpuledger.cli.help_text import let_flow
-from gpuledger.cli.log import main as log
+from gpuledger.cli.log import commands as log
 from gpuledger.cli.run import as_cli_error
 
 app = typer.Typer(

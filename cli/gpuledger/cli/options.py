@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.render import Output
-from gpuledger.settings import DATA_DIR, DEFAULT_DATA_DIR
+from gpuledger.runtime.settings import DATA_DIR, DEFAULT_DATA_DIR
 
 DataDir = Annotated[
     Path | None,

@@ -4,9 +4,9 @@ from datetime import datetime
 
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.render import progress
+from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.pools.main import PoolsProjection
 from gpuledger.projection.asof import fold_until
 from gpuledger.projection.definition import Projection
 

@@ -10,13 +10,13 @@ from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.pods import POD_HANDLERS, units_by_resource
 from gpuledger.domain.pools.rows import POOL_POD, PoolPod
 from gpuledger.domain.pools.spec import resource_name
-from gpuledger.domain.pools.why import PodUse
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.pod import PodObserved
 from gpuledger.events.subjects import aggregate_filter
 from gpuledger.ledger.api import Message
+from gpuledger.tools.explain.pools import PodUse
 
 
 class _Pods:

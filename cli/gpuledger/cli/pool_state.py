@@ -4,14 +4,14 @@ from typing import Final, NamedTuple
 
 from gpuledger.cli.backend import Backend, bring_current
 from gpuledger.cli.errors import CliError
+from gpuledger.cli.get.nouns import KUBE_NOUNS
 from gpuledger.cli.identity import Recorded, recorded
 from gpuledger.cli.live_state import load
-from gpuledger.cli.nouns import KUBE_NOUNS
+from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.pools import rows
 from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
-from gpuledger.pools.main import PoolsProjection
 
 POOL_KINDS: Final = ("pools", "gpupools", "clustergpupools")
 NOT_FOR_PAGES: Final = (rows.POOL_TALLY.name, rows.POOL_TROUBLE.name, rows.POOL_MODULE.name)

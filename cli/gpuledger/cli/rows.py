@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from gpuledger.cli.backend import Backend, named_projections
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.nouns import Noun
+from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.render import progress
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError

@@ -11,13 +11,13 @@ import psycopg
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.db.errors import DatabaseError, DatabaseUnavailableError
-from gpuledger.embedded.errors import DataDirBusyError, EmbeddedError
+from gpuledger.edge.kube.errors import KubeConfigError, KubeError, UnavailableError
 from gpuledger.events.errors import EventError
-from gpuledger.importers.errors import ImporterError
-from gpuledger.kube.errors import KubeConfigError, KubeError, UnavailableError
 from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
+from gpuledger.local.servers.errors import DataDirBusyError, EmbeddedError
 from gpuledger.projection.errors import ProjectionError, RebuildBusyError
-from gpuledger.settings import SettingsError
+from gpuledger.runtime.settings import SettingsError
+from gpuledger.tools.importers.errors import ImporterError
 
 T = TypeVar("T")
 

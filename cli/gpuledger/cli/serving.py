@@ -16,16 +16,16 @@ from gpuledger.cli.backend import all_projections
 from gpuledger.cli.edge import Edge, EdgeOptions, kube_edge
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Console, quiet_pipe
-from gpuledger.clock import system_clock
 from gpuledger.db.migrate import migrate
-from gpuledger.embedded.datadir import UP, embedded_servers
-from gpuledger.embedded.watch import keep_running
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.local.servers.datadir import UP, embedded_servers
+from gpuledger.local.servers.watch import keep_running
 from gpuledger.projection.published import CountedLedger
 from gpuledger.projection.supervision import Supervision
-from gpuledger.settings import Settings
-from gpuledger.tasks import end
-from gpuledger.telemetry_http import Health, ListenError, serving
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.settings import Settings
+from gpuledger.runtime.tasks import end
+from gpuledger.runtime.telemetry_http import Health, ListenError, serving
 
 EMBEDDED_SERVERS = 2
 

@@ -25,10 +25,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from gpuledger.domain import allocations, bootstrap_facts, devices, inventory_facts, nodes, sources, workloads
+from gpuledger.domain.bootstrap import facts as bootstrap_facts
+from gpuledger.domain.devices import fold as devices
+from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
+from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.pools import rows as pools
+from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import TableSpec
+from gpuledger.domain.workloads import allocations
+from gpuledger.domain.workloads import fold as workloads
 
 BOOKKEEPING = "gpuledger"
 """Checkpoints, numbers seen, deciders and the outbox."""

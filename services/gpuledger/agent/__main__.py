@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from gpuledger.agent.lean import ENVIRONMENT, LEFT_OUT, leave_out
-from gpuledger.settings import NATS_URL
+from gpuledger.runtime.settings import NATS_URL
 
 WEBSOCKETS: Final = ("ws://", "wss://")
 

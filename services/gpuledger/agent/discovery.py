@@ -19,7 +19,7 @@ from gpuledger.agent.keeping import Keep
 from gpuledger.agent.observed import observed
 from gpuledger.agent.observing import Fact, Sleep, Tell
 from gpuledger.agent.sightings import Sightings, dump, load, sighted
-from gpuledger.clock import Clock
+from gpuledger.runtime.clock import Clock
 
 LOOK_PERIOD_S: Final = 5.0
 REFRESH_S: Final = 1_800.0

@@ -11,8 +11,8 @@ from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.monitoring import Monitoring, newest_update
 from gpuledger.agent.observing import Fact, Sleep, Tell
 from gpuledger.agent.scrape import Scrape
-from gpuledger.clock import Clock
 from gpuledger.events.node import NodeMonitoringObserved
+from gpuledger.runtime.clock import Clock
 
 SCRAPE_PERIOD_S: Final = 15.0
 LOOKS_MISSED_MAX: Final = 4

@@ -12,8 +12,8 @@ import structlog
 
 from gpuledger.agent.observing import Part, Tell
 from gpuledger.agent.outbox.recorder import Connect
-from gpuledger.tasks import end
-from gpuledger.telemetry_http import Health
+from gpuledger.runtime.tasks import end
+from gpuledger.runtime.telemetry_http import Health
 
 STOP_TIMEOUT_S: Final = 5.0
 """How long the end waits for the ledger to take what still waits; the rest stays on disk for the next start."""

@@ -37,14 +37,14 @@ from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
 from gpuledger.agent.scrape import scraper
 from gpuledger.agent.settings import AgentSettings, NatsSettings, read_agent_settings
 from gpuledger.agent.setup.main import SetUp
-from gpuledger.clock import system_clock
 from gpuledger.ledger.credentials import Identity
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerError
-from gpuledger.settings import SettingsError
-from gpuledger.tasks import end
-from gpuledger.telemetry import configure_logging
-from gpuledger.telemetry_http import ListenError, serving
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.settings import SettingsError
+from gpuledger.runtime.tasks import end
+from gpuledger.runtime.telemetry import configure_logging
+from gpuledger.runtime.telemetry_http import ListenError, serving
 
 OK, FAILED, USAGE, BUSY = 0, 1, 2, 5
 """Exit codes, which mean what they mean of every command."""

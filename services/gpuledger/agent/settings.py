@@ -8,7 +8,7 @@ from typing import Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.settings import DEFAULT_METRICS_LISTEN, METRICS_LISTEN, NATS_URL, SettingsError
+from gpuledger.runtime.settings import DEFAULT_METRICS_LISTEN, METRICS_LISTEN, NATS_URL, SettingsError
 
 NODE_NAME: Final = "NODE_NAME"
 """A DaemonSet sets it from its pod's `spec.nodeName`."""

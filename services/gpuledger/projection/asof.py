@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from gpuledger.garbage import seldom_collected
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.skips import skipped_positions
+from gpuledger.runtime.garbage import seldom_collected
 
 OnProgress = Callable[[int, int], None]
 """Told how many positions are done, and of how many."""

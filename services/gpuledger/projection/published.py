@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Reader, Receipt
 from gpuledger.ledger.errors import LedgerError, SequenceConflictError
-from gpuledger.telemetry import PUBLISHED
+from gpuledger.runtime.telemetry import PUBLISHED
 
 
 class CountedLedger:

@@ -12,11 +12,9 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
-from gpuledger.clock import NewId, random_id
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import VIEWS_LOCK, lock_until_commit, try_lock
 from gpuledger.db.views import recreate_views_async
-from gpuledger.garbage import seldom_collected
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError, SwapBlockedError
@@ -24,6 +22,8 @@ from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.projection.paging import page_in
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, Store, schema_of
+from gpuledger.runtime.clock import NewId, random_id
+from gpuledger.runtime.garbage import seldom_collected
 
 OnProgress = Callable[[int, int], None]
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 import psycopg
 import structlog
 
-from gpuledger.clock import Clock, NewId, random_id, system_clock
 from gpuledger.db.engine import connect
 from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import lock, try_lock
-from gpuledger.garbage import seldom_collected
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.store import Checkpoint, Store
 from gpuledger.projection.writer import Surroundings, Writer
-from gpuledger.telemetry import ProjectionMetrics
+from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
+from gpuledger.runtime.garbage import seldom_collected
+from gpuledger.runtime.telemetry import ProjectionMetrics
 
 log = structlog.get_logger("gpuledger.projection")
 

@@ -14,7 +14,6 @@ import psycopg
 import structlog
 from prometheus_client import REGISTRY
 
-from gpuledger.clock import Clock, system_clock
 from gpuledger.db.engine import connect
 from gpuledger.db.errors import DatabaseError
 from gpuledger.ledger.api import Ledger, Message
@@ -24,7 +23,8 @@ from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.projection.store import Store
-from gpuledger.telemetry import ProjectionMetrics
+from gpuledger.runtime.clock import Clock, system_clock
+from gpuledger.runtime.telemetry import ProjectionMetrics
 
 log = structlog.get_logger("gpuledger.projection")
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
-from gpuledger.clock import Clock, NewId
 from gpuledger.ledger.api import Ledger, Message, Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import GenerationMismatchError, VersionError
@@ -11,7 +10,8 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.paging import page_in
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.projection.store import Checkpoint, Decider, Store
-from gpuledger.telemetry import ProjectionMetrics
+from gpuledger.runtime.clock import Clock, NewId
+from gpuledger.runtime.telemetry import ProjectionMetrics
 
 
 class Surroundings(NamedTuple):

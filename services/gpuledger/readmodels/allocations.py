@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpuledger.domain import allocations
 from gpuledger.domain.fact import Fact, Touched
+from gpuledger.domain.workloads import allocations
 from gpuledger.projection.definition import Projection
 
 

@@ -1,6 +1,7 @@
 """The availability projection: slices, claims, who holds which device, and how pools stood, now and before."""
 
-from gpuledger.domain.dra import cluster, rows
+from gpuledger.domain.dra import fold as cluster
+from gpuledger.domain.dra import rows
 from gpuledger.projection.definition import Projection
 
 

@@ -1,6 +1,7 @@
 """The devices projection: passports, stints, failures, errors, slots and contradictions."""
 
-from gpuledger.domain import devices, stints
+from gpuledger.domain.devices import fold as devices
+from gpuledger.domain.devices import installations
 from gpuledger.projection.definition import Projection
 
 
@@ -10,7 +11,7 @@ class DevicesProjection(Projection):
     name = "devices"
     version = 2
     specs = devices.SPECS
-    handlers = {**devices.HANDLERS, **stints.HANDLERS}
+    handlers = {**devices.HANDLERS, **installations.HANDLERS}
 
     def new_state(self) -> devices.Devices:
         """An empty state."""

@@ -1,6 +1,6 @@
 """The nodes projection: what is known of each node, now and at any time."""
 
-from gpuledger.domain import nodes
+from gpuledger.domain.devices import nodes
 from gpuledger.projection.definition import Projection
 
 

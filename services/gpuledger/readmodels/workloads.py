@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpuledger.domain import workloads
 from gpuledger.domain.fact import Fact, Touched
+from gpuledger.domain.workloads import fold as workloads
 from gpuledger.projection.definition import Projection
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpuledger.kube.client import KubeClient
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.main import StatusWriter
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.statuswriter.main import StatusWriter
 from support import kube_kinds
 from support.chart import IMAGE
 from support.cli import Cli, Run, aside

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.admission.hints import POOL_LABEL
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
     CLUSTER_GPU_POOLS,
@@ -18,6 +16,8 @@ from gpuledger.kube.names import (
     PODS,
     Resource,
 )
+from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
+from gpuledger.edge.kube.client import KubeClient
 from support.admission import Json, asking, device, namespace, pool
 from support.admission_serving import Webhooks, webhooks
 from support.examples import manifests

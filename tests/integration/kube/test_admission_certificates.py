@@ -10,16 +10,16 @@ from datetime import timedelta
 import pytest
 from cryptography import x509
 
-from gpuledger.admission.certificates import AUTHORITY_LIFE
-from gpuledger.admission.configuration import MUTATING, NAME, VALIDATING
-from gpuledger.admission.keeping import Certificates, Keeper
-from gpuledger.admission.settings import AdmissionSettings, Reached
-from gpuledger.clock import Clock, system_clock
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import NotFoundError
-from gpuledger.kube.names import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
-from gpuledger.kube.watch import system_jitter
+from gpuledger.api.kube_names import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
+from gpuledger.edge.admission.certificates.authority import AUTHORITY_LIFE
+from gpuledger.edge.admission.certificates.rotation import Certificates, Keeper
+from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
+from gpuledger.edge.admission.settings import AdmissionSettings, Reached
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.edge.kube.reflector import system_jitter
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.runtime.clock import Clock, system_clock
 from support.admission_serving import Now, Webhooks, webhooks
 from support.waiting import eventually
 

@@ -10,11 +10,11 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 
-from gpuledger.admission.decide import decide
-from gpuledger.admission.main import AdmissionSettings
-from gpuledger.admission.review import Review, Verdict
-from gpuledger.admission.server import Server
-from gpuledger.telemetry_http import ListenError
+from gpuledger.edge.admission.main import AdmissionSettings
+from gpuledger.edge.admission.rules.decide import decide
+from gpuledger.edge.admission.serving.review import Review, Verdict
+from gpuledger.edge.admission.serving.server import Server
+from gpuledger.runtime.telemetry_http import ListenError
 from support.admission import Json, asking, known, namespace, pool
 
 CLUSTER = "cluster.gpu.deckhouse.io/cluster-a"

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.db.revision import check_current
-from gpuledger.kube import crds
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     COMPONENT_BY_APP,
     CRDS,
     NAMESPACES,
@@ -19,7 +17,9 @@ from gpuledger.kube.names import (
     SECRETS,
     Resource,
 )
-from gpuledger.settings import COMPONENT_NAMES
+from gpuledger.db.revision import check_current
+from gpuledger.edge.kube import crds
+from gpuledger.runtime.settings import COMPONENT_NAMES
 from support.chart import NAME, NAMESPACE, WITH_SECRET, needs_helm, render
 from support.kube_accounts import JOBS
 from support.kube_fleet import create, label_like_nfd

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.errors import ExitCode
-from gpuledger.kube.client import open_client
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CLUSTER_GPU_POOLS,
     CRDS,
     GPU_DEVICES,
@@ -15,6 +13,8 @@ from gpuledger.kube.names import (
     GPU_POOLS,
     RESOURCE_SLICE_STATUSES,
 )
+from gpuledger.cli.errors import ExitCode
+from gpuledger.edge.kube.client import open_client
 from support.cli import Cli, Result
 from support.kube_server import KubeServer
 

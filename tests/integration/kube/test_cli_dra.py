@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gpuledger.api.kube_names import NAMESPACES, PODS, RESOURCE_SLICE_STATUSES, Resource
+from gpuledger.edge.kube.client import open_client
+from gpuledger.edge.kube.crds import install, shipped
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.events.slice import DeviceCapacity, DeviceClassDefined, SliceDevice, Taint, TaintRuleSet
-from gpuledger.kube.client import open_client
-from gpuledger.kube.crds import install, shipped
-from gpuledger.kube.embedded.errors import ApiError
-from gpuledger.kube.names import NAMESPACES, PODS, RESOURCE_SLICE_STATUSES, Resource
+from gpuledger.local.kubeapi.errors import ApiError
 from support import servers
 from support.cli import Cli, Result, Run, aside
 from support.dra_asking import DRIVER, WATCHERS, Told, asking, devices, holding, node, slice_of, wish
@@ -28,6 +28,7 @@ from support.kube import kube_api
 from support.kube_accounts import AccountServer, config_file, let_get
 from support.kube_fleet import create, publish
 from support.kube_server import KubeServer
+from support.paths import ROOT
 
 MODEL = f'device.attributes["{DRIVER}"].model'
 GIB = {"memory": DeviceCapacity(value="80Gi")}
@@ -314,7 +315,7 @@ async def test_without_kubernetes_a_pods_claims_are_those_made_for_it(run: Run) 
 @pytest.fixture
 def plugin_path(tmp_path: Path) -> str:
     """A path with the programs that the package installs, written as installers write them."""
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for name, entry in project["project"]["scripts"].items():
         module, _, function = entry.partition(":")
         program = tmp_path / "bin" / name

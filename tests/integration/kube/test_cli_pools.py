@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.cli.describe_pool import QUOTAS, pool_objects
-from gpuledger.cli.kube import Access, open_kube
-from gpuledger.cli.pool import TRIES_MAX, write
-from gpuledger.events.node import NodeInventoryChanged, NodeObserved
-from gpuledger.events.pod import PodObserved
-from gpuledger.kube.client import MERGE_PATCH, Ask, KubeClient, Object
-from gpuledger.kube.errors import ConflictError, ForbiddenError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
     CLUSTER_GPU_POOLS,
@@ -25,6 +18,13 @@ from gpuledger.kube.names import (
     PODS,
     Resource,
 )
+from gpuledger.cli.cluster import Access, open_kube
+from gpuledger.cli.commands.pool import TRIES_MAX, write
+from gpuledger.cli.describe.pool import QUOTAS, pool_objects
+from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object
+from gpuledger.edge.kube.errors import ConflictError, ForbiddenError
+from gpuledger.events.node import NodeInventoryChanged, NodeObserved
+from gpuledger.events.pod import PodObserved
 from support.admission import asking
 from support.cli import Run
 from support.kube_fleet import create, create_device

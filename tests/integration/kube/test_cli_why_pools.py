@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuledger.cli.describe_pool import QUOTAS
-from gpuledger.cli.why_asked import NODES_ASKED_MAX
-from gpuledger.cli.why_pools import NO_SCHEDULER
+from gpuledger.api.kube_names import NAMESPACES, NODES, PODS, Resource
+from gpuledger.cli.describe.pool import QUOTAS
+from gpuledger.cli.why.pools import NO_SCHEDULER
+from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.events.claim import ClaimRequested
 from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserved
 from gpuledger.events.pod import PodGone, PodObserved
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.names import NAMESPACES, NODES, PODS, Resource
+from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX
 from support.cli import Run
 from support.dra_asking import asking, wish
 from support.events import hour

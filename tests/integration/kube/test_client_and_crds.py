@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.clock import system_clock
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient, Selection, open_client
-from gpuledger.kube.embedded.kubeconfig import kubeconfig, write_kubeconfig
-from gpuledger.kube.embedded.tls import certificates
-from gpuledger.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnavailableError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CRDS,
     GPU_DEVICES,
     GPU_NODE_STATES,
@@ -23,7 +17,13 @@ from gpuledger.kube.names import (
     NODE_FEATURES,
     NODES,
 )
-from gpuledger.kube.watch import Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient, Selection, open_client
+from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnavailableError
+from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
+from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.runtime.clock import system_clock
 from support.kube_equipped import equip
 from support.kube_proxy import KubeProxy
 from support.kube_server import HOST, KubeServer, NewKube

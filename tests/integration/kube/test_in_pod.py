@@ -13,18 +13,7 @@ import pytest
 from kubernetes.aio.config import incluster_config
 from structlog.testing import capture_logs
 
-from gpuledger import settings
-from gpuledger.admission.configuration import MUTATING
-from gpuledger.admission.configuration import NAME as WEBHOOKS
-from gpuledger.admission.settings import SERVICE
-from gpuledger.cli.edge import Edge, EdgeOptions, kube_edge
-from gpuledger.cli.errors import CliError
-from gpuledger.clock import system_clock
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.embedded.tls import certificates
-from gpuledger.kube.errors import KubeError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     GPU_DEVICES,
     GPU_POOLS,
     NAMESPACES,
@@ -34,8 +23,19 @@ from gpuledger.kube.names import (
     SECRETS,
     Resource,
 )
+from gpuledger.cli.edge import Edge, EdgeOptions, kube_edge
+from gpuledger.cli.errors import CliError
+from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING
+from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
+from gpuledger.edge.admission.settings import SERVICE
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.errors import KubeError
 from gpuledger.ledger.api import Ledger
-from gpuledger.settings import Settings, WebhookSettings, read_settings
+from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.runtime import settings
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.settings import Settings, WebhookSettings, read_settings
 from support.kube_accounts import ADMIN, AccountServer, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import InvalidError
-from gpuledger.kube.names import CLUSTER_GPU_POOLS, GPU_POOLS, NAMESPACES, Resource
+from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_POOLS, NAMESPACES, Resource
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import InvalidError
 from support.kube_fleet import create
 
 Object = dict[str, Any]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuledger.kube.client import ClientSettings, KubeClient, open_client
-from gpuledger.kube.errors import NotFoundError, TooManyRequestsError, UnavailableError
-from gpuledger.kube.names import NAMESPACES, NODES
+from gpuledger.api.kube_names import NAMESPACES, NODES
+from gpuledger.edge.kube.client import ClientSettings, KubeClient, open_client
+from gpuledger.edge.kube.errors import NotFoundError, TooManyRequestsError, UnavailableError
 from support.kube_proxy import KubeProxy, drop, hang
 from support.kube_server import KubeServer
 from support.scripted_api import Answer, refuse

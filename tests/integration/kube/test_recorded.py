@@ -5,14 +5,13 @@ import json
 import re
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.kube_server import KubeServer
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 RECORDED = ROOT.parent / "shared" / "kubeapi"
 KNOWN = ROOT / "docs" / "kube-api.md"
 CORE_STEPS = 253

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.errors import NotFoundError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CA_SECRET,
     CLUSTER_GPU_POOLS,
     CONTROLLER_TLS_SECRET,
@@ -33,6 +31,8 @@ from gpuledger.kube.names import (
     SECRETS,
     Resource,
 )
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
 from support.kube_accounts import Asked, config_file
 from support.kube_fleet import create, label_like_nfd

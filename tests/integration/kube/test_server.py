@@ -7,9 +7,9 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from gpuledger.clock import system_clock
-from gpuledger.kube.embedded.server import BODY_BYTES_MAX
-from gpuledger.kube.embedded.tls import certificates
+from gpuledger.local.kubeapi.server import BODY_BYTES_MAX
+from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.runtime.clock import system_clock
 from support.kube_http import (
     APPLY,
     CONFIGMAPS,

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import ForbiddenError
-from gpuledger.kube.names import NAMESPACES, PODS
+from gpuledger.api.kube_names import NAMESPACES, PODS
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import ForbiddenError
 from support.admission import asking
 from support.examples import QUOTAS
 from support.kube_fleet import create

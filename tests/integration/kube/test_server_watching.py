@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpuledger.kube.embedded.server import ApiServer
+from gpuledger.local.kubeapi.server import ApiServer
 from support.kube import kube_api
 from support.kube_http import CONFIGMAPS, MERGE, THINGS, Api, api_of, configmap, session_of, thing, thing_crd
 from support.kube_server import KubeServer, NewKube

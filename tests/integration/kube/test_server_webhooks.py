@@ -10,8 +10,8 @@ import orjson
 import pytest
 from aiohttp import web
 
-from gpuledger.clock import system_clock
-from gpuledger.kube.embedded.tls import certificates
+from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.runtime.clock import system_clock
 from support.kube_http import CONFIGMAPS, MERGE, Api, Json, configmap
 from support.kube_server import HOST
 from support.waiting import eventually

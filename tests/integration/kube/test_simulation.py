@@ -7,24 +7,24 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger.domain.inventory_labels import gpus_among, pci_devices
+from gpuledger.api.kube_names import LABEL_APP, NAMESPACE, NODE_FEATURES, NODES, PODS
+from gpuledger.domain.inventory.labels import gpus_among, pci_devices
+from gpuledger.edge.kube.client import KubeClient, Selection, open_client
+from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved, PciDevice
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
-from gpuledger.kube.client import KubeClient, Selection, open_client
-from gpuledger.kube.errors import NotFoundError
-from gpuledger.kube.names import LABEL_APP, NAMESPACE, NODE_FEATURES, NODES, PODS
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.simulation import names
-from gpuledger.simulation.components import COMPONENTS
-from gpuledger.simulation.errors import SpeedError
-from gpuledger.simulation.failures import FATAL
-from gpuledger.simulation.fleet import FleetSpec
-from gpuledger.simulation.hardware import GPU_RESOURCE
-from gpuledger.simulation.workload import Rates
+from gpuledger.tools.simulation import names
+from gpuledger.tools.simulation.components import COMPONENTS
+from gpuledger.tools.simulation.errors import SpeedError
+from gpuledger.tools.simulation.failures import FATAL
+from gpuledger.tools.simulation.fleet import FleetSpec
+from gpuledger.tools.simulation.hardware import GPU_RESOURCE
+from gpuledger.tools.simulation.workload import Rates
 from support import simulating
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import pytest
 
+from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS
+from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.device import Card, DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.simulation import names
-from gpuledger.simulation.fleet import Fleet, FleetSpec
-from gpuledger.simulation.hardware import GPU_RESOURCE
-from gpuledger.simulation.workload import Rates
+from gpuledger.tools.simulation import names
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
+from gpuledger.tools.simulation.hardware import GPU_RESOURCE
+from gpuledger.tools.simulation.workload import Rates
 from support.kube_equipped import equipped_client
 from support.kube_fleet import create
 from support.kube_server import KubeServer

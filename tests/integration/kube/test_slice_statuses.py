@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from gpuledger.api.kube_names import EVENTS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import NotFoundError, RefusedError
+from gpuledger.edge.statuswriter.main import StatusWriter
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.slice import SliceWithdrawn
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import NotFoundError, RefusedError
-from gpuledger.kube.names import EVENTS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
-from gpuledger.statuswriter.main import StatusWriter
 from support.dra_facts import DRIVER, allocated
 from support.slice_statuses import PATH, Driver, is_right, names, states, uid_of, written
 from support.statuswriting import CountingClient, all_written, status_writer

@@ -1,11 +1,11 @@
 """ResourceSliceStatuses while settings change: a gate that closes, a module that is off, claims that are not named."""
 
+from gpuledger.api.kube_names import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.main import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.events.slice import SliceWithdrawn
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
-from gpuledger.statuswriter.main import StatusWriter
 from support.dra_facts import allocated
 from support.slice_statuses import Driver, is_right, names, states, written
 from support.statuswriting import CountingClient, all_written

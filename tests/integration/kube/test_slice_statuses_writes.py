@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+from gpuledger.api.kube_names import CRDS, GPU_DEVICES
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.crds import foreign, install, shipped
+from gpuledger.edge.statuswriter.main import StatusWriter, compare
 from gpuledger.events.device import DeviceDetected, Hardware
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.crds import foreign, install, shipped
-from gpuledger.kube.names import CRDS, GPU_DEVICES
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
-from gpuledger.statuswriter.main import StatusWriter, compare
 from support.dra_facts import allocated
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer

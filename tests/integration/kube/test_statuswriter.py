@@ -1,12 +1,6 @@
 """The status writer on real servers: what the ledger decides stands in the API server, and nothing is written twice."""
 
-from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn
-from gpuledger.events.module import ModulePrerequisiteChanged
-from gpuledger.events.node import NodeInventoryWithdrawn
-from gpuledger.events.settings import SettingsChanged
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     MODULE_CONFIG,
@@ -14,8 +8,14 @@ from gpuledger.kube.names import (
     NODE_FEATURE_RULE,
     NODE_FEATURE_RULES,
 )
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.main import StatusWriterSettings, compare
+from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.events.node import NodeInventoryWithdrawn
+from gpuledger.events.settings import SettingsChanged
 from gpuledger.projection.rebuild import rebuild
-from gpuledger.statuswriter.main import StatusWriterSettings, compare
 from support.decided import Decided, events, events_number, hardware, has_event, names, settled, writing
 from support.projections import all_projections
 from support.statuswriting import BACKOFF, CountingClient

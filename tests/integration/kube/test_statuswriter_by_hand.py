@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpuledger.kube import crds
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import NotFoundError
-from gpuledger.kube.names import GPU_DEVICES, NODE_FEATURE_RULE, NODE_FEATURE_RULES
-from gpuledger.statuswriter.main import compare
+from gpuledger.api.kube_names import GPU_DEVICES, NODE_FEATURE_RULE, NODE_FEATURE_RULES
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.edge.statuswriter.main import compare
 from support.decided import Decided, has_event, names, settled, writing
 from support.statuswriting import CountingClient
 from support.waiting import eventually

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from gpuledger.api.kube_names import COMPONENT_BY_APP, DAEMON_SETS, MODULE_CONFIG, NAMESPACES
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.main import StatusWriter
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import COMPONENT_BY_APP, DAEMON_SETS, MODULE_CONFIG, NAMESPACES
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.settings import COMPONENT_NAMES, ComponentSettings
-from gpuledger.statuswriter.main import StatusWriter
+from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings
 from support.gpu_states import Teller
 from support.kube_fleet import create
 from support.kube_server import KubeServer

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from gpuledger.clock import system_clock
+from gpuledger.api.kube_names import EVENTS
+from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.node import NodeInventoryChanged
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import EVENTS
+from gpuledger.runtime.clock import system_clock
 from support.decided import MANAGED, Decided, events, has_asked, has_event, names, settled, writing
 from support.gpu_states import COMPLETE, INCOMPLETE
 from support.kube_proxy import KubeProxy, only

@@ -2,11 +2,11 @@
 
 import pytest
 
+from gpuledger.api.kube_names import GPU_DEVICES
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.main import StatusWriter, compare
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.source import SourcePositionSkipped
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.names import GPU_DEVICES
-from gpuledger.statuswriter.main import StatusWriter, compare
 from support.decided import Decided, has_asked, names, settled, writing
 from support.events import event, outgoing
 from support.kube_equipped import equip, equipped_client

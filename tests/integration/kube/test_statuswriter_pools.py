@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.events.pod import PodObserved
-from gpuledger.events.pool import PoolGone, PoolReleased
-from gpuledger.events.settings import SettingsChanged
-from gpuledger.kube.client import KubeClient
-from gpuledger.kube.errors import NotFoundError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     ANNOTATION_ASSIGNMENT,
     CLUSTER_GPU_POOLS,
     EVENTS,
@@ -23,8 +18,13 @@ from gpuledger.kube.names import (
     NAMESPACES,
     POOL_FINALIZER,
 )
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.edge.statuswriter.main import StatusWriter, compare
+from gpuledger.events.pod import PodObserved
+from gpuledger.events.pool import PoolGone, PoolReleased
+from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.statuswriter.main import StatusWriter, compare
 from support.gpu_states import CARD, POOL, Teller, assigned, found, offers, phase, prepared, ready
 from support.kube_fleet import create
 from support.kube_server import KubeServer

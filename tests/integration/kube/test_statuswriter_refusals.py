@@ -8,12 +8,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from gpuledger.admission.configuration import VALIDATING
-from gpuledger.events.module import ModulePrerequisiteChanged
-from gpuledger.kube import crds
-from gpuledger.kube.client import APPLY_PATCH, Ask, KubeClient
-from gpuledger.kube.errors import InvalidError, SchemaError, WebhookAwayError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CRDS,
     EVENTS,
     GPU_DEVICES,
@@ -23,9 +18,14 @@ from gpuledger.kube.names import (
     PREREQUISITE_NOT_MET,
     Resource,
 )
-from gpuledger.kube.watch import Backoff
+from gpuledger.edge.admission.certificates.webhook_configuration import VALIDATING
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import APPLY_PATCH, Ask, KubeClient
+from gpuledger.edge.kube.errors import InvalidError, SchemaError, WebhookAwayError
+from gpuledger.edge.kube.reflector import Backoff
+from gpuledger.edge.statuswriter.main import StatusWriter, compare
+from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.statuswriter.main import StatusWriter, compare
 from support.gpu_states import Teller, found
 from support.kube_proxy import Fault, KubeProxy
 from support.scripted_api import refuse

@@ -6,11 +6,7 @@ from typing import Any
 import psycopg
 from prometheus_client import REGISTRY
 
-from gpuledger.embedded.nats import NatsServer
-from gpuledger.embedded.postgres import PostgresServer
-from gpuledger.events.envelope import decode
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     ANNOTATION_ASSIGNMENT,
     CRDS,
     GPU_DEVICES,
@@ -21,9 +17,13 @@ from gpuledger.kube.names import (
     NODE_FEATURES,
     NODES,
 )
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.watchers.resources import namespaces, nodelabels
+from gpuledger.events.envelope import decode
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.watchers import namespaces, nodelabels
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.local.servers.postgres import PostgresServer
 from support.kube_equipped import equip
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube

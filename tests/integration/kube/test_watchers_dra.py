@@ -10,9 +10,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from gpuledger.events.envelope import decode
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     CONFIG_MAPS,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
@@ -22,9 +20,11 @@ from gpuledger.kube.names import (
     RESOURCE_SLICES,
     Resource,
 )
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.watchers.decide import Kind
+from gpuledger.edge.watchers.resources import claims, deviceclasses, nodelabels, slices, taintrules
+from gpuledger.events.envelope import decode
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.watchers import claims, deviceclasses, nodelabels, slices, taintrules
-from gpuledger.watchers.decide import Kind
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
 from support.ledgers import everything

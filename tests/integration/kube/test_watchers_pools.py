@@ -3,12 +3,7 @@
 from functools import partial
 from typing import Any
 
-from gpuledger.events.envelope import decode
-from gpuledger.events.node import NodeComponentsObserved
-from gpuledger.events.pod import PodObserved
-from gpuledger.events.pool import LabelSelector, PoolDefined
-from gpuledger.kube.client import Ask, KubeClient, open_client
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     ANNOTATION_MAINTENANCE,
     CLUSTER_GPU_POOLS,
     CRDS,
@@ -17,10 +12,15 @@ from gpuledger.kube.names import (
     NAMESPACES,
     PODS,
 )
+from gpuledger.edge.kube.client import Ask, KubeClient, open_client
+from gpuledger.edge.watchers.resources import components, gpupools, namespaces, pods
+from gpuledger.edge.watchers.resources.pod_progress import TERMINATING
+from gpuledger.events.envelope import decode
+from gpuledger.events.node import NodeComponentsObserved
+from gpuledger.events.pod import PodObserved
+from gpuledger.events.pool import LabelSelector, PoolDefined
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.watchers import components, gpupools, namespaces, pods
-from gpuledger.watchers.progress import TERMINATING
 from support.kube_equipped import equip
 from support.kube_fleet import create
 from support.kube_proxy import KubeProxy

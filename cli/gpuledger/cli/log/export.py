@@ -13,8 +13,8 @@ from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress, quiet_pipe
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
-from gpuledger.clock import system_clock
 from gpuledger.ledger.api import Ledger
+from gpuledger.runtime.clock import system_clock
 
 STDOUT = "-"
 

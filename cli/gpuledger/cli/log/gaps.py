@@ -11,7 +11,7 @@ from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
 from gpuledger.db.engine import connect
-from gpuledger.sources.main import SourcesProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
 
 VIEW = View(
     "gap",

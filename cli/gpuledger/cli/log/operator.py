@@ -6,10 +6,10 @@ import sys
 import typer
 
 from gpuledger.cli.errors import CliError, ExitCode, visible
-from gpuledger.clock import random_id, system_clock
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Ledger, Outgoing, Position
+from gpuledger.runtime.clock import random_id, system_clock
 
 LOG = "log"
 """The subject of events about the log itself."""

@@ -14,16 +14,15 @@ import orjson
 import typer
 
 from gpuledger.cli.backend import Backend, all_projections, backend, bring_current
+from gpuledger.cli.commands.replay import rebuild_all
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.archive import Header, messages, verified
 from gpuledger.cli.log.operator import consent, skip_positions
 from gpuledger.cli.log.skip import Yes
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress
-from gpuledger.cli.replay import rebuild_all
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
-from gpuledger.clock import random_id
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
 from gpuledger.domain.fact import time_of_ns
@@ -37,6 +36,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, Store
+from gpuledger.runtime.clock import random_id
 
 MESSAGES_PER_PUBLISH = 2_000
 SKIP_SUBJECTS_END = f".{SourcePositionSkipped.EVENT}"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.agent.hardware.api import Hardware
-from gpuledger.settings import SettingsError
+from gpuledger.runtime.settings import SettingsError
 
 NVML: Final = "nvml"
 SIMULATED: Final = "simulated:"

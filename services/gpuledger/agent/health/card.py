@@ -7,7 +7,7 @@ from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.bursts import Windows
 from gpuledger.agent.health.classes import DEFAULT_CLASSES, POWER, THERMAL, Classes
 from gpuledger.agent.health.moment import Moment
-from gpuledger.domain.inventory_naming import place_of
+from gpuledger.domain.inventory.device_names import place_of
 
 QUIET_S: Final = 300.0
 """A card that had a fault that no reading shows is fit again when none of the kind came for so long."""

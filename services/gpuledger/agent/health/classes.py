@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from gpuledger.settings import SettingsError
+from gpuledger.runtime.settings import SettingsError
 
 
 class Severity(Enum):

@@ -30,9 +30,9 @@ from gpuledger.agent.health.remembered import KEPT_AS, RememberedError, dump, lo
 from gpuledger.agent.health.untold import Untold
 from gpuledger.agent.keeping import Keep
 from gpuledger.agent.observing import Fact, Sleep, Tell
-from gpuledger.clock import Clock
 from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.tasks import end
+from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.tasks import end
 
 LOOK_PERIOD_S: Final = 5.0
 RETRY_S: Final = 5.0

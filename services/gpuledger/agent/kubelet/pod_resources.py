@@ -23,7 +23,7 @@ from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, Li
 from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
 from gpuledger.agent.kubelet.sockets import Identity, identity_of
 from gpuledger.agent.observing import Sleep, Tell
-from gpuledger.clock import Clock
+from gpuledger.runtime.clock import Clock
 
 POD_RESOURCES_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 

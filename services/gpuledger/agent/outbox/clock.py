@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from gpuledger.clock import Clock
+from gpuledger.runtime.clock import Clock
 
 CLOCK_JUMP_S: Final = 5.0
 """A clock that went apart from the time that passed by more than this was set; less is corrected by slewing."""

@@ -1,8 +1,8 @@
 """How facts become events that wait: numbered in their order, in time that does not go back, within bounds.
 
 All of it happens in one transaction of the queue, which numbers too: a number is given out with its event, or not at
-all. Readers bound how many holes an epoch may have (`gpuledger.domain.numbers`), and turn down what comes behind more;
-so no epoch goes on beyond what could be dropped of it, or beyond what was.
+all. Readers bound how many holes an epoch may have (`gpuledger.domain.sources.numbers`), and turn down what comes
+behind more; so no epoch goes on beyond what could be dropped of it, or beyond what was.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from gpuledger.agent.outbox import drop
 from gpuledger.agent.outbox.clock import told_at
 from gpuledger.agent.outbox.entry import Bounds, Entry, Numbering, dropped, entry_of, source_of
 from gpuledger.agent.outbox.queue import Book, Queue
-from gpuledger.clock import NewId
-from gpuledger.domain.numbers import HOLES_MAX
+from gpuledger.domain.sources.numbers import HOLES_MAX
+from gpuledger.runtime.clock import NewId
 
 EPOCH_AT_RISK_MAX: Final = HOLES_MAX // 2
 """How many events of an epoch may wait or be dropped at a time: were every second one dropped, each left a hole."""

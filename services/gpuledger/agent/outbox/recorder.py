@@ -25,10 +25,10 @@ from gpuledger.agent.outbox.errors import OutboxError
 from gpuledger.agent.outbox.sizes import USUAL, Sizes
 from gpuledger.agent.outbox.spool import open_spool
 from gpuledger.agent.outbox.store import OpenSpool, Status, Store
-from gpuledger.clock import Clock, NewId, random_id, system_clock
 from gpuledger.ledger.api import Publishing
 from gpuledger.ledger.errors import EventRefusedError, LedgerError
-from gpuledger.tasks import end
+from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
+from gpuledger.runtime.tasks import end
 
 RETRY_FIRST_S: Final = 0.2
 RETRY_MAX_S: Final = 15.0

@@ -23,8 +23,8 @@ from gpuledger.agent.outbox.numbering import Limits, Teller
 from gpuledger.agent.outbox.queue import Book, MemoryQueue
 from gpuledger.agent.outbox.sizes import DROPS_MAX, VALUE_BYTES_MAX, VALUES_MAX, Sizes
 from gpuledger.agent.outbox.spool import Spool
-from gpuledger.clock import NewId
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
+from gpuledger.runtime.clock import NewId
 
 DISK_RETRY_S: Final = 30.0
 """How often a disk that took nothing is tried again; each time that it takes something begins an epoch."""

@@ -18,11 +18,11 @@ from gpuledger.agent.setup.offers import offers, without
 from gpuledger.agent.setup.remembering import Remembering
 from gpuledger.agent.setup.situation import Situation
 from gpuledger.agent.setup.state import Held, Told
-from gpuledger.clock import Clock
 from gpuledger.domain.mig.plan import IN_USE, Refusal
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.node import WantedDevice
 from gpuledger.events.payload import TEXT_LENGTH_MAX, Payload
+from gpuledger.runtime.clock import Clock
 
 BUSY_TOLD_AFTER: Final = 3
 """So often in a row a card must be in use before that is told: what has just ended uses it for a moment more."""

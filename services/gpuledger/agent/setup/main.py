@@ -24,8 +24,8 @@ from gpuledger.agent.setup.decide import decide
 from gpuledger.agent.setup.quiet import Quiet
 from gpuledger.agent.setup.remembering import Remembering
 from gpuledger.agent.setup.situation import Situation
-from gpuledger.clock import Clock
-from gpuledger.tasks import end
+from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.tasks import end
 
 LOOK_S: Final = 15.0
 """How long nothing is decided anew at most: what processes do shows nowhere but on the hardware."""

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import orjson
 
-from gpuledger.domain.dra.books import EVERYWHERE, Book, view_of
-from gpuledger.domain.dra.cluster import Availability
+from gpuledger.domain.dra.constraints import UNSELECTED, Hindrance, Mismatch, in_order, of_device, of_view, outdated
 from gpuledger.domain.dra.counters import Left, counters_left, overdrawn_counters
-from gpuledger.domain.dra.hindrances import UNSELECTED, Hindrance, Mismatch, in_order, of_device, of_view, outdated
+from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.objects import Device, Node, PoolId, Reach, Slice
+from gpuledger.domain.dra.pool_index import EVERYWHERE, Book, view_of
 from gpuledger.domain.dra.pools import Placed, PoolView, seen_everywhere, seen_from
 from gpuledger.domain.dra.reach import in_reach, reaches
 from gpuledger.domain.dra.use import Use

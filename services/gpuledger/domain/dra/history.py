@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from gpuledger.domain.dra import rows
-from gpuledger.domain.dra.documents import PoolCondition, conditions_of
-from gpuledger.domain.dra.evaluated import Evaluated
+from gpuledger.domain.dra.evaluation import Evaluated
 from gpuledger.domain.dra.objects import PoolId
+from gpuledger.domain.dra.status import PoolCondition, conditions_of
 from gpuledger.domain.dra.verdicts import DeviceState
 from gpuledger.domain.table import Table
 

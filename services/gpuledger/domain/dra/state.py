@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 
 from gpuledger.domain.dra import rows
-from gpuledger.domain.dra.books import EVERYWHERE, Book
-from gpuledger.domain.dra.documents import Document, slice_status
-from gpuledger.domain.dra.evaluated import Evaluated
+from gpuledger.domain.dra.evaluation import Evaluated
 from gpuledger.domain.dra.facts import amounts, rule_of, slice_of
 from gpuledger.domain.dra.history import PoolHistory
 from gpuledger.domain.dra.objects import ClaimId, Holding, Node, PoolId, TaintRule
-from gpuledger.domain.dra.rules import TaintRules
+from gpuledger.domain.dra.pool_index import EVERYWHERE, Book
+from gpuledger.domain.dra.status import Document, slice_status
+from gpuledger.domain.dra.taint_rules import TaintRules
 from gpuledger.domain.table import Table
 from gpuledger.events.slice import SlicePublished, TaintRuleSet
 

@@ -6,17 +6,8 @@ Of what watchers say the latest by event time is in force; what services decided
 from datetime import datetime
 from sys import intern
 
-from gpuledger.domain.fact import Fact, Handlers
-from gpuledger.domain.inventory import (
-    DECIDED_HANDLERS,
-    GpuDevice,
-    hardware_columns,
-    json_text,
-)
-from gpuledger.domain.inventory_names import State
-from gpuledger.domain.inventory_status import device_labels
-from gpuledger.domain.pools.decided import POOLS_HANDLERS
-from gpuledger.domain.pools.names import (
+from gpuledger.api.inventory_names import State
+from gpuledger.api.pool_names import (
     ASSIGNMENT,
     CLUSTER_ASSIGNMENT,
     MAINTENANCE_CONFIRMED,
@@ -25,12 +16,21 @@ from gpuledger.domain.pools.names import (
     Phase,
     Reason,
 )
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory.state import (
+    DECIDED_HANDLERS,
+    GpuDevice,
+    hardware_columns,
+    json_text,
+)
+from gpuledger.domain.inventory.status import device_labels
+from gpuledger.domain.pools.agent_reports import WORD_HANDLERS, asked_anew, unheard
+from gpuledger.domain.pools.decisions import POOLS_HANDLERS
+from gpuledger.domain.pools.orders import WANTED_HANDLERS
 from gpuledger.domain.pools.pods import POD_HANDLERS
 from gpuledger.domain.pools.rows import PoolDevice, PoolEnd, PoolMark, PoolNode
 from gpuledger.domain.pools.spec import Pool, approval_of, facts_of, name_of, read_spec
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.domain.pools.wanted import WANTED_HANDLERS
-from gpuledger.domain.pools.words import WORD_HANDLERS, asked_anew, unheard
 from gpuledger.events.device import (
     Description,
     DeviceAssignmentChanged,

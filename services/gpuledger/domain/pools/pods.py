@@ -13,7 +13,7 @@ from typing import Protocol
 import orjson
 
 from gpuledger.domain.fact import Fact, Handlers
-from gpuledger.domain.inventory import json_text
+from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.domain.table import Table
 from gpuledger.events.pod import PodGone, PodObserved

@@ -6,8 +6,8 @@ They are its own, and hold no more of devices and nodes than pools look at.
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.domain.inventory import GpuModule, ModuleSettings
-from gpuledger.domain.pools.decided import POOLS_SPECS
+from gpuledger.domain.inventory.state import GpuModule, ModuleSettings
+from gpuledger.domain.pools.decisions import POOLS_SPECS
 from gpuledger.domain.pools.spec import GPU_POOL
 from gpuledger.domain.table import TableSpec
 

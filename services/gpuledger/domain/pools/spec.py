@@ -11,12 +11,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.domain.dra.objects import Node, Reach, Requirement
-from gpuledger.domain.dra.reach import reaches
-from gpuledger.domain.inventory import GpuDevice
-from gpuledger.domain.inventory_labels import pci_id
-from gpuledger.domain.inventory_status import inventory_id
-from gpuledger.domain.pools.names import (
+from gpuledger.api.pool_names import (
     BACKEND_DEVICE_PLUGIN,
     CLUSTER_GROUP,
     GROUP,
@@ -24,6 +19,11 @@ from gpuledger.domain.pools.names import (
     UNIT_MIG,
     PoolReason,
 )
+from gpuledger.domain.dra.objects import Node, Reach, Requirement
+from gpuledger.domain.dra.reach import reaches
+from gpuledger.domain.inventory.labels import pci_id
+from gpuledger.domain.inventory.state import GpuDevice
+from gpuledger.domain.inventory.status import inventory_id
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
 

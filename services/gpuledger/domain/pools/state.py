@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gpuledger.domain.inventory import DEFAULT_SETTINGS, ModuleSettings, json_text
-from gpuledger.domain.inventory_names import MODULE
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.pool_names import READY, Phase, Word
+from gpuledger.domain.inventory.state import DEFAULT_SETTINGS, ModuleSettings, json_text
 from gpuledger.domain.pools import rows
-from gpuledger.domain.pools.decided import PoolsDecided
-from gpuledger.domain.pools.names import READY, Phase, Word
+from gpuledger.domain.pools.decisions import PoolsDecided
 from gpuledger.domain.pools.spec import GPU_POOL, Pool, read_spec
 from gpuledger.domain.table import Table
 from gpuledger.events.node import CARDS_PER_NODE_MAX

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from gpuledger.domain.inventory_status import Document, condition
-from gpuledger.domain.pools.decided import PoolCondition, PoolTotal
+from gpuledger.domain.inventory.status import Document, condition
+from gpuledger.domain.pools.decisions import PoolCondition, PoolTotal
 
 
 def pool_status(total: PoolTotal | None, conditions: Iterable[PoolCondition], used: int) -> Document:

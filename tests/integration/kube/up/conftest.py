@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from gpuledger.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.client import KubeClient, open_client
 from support.servers import short_directory
 from support.up import Up, running_up
 

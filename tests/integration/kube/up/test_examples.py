@@ -9,10 +9,7 @@ from typing import Final
 
 import pytest
 
-from gpuledger.admission.hints import POOL_LABEL
-from gpuledger.kube.client import KubeClient, Object, Selection
-from gpuledger.kube.errors import ForbiddenError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
     CLUSTER_GPU_POOLS,
@@ -22,7 +19,10 @@ from gpuledger.kube.names import (
     PODS,
     Resource,
 )
-from gpuledger.watchers.moduleconfig import understand
+from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
+from gpuledger.edge.kube.client import KubeClient, Object, Selection
+from gpuledger.edge.kube.errors import ForbiddenError
+from gpuledger.edge.watchers.resources.moduleconfig import understand
 from support.chart import WITH_SECRET, needs_helm, render
 from support.examples import FOLDER, KINDS, apply, commands, fleet, manifests
 from support.kube_http import Json

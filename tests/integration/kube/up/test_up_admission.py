@@ -5,11 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger.admission.configuration import MUTATING, NAME, VALIDATING
-from gpuledger.admission.hints import POOL_LABEL
-from gpuledger.kube.client import KubeClient, open_client
-from gpuledger.kube.errors import KubeError
-from gpuledger.kube.names import (
+from gpuledger.api.kube_names import (
     ANNOTATION_CLUSTER_ASSIGNMENT,
     CLUSTER_GPU_POOLS,
     GPU_DEVICES,
@@ -18,6 +14,10 @@ from gpuledger.kube.names import (
     PODS,
     TRUE,
 )
+from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
+from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.errors import KubeError
 from support.examples import manifests
 from support.refusals import is_refused, refusal
 from support.servers import short_directory

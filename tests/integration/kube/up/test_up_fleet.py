@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from gpuledger.api import kube_names
+from gpuledger.edge.kube.client import KubeClient, Selection, open_client
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.events.settings import HEARTBEATS_MAX
-from gpuledger.kube import names
-from gpuledger.kube.client import KubeClient, Selection, open_client
-from gpuledger.kube.embedded.running import embedded_kube
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.simulation.fleet import Fleet, FleetSpec
+from gpuledger.local.kubeapi.running import embedded_kube
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from support.cli import Cli
 from support.servers import short_directory
 from support.up import DEADLINE_S, Up, gpuledger, running_up, start
@@ -29,7 +29,7 @@ FLEET = ("--fleet", f"nodes={NODES},gpus={GPUS},profile=mixed", "--speed", "600"
 
 
 async def statuses(client: KubeClient) -> list[dict[str, Any]]:
-    return [device.get("status", {}) for device in (await client.list(names.GPU_DEVICES)).items]
+    return [device.get("status", {}) for device in (await client.list(kube_names.GPU_DEVICES)).items]
 
 
 async def test_every_card_becomes_a_gpudevice_with_a_status(client: KubeClient) -> None:
@@ -43,10 +43,10 @@ async def test_every_card_becomes_a_gpudevice_with_a_status(client: KubeClient) 
 
 async def test_every_node_has_its_components(client: KubeClient) -> None:
     async def ready() -> bool:
-        pods = (await client.list(names.PODS, Selection(namespace=names.NAMESPACE))).items
+        pods = (await client.list(kube_names.PODS, Selection(namespace=kube_names.NAMESPACE))).items
         found = {(pod["spec"]["nodeName"], pod["metadata"]["labels"]["app"]) for pod in pods if is_ready(pod)}
-        nodes = {node["metadata"]["name"] for node in (await client.list(names.NODES)).items}
-        return found == {(node, app) for node in nodes for app in names.COMPONENT_BY_APP} and len(nodes) == NODES
+        nodes = {node["metadata"]["name"] for node in (await client.list(kube_names.NODES)).items}
+        return found == {(node, app) for node in nodes for app in kube_names.COMPONENT_BY_APP} and len(nodes) == NODES
 
     await eventually(ready)
 
@@ -58,7 +58,7 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 async def test_the_ledger_has_the_first_heartbeats_of_every_node(up: Up, client: KubeClient) -> None:
     beats: Counter[str] = Counter()
-    nodes = {node["metadata"]["name"] for node in (await client.list(names.NODES)).items}
+    nodes = {node["metadata"]["name"] for node in (await client.list(kube_names.NODES)).items}
     subjects = "ledger.node.*.node.*.monitoring-observed"
     url = up.running.endpoints.nats_url
     connected = connect_ledger(url, name="test")
@@ -73,7 +73,7 @@ async def test_the_ledger_has_the_first_heartbeats_of_every_node(up: Up, client:
 
 async def test_a_nodes_label_is_seen_in_the_status_of_its_devices(client: KubeClient) -> None:
     node = (await statuses(client))[0]["nodeName"]
-    await client.merge_patch(names.NODES, node, {"metadata": {"labels": {"gpu.deckhouse.io/enabled": "false"}}})
+    await client.merge_patch(kube_names.NODES, node, {"metadata": {"labels": {"gpu.deckhouse.io/enabled": "false"}}})
 
     async def unmanaged() -> bool:
         return {one["managed"] for one in await statuses(client) if one["nodeName"] == node} == {False}
@@ -130,7 +130,7 @@ async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
     nodes, asked = set(Fleet(FleetSpec(3, 1), seed=7).nodes), "nodes=1,gpus=1,profile=h200"
 
     async def there(client: KubeClient) -> bool:
-        return {one["metadata"]["name"] for one in (await client.list(names.NODES)).items} == nodes
+        return {one["metadata"]["name"] for one in (await client.list(kube_names.NODES)).items} == nodes
 
     with short_directory() as directory:
         first_run = running_up(directory, "--fleet", "nodes=3,gpus=1,profile=h200", "--seed", "7")

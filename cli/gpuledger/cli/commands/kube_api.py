@@ -1,0 +1,60 @@
+"""`gpuledger kube-api`: the embedded Kubernetes API server alone and empty, for tests and for trying things out."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.errors import CliError
+from gpuledger.cli.options import DataDir
+from gpuledger.cli.run import run
+from gpuledger.cli.stopping import say, until_stopped
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.garbage import short_walks
+from gpuledger.runtime.settings import read_settings
+from gpuledger.runtime.telemetry import configure_logging
+from gpuledger.runtime.telemetry_http import ListenError, parse_address
+
+CERTIFICATES = "kube-api"
+"""Where in the data directory the certificates lie."""
+
+Listen = Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to serve; port 0 is any free one.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Write here how kubectl finds the server.")
+]
+Tls = Annotated[bool, typer.Option("--tls", help="Serve HTTPS, with a CA made in the data directory.")]
+
+
+def kube_api(
+    listen: Listen = "127.0.0.1:0", kubeconfig: Kubeconfig = None, tls: Tls = False, data_dir: DataDir = None
+) -> None:
+    """Serve an empty Kubernetes API until Ctrl-C. It keeps nothing: what is in it ends with it.
+
+    Everybody who reaches the address may do everything, so keep it on the loopback interface.
+    """
+    configure_logging()
+    directory = read_settings(os.environ, data_dir).data_dir / CERTIFICATES if tls else None
+    try:
+        host, port = parse_address(listen)
+    except ListenError as error:
+        raise CliError(str(error)) from error
+    with short_walks():
+        run(until_stopped(_serve(host, port, kubeconfig, directory)))
+
+
+async def _serve(host: str, port: int, config: Path | None, directory: Path | None) -> None:
+    from gpuledger.local.kubeapi import kubeconfig as files  # noqa: PLC0415 - takes a second to import
+    from gpuledger.local.kubeapi.server import ApiServer  # noqa: PLC0415
+    from gpuledger.local.kubeapi.tls import certificates  # noqa: PLC0415
+
+    made = certificates(directory, host, system_clock()) if directory else None
+    context = made.server_context() if made else None
+    async with ApiServer().serving(host, port, context) as url:
+        say(f"Serving an empty Kubernetes API at {url}.")
+        if config is not None:
+            text = files.kubeconfig(url, made.ca.read_bytes() if made else None)
+            files.write_kubeconfig(config, text)
+            say(f"Try: KUBECONFIG={config} kubectl get namespaces")
+        await asyncio.Event().wait()

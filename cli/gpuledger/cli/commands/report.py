@@ -1,0 +1,189 @@
+"""`gpuledger report`: the documented views of the `report` schema by name, as rows or drawn over time."""
+
+import shutil
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from gpuledger.cli.backend import backend, bring_current
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.options import DataDir, NoHeaders
+from gpuledger.cli.render import Console, Output, View, columns_of, quiet_pipe, render
+from gpuledger.cli.render.plot import Chart
+from gpuledger.cli.render.plot_reports import CHARTS, chart_of
+from gpuledger.cli.render.plot_svg import svg
+from gpuledger.cli.render.plot_terminal import coloured, plain, terminal_lines
+from gpuledger.cli.rows import RowDict
+from gpuledger.cli.run import run
+from gpuledger.db.readonly import query, read_only
+from gpuledger.db.views import REPORTS, view_of
+from gpuledger.runtime.clock import system_clock
+
+ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")
+"""The reports whose rows are each about one pool of a driver; `describe pool` is for GPUPools."""
+
+ABOUT_VIEWS = ("availability", "exhausted")
+"""Those whose rows are each about a pool as seen from one place."""
+
+ABOUT_GPU_POOLS = ("pool-pods",)
+"""Those whose rows are each about a GPUPool or ClusterGPUPool."""
+
+ABOUT_NODES = ("container-allocations", "device-errors")
+"""Those whose rows are each about one node."""
+
+ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "pool-pods", "container-allocations")
+"""Those whose rows are each about claims or a pod of one namespace."""
+
+
+class ReportOutput(StrEnum):
+    """What `-o` takes here: all that rows can be shown as, and drawings."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    JSONL = "jsonl"
+    YAML = "yaml"
+    NAME = "name"
+    CSV = "csv"
+    PLOT = "plot"
+    SVG = "svg"
+
+
+DRAWN = (ReportOutput.PLOT, ReportOutput.SVG)
+
+Name = Annotated[
+    str, typer.Argument(help=f"One of {', '.join(REPORTS)}.", autocompletion=lambda: list(REPORTS), show_default=False)
+]
+Pool = Annotated[
+    str | None,
+    typer.Option(
+        "--pool",
+        metavar="DRIVER/POOL",
+        help=f"Only this pool ({', '.join(ABOUT_POOLS)}); for {', '.join(ABOUT_GPU_POOLS)} NAMESPACE/NAME of a "
+        "GPUPool, or NAME of pools of either kind.",
+    ),
+]
+Node = Annotated[
+    str | None,
+    typer.Option(
+        "--node",
+        help=f"Only this node ({', '.join(ABOUT_NODES)}), or the view of its own slices ({', '.join(ABOUT_VIEWS)}).",
+    ),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help=f"Only claims or pods of this namespace ({', '.join(ABOUT_NAMESPACES)})."),
+]
+Drawable = Annotated[
+    ReportOutput | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help=f"How to show the rows; {' and '.join(CHARTS)} can be drawn.",
+        show_default="table; plot for one pool's availability on a terminal",
+    ),
+]
+
+
+def report(
+    name: Name,
+    pool: Pool = None,
+    node: Node = None,
+    namespace: Namespace = None,
+    output: Drawable = None,
+    no_headers: NoHeaders = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Show a report. Its columns are described in docs/reports.md and as comments in the database."""
+    wanted = name.replace("_", "-")
+    if wanted not in REPORTS:
+        raise CliError(f"There is no report {name!r}", f"Choose from {', '.join(REPORTS)}", ExitCode.USAGE)
+    console = Console.standard()
+    chosen = output or _default(wanted, pool, is_terminal=console.terminal)
+    if chosen in DRAWN and wanted not in CHARTS:
+        chart_of(wanted, (), system_clock())
+    statement = selection(wanted, pool, node, namespace).as_string()
+    columns, rows = run(answer(statement, data_dir, f"report {wanted}"))
+    if chosen in DRAWN:
+        _draw(chart_of(wanted, rows, system_clock()), chosen, console)
+        return
+    render(rows, View("row", columns_of(columns)), Output(chosen.value), headers=not no_headers)
+
+
+def selection(report: str, pool: str | None, node: str | None, namespace: str | None = None) -> Composed:
+    """The question that a report answers, narrowed to a pool, to one place that it is seen from, and to a namespace.
+
+    Raises:
+        CliError: this report's rows are not about that, or the pool is not written as one.
+    """
+    conditions: list[Composed] = []
+    if pool is not None:
+        _check(report, "--pool", (*ABOUT_POOLS, *ABOUT_GPU_POOLS))
+        conditions.append(_of_gpu_pool(pool) if report in ABOUT_GPU_POOLS else _of_pool(pool))
+    if node is not None:
+        _check(report, "--node", (*ABOUT_VIEWS, *ABOUT_NODES))
+        conditions.append(SQL("node = {}").format(Literal(node)))
+    if namespace is not None:
+        _check(report, "--namespace", ABOUT_NAMESPACES)
+        conditions.append(SQL("namespace = {}").format(Literal(namespace)))
+    source = SQL("SELECT * FROM {}").format(Identifier(*view_of(report).split(".")))
+    return SQL(" WHERE ").join([source, *([SQL(" AND ").join(conditions)] if conditions else [])])
+
+
+def _of_pool(pool: str) -> Composed:
+    driver, slash, name = pool.partition("/")
+    if not slash:
+        hint = "Write DRIVER/POOL, as `gpuledger get slicepools -o name` does"
+        raise CliError(f"{pool!r} names no pool", hint, ExitCode.USAGE)
+    return SQL("driver = {} AND pool = {}").format(Literal(driver), Literal(name))
+
+
+def _of_gpu_pool(pool: str) -> Composed:
+    """That of this id; a name alone is that of a ClusterGPUPool, and of GPUPools of any namespace."""
+    return SQL("({0} IN (pool, split_part(pool, '/', 2)))").format(Literal(pool))
+
+
+async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[str], list[RowDict]]:
+    """The columns and rows of one read-only statement, on tables that are up to date."""
+    async with backend(data_dir, command) as place:
+        await bring_current(place)
+        async with read_only(place.database_url) as connection:
+            cursor = await query(connection, statement)
+            columns = distinct([column.name for column in cursor.description or ()])
+            return columns, [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
+
+
+def distinct(names: list[str]) -> list[str]:
+    """The names, those that occur again with a number behind them, so that no column hides another."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, unique = 0, name
+        while unique in found:
+            number += 1
+            unique = f"{name}_{number}"
+        found[unique] = None
+    return list(found)
+
+
+def _default(report: str, pool: str | None, *, is_terminal: bool) -> ReportOutput:
+    """A person who looks at one pool sees a picture; scripts always get columns."""
+    is_drawn = is_terminal and pool is not None and report in CHARTS
+    return ReportOutput.PLOT if is_drawn else ReportOutput.TABLE
+
+
+def _check(report: str, option: str, reports: Sequence[str]) -> None:
+    if report not in reports:
+        raise CliError(f"{option} does not apply to {report}", f"It is for {', '.join(reports)}", ExitCode.USAGE)
+
+
+def _draw(chart: Chart, output: ReportOutput, console: Console) -> None:
+    with quiet_pipe(console.out):
+        if output is ReportOutput.SVG:
+            console.out.write(svg(chart))
+            return
+        paint = coloured if console.colour else plain
+        width = shutil.get_terminal_size().columns
+        console.out.writelines(f"{line}\n" for line in terminal_lines(chart, width, paint))

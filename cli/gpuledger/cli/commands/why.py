@@ -1,0 +1,102 @@
+"""`gpuledger why`: why a claim has no devices, or a pod waits for devices or units of pools; now, or in the past.
+
+What is asked of pools and devices is answered from the ledger. Kubernetes is asked what a pod asks for, what keeps it
+off nodes, and which claims and pods may be named to whoever asks.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.cluster import Access, Context, Kubeconfig
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.options import At, DataDir
+from gpuledger.cli.render.answers import AnswerOutput, Output, show_answer
+from gpuledger.cli.render.why_page import why_page
+from gpuledger.cli.run import run
+from gpuledger.cli.times import parse_time
+from gpuledger.cli.why.answer import of_claim, of_pod
+from gpuledger.cli.why.question import Question
+from gpuledger.runtime.clock import system_clock
+
+app = typer.Typer(no_args_is_help=True)
+
+DEFAULT_NAMESPACE = "default"
+CLAIM_KINDS = ("resourceclaim.resource.k8s.io", "resourceclaim")
+POD_KINDS = ("pod",)
+
+
+Name = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Which one.", show_default=False)]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="The namespace of a name that has none.", show_default=DEFAULT_NAMESPACE),
+]
+Node = Annotated[
+    str | None, typer.Option("--node", help="As this node sees it.", show_default="the pod's node, else all nodes")
+]
+NoKube = Annotated[bool, typer.Option("--no-kube", help="Ask the ledger alone.")]
+
+
+@app.callback()
+def why() -> None:
+    """Explain why a claim has no devices, or why a pod waits for devices or units of pools."""
+
+
+@app.command()
+def claim(
+    name: Name,
+    namespace: Namespace = None,
+    at: At = None,
+    node: Node = None,
+    output: Output = AnswerOutput.TABLE,
+    no_kube: NoKube = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Explain which request of a ResourceClaim fails on which pools, and why."""
+    access = None if no_kube else Access(kubeconfig, context, data_dir)
+    question = Question(_full_name(name, namespace, *CLAIM_KINDS), _time(at), node, access, data_dir)
+    show_answer(run(of_claim(question)), output, why_page)
+
+
+@app.command()
+def pod(
+    name: Name,
+    namespace: Namespace = None,
+    at: At = None,
+    node: Node = None,
+    output: Output = AnswerOutput.TABLE,
+    no_kube: NoKube = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Explain why a pod has no units of the pools that it asks for, or no devices for its claims.
+
+    It needs all of them on one node. In the past, and with --no-kube, less is known of it: see docs/kube-commands.md.
+    """
+    access = None if no_kube else Access(kubeconfig, context, data_dir)
+    question = Question(_full_name(name, namespace, *POD_KINDS), _time(at), node, access, data_dir)
+    show_answer(run(of_pod(question)), output, why_page)
+
+
+def _time(at: str | None) -> datetime | None:
+    return None if at is None else parse_time(at, system_clock())
+
+
+def _full_name(name: str, namespace: str | None, *kinds: str) -> str:
+    """`namespace/name`; with a namespace beside it, the name may be as `kubectl get -o name` writes it."""
+    kind, _, bare = name.partition("/")
+    if namespace is not None and kind in kinds and kind != namespace:
+        name = bare
+    parts = name.split("/")
+    if not all(parts) or len(parts) > 2:
+        raise CliError(f"{name!r} is no name", "Write NAMESPACE/NAME", ExitCode.USAGE)
+    if len(parts) == 1:
+        return f"{namespace or DEFAULT_NAMESPACE}/{name}"
+    if namespace not in (None, parts[0]):
+        hint = "Leave -n out, or name the same"
+        raise CliError(f"{name!r} is of the namespace {parts[0]}, and not {namespace}", hint, ExitCode.USAGE)
+    return name

@@ -1,0 +1,154 @@
+"""`gpuledger describe`: one page about one thing, from the ledger and, if it can be asked, Kubernetes.
+
+The ledger's side is complete without an API server; the page says where Kubernetes could not be asked, and why.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Annotated, TypeVar
+
+import typer
+
+from gpuledger.api.kube_names import GPU_DEVICES
+from gpuledger.cli.backend import backend, bring_current
+from gpuledger.cli.cluster import Access, Answer, Context, Kubeconfig, if_reachable
+from gpuledger.cli.commands.timeline import KINDS, NoKube
+from gpuledger.cli.describe.device import device_facts, device_objects, device_page
+from gpuledger.cli.describe.node import node_facts, node_objects, node_page
+from gpuledger.cli.describe.pool import PoolObjects, pool_facts, pool_objects, pool_page
+from gpuledger.cli.describe.sections import found_or_none
+from gpuledger.cli.describe.slice import SliceObjects, slice_facts, slice_objects, slice_page, status_of
+from gpuledger.cli.describe.slices_of_node import node_resources, resources_tree
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of
+from gpuledger.cli.options import At, DataDir
+from gpuledger.cli.pool_state import PoolName, pool_name
+from gpuledger.cli.render.page import Page
+from gpuledger.cli.run import run
+from gpuledger.cli.times import parse_time
+from gpuledger.cli.why.claim_access import NOTHING, namespaces_in, readable
+from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.runtime.clock import system_clock
+
+T = TypeVar("T")
+
+NOT_WANTED = "--no-kube leaves it out."
+PAST = "Kubernetes has no past."
+SLICE_KIND = "slice"
+POOL_KIND = "pool"
+SLICE_NAMES = (SLICE_KIND, "slices", *(f"resourceslice{end}" for end in ("", "s", "s.resource.k8s.io")))
+
+Kind = Annotated[
+    str,
+    typer.Argument(
+        help="What it is: device, node, slice or pool.",
+        autocompletion=lambda: [*KINDS, SLICE_KIND, POOL_KIND],
+        show_default=False,
+    ),
+]
+Name = Annotated[
+    str,
+    typer.Argument(help="Serial number, UUID or GPUDevice; or the node's, slice's or pool's name.", show_default=False),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="That of a GPUPool.", show_default="any that has the name")
+]
+
+
+def describe(
+    kind: Kind,
+    name: Name,
+    namespace: Namespace = None,
+    at: At = None,
+    no_kube: NoKube = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show what a device, node, slice or pool is, where it is, how it stands, and what happened to it, on one page.
+
+    --at shows how a slice stood in the past, by the ledger alone.
+    """
+    access = None if no_kube else Access(kubeconfig, context, data_dir)
+    if kind.lower() in SLICE_NAMES:
+        when = None if at is None else parse_time(at, system_clock())
+        _shown(run(_slice(name.removeprefix(f"{SLICE_KIND}/"), when, data_dir, access)), SLICE_KIND, name)
+        return
+    if at is not None:
+        raise CliError("--at is for slices", "Ask `gpuledger timeline` for the past of others", ExitCode.USAGE)
+    pool = pool_name(kind, name, namespace)
+    if pool is not None:
+        _shown(run(_pool(pool, data_dir, access)), POOL_KIND, name)
+        return
+    if namespace is not None:
+        raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
+    noun = noun_of(kind, (*KINDS, SLICE_KIND, POOL_KIND))
+    if noun not in (DEVICES, NODES):
+        hint = "Ask for a device, node, slice or pool"
+        raise CliError(f"{noun.view.kinds.capitalize()} have no page", hint, ExitCode.USAGE)
+    page = run(_device(name, data_dir, access) if noun is DEVICES else _node(name, data_dir, access))
+    _shown(page, noun.view.kind, name)
+
+
+def _shown(page: Page | None, kind: str, name: str) -> None:
+    if page is None:
+        raise CliError(f"{kind} {name!r} was not found", f"List them with `gpuledger get {kind}s`")
+    page.show()
+
+
+async def _device(name: str, data_dir: DataDir, access: Access | None) -> Page | None:
+    async with backend(data_dir, "describe") as place:
+        await bring_current(place)
+        facts = await device_facts(place, name)
+        if facts is None:
+            uuid = await _uuid_of(name, access)
+            facts = await device_facts(place, uuid) if uuid else None
+    if facts is None:
+        return None
+    found = facts
+    return device_page(found, await _asked(access, lambda client: device_objects(client, found)))
+
+
+async def _node(name: str, data_dir: DataDir, access: Access | None) -> Page | None:
+    async with backend(data_dir, "describe") as place:
+        await bring_current(place)
+        facts = await node_facts(place, name)
+        resources = await node_resources(place, name)
+    answer = await _asked(access, lambda client: node_objects(client, name))
+    if not facts.is_known and not resources.pools and not (answer.value and answer.value.is_known):
+        return None
+    may_name = NOTHING if resources.is_redacted else await readable(access, resources.namespaces)
+    return node_page(facts, answer, resources_tree(resources, may_name))
+
+
+async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Access | None) -> Page | None:
+    async with backend(data_dir, "describe") as place:
+        facts = await slice_facts(place, name, at)
+    if facts is None:
+        return None
+    answer: Answer[SliceObjects] = Answer(None, PAST)
+    if at is None:
+        answer = await _asked(access, lambda client: slice_objects(client, name))
+    namespaces = namespaces_in(status_of(facts, answer)[1])
+    return slice_page(facts, answer, NOTHING if facts.is_redacted else await readable(access, namespaces))
+
+
+async def _pool(wanted: PoolName, data_dir: DataDir, access: Access | None) -> Page | None:
+    async with backend(data_dir, "describe") as place:
+        facts = await pool_facts(place, wanted)
+    if facts is None:
+        return None
+    pool = facts.row.subject
+    answer: Answer[PoolObjects] = await _asked(access, lambda client: pool_objects(client, pool))
+    return pool_page(facts, answer)
+
+
+async def _uuid_of(name: str, access: Access | None) -> str | None:
+    """The UUID of a GPUDevice that Kubernetes has, and the ledger under another name."""
+    answer: Answer[Object | None] = await _asked(access, lambda client: found_or_none(client, GPU_DEVICES, name))
+    status = (answer.value or {}).get("status") or {}
+    return (status.get("hardware") or {}).get("uuid")
+
+
+async def _asked(access: Access | None, ask: Callable[[KubeClient], Awaitable[T]]) -> Answer[T]:
+    return Answer(None, NOT_WANTED) if access is None else await if_reachable(access, ask)

@@ -1,0 +1,190 @@
+"""What the page of a device says: its passport, lives, failures, allocations and holders, and its GPUDevice."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gpuledger.api.kube_names import GPU_DEVICES
+from gpuledger.cli.backend import Backend
+from gpuledger.cli.cluster import Answer, KubeEvent, events_about
+from gpuledger.cli.describe.holders import Holders, holders_of, holders_section
+from gpuledger.cli.describe.preparation import UNDECIDED, Decided, assignment_section, decided_of, preparation_section
+from gpuledger.cli.describe.sections import (
+    CONDITIONS,
+    FAILURES,
+    ROWS_SHOWN,
+    conditions_of,
+    counted,
+    events_section,
+    found_or_none,
+    known,
+)
+from gpuledger.cli.identity import Identity, identify
+from gpuledger.cli.lookup import has_table, row_of, rows_where
+from gpuledger.cli.render import Column
+from gpuledger.cli.render.page import Page
+from gpuledger.cli.rows import RowDict
+from gpuledger.db.readonly import read_only
+from gpuledger.domain.devices.fold import FAILURE, SLOT, STINT
+from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
+from gpuledger.domain.inventory.status import device_status
+from gpuledger.domain.workloads.fold import ALLOCATION
+from gpuledger.edge.kube.client import KubeClient, Object
+
+LIVES = (Column("Slot", "slot"), Column("From", "valid_from"), Column("To", "valid_to"), Column("Retired", "retired"))
+ALLOCATIONS = (
+    Column("Workload", "workload"),
+    Column("Milli-GPUs", "gpu_milli"),
+    Column("From", "valid_from"),
+    Column("To", "valid_to"),
+)
+
+
+class DeviceFacts(NamedTuple):
+    """What the ledger knows of a device; `inventory` is the row of its GPUDevice, `decided` what follows from it."""
+
+    identity: Identity
+    inventory: GpuDevice | None
+    decided: Decided
+    node: str | None
+    lives: list[RowDict]
+    failures: list[RowDict]
+    allocations: list[RowDict]
+    holders: Holders
+
+    @property
+    def gpu_device(self) -> str | None:
+        """The name of the GPUDevice that the device stands as, or stood as at last."""
+        if self.inventory is not None:
+            return self.inventory.name
+        return self.identity.objects[-1] if self.identity.objects else None
+
+
+class DeviceObjects(NamedTuple):
+    """What Kubernetes knows of a device."""
+
+    object: Object | None
+    events: list[KubeEvent]
+
+
+async def device_facts(place: Backend, name: str) -> DeviceFacts | None:
+    """Everything that the ledger knows; None where it has no such device."""
+    identity = await identify(place, name)
+    if identity is None:
+        return None
+    async with read_only(place.database_url, application_name="gpuledger describe") as connection:
+        inventory: list[RowDict] = []
+        if await has_table(connection, GPU_DEVICE):
+            inventory += await rows_where(connection, GPU_DEVICE, {"name": identity.objects})
+            inventory = inventory or await rows_where(connection, GPU_DEVICE, {"card": identity.cards})
+        gpu_device = row_of(GPU_DEVICE, inventory[-1]) if inventory else None
+        decided = await decided_of(connection, [gpu_device.name]) if gpu_device else {}
+        cards = {"device": identity.cards}
+        row = identity.row or {}
+        ids = [*identity.cards, *([str(row["uuid"])] if row.get("uuid") else [])]
+        slots = await rows_where(connection, SLOT, {"slot": [row.get("slot") or ""]})
+        return DeviceFacts(
+            identity,
+            gpu_device,
+            next(iter(decided.values()), UNDECIDED),
+            next((str(slot["node"]) for slot in slots if slot["node"]), None),
+            await rows_where(connection, STINT, cards, newest=["valid_from"]),
+            await rows_where(connection, FAILURE, cards, newest=["failed_at"]),
+            await rows_where(connection, ALLOCATION, cards, newest=["valid_from"], limit=ROWS_SHOWN),
+            await holders_of(connection, ids),
+        )
+
+
+async def device_objects(client: KubeClient, facts: DeviceFacts) -> DeviceObjects:
+    """The GPUDevice, where it still is, and the Events about every one that the device stood as."""
+    name = facts.gpu_device
+    if name is None:
+        return DeviceObjects(None, [])
+    events = await events_about(client, [(GPU_DEVICES.kind, one) for one in (*facts.identity.objects, name)])
+    return DeviceObjects(await found_or_none(client, GPU_DEVICES, name), events)
+
+
+def device_page(facts: DeviceFacts, answer: Answer[DeviceObjects]) -> Page:
+    """The page."""
+    page = Page()
+    obj = answer.value.object if answer.value else None
+    status = obj.get("status") or {} if obj is not None else _status(facts)
+    page.fields(_head(facts, status))
+    _gpu_device(page, facts, status, obj, answer)
+    page.table("Conditions", conditions_of(status), CONDITIONS)
+    page.table(f"Lives{counted(facts.lives)}", facts.lives[:ROWS_SHOWN], LIVES)
+    page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
+    page.table("Allocations", facts.allocations, ALLOCATIONS)
+    holders_section(page, facts.holders)
+    events_section(page, answer.value.events if answer.value else None, answer.problem)
+    return page
+
+
+def _head(facts: DeviceFacts, status: Mapping[str, Any]) -> dict[str, object]:
+    row, hardware = facts.identity.row or {}, status.get("hardware") or {}
+    return {
+        "Name": row.get("device") or facts.gpu_device or facts.identity.asked,
+        "Serial": row.get("serial") or hardware.get("serial"),
+        "UUID": row.get("uuid") or hardware.get("uuid"),
+        "Model": row.get("model") or hardware.get("product"),
+        "State": row.get("state"),
+        "Node": facts.node or status.get("nodeName"),
+        "Slot": row.get("slot"),
+        "PCI": (hardware.get("pci") or {}).get("address"),
+        "In service since": row.get("in_service_since"),
+        "First seen": row.get("first_seen_at"),
+        "Removed": row.get("removed_at"),
+    }
+
+
+def _gpu_device(
+    page: Page, facts: DeviceFacts, status: Mapping[str, Any], obj: Object | None, answer: Answer[DeviceObjects]
+) -> None:
+    name = facts.gpu_device
+    if name is None:
+        page.line("GPUDevice", "<none>")
+        return
+    pool = status.get("poolRef") or {}
+    fields: dict[str, object] = {
+        "Name": name,
+        "Status from": _origin(obj, answer),
+        "State": status.get("state"),
+        "Managed": status.get("managed"),
+        "Pool": "/".join(filter(None, (pool.get("namespace"), pool.get("name")))) or None,
+    }
+    if obj is not None:
+        metadata = obj["metadata"]
+        fields |= {"Labels": metadata.get("labels") or {}, "Annotations": metadata.get("annotations") or {}}
+    page.fields(fields, title="GPUDevice")
+    page.fields(_hardware(status), title="Hardware")
+    if facts.inventory is not None:
+        preparation_section(page, facts.inventory, facts.decided)
+        assignment_section(page, facts.decided.assignment)
+
+
+def _origin(obj: Object | None, answer: Answer[DeviceObjects]) -> str:
+    if obj is not None:
+        return "Kubernetes"
+    return "the ledger; Kubernetes has no such object" if answer.value else "the ledger"
+
+
+def _hardware(status: Mapping[str, Any]) -> dict[str, object]:
+    hardware = status.get("hardware") or {}
+    pci, mig = hardware.get("pci") or {}, hardware.get("mig") or {}
+    compute = hardware.get("computeCapability")
+    return known(
+        {
+            "Product": hardware.get("product"),
+            "PCI id": ":".join(filter(None, (pci.get("vendor"), pci.get("device")))) or None,
+            "PCI class": pci.get("class"),
+            "Memory MiB": hardware.get("memoryMiB"),
+            "Compute capability": f"{compute['major']}.{compute['minor']}" if compute else None,
+            "Precisions": (hardware.get("precision") or {}).get("supported"),
+            "MIG capable": mig.get("capable"),
+            "MIG strategy": mig.get("strategy"),
+            "MIG profiles": mig.get("profilesSupported"),
+        }
+    )
+
+
+def _status(facts: DeviceFacts) -> Mapping[str, Any]:
+    return {} if facts.inventory is None else device_status(facts.inventory, *facts.decided)

@@ -1,0 +1,220 @@
+"""What the page of a node says: its slots, what sits in them, what runs there, and its GPUNodeState."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gpuledger.api.kube_names import GPU_DEVICES, GPU_NODE_STATES, LABELS_OF_HARDWARE, NODES
+from gpuledger.cli.backend import Backend
+from gpuledger.cli.cluster import Answer, KubeEvent, events_about
+from gpuledger.cli.describe.holders import HOLDERS, holders_on
+from gpuledger.cli.describe.preparation import UNDECIDED, Decided, decided_of, phase_of
+from gpuledger.cli.describe.sections import (
+    CONDITIONS,
+    FAILURES,
+    ROWS_SHOWN,
+    conditions_of,
+    counted,
+    events_section,
+    found_or_none,
+    known,
+)
+from gpuledger.cli.lookup import has_table, row_of, rows_where, slots_of
+from gpuledger.cli.render import Column
+from gpuledger.cli.render.page import Page
+from gpuledger.cli.render.tree import Tree
+from gpuledger.cli.rows import RowDict
+from gpuledger.db.readonly import read_only
+from gpuledger.domain.bootstrap.state import GPU_NODE_PREPARATION, NodePhase
+from gpuledger.domain.devices.fold import DEVICE, FAILURE
+from gpuledger.domain.devices.nodes import NODE
+from gpuledger.domain.inventory.state import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuDevice
+from gpuledger.domain.inventory.status import device_status, node_status
+from gpuledger.domain.workloads.fold import RUNNING, WORKLOAD
+from gpuledger.edge.kube.client import KubeClient, Object, Selection
+from gpuledger.edge.kube.errors import NotFoundError
+
+SLOTS = (
+    Column("Slot", "slot"),
+    Column("Device", "device"),
+    Column("State", "state"),
+    Column("Since", "in_service_since"),
+    Column("Model", "model"),
+    Column("Failures", "failures"),
+)
+DEVICES = (
+    Column("Name", "name"),
+    Column("State", "state"),
+    Column("Product", "product"),
+    Column("Managed", "managed"),
+    Column("Pool", "pool"),
+    Column("Phase", "phase"),
+    Column("Why", "why"),
+)
+WORKLOADS = (
+    Column("Workload", "workload"),
+    Column("Owner", "owner"),
+    Column("Class", "workload_class"),
+    Column("Milli-GPUs", "gpu_milli"),
+    Column("Scheduled", "scheduled_at"),
+)
+
+
+class NodeFacts(NamedTuple):
+    """What the ledger knows of a node; `gpu_node` and those after it are of the inventory."""
+
+    name: str
+    row: RowDict | None
+    slots: list[RowDict]
+    failures: list[RowDict]
+    workloads: list[RowDict]
+    gpu_node: RowDict | None
+    phase: NodePhase | None
+    conditions: list[RowDict]
+    gpu_devices: list[GpuDevice]
+    decided: Mapping[str, Decided]
+    holders: list[RowDict]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the ledger has anything of the node."""
+        return any((self.row, self.slots, self.gpu_node, self.gpu_devices, self.workloads, self.holders))
+
+
+class NodeObjects(NamedTuple):
+    """What Kubernetes knows of a node."""
+
+    node: Object | None
+    state: Object | None
+    devices: list[Object]
+    events: list[KubeEvent]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether Kubernetes has anything of the node."""
+        return bool(self.node or self.state or self.devices)
+
+
+async def node_facts(place: Backend, name: str) -> NodeFacts:
+    """Everything that the ledger knows."""
+    here = {"node": name}
+    async with read_only(place.database_url, application_name="gpuledger describe") as connection:
+        row = await rows_where(connection, NODE, here)
+        slots = await slots_of(connection, name)
+        names = [slot["slot"] for slot in slots]
+        devices = await rows_where(connection, DEVICE, {"device": [one["device"] for one in slots if one["device"]]})
+        gpu_node = await rows_where(connection, GPU_NODE, here) if await has_table(connection, GPU_NODE) else []
+        conditions = await rows_where(connection, GPU_NODE_CONDITION, here) if gpu_node else []
+        conditions += await rows_where(connection, GPU_NODE_PREPARATION, here) if gpu_node else []
+        gpu_devices = await rows_where(connection, GPU_DEVICE, here) if gpu_node else []
+        return NodeFacts(
+            name,
+            row[0] if row else None,
+            _occupied(slots, devices),
+            await rows_where(connection, FAILURE, {"slot": names}, newest=["failed_at"]),
+            await rows_where(connection, WORKLOAD, here | {"phase": RUNNING}, newest=["scheduled_at"]),
+            gpu_node[0] if gpu_node else None,
+            await phase_of(connection, name) if gpu_node else None,
+            conditions,
+            [row_of(GPU_DEVICE, one) for one in gpu_devices],
+            await decided_of(connection, [str(one["name"]) for one in gpu_devices]),
+            await holders_on(connection, name),
+        )
+
+
+async def node_objects(client: KubeClient, name: str) -> NodeObjects:
+    """The Node, its GPUNodeState and GPUDevices, and the Events about the first two."""
+    return NodeObjects(
+        await found_or_none(client, NODES, name),
+        await found_or_none(client, GPU_NODE_STATES, name),
+        await _gpu_devices(client, name),
+        await events_about(client, [(NODES.kind, name), (GPU_NODE_STATES.kind, name)]),
+    )
+
+
+async def _gpu_devices(client: KubeClient, node: str) -> list[Object]:
+    try:
+        return (await client.list(GPU_DEVICES, Selection(fields=f"status.nodeName={node}"))).items
+    except NotFoundError:
+        return []
+
+
+def node_page(facts: NodeFacts, answer: Answer[NodeObjects], resources: Tree) -> Page:
+    """The page; `resources` are those of dynamic resource allocation."""
+    page, objects = Page(), answer.value
+    row = facts.row or {}
+    registered = {
+        "In the fleet": row.get("present"),
+        "GPUs": row.get("gpu_count"),
+        "Model": row.get("gpu_model"),
+        "First seen": row.get("first_seen_at"),
+    }
+    page.fields({"Name": facts.name, **known(registered)})
+    if objects and objects.node:
+        page.fields(_labels(objects.node), title="Labels")
+    status = (objects.state or {}).get("status") if objects else None
+    status = status or _status(facts)
+    page.fields(_state(facts, answer), title="GPUNodeState")
+    page.table("Conditions", conditions_of(status), CONDITIONS)
+    page.table("GPUDevices", _devices(facts, answer), DEVICES)
+    page.tree(resources)
+    page.table("Slots", facts.slots, SLOTS)
+    page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
+    page.table(f"Workloads{counted(facts.workloads)}", facts.workloads[:ROWS_SHOWN], WORKLOADS)
+    page.table(f"Containers with GPUs{counted(facts.holders)}", facts.holders[:ROWS_SHOWN], HOLDERS)
+    events_section(page, objects.events if objects else None, answer.problem)
+    return page
+
+
+def _state(facts: NodeFacts, answer: Answer[NodeObjects]) -> dict[str, object]:
+    state = answer.value.state if answer.value else None
+    if state is None and facts.gpu_node is None:
+        return {}
+    shown: dict[str, object] = {"Status from": "the ledger", "Has GPUs": (facts.gpu_node or {}).get("present")}
+    if state is not None:
+        present = ((state.get("status") or {}).get("hw") or {}).get("present")
+        shown = {"Status from": "Kubernetes", "Has GPUs": present}
+    if facts.phase is not None:
+        shown |= {"Phase": facts.phase.phase, "Since": facts.phase.changed_at}
+    return shown
+
+
+def _labels(node: Object) -> dict[str, object]:
+    labels = node["metadata"].get("labels") or {}
+    return {key: value for key, value in sorted(labels.items()) if key.startswith(LABELS_OF_HARDWARE)}
+
+
+def _devices(facts: NodeFacts, answer: Answer[NodeObjects]) -> list[RowDict]:
+    if answer.value is None:
+        told = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
+    else:
+        told = ((obj["metadata"]["name"], obj.get("status") or {}) for obj in answer.value.devices)
+    return [_device_row(name, status, facts.decided.get(name, UNDECIDED)) for name, status in told]
+
+
+def _device_row(name: str, status: Mapping[str, Any], decided: Decided) -> RowDict:
+    pool = status.get("poolRef") or {}
+    return {
+        "name": name,
+        "state": status.get("state"),
+        "product": (status.get("hardware") or {}).get("product"),
+        "managed": status.get("managed"),
+        "pool": "/".join(filter(None, (pool.get("namespace"), pool.get("name")))) or None,
+        "phase": decided.phase,
+        "why": decided.why,
+    }
+
+
+def _occupied(slots: list[RowDict], devices: list[RowDict]) -> list[RowDict]:
+    """The slots, each with what is known of the device in it."""
+    by_name = {row["device"]: row for row in devices}
+    columns = ("state", "in_service_since", "model", "failures")
+    return [
+        {**slot, **{name: by_name.get(slot["device"], {}).get(name) for name in columns}} for slot in slots
+    ]  # fmt: skip
+
+
+def _status(facts: NodeFacts) -> dict[str, Any]:
+    if facts.gpu_node is None:
+        return {}
+    conditions = [row_of(GPU_NODE_CONDITION, row) for row in facts.conditions]
+    return node_status(row_of(GPU_NODE, facts.gpu_node), conditions)

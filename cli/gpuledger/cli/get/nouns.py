@@ -1,0 +1,341 @@
+"""What `get` can show: the ledger's kinds with their columns, table and past, and the Kubernetes kinds.
+
+The same columns come from the tables of now, from the history functions (`--at`) and from a fold of the log
+(`--as-recorded`), so that the three can be compared. Kinds whose rows have to be computed are in `availability_nouns`;
+a Kubernetes kind has the columns that its API server gives.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
+from gpuledger.api.kube_names import NODES as KUBE_NODES
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.availability_nouns import AVAILABILITY_NOUNS, AvailabilityNoun
+from gpuledger.cli.render import Column, View
+from gpuledger.domain.devices import fold as devices
+from gpuledger.domain.devices import nodes
+from gpuledger.domain.sources import fold as sources
+from gpuledger.domain.table import TableSpec
+from gpuledger.domain.workloads import allocations
+from gpuledger.domain.workloads import fold as workloads
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """One kind of thing. `at` names the function that gives its rows at a time, where there is one.
+
+    `narrowed_by` are columns by whose value a user may choose rows, beside their names.
+    """
+
+    view: View
+    projection: str
+    spec: TableSpec[Any]
+    order: tuple[str, ...]
+    at: str | None
+    hidden: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    narrowed_by: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a user sees, in their order."""
+        return tuple(name for name in self.spec.columns if name not in self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeNoun:
+    """One kind of Kubernetes object; `beside` are kinds that are shown with it."""
+
+    resource: Resource
+    aliases: tuple[str, ...] = ()
+    beside: "tuple[KubeNoun, ...]" = ()
+
+    @property
+    def kind(self) -> str:
+        """The kind as `kubectl get -o name` writes it."""
+        group = f".{self.resource.group}" if self.resource.group else ""
+        return f"{self.resource.kind.lower()}{group}"
+
+    def bare(self, name: str) -> str:
+        """A name as people give it: alone, or behind its kind."""
+        kind, slash, rest = name.partition("/")
+        known = {word for one in (self, *self.beside) for word in (one.kind, one.resource.plural, *one.aliases)}
+        return rest if slash and kind.lower() in known else name
+
+
+class Named(Protocol):
+    """Anything that other words stand for, too."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The other words."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+def _gpus(milli: object) -> str:
+    assert isinstance(milli, int)
+    return f"{milli / 1000:g}"
+
+
+DEVICES = Noun(
+    View(
+        "device",
+        (
+            Column("device"),
+            Column("state"),
+            Column("slot"),
+            Column("since", "in_service_since"),
+            Column("lives", right=True),
+            Column("failures", right=True),
+            Column("model"),
+            Column("first seen", "first_seen_at", wide=True),
+            Column("removed", "removed_at", wide=True),
+            Column("last failed", "last_failed_at", wide=True),
+            Column("places", right=True, wide=True),
+            Column("serial", wide=True),
+            Column("uuid", wide=True),
+        ),
+        "device",
+    ),
+    "devices",
+    devices.DEVICE,
+    ("device",),
+    "devices_at",
+    aliases=("device", "dev", "gpu", "gpus"),
+)
+
+SLOTS = Noun(
+    View(
+        "slot",
+        (
+            Column("slot"),
+            Column("node"),
+            Column("index", "slot_index", right=True),
+            Column("device"),
+            Column("occupants", right=True),
+            Column("lives", right=True),
+            Column("first seen", "first_seen_at", wide=True),
+            Column("vacated", "vacated_at", wide=True),
+        ),
+        "slot",
+    ),
+    "devices",
+    devices.SLOT,
+    ("slot",),
+    "slots_at",
+    aliases=("slot",),
+)
+
+NODES = Noun(
+    View(
+        "node",
+        (
+            Column("node"),
+            Column("present"),
+            Column("gpus", "gpu_count", right=True),
+            Column("model", "gpu_model"),
+            Column("declared slots", "slots", right=True),
+            Column("cpu milli", right=True, wide=True),
+            Column("memory mib", right=True, wide=True),
+            Column("first seen", "first_seen_at"),
+        ),
+        "node",
+    ),
+    "nodes",
+    nodes.NODE,
+    ("node",),
+    "nodes_at",
+    aliases=("node", "no"),
+)
+
+WORKLOADS = Noun(
+    View(
+        "workload",
+        (
+            Column("workload"),
+            Column("phase"),
+            Column("gpus", "gpu_milli", right=True, format=_gpus),
+            Column("owner"),
+            Column("class", "workload_class"),
+            Column("submitted", "submitted_at"),
+            Column("scheduled", "scheduled_at"),
+            Column("ended", "ended_at"),
+            Column("outcome"),
+            Column("node", wide=True),
+            Column("cpu milli", right=True, wide=True),
+            Column("memory mib", right=True, wide=True),
+        ),
+        "workload",
+    ),
+    "workloads",
+    workloads.WORKLOAD,
+    ("workload",),
+    "workloads_at",
+    hidden=("submitted_position", "scheduled_position", "ended_position", "source", "epoch"),
+    aliases=("workload", "wl"),
+)
+
+FAILURES = Noun(
+    View(
+        "failure",
+        (
+            Column("failed", "failed_at"),
+            Column("device"),
+            Column("kind"),
+            Column("slot"),
+            Column("message"),
+            Column("source", wide=True),
+            Column("event id", wide=True),
+        ),
+        "event_id",
+    ),
+    "devices",
+    devices.FAILURE,
+    ("failed_at", "device", "event_id"),
+    "failures_at",
+    hidden=("epoch", "number"),
+    aliases=("failure",),
+)
+
+CONTRADICTIONS = Noun(
+    View(
+        "contradiction",
+        (
+            Column("kind"),
+            Column("subject"),
+            Column("first"),
+            Column("second"),
+            Column("from", "valid_from"),
+            Column("to", "valid_to"),
+            Column("first began", "first_at", wide=True),
+            Column("second began", "second_at", wide=True),
+        ),
+        "subject",
+    ),
+    "devices",
+    devices.CONTRADICTION,
+    ("kind", "subject", "valid_from", "first", "second"),
+    "contradictions_at",
+    aliases=("contradiction",),
+)
+
+SOURCES = Noun(
+    View(
+        "source",
+        (
+            Column("source"),
+            Column("epoch", format=lambda epoch: str(epoch)[:12]),
+            Column("events", right=True),
+            Column("missing", right=True),
+            Column("duplicates", right=True),
+            Column("last", "last_number", right=True),
+            Column("first time"),
+            Column("last time"),
+            Column("completed", "completed_at"),
+            Column("first recorded", "first_recorded_at", wide=True),
+            Column("last recorded", "last_recorded_at", wide=True),
+        ),
+        "source",
+    ),
+    "sources",
+    sources.SOURCE,
+    ("source", "epoch"),
+    None,
+    aliases=("source",),
+)
+
+ALLOCATIONS = Noun(
+    View(
+        "allocation",
+        (
+            Column("node"),
+            Column("namespace"),
+            Column("pod"),
+            Column("container"),
+            Column("resource"),
+            Column("device"),
+            Column("slice", right=True),
+            Column("since"),
+            Column("claim", wide=True),
+            Column("driver", wide=True),
+            Column("pool", wide=True),
+        ),
+        "allocation",
+    ),
+    "allocations",
+    allocations.ALLOCATION,
+    ("node", "namespace", "pod", "container", "unit"),
+    "container_allocations_at",
+    aliases=("allocation", "alloc"),
+    narrowed_by=("node", "namespace"),
+)
+
+NOUNS = {
+    "devices": DEVICES,
+    "nodes": NODES,
+    "slots": SLOTS,
+    "workloads": WORKLOADS,
+    "failures": FAILURES,
+    "sources": SOURCES,
+    "contradictions": CONTRADICTIONS,
+    "allocations": ALLOCATIONS,
+}
+
+
+CLUSTER_POOLS = KubeNoun(CLUSTER_GPU_POOLS, ("clustergpupool", "cgpool", CLUSTER_GPU_POOLS.full_name))
+
+KUBE_NOUNS = {
+    "gpudevices": KubeNoun(GPU_DEVICES, ("gpudevice", "gpudev", GPU_DEVICES.full_name)),
+    "gpunodestates": KubeNoun(GPU_NODE_STATES, ("gpunodestate", "gpunode", GPU_NODE_STATES.full_name)),
+    "pools": KubeNoun(GPU_POOLS, ("pool",), (CLUSTER_POOLS,)),
+    "gpupools": KubeNoun(GPU_POOLS, ("gpupool", "gpool", GPU_POOLS.full_name)),
+    "clustergpupools": CLUSTER_POOLS,
+    "nodefeatures": KubeNoun(NODE_FEATURES, ("nodefeature", "nf", NODE_FEATURES.full_name)),
+    "nodes": KubeNoun(KUBE_NODES, ("node", "no")),
+}
+"""The Kubernetes kinds. `nodes` are the ledger's unless Kubernetes' are asked for; `pools` are those of both kinds."""
+
+KINDS = tuple(dict.fromkeys((*NOUNS, *AVAILABILITY_NOUNS, *KUBE_NOUNS)))
+"""Every kind, for those who choose one."""
+
+
+def noun_of(kind: str, choices: Iterable[str] = NOUNS) -> Noun:
+    """The ledger's noun of a name or alias.
+
+    Raises:
+        CliError: there is none; `choices` are those that can be named instead.
+    """
+    noun = _named(kind, NOUNS)
+    if noun is None:
+        raise _unknown(kind, choices)
+    return noun
+
+
+def noun_to_get(kind: str, *, kube: bool = False) -> Noun | AvailabilityNoun | KubeNoun:
+    """What is meant by a name or alias; `kube` has Kubernetes' own come first where both have it.
+
+    Raises:
+        CliError: there is none.
+    """
+    in_kube = _named(kind, KUBE_NOUNS)
+    if in_kube is not None and (kube or in_kube.resource is not KUBE_NODES):
+        return in_kube
+    if kube:
+        raise _unknown(kind, KUBE_NOUNS)
+    noun = _named(kind, NOUNS) or _named(kind, AVAILABILITY_NOUNS)
+    if noun is None:
+        raise _unknown(kind, KINDS)
+    return noun
+
+
+def _named(kind: str, nouns: Mapping[str, N]) -> N | None:
+    return next((noun for name, noun in nouns.items() if kind.lower() in (name, *noun.aliases)), None)
+
+
+def _unknown(kind: str, kinds: Iterable[str]) -> CliError:
+    return CliError(f"There is no kind {kind!r}", f"Choose from {', '.join(kinds)}", ExitCode.USAGE)

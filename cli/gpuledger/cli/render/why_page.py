@@ -1,0 +1,112 @@
+"""An explanation as a page: each pool or request with where it was looked for; the answer is the last line."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gpuledger.cli.render import Column
+from gpuledger.cli.render.page import Page
+from gpuledger.cli.render.why_pools_page import pod_part, pool_part
+from gpuledger.cli.why.claim_access import claims_words
+from gpuledger.tools.explain.dra_wording import WORDS
+
+POOLS_SHOWN_MAX: Final = 20
+"""Pools of a table; those with the most devices that match come first, and `-o json` has them all."""
+
+DETAIL_CHARS_MAX: Final = 160
+"""Of what a detail says, such as an expression; `-o json` has all of it."""
+
+POOLS: Final = (
+    Column("Pool", "pool"),
+    Column("Node", "node"),
+    Column("Devices", "devices"),
+    Column("Match", "matching"),
+    Column("To be had", "available"),
+    Column("In the way", "reasons"),
+)
+ALLOCATION: Final = (
+    Column("Request", "request"),
+    Column("Device", "device"),
+    Column("Node", "node"),
+    Column("Since", "since"),
+    Column("Consumes", "consumedCapacity"),
+)
+
+Document = Mapping[str, Any]
+
+
+def why_page(document: Document) -> Page:
+    """The page."""
+    page = Page()
+    page.fields({name: document[key] for name, key in _HEAD if document.get(key) is not None})
+    if "pod" in document:
+        pod_part(page, document["pod"])
+    for pool in document.get("pools") or ():
+        pool_part(page, pool)
+    for claim in document["claims"]:
+        page.fields({name: claim[key] for name, key in _CLAIM if claim.get(key) is not None})
+        if "allocation" in claim:
+            page.table("Allocation", [_allocated(one) for one in claim["allocation"]], ALLOCATION)
+        for request in claim.get("requests") or ():
+            for option in request["alternatives"]:
+                _option(page, request["request"], option)
+    for note in document["notes"]:
+        page.line("Note", note)
+    page.line("Answer", document["answer"])
+    return page
+
+
+_HEAD: Final = (
+    ("Asked", "subject"),
+    ("Moment", "moment"),
+    ("Seen from", "node"),
+    ("Pods named", "podsNamed"),
+    ("Claims named", "claimsNamed"),
+)
+_CLAIM: Final = (
+    ("Claim", "claim"),
+    ("Phase", "phase"),
+    ("Since", "since"),
+    ("Made for pod", "owner"),
+    ("Problem", "problem"),
+)
+
+
+def _option(page: Page, request: str, option: Document) -> None:
+    label = request if option["name"] == request else f"{request}/{option['name']}"
+    asked = option["asked"] if isinstance(option["asked"], int) else "all"
+    admin = ", administrators' access" if option["adminAccess"] else ""
+    pools = sorted(option["pools"], key=lambda pool: -pool["matching"])
+    more = f" ({POOLS_SHOWN_MAX} of {len(pools)})" if len(pools) > POOLS_SHOWN_MAX else ""
+    page.line(f"Request {label}", f"{asked} of DeviceClass {option['deviceClass']}{admin}; {option['answer']}")
+    page.table(f"Pools{more}", [_pool(one) for one in pools[:POOLS_SHOWN_MAX]], POOLS)
+
+
+def _pool(pool: Document) -> Document:
+    reasons = list(map(_reason, pool["reasons"]))
+    if pool["problem"] and not any(pool["problem"].startswith(one["reason"]) for one in pool["reasons"]):
+        reasons.append(pool["problem"])
+    return {**pool, "pool": f"{pool['driver']}/{pool['pool']}", "reasons": "; ".join(reasons) or None}
+
+
+def _reason(reason: Document) -> str:
+    words = next(words for kind, words in WORDS.items() if kind == reason["reason"])
+    holders = claims_words(reason.get("claims") or (), reason.get("unnamedClaims") or 0)
+    detail = _cut(reason["detail"])
+    return f"{len(reason['devices'])} {words}{f' by {holders}' if holders else ''}{f' ({detail})' if detail else ''}"
+
+
+def _allocated(one: Document) -> Document:
+    return {**one, "device": f"{one['driver']}/{one['pool']}/{one['device']}"}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= DETAIL_CHARS_MAX else f"{text[:DETAIL_CHARS_MAX]}..."
+
+
+def claim_words(allocation: Sequence[Document]) -> str:
+    """What is to be said of a claim that has its devices."""
+    if not allocation:
+        return "it is allocated, and no devices were needed"
+    since = min(one["since"] for one in allocation)
+    devices = ", ".join(f"{one['request']} has {one['driver']}/{one['pool']}/{one['device']}" for one in allocation)
+    return f"it is allocated since {since:%Y-%m-%dT%H:%M:%SZ}: {devices}"

@@ -1,0 +1,112 @@
+"""What is said of units of pools as documents, for `-o json` and the page. Pods are named where they may be."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuledger.cli.why.pod import AskedPod
+from gpuledger.cli.why.pools import OfPools
+from gpuledger.domain.quantities import parse_quantity
+from gpuledger.tools.explain.pools import PodUse, PoolAnswer, Room
+from gpuledger.tools.explain.pools_wording import apart_words, pool_words
+
+Document = dict[str, Any]
+
+
+def pod_document(pod: AskedPod) -> Document:
+    """How far the pod is."""
+    state = pod.state
+    return {
+        "node": state.node,
+        "since": state.since,
+        "ended": state.ended,
+        "running": state.running,
+        "schedulingGates": list(pod.gates),
+        "scheduler": None if pod.scheduler is None else pod.scheduler._asdict(),
+    }
+
+
+def pool_documents(found: OfPools) -> list[Document]:
+    """What is to be said of each pool."""
+    return [
+        _pool(one, found, [_quota(quota, one.ask.units) for quota in found.quotas.get(one.ask.resource, ())])
+        for one in found.answers
+    ]
+
+
+def pools_sentences(found: OfPools) -> list[str]:
+    """The answer as far as pools go, a sentence each."""
+    apart = apart_words(found.answers)
+    return [*map(pool_words, found.answers), *([apart] if apart else [])]
+
+
+def quota_notes(documents: Sequence[Document]) -> list[str]:
+    """What quotas that leave too little mean; a pod that is there was counted when it was made."""
+    return [
+        f"ResourceQuota {quota['name']} leaves {quota['left']} of {quota['hard']} of {pool['resource']}: another pod "
+        f"that asks for {pool['asked']} would be refused. It does not keep a pod waiting that is there."
+        for pool in documents
+        for quota in pool["quotas"]
+        if quota["reached"]
+    ]
+
+
+def _pool(found: PoolAnswer, of: OfPools, quotas: list[Document]) -> Document:
+    ask, bound = found.ask, [one for one in found.uses if one.node is not None]
+    named = [one for one in bound if of.may.may_name(_namespace(one))]
+    unnamed = [one for one in bound if not of.may.may_name(_namespace(one))]
+    return {
+        "resource": ask.resource,
+        "pool": ask.pool,
+        "asked": ask.units,
+        "reason": str(found.finding),
+        "answer": pool_words(found),
+        "deleting": found.deleting,
+        "conditions": [
+            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            for one in found.against
+        ],
+        "total": found.total,
+        "used": sum(one.units for one in bound),
+        "free": found.free,
+        "devicesThatOfferNothing": [one._asdict() for one in found.idle],
+        "nodes": [_node(one, ask.units) for one in found.rooms],
+        "pods": [one._asdict() for one in named],
+        "unnamedPods": {"pods": len(unnamed), "units": sum(one.units for one in unnamed)},
+        "othersWaiting": sum(one.node is None for one in found.uses),
+        "taintsNotTolerated": list(of.untolerated.get(ask.pool, ())),
+        "quotas": quotas,
+    }
+
+
+def _node(room: Room, wanted: int) -> Document:
+    return {
+        "node": room.node,
+        "offered": room.offered,
+        "used": room.used,
+        "free": room.free,
+        "fits": room.fits(wanted),
+        "inTheWay": [{"reason": str(one.barrier), "detail": one.detail} for one in room.hindrances],
+    }
+
+
+def _quota(quota: Mapping[str, Any], wanted: int) -> Document:
+    hard, used = _whole(quota["hard"]), _whole(quota["used"] or 0)
+    left = None if hard is None or used is None else max(0, hard - used)
+    return {
+        "name": quota["name"],
+        "hard": quota["hard"],
+        "used": quota["used"],
+        "left": left,
+        "reached": left is not None and left < wanted,
+    }
+
+
+def _whole(given: object) -> int | None:
+    try:
+        return parse_quantity(given).whole
+    except ValueError:
+        return None
+
+
+def _namespace(use: PodUse) -> str:
+    return use.pod.partition("/")[0]

@@ -1,0 +1,226 @@
+"""What the `inventory` service decides: which GPUDevices exist, what they show, and what holds for their nodes.
+
+Pure. What a node should have is computed from the facts in force, compared with what was decided before, and only the
+difference is decided. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, or when its card
+sits in another node. Nothing is decided while the module is disabled, and nothing but the removal of what is gone while
+Node Feature Discovery is missing.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from gpuledger.api.inventory_names import IGNORE, MODULE, TRUE
+from gpuledger.deciders.inventory.conditions import node_conditions, prerequisite
+from gpuledger.deciders.inventory.managed import is_managed
+from gpuledger.domain.fact import Fact
+from gpuledger.domain.inventory.device_names import device_name, free_name, place_of
+from gpuledger.domain.inventory.facts import InventoryFacts
+from gpuledger.domain.inventory.merge import NOTHING, Kind, View, Wanted, devices_of, owner_of, sharing
+from gpuledger.domain.inventory.state import GpuDevice, ModuleSettings, described
+from gpuledger.events.device import (
+    Description,
+    DeviceAttached,
+    DeviceDescribed,
+    DeviceDetached,
+    DeviceDetected,
+    DeviceIdentified,
+    DeviceMarked,
+    DeviceWithdrawn,
+)
+from gpuledger.events.node import (
+    NodeDevicesObserved,
+    NodeFeaturesGone,
+    NodeFeaturesObserved,
+    NodeGone,
+    NodeInventoryChanged,
+    NodeInventoryWithdrawn,
+    NodeObserved,
+)
+from gpuledger.events.payload import Payload
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.projection.definition import Decision
+
+NODE_FACTS = (NodeObserved, NodeGone, NodeFeaturesObserved, NodeFeaturesGone, NodeDevicesObserved)
+
+
+class _Cause(NamedTuple):
+    """What led to decisions, and the time that they get: never before an earlier decision about the same node."""
+
+    fact: Fact
+    time: datetime
+
+    def decision(self, subject: str, data: Payload) -> Decision:
+        event = self.fact.event
+        return Decision(event.id, event.correlation_id, subject, self.time, data)
+
+
+def on_fact(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
+    """What follows from a fact that was just folded. Each decision is folded before the next one is asked for."""
+    settings = state.settings_in_force()
+    if not settings.enabled:
+        return
+    was_met = _is_met(state)
+    yield from _on_prerequisite(state, fact)
+    is_met = _is_met(state)
+    begins = is_met and not was_met
+    nodes = _all_nodes(state) if begins or isinstance(fact.event.data, SettingsChanged) else _nodes_of(state, fact)
+    times = [row.decided_at for node in nodes if (row := state.node.get(node))]
+    cause = _Cause(fact, max((fact.event.time, *times)))
+    for node in nodes:
+        if is_met or not _exists(state, node):
+            yield from _on_node(state, cause, settings, node)
+
+
+def _is_met(state: InventoryFacts) -> bool:
+    row = state.module.get(MODULE)
+    return row is not None and row.met
+
+
+def _exists(state: InventoryFacts, node: str) -> bool:
+    row = state.said.get(node)
+    return row is not None and row.exists
+
+
+def _on_prerequisite(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
+    known, wanted = state.module.get(MODULE), prerequisite(state.nfd_count())
+    if wanted is None or (known is not None and (known.met, known.reason) == (wanted.met, wanted.reason)):
+        return
+    time = fact.event.time if known is None else max(fact.event.time, known.changed_at)
+    yield _Cause(fact, time).decision(MODULE, wanted)
+
+
+def _all_nodes(state: InventoryFacts) -> list[str]:
+    return sorted({*state.said.rows, *state.node.rows})
+
+
+def _nodes_of(state: InventoryFacts, fact: Fact) -> list[str]:
+    """The nodes whose inventory a fact may change; the one that it is about comes last."""
+    subject = fact.event.subject
+    if isinstance(fact.event.data, DeviceMarked):
+        device = state.device.get(subject)
+        return [] if device is None else [device.node]
+    if not isinstance(fact.event.data, NODE_FACTS):
+        return []
+    return [*sorted(sharing(state, subject)), subject]
+
+
+def _on_node(state: InventoryFacts, cause: _Cause, settings: ModuleSettings, node: str) -> Iterator[Decision]:
+    view = devices_of(state, node)
+    yield from _identify(state, cause, node, view)
+    wanted = {device.card: device for device in view.devices}
+    known = {row.card: row for row in sorted(state.device.where("node", node))}
+    for card, row in known.items():
+        if card not in wanted:
+            yield from _withdraw(state, cause, row)
+    for card, device in wanted.items():
+        yield from _keep(state, cause, settings, node, device, known.get(card))
+    yield from _settle_slots(state, cause, node, view)
+    yield from _on_state(state, cause, settings, node, view)
+
+
+def _identify(state: InventoryFacts, cause: _Cause, node: str, view: View) -> Iterator[Decision]:
+    """GPUDevices whose card nobody counts any more, and new cards: who was provisional is the next card of its kind."""
+    rows = state.device.where("node", node)
+    known, wanted = {row.card for row in rows}, {device.card for device in view.devices}
+    new = [device for device in view.devices if not device.provisional and device.card not in known]
+    for row in _by_place(row for row in rows if row.card not in wanted):
+        device = next((device for device in new if _is_same(row, device)), None)
+        if device is not None:
+            new.remove(device)
+            yield cause.decision(row.name, DeviceIdentified(card=device.card))
+
+
+def _by_place(rows: Iterable[GpuDevice]) -> list[GpuDevice]:
+    """Those known by their address first, because they can be only one card."""
+    return sorted(rows, key=lambda row: (row.provisional, row.device_index or 0, row.card))
+
+
+def _is_same(row: GpuDevice, device: Wanted) -> bool:
+    if not row.provisional:
+        return row.uuid is None and row.pci_address == device.address
+    return _kind(row) == device.kind
+
+
+def _kind(row: GpuDevice) -> Kind:
+    return (row.pci_vendor or "", row.pci_device or "")
+
+
+def _withdraw(state: InventoryFacts, cause: _Cause, row: GpuDevice) -> Iterator[Decision]:
+    yield from _detach(cause, row)
+    moved_to = owner_of(state, row.card) if not row.provisional else None
+    yield cause.decision(row.name, DeviceWithdrawn(moved_to=moved_to if moved_to != row.node else None))
+
+
+def _keep(
+    state: InventoryFacts, cause: _Cause, settings: ModuleSettings, node: str, device: Wanted, row: GpuDevice | None
+) -> Iterator[Decision]:
+    managed = is_managed(state.said.rows[node], settings).managed
+    name = _name(state, node, device) if row is None else row.name
+    description = Description(
+        hardware=device.hardware, managed=managed, ignored=_is_ignored(state, name), missing=device.missing
+    )
+    shown: dict[str, Any] = dict(description)
+    if row is None:
+        index = device.device_index if device.provisional else None
+        found = DeviceDetected(**shown, node=node, card=device.card, provisional=device.provisional, index=index)
+        yield cause.decision(name, found)
+    elif described(row, description, cause.time) != row:
+        yield cause.decision(name, DeviceDescribed(**shown))
+
+
+def _name(state: InventoryFacts, node: str, device: Wanted) -> str:
+    vendor, kind = device.kind
+    name = device_name(node, address=device.address, index=device.device_index, vendor=vendor, device=kind)
+    return free_name(name, device.card, lambda candidate: candidate in state.device.rows)
+
+
+def _is_ignored(state: InventoryFacts, name: str) -> bool:
+    mark = state.mark.get(name)
+    return mark is not None and orjson.loads(mark.labels).get(IGNORE) == TRUE
+
+
+def _settle_slots(state: InventoryFacts, cause: _Cause, node: str, view: View) -> Iterator[Decision]:
+    """Where each card sits; one that is out of sight keeps its slot until another card is found there."""
+    slots = {
+        device.card: place_of(node, device.address)
+        for device in view.devices
+        if not device.provisional and not device.missing and device.address is not None
+    }
+    taken = set(slots.values())
+    rows = sorted(state.device.where("node", node))
+    for row in rows:
+        if row.slot is not None and row.slot != slots.get(row.card, row.slot if row.slot not in taken else None):
+            yield from _detach(cause, row)
+    for row in rows:
+        slot = slots.get(row.card)
+        if slot is not None and slot != row.slot:
+            facts = {"serial": row.serial, "uuid": row.uuid, "model": row.product}
+            yield cause.decision(row.card, DeviceAttached(name=row.name, slot=slot, **facts))
+
+
+def _detach(cause: _Cause, row: GpuDevice) -> Iterator[Decision]:
+    if row.slot is not None:
+        yield cause.decision(row.card, DeviceDetached(name=row.name, slot=row.slot))
+
+
+def _on_state(
+    state: InventoryFacts, cause: _Cause, settings: ModuleSettings, node: str, view: View
+) -> Iterator[Decision]:
+    said, known = state.said.get(node), state.node.get(node)
+    is_told = said is not None and said.told_at is not None and (said.gone_at is None or said.gone_at < said.told_at)
+    if said is None or not said.exists or not (view.devices or is_told):
+        if known is not None:
+            yield cause.decision(node, NodeInventoryWithdrawn())
+        return
+    conditions = node_conditions(said, settings, view)
+    shown = [state.condition.get((node, condition.type)) for condition in conditions]
+    has_changed = any(
+        row is None or row[2:5] != (one.status, one.reason, one.message)
+        for row, one in zip(shown, conditions, strict=True)
+    )
+    present = view != NOTHING and view.in_sight > 0
+    if known is None or known.present != present or has_changed:
+        yield cause.decision(node, NodeInventoryChanged(present=present, conditions=conditions))

@@ -1,0 +1,125 @@
+"""What holds for a pool: whether it takes devices, how much it offers, and its conditions. Pure."""
+
+from gpuledger.api.pool_names import FALSE, MAINTENANCE_ENABLED, TRUE, PoolReason, Type
+from gpuledger.domain.pools.rows import DRIFTED, REFUSED, PoolTally, PoolTrouble
+from gpuledger.domain.pools.spec import Pool, Problem, name_of, problem_of, read_spec, units, unsupported
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.events.node import Condition
+from gpuledger.events.pool import PoolChanged, PoolDefined
+
+
+def pool_change(state: PoolFacts, row: Pool) -> PoolChanged | None:
+    """What holds for the pool now; None where that was decided already."""
+    said = read_spec(row.said).said
+    total, misconfigured = _total(state, row.subject, said), _misconfigured(state, row)
+    conditions = (
+        _capacity_low(total),
+        _configured(state, row, misconfigured),
+        _maintenance(state, row.subject, said),
+        misconfigured,
+        _supported(said),
+    )
+    change = PoolChanged(total=total, observed_generation=row.generation, conditions=conditions)
+    return None if _is_known(state, row.subject, change) else change
+
+
+def is_empty(state: PoolFacts, pool: str) -> bool:
+    """Whether the pool holds no device."""
+    return state.tally.get(pool) is None
+
+
+def closed(state: PoolFacts, row: Pool) -> Problem | None:
+    """Why the pool takes no more devices; None where it does.
+
+    Drift may close a pool without a look at who waits for it, so nothing that is said here depends on what has drifted.
+    """
+    wrong = _wrong(state, row)
+    if wrong is not None:
+        return wrong
+    maintenance = _maintenance(state, row.subject, read_spec(row.said).said)
+    if maintenance.status == TRUE:
+        return Problem(PoolReason(maintenance.reason), "The pool is under maintenance.")
+    return None
+
+
+def _is_known(state: PoolFacts, pool: str, change: PoolChanged) -> bool:
+    row = state.total.get(pool)
+    if row is None or (row.total, row.observed_generation) != (change.total, change.observed_generation):
+        return False
+    known = (state.condition.get((pool, one.type)) for one in change.conditions)
+    return all(
+        row is not None and row[2:5] == (one.status, one.reason, one.message)
+        for row, one in zip(known, change.conditions, strict=True)
+    )
+
+
+def _total(state: PoolFacts, pool: str, said: PoolDefined) -> int | None:
+    if unsupported(said) is not None:
+        return None
+    tally = state.tally.get(pool) or PoolTally(pool, 0, 0, 0)
+    return units(said, cards=tally.cards, partitions=tally.partitions, cap=_cap(state))
+
+
+def _cap(state: PoolFacts) -> int:
+    return state.settings_in_force().max_slices_per_device
+
+
+def _wrong(state: PoolFacts, row: Pool) -> Problem | None:
+    """What of a pool itself is wrong, the worst first."""
+    owner = state.owner(row.name)
+    if owner is not None and owner.subject != row.subject:
+        text = f"{owner.subject} had the name {row.name} before; pools' names are unique in the cluster."
+        return Problem(PoolReason.NAME_COLLISION, text)
+    if row.deleting:
+        return Problem(PoolReason.DELETING, "The pool is being deleted.")
+    return unsupported(read_spec(row.said).said) or problem_of(row.subject, row.said, _cap(state))
+
+
+def _supported(said: PoolDefined) -> Condition:
+    return _condition(Type.SUPPORTED, unsupported(said), PoolReason.SUPPORTED, holds=False)
+
+
+def _configured(state: PoolFacts, row: Pool, misconfigured: Condition) -> Condition:
+    wrong = _wrong(state, row)
+    if wrong is None and misconfigured.status == TRUE:
+        reason, message = misconfigured.reason, misconfigured.message
+        return Condition(type=Type.CONFIGURED, status=FALSE, reason=reason, message=message)
+    return _condition(Type.CONFIGURED, wrong, PoolReason.CONFIGURED, holds=False)
+
+
+def _misconfigured(state: PoolFacts, row: Pool) -> Condition:
+    wrong = problem_of(row.subject, row.said, _cap(state))
+    refused = state.troubles(row.subject, REFUSED) if wrong is None else []
+    if refused:
+        text = f"An agent refuses {_devices(refused)}: {refused[0].message or refused[0].reason}"
+        return Condition(type=Type.MISCONFIGURED, status=TRUE, reason=refused[0].reason, message=text)
+    return _condition(Type.MISCONFIGURED, wrong, PoolReason.NO_PROBLEMS, holds=True)
+
+
+def _capacity_low(total: int | None) -> Condition:
+    if total:
+        return Condition(type=Type.CAPACITY_LOW, status=FALSE, reason=PoolReason.HAS_CAPACITY)
+    reason = PoolReason.CAPACITY_UNKNOWN if total is None else PoolReason.NO_CAPACITY
+    return Condition(type=Type.CAPACITY_LOW, status=TRUE, reason=reason)
+
+
+def _maintenance(state: PoolFacts, pool: str, said: PoolDefined) -> Condition:
+    if said.maintenance == MAINTENANCE_ENABLED:
+        return Condition(type=Type.MAINTENANCE, status=TRUE, reason=PoolReason.BY_OPERATOR)
+    drifted = state.troubles(pool, DRIFTED)
+    if not drifted:
+        return Condition(type=Type.MAINTENANCE, status=FALSE, reason=PoolReason.IN_SERVICE)
+    text = f"{_devices(drifted)}: {drifted[0].message} Put it right, and confirm the maintenance of {name_of(pool)}."
+    return Condition(type=Type.MAINTENANCE, status=TRUE, reason=PoolReason.DRIFT, message=text)
+
+
+def _devices(troubles: list[PoolTrouble]) -> str:
+    more = f" and {len(troubles) - 1} more" if len(troubles) > 1 else ""
+    return f"{troubles[0].device}{more}"
+
+
+def _condition(kind: Type, wrong: Problem | None, fine: PoolReason, *, holds: bool) -> Condition:
+    """A condition with this status where something is wrong, and the opposite one where nothing is."""
+    reason, message = (fine, "") if wrong is None else (wrong.reason, wrong.message)
+    is_true = (wrong is not None) == holds
+    return Condition(type=kind, status=TRUE if is_true else FALSE, reason=reason, message=message)

@@ -1,0 +1,34 @@
+"""The `sources` service: reads everything, follows each source's numbering, and records what is lost or turned down."""
+
+from datetime import datetime
+
+from gpuledger.deciders.sources.decide import on_due, on_observed, on_refused
+from gpuledger.domain.sources import fold as sources
+from gpuledger.projection.definition import Decisions, Observed, Projection, Refusal
+
+
+class SourcesProjection(Projection):
+    """The one projection that draws conclusions from gaps, because it reads the whole log."""
+
+    name = "sources"
+    version = 1
+    specs = sources.SPECS
+    handlers = sources.HANDLERS
+    decides = True
+    observes = True
+
+    def new_state(self) -> sources.Sources:
+        """An empty state."""
+        return sources.Sources()
+
+    def observed(self, state: sources.Sources, observed: Observed) -> Decisions:
+        """Follow the source's numbering."""
+        return on_observed(state, observed)
+
+    def refused(self, state: sources.Sources, refusal: Refusal) -> Decisions:
+        """Count repeats, and tell of what was turned down."""
+        return on_refused(state, refusal)
+
+    def due(self, state: sources.Sources, now: datetime) -> Decisions:
+        """Tell of numbers that stay missing."""
+        return on_due(state, now)

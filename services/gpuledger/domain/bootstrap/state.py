@@ -1,0 +1,103 @@
+"""How far nodes and GPUDevices are prepared, as decided: phases, states and the conditions of the preparation.
+
+Whoever shows or uses the preparation folds this, and needs nothing else for it. A GPUDevice without a row is
+Discovered. The times in the rows are those of the events; a decision replaces the one before it in the order of the
+log.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from sys import intern
+from typing import Any, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory.state import GpuNodeCondition
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.device import DeviceStateChanged, DeviceWithdrawn
+from gpuledger.events.node import NodeBootstrapChanged, NodeBootstrapWithdrawn
+
+
+class NodePhase(NamedTuple):
+    """The phase of a node's preparation, and since when."""
+
+    node: str
+    phase: str
+    changed_at: datetime
+
+
+class DeviceState(NamedTuple):
+    """How far a GPUDevice is prepared, and since when; whether a pool has it is told apart."""
+
+    name: str
+    state: str
+    reason: str
+    message: str
+    changed_at: datetime
+
+
+GPU_NODE_PHASE = TableSpec("gpu_node_phase", NodePhase, ("node",))
+GPU_DEVICE_STATE = TableSpec("gpu_device_state", DeviceState, ("name",))
+GPU_NODE_PREPARATION = TableSpec("gpu_node_preparation", GpuNodeCondition, ("node", "type"))
+BOOTSTRAP_SPECS: tuple[TableSpec[Any], ...] = (GPU_NODE_PHASE, GPU_DEVICE_STATE, GPU_NODE_PREPARATION)
+
+
+class Bootstrap:
+    """The preparation of nodes and GPUDevices, as decided."""
+
+    def __init__(self) -> None:
+        self.phase = Table(GPU_NODE_PHASE)
+        self.state = Table(GPU_DEVICE_STATE)
+        self.preparation = Table(GPU_NODE_PREPARATION, "node")
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        tables: tuple[Table[Any], ...] = (self.phase, self.state, self.preparation)
+        return {table.spec.name: table for table in tables}
+
+
+def bootstrap_changed(state: Bootstrap, fact: Fact, data: NodeBootstrapChanged) -> None:
+    """The node's phase and all conditions of its preparation; a condition's time moves only with its status."""
+    node, time = intern(fact.event.subject), fact.event.time
+    known = state.phase.get(node)
+    changed_at = known.changed_at if known is not None and known.phase == data.phase else time
+    state.phase.put(NodePhase(node, intern(data.phase), changed_at))
+    for row in state.preparation.where("node", node):
+        if all(row.type != one.type for one in data.conditions):
+            state.preparation.delete((node, row.type))
+    for one in data.conditions:
+        before = state.preparation.get((node, one.type))
+        since = before.changed_at if before is not None and before.status == one.status else time
+        texts = (intern(one.type), intern(one.status), intern(one.reason), intern(one.message))
+        row = GpuNodeCondition(node, *texts, since)
+        if row != before:
+            state.preparation.put(row)
+
+
+def bootstrap_withdrawn(state: Bootstrap, fact: Fact, _data: NodeBootstrapWithdrawn) -> None:
+    """The node's preparation is forgotten."""
+    node = fact.event.subject
+    for row in state.preparation.where("node", node):
+        state.preparation.delete((node, row.type))
+    state.phase.delete(node)
+
+
+def state_changed(state: Bootstrap, fact: Fact, data: DeviceStateChanged) -> None:
+    """The GPUDevice's state; its time moves only with the state, not with the reason."""
+    name, time = intern(fact.event.subject), fact.event.time
+    known = state.state.get(name)
+    changed_at = known.changed_at if known is not None and known.state == data.state else time
+    state.state.put(DeviceState(name, intern(data.state), intern(data.reason), intern(data.message), changed_at))
+
+
+def device_withdrawn(state: Bootstrap, fact: Fact, _data: DeviceWithdrawn) -> None:
+    """The GPUDevice is no more."""
+    state.state.delete(fact.event.subject)
+
+
+BOOTSTRAP_HANDLERS: Handlers = {
+    NodeBootstrapChanged: bootstrap_changed,
+    NodeBootstrapWithdrawn: bootstrap_withdrawn,
+    DeviceStateChanged: state_changed,
+    DeviceWithdrawn: device_withdrawn,
+}
+"""`device.withdrawn` is folded by the inventory as well: who folds both hands the event to both."""

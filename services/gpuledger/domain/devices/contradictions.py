@@ -1,0 +1,98 @@
+"""Contradictions between stints, and the strays: found by the fold, kept, never repaired.
+
+Two lives overlap when each begins before the other ends; a life without an end is still going on. A late fact may end
+a contradiction, shorten it or show that there was none: rows follow the stints.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from gpuledger.domain.devices.fold import Contradiction, Devices, Stint, Stray
+from gpuledger.domain.table import Key
+
+TWO_DEVICES = "two-devices-in-slot"
+TWO_SLOTS = "device-in-two-slots"
+INSERTED_TWICE = "inserted-twice"
+REMOVED_NOT_INSERTED = "removed-not-inserted"
+
+
+def reconcile_overlaps(state: Devices, old: list[Stint], new: list[Stint]) -> None:
+    """Replace what `old` stints contradicted by what the `new` ones, already in the table, contradict.
+
+    All of them are of one device in one slot, so they contradict others and not each other. What the old ones
+    contradicted follows from them as it did then: nobody has to look for it among all that is known of the slot.
+    """
+    was = {key: row for stint in old for key, row in _overlaps(state, stint)}
+    for stint in new:
+        for key, row in _overlaps(state, stint):
+            if was.pop(key, None) != row:
+                state.contradiction.put(row)
+    for key in was:
+        state.contradiction.delete(key)
+
+
+def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None:
+    """Replace the strays of one device in one slot, and the contradictions that tell of them."""
+    before, after = set(old), set(new)
+    for stray in old:
+        if stray not in after:
+            state.stray.delete(state.stray.key_of(stray))
+            state.contradiction.delete(state.contradiction.key_of(_told(stray)))
+    for stray in new:
+        if stray not in before:
+            state.stray.put(stray)
+            state.contradiction.put(_told(stray))
+
+
+def _overlaps(state: Devices, stint: Stint) -> Iterator[tuple[Key, Contradiction]]:
+    """What a stint contradicts among the others of its slot and of its device."""
+    device, slot = stint.device, stint.slot
+    stints, key_of = state.stint.rows, state.contradiction.key_of
+    for key in state.stint.by["slot"].get(slot):
+        if key[0] != device and _overlap(stint, stints[key]):
+            row = _between(TWO_DEVICES, slot, _device, stint, stints[key])
+            yield key_of(row), row
+    for key in state.stint.by["device"].get(device):
+        if key[1] != slot and _overlap(stint, stints[key]):
+            row = _between(TWO_SLOTS, device, _slot, stint, stints[key])
+            yield key_of(row), row
+
+
+def _overlap(one: Stint, other: Stint) -> bool:
+    if one.valid_from == one.valid_to or other.valid_from == other.valid_to:
+        return False
+    return _before(one.valid_from, other.valid_to) and _before(other.valid_from, one.valid_to)
+
+
+def _before(start: datetime, end: datetime | None) -> bool:
+    return end is None or start < end
+
+
+def _device(stint: Stint) -> str:
+    return stint.device
+
+
+def _slot(stint: Stint) -> str:
+    return stint.slot
+
+
+def _between(kind: str, subject: str, name: Callable[[Stint], str], one: Stint, other: Stint) -> Contradiction:
+    first, second = one, other
+    if (other.valid_from, name(other)) < (one.valid_from, name(one)):
+        first, second = other, one
+    ends = [stint.valid_to for stint in (one, other) if stint.valid_to is not None]
+    return Contradiction(
+        kind,
+        subject,
+        name(first),
+        first.valid_from,
+        name(second),
+        second.valid_from,
+        second.valid_from,
+        min(ends) if ends else None,
+    )
+
+
+def _told(stray: Stray) -> Contradiction:
+    kind = INSERTED_TWICE if stray.inserted else REMOVED_NOT_INSERTED
+    return Contradiction(kind, stray.device, stray.slot, stray.at, "", stray.at, stray.at, stray.at)

@@ -1,0 +1,317 @@
+"""Devices and the slots they sit in: passports, stints, failures, errors and contradictions.
+
+A stint is one life of a device in a slot, from insertion to removal. Everything here is a function of the set of
+facts, not of the order in which they were recorded; contradictions are found and kept, never repaired.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from sys import intern
+from typing import Any, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.versions import put_version
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed
+from gpuledger.events.payload import BIGINT_MAX
+from gpuledger.events.slot import SlotDeclared
+from gpuledger.events.subjects import origin_of
+
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before this no error is known to have happened: agents' clocks may be wrong, and their words extreme."""
+
+IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unplaced"
+
+
+class Device(NamedTuple):
+    """A device's passport as it is now. Of several open stints the one that began last gives the slot.
+
+    `places` counts the open stints (more than 1 is a contradiction), `removed_at` is when a stint last ended.
+    """
+
+    device: str
+    state: str
+    slot: str | None
+    in_service_since: datetime | None
+    places: int
+    serial: str | None
+    uuid: str | None
+    model: str | None
+    first_seen_at: datetime
+    removed_at: datetime | None
+    lives: int
+    failures: int
+    last_failed_at: datetime | None
+
+
+class Stint(NamedTuple):
+    """One life of a device in a slot: in service from `valid_from` up to, not including, `valid_to`."""
+
+    device: str
+    slot: str
+    valid_from: datetime
+    valid_to: datetime | None
+    retired: bool
+    serial: str | None
+    uuid: str | None
+    model: str | None
+    source: str
+    epoch: str
+
+
+class Stray(NamedTuple):
+    """An insertion or removal that fits no life: inserted where it sat already, or removed from where it did not.
+
+    It is kept whole, because a late fact may still give it a life. A life's source and epoch are its insertion's, so a
+    removal's are not kept (empty): it would lose them in a life and be another stray than before.
+    """
+
+    device: str
+    slot: str
+    at: datetime
+    inserted: bool
+    retired: bool
+    serial: str | None
+    uuid: str | None
+    model: str | None
+    source: str
+    epoch: str
+
+
+class Failure(NamedTuple):
+    """One failure of a device: one event, which its source's numbering tells from every other."""
+
+    event_id: str
+    device: str
+    slot: str | None
+    kind: str
+    failed_at: datetime
+    message: str | None
+    source: str
+    epoch: str
+    number: int
+
+
+class DeviceErrors(NamedTuple):
+    """The errors of one kind and cause that the agent of a node saw on a device, and that left it usable."""
+
+    device: str
+    kind: str
+    cause: str
+    node: str
+    errors: int
+    first_at: datetime
+    last_at: datetime
+
+
+class Slot(NamedTuple):
+    """A slot as it is now; `occupants` is more than 1 where devices contradict each other.
+
+    `vacated_at` is when a device last left it.
+    """
+
+    slot: str
+    node: str | None
+    slot_index: int | None
+    device: str | None
+    occupants: int
+    lives: int
+    first_seen_at: datetime
+    vacated_at: datetime | None
+
+
+class SlotVersion(NamedTuple):
+    """Where a slot was declared to be, from when to when."""
+
+    slot: str
+    valid_from: datetime
+    valid_to: datetime | None
+    position: int
+    node: str
+    slot_index: int
+
+
+class Contradiction(NamedTuple):
+    """Two things that cannot both be true.
+
+    `two-devices-in-slot`: subject is the slot, first and second are devices. `device-in-two-slots`: subject is the
+    device, first and second are slots. `inserted-twice` and `removed-not-inserted`: subject is the device, first
+    the slot, `first_at` the time of the fact that fits no life. The two lives are named by when they began.
+    """
+
+    kind: str
+    subject: str
+    first: str
+    first_at: datetime
+    second: str
+    second_at: datetime
+    valid_from: datetime
+    valid_to: datetime | None
+
+
+DEVICE = TableSpec("device", Device, ("device",))
+STINT = TableSpec("stint", Stint, ("device", "slot", "valid_from"))
+STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
+FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("source", "epoch", "number"), retires=())
+ERRORS = TableSpec("device_errors", DeviceErrors, ("device", "kind", "cause", "node"))
+SLOT = TableSpec("slot", Slot, ("slot",))
+SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
+CONTRADICTION = TableSpec(
+    "contradiction", Contradiction, ("kind", "subject", "first", "first_at", "second", "second_at")
+)
+SPECS = (DEVICE, STINT, STRAY, FAILURE, ERRORS, SLOT, SLOT_HISTORY, CONTRADICTION)
+
+
+class Devices:
+    """The state of the devices projection."""
+
+    def __init__(self) -> None:
+        self.device = Table(DEVICE)
+        self.stint = Table(STINT, "device", "slot")
+        self.stray = Table(STRAY, "device")
+        self.failure = Table(FAILURE)
+        self.errors = Table(ERRORS)
+        self.slot = Table(SLOT)
+        self.slot_history = Table(SLOT_HISTORY, "slot")
+        self.contradiction = Table(CONTRADICTION, "subject")
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        tables: tuple[Table[Any], ...] = (
+            self.device,
+            self.stint,
+            self.stray,
+            self.failure,
+            self.errors,
+            self.slot,
+            self.slot_history,
+            self.contradiction,
+        )
+        return {table.spec.name: table for table in tables}
+
+
+def passport(known: Device, stints: list[Stint]) -> Device:
+    """The passport that follows from a device's stints; failures and first sight are kept as known."""
+    if not stints:
+        return known
+    latest = max(stints, key=_began)
+    held = [stint for stint in stints if stint.valid_to is None]
+    current = max(held, key=_began, default=None)
+    ended = max((stint for stint in stints if stint.valid_to is not None), key=_ended, default=None)
+    return Device(
+        known.device,
+        IN_SERVICE if current else RETIRED if ended and ended.retired else REMOVED,
+        current.slot if current else None,
+        current.valid_from if current else None,
+        len(held),
+        latest.serial or _latest_known(stints, "serial"),
+        latest.uuid or _latest_known(stints, "uuid"),
+        latest.model or _latest_known(stints, "model"),
+        known.first_seen_at,
+        ended.valid_to if ended else None,
+        len(stints),
+        known.failures,
+        known.last_failed_at,
+    )
+
+
+def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
+    """Bring a device's passport in line with its stints."""
+    known = state.device.get(device) or unseen_device(device, seen_at)
+    if seen_at < known.first_seen_at:
+        known = known._replace(first_seen_at=seen_at)
+    state.device.put(passport(known, state.stint.where("device", device)))
+
+
+def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
+    """Bring a slot's row in line with the stints in it; of several occupants the last one that came is named."""
+    known = state.slot.get(slot) or unseen_slot(slot, seen_at)
+    stints = state.stint.where("slot", slot)
+    held = [stint for stint in stints if stint.valid_to is None]
+    current = max(held, key=_entered, default=None)
+    state.slot.put(
+        known._replace(
+            device=current.device if current else None,
+            occupants=len(held),
+            lives=len(stints),
+            first_seen_at=min(known.first_seen_at, seen_at),
+            vacated_at=max((stint.valid_to for stint in stints if stint.valid_to is not None), default=None),
+        )
+    )
+
+
+def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
+    """Keep the failure, and count it in the passport."""
+    event = fact.event
+    time = event.time
+    identity = (event.source, event.epoch, event.number)
+    state.failure.put(Failure(event.id, event.subject, data.slot, data.kind, time, data.message, *identity))
+    known = state.device.get(event.subject) or unseen_device(event.subject, time)
+    last_failed_at = time if known.last_failed_at is None else max(known.last_failed_at, time)
+    state.device.put(
+        known._replace(
+            first_seen_at=min(known.first_seen_at, time), failures=known.failures + 1, last_failed_at=last_failed_at
+        )
+    )
+
+
+def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> None:
+    """Count the errors; a device that only had such has no passport of its own."""
+    device, kind, node = intern(fact.event.subject), intern(data.kind), intern(origin_of(fact.event.source).name)
+    last_at = fact.event.time
+    first_at = min(max(data.first_at, _UNIX), last_at).astimezone(UTC)
+    known = state.errors.get((device, kind, data.cause, node))
+    if known is None:
+        known = DeviceErrors(device, kind, data.cause, node, 0, first_at, last_at)
+    state.errors.put(
+        known._replace(
+            errors=min(known.errors + data.count, BIGINT_MAX),
+            first_at=min(known.first_at, first_at),
+            last_at=max(known.last_at, last_at),
+        )
+    )
+
+
+def declared(state: Devices, fact: Fact, data: SlotDeclared) -> None:
+    """Keep where the slot is, in the order of event time."""
+    slot, time = intern(fact.event.subject), fact.event.time
+    version = SlotVersion(slot, time, None, fact.sequence, data.node, data.index)
+    latest = put_version(state.slot_history, state.slot_history.where("slot", slot), version)
+    known = state.slot.get(slot) or unseen_slot(slot, time)
+    first_seen_at = min(known.first_seen_at, time)
+    state.slot.put(known._replace(node=latest.node, slot_index=latest.slot_index, first_seen_at=first_seen_at))
+
+
+def unseen_device(device: str, seen_at: datetime) -> Device:
+    """The passport of a device of which nothing is known but that somebody spoke of it."""
+    return Device(intern(device), UNPLACED, None, None, 0, None, None, None, seen_at, None, 0, 0, None)
+
+
+def unseen_slot(slot: str, seen_at: datetime) -> Slot:
+    """A slot of which nothing is known but that somebody spoke of it."""
+    return Slot(slot, None, None, None, 0, 0, seen_at, None)
+
+
+def _entered(stint: Stint) -> tuple[datetime, str]:
+    return (stint.valid_from, stint.device)
+
+
+def _began(stint: Stint) -> tuple[datetime, str]:
+    return (stint.valid_from, stint.slot)
+
+
+def _ended(stint: Stint) -> tuple[datetime, bool]:
+    assert stint.valid_to is not None
+    return (stint.valid_to, stint.retired)
+
+
+def _latest_known(stints: list[Stint], fact: str) -> str | None:
+    if len(stints) == 1:
+        return None
+    known = [stint for stint in stints if getattr(stint, fact)]
+    value: str | None = getattr(max(known, key=_began), fact) if known else None
+    return value
+
+
+HANDLERS: Handlers = {DeviceFailed: failed, DeviceErrorsObserved: errors_observed, SlotDeclared: declared}
+"""Insertions and removals are in `gpuledger.domain.devices.installations`."""

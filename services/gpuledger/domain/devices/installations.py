@@ -1,0 +1,252 @@
+"""From insertions and removals to stints: which removal ends which insertion.
+
+For one device in one slot the facts are walked in event time. At one instant a removal first ends a life that began
+earlier, otherwise the one that begins now; what fits no life is kept as a stray. The result depends on the set of
+facts only, so a late fact re-pairs the device's lives in that slot and nothing else.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from sys import intern
+from typing import NamedTuple
+
+from gpuledger.domain.devices.contradictions import reconcile_overlaps, reconcile_strays
+from gpuledger.domain.devices.fold import (
+    IN_SERVICE,
+    REMOVED,
+    RETIRED,
+    Device,
+    Devices,
+    Slot,
+    Stint,
+    Stray,
+    refresh_device,
+    refresh_slot,
+    unseen_device,
+    unseen_slot,
+)
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceInserted, DeviceRemoved
+
+
+class Pairing(NamedTuple):
+    """What the facts about one device in one slot amount to."""
+
+    stints: list[Stint]
+    strays: list[Stray]
+
+
+def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
+    """Begin a life, or find that the insertion fits none."""
+    event = fact.event
+    stint = Stint(
+        intern(event.subject),
+        intern(data.slot),
+        event.time,
+        None,
+        False,
+        data.serial,
+        data.uuid,
+        data.model and intern(data.model),
+        intern(event.source),
+        intern(event.epoch),
+    )
+    if not _begin_in_order(state, stint):
+        _repair(state, _insertion_of(stint))
+
+
+def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
+    """End a life, or find that the removal fits none."""
+    device, slot, at, retired = intern(fact.event.subject), intern(data.slot), fact.event.time, data.retired
+    if not _end_in_order(state, device, slot, at, retired=retired):
+        _repair(state, _removal(device, slot, at, retired=retired))
+
+
+def pair(marks: Iterable[Stray]) -> Pairing:
+    """The lives and strays that follow from the facts about one device in one slot, given in any order."""
+    insertions, removals = _by_time(marks, inserted=True), _by_time(marks, inserted=False)
+    result = Pairing([], [])
+    began: Stray | None = None
+    for time in sorted(insertions.keys() | removals.keys()):
+        insertion, removal = insertions.get(time), removals.get(time)
+        if began is not None and removal is not None:
+            result.stints.append(_end(_begin(began), removal.at, retired=removal.retired))
+            began = removal = None
+        if insertion is not None:
+            if began is None:
+                began = insertion
+            else:
+                result.strays.append(insertion)
+        if removal is not None:
+            if began is not None:
+                result.stints.append(_end(_begin(began), removal.at, retired=removal.retired))
+                began = None
+            else:
+                result.strays.append(removal)
+    if began is not None:
+        result.stints.append(_begin(began))
+    return result
+
+
+def _begin_in_order(state: Devices, stint: Stint) -> bool:
+    """Begin a life behind everything known of the device, in a slot empty since; False where that is not so."""
+    device, slot, at = stint.device, stint.slot, stint.valid_from
+    passport = state.device.rows.get(device) or unseen_device(device, at)
+    place = state.slot.rows.get(slot) or unseen_slot(slot, at)
+    if passport.places or place.occupants or _has_strays(state, device):
+        return False
+    if not (_lies_before(passport.removed_at, at) and _lies_before(place.vacated_at, at)):
+        return False
+    state.stint.put(stint)
+    state.device.put(
+        Device(
+            passport.device,
+            IN_SERVICE,
+            slot,
+            at,
+            1,
+            stint.serial or passport.serial,
+            stint.uuid or passport.uuid,
+            stint.model or passport.model,
+            min(at, passport.first_seen_at),
+            passport.removed_at,
+            passport.lives + 1,
+            passport.failures,
+            passport.last_failed_at,
+        )
+    )
+    seen_at = min(at, place.first_seen_at)
+    state.slot.put(Slot(slot, place.node, place.slot_index, device, 1, place.lives + 1, seen_at, place.vacated_at))
+    return True
+
+
+def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retired: bool) -> bool:
+    """End the device's one life, which contradicts nothing, behind everything known; False where that is not so."""
+    passport, place = state.device.rows.get(device), state.slot.rows.get(slot)
+    if passport is None or place is None or passport.slot != slot or passport.places != 1 or place.occupants != 1:
+        return False
+    if _has_strays(state, device):
+        return False
+    began = passport.in_service_since
+    if began is None or not (_lies_before(began, at) and _lies_before(passport.removed_at, at)):
+        return False
+    told_of = state.contradiction.by["subject"]
+    if told_of.get(slot) or told_of.get(device) or not _lies_before(place.vacated_at, at):
+        return False
+    state.stint.put(_end(state.stint.rows[device, slot, began], at, retired=retired))
+    state.device.put(
+        Device(
+            passport.device,
+            RETIRED if retired else REMOVED,
+            None,
+            None,
+            0,
+            passport.serial,
+            passport.uuid,
+            passport.model,
+            passport.first_seen_at,
+            at,
+            passport.lives,
+            passport.failures,
+            passport.last_failed_at,
+        )
+    )
+    state.slot.put(Slot(slot, place.node, place.slot_index, None, 0, place.lives, place.first_seen_at, at))
+    return True
+
+
+def _has_strays(state: Devices, device: str) -> bool:
+    return bool(state.stray.rows and state.stray.by["device"].get(device))
+
+
+def _lies_before(time: datetime | None, at: datetime) -> bool:
+    return time is None or time < at
+
+
+def _repair(state: Devices, mark: Stray) -> None:
+    """Pair all facts about the device in this slot anew, and bring everything in line that follows from them."""
+    before, strays = _stints_of(state, mark), _strays_of(state, mark)
+    after = pair([mark, *strays, *(part for stint in before for part in _marks_of(stint))])
+    was, will_be = set(before), set(after.stints)
+    old = [stint for stint in before if stint not in will_be]
+    new = [stint for stint in after.stints if stint not in was]
+    kept = {stint.valid_from for stint in new}
+    for stint in old:
+        if stint.valid_from not in kept:
+            state.stint.delete(state.stint.key_of(stint))
+    for stint in new:
+        state.stint.put(stint)
+    reconcile_overlaps(state, old, new)
+    reconcile_strays(state, strays, after.strays)
+    refresh_device(state, mark.device, mark.at)
+    refresh_slot(state, mark.slot, mark.at)
+
+
+def _stints_of(state: Devices, mark: Stray) -> list[Stint]:
+    return [stint for stint in state.stint.where("device", mark.device) if stint.slot == mark.slot]
+
+
+def _strays_of(state: Devices, mark: Stray) -> list[Stray]:
+    if not state.stray.rows:
+        return []
+    return [stray for stray in state.stray.where("device", mark.device) if stray.slot == mark.slot]
+
+
+def _by_time(marks: Iterable[Stray], *, inserted: bool) -> dict[datetime, Stray]:
+    """One mark a time: saying the same twice says nothing new."""
+    by_time: dict[datetime, Stray] = {}
+    for mark in marks:
+        if mark.inserted == inserted:
+            known = by_time.get(mark.at)
+            by_time[mark.at] = mark if known is None else max(known, mark, key=_rank)
+    return by_time
+
+
+def _rank(mark: Stray) -> tuple[bool, str, str, str, str, str]:
+    return (mark.retired, mark.serial or "", mark.uuid or "", mark.model or "", mark.source, mark.epoch)
+
+
+def _marks_of(stint: Stint) -> list[Stray]:
+    marks = [_insertion_of(stint)]
+    if stint.valid_to is not None:
+        marks.append(_removal(stint.device, stint.slot, stint.valid_to, retired=stint.retired))
+    return marks
+
+
+def _insertion_of(stint: Stint) -> Stray:
+    said = (stint.serial, stint.uuid, stint.model, stint.source, stint.epoch)
+    return Stray(stint.device, stint.slot, stint.valid_from, True, False, *said)
+
+
+def _removal(device: str, slot: str, at: datetime, *, retired: bool) -> Stray:
+    """A removal keeps no source: whoever told of it first would else decide what the rows are."""
+    return Stray(device, slot, at, False, retired, None, None, None, "", "")
+
+
+def _begin(mark: Stray) -> Stint:
+    return Stint(
+        mark.device, mark.slot, mark.at, None, False, mark.serial, mark.uuid, mark.model, mark.source, mark.epoch
+    )
+
+
+def _end(stint: Stint, at: datetime, *, retired: bool) -> Stint:
+    return Stint(
+        stint.device,
+        stint.slot,
+        stint.valid_from,
+        at,
+        retired,
+        stint.serial,
+        stint.uuid,
+        stint.model,
+        stint.source,
+        stint.epoch,
+    )
+
+
+HANDLERS: Handlers = {
+    DeviceInserted: inserted,
+    DeviceRemoved: removed,
+    DeviceAttached: inserted,
+    DeviceDetached: removed,
+}

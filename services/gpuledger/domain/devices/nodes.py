@@ -1,0 +1,126 @@
+"""Nodes: what is known of each, now and at any time."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.api.inventory_names import DEVICE_COUNT, GFD_PRODUCT
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.versions import put_version
+from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, NodeRegistered
+from gpuledger.events.slot import SlotDeclared
+
+COUNT = re.compile(r"[0-9]{1,9}").fullmatch
+"""What a count in a label looks like."""
+
+
+class Node(NamedTuple):
+    """A node as it is now; `slots` counts the slots that were declared on it."""
+
+    node: str
+    first_seen_at: datetime
+    present: bool
+    gpu_count: int | None
+    gpu_model: str | None
+    cpu_milli: int | None
+    memory_mib: int | None
+    slots: int
+
+
+class NodeVersion(NamedTuple):
+    """What was registered of a node, from when to when. `present` is false after it was decommissioned."""
+
+    node: str
+    valid_from: datetime
+    valid_to: datetime | None
+    position: int
+    present: bool
+    gpu_count: int | None
+    gpu_model: str | None
+    cpu_milli: int | None
+    memory_mib: int | None
+
+
+class NodeSlot(NamedTuple):
+    """A slot that was declared on a node, and when that was first said."""
+
+    node: str
+    slot: str
+    declared_at: datetime
+
+
+NODE = TableSpec("node", Node, ("node",))
+NODE_HISTORY = TableSpec("node_history", NodeVersion, ("node", "valid_from"))
+NODE_SLOT = TableSpec("node_slot", NodeSlot, ("node", "slot"))
+SPECS = (NODE, NODE_HISTORY, NODE_SLOT)
+
+
+class Nodes:
+    """The state of the nodes projection."""
+
+    def __init__(self) -> None:
+        self.node = Table(NODE)
+        self.history = Table(NODE_HISTORY, "node")
+        self.slot = Table(NODE_SLOT)
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        return {table.spec.name: table for table in (self.node, self.history, self.slot)}
+
+
+def _registered(state: Nodes, fact: Fact, data: NodeRegistered) -> None:
+    version = _version(fact, present=True)
+    _put(
+        state,
+        version._replace(
+            gpu_count=data.gpu_count,
+            gpu_model=data.gpu_model,
+            cpu_milli=data.cpu_milli,
+            memory_mib=data.memory_mib,
+        ),
+    )
+
+
+def _left(state: Nodes, fact: Fact, _data: NodeDecommissioned | NodeGone) -> None:
+    _put(state, _version(fact, present=False))
+
+
+def _observed(state: Nodes, fact: Fact, data: NodeObserved) -> None:
+    """What a Node's labels tell of its GPUs; a count that is none counts as unknown."""
+    count = data.labels.get(DEVICE_COUNT, "")
+    gpu_count = int(count) if COUNT(count) else None
+    model = data.labels.get(GFD_PRODUCT) or None
+    _put(state, _version(fact, present=True)._replace(gpu_count=gpu_count, gpu_model=model))
+
+
+def _declared(state: Nodes, fact: Fact, data: SlotDeclared) -> None:
+    time, slot = fact.event.time, fact.event.subject
+    known = state.slot.get((data.node, slot))
+    if known is None or time < known.declared_at:
+        state.slot.put(NodeSlot(data.node, slot, time))
+    node = state.node.get(data.node) or Node(data.node, time, *_version(fact, present=True)[4:], 0)
+    state.node.put(node._replace(first_seen_at=min(node.first_seen_at, time), slots=node.slots + (known is None)))
+
+
+def _version(fact: Fact, *, present: bool) -> NodeVersion:
+    event = fact.event
+    return NodeVersion(event.subject, event.time, None, fact.sequence, present, None, None, None, None)
+
+
+def _put(state: Nodes, version: NodeVersion) -> None:
+    latest = put_version(state.history, state.history.where("node", version.node), version)
+    known = state.node.get(version.node)
+    first_seen_at = version.valid_from if known is None else min(known.first_seen_at, version.valid_from)
+    slots = 0 if known is None else known.slots
+    state.node.put(Node(version.node, first_seen_at, *latest[4:], slots))
+
+
+HANDLERS: Handlers = {
+    NodeRegistered: _registered,
+    NodeDecommissioned: _left,
+    NodeObserved: _observed,
+    NodeGone: _left,
+    SlotDeclared: _declared,
+}

@@ -1,0 +1,132 @@
+"""What a node's labels say of its GPUs. They carry facts; nothing here decides, and what does not parse is missing."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from gpuledger.api.inventory_names import (
+    DEVICE_COUNT,
+    DEVICE_PREFIX,
+    GFD_COMPUTE_MAJOR,
+    GFD_COMPUTE_MINOR,
+    GFD_MEMORY_MIB,
+    GFD_MIG_CAPABLE,
+    GFD_MIG_PREFIX,
+    GFD_MIG_STRATEGY,
+    GFD_PRESENT,
+    GFD_PRODUCT,
+    GPU_CLASSES,
+    NFD_VERSION_MIN,
+    PRESENT,
+    TRUE,
+    VENDOR_NVIDIA,
+)
+from gpuledger.events.device import PROFILES_MAX
+from gpuledger.events.node import PciDevice
+
+_DEVICE = re.compile(rf"{re.escape(DEVICE_PREFIX)}(\d{{1,4}})\.(vendor|device|class)").fullmatch
+_PROFILE = re.compile(rf"{re.escape(GFD_MIG_PREFIX)}(\d+[cg]\.[0-9a-z.+]*gb(?:[.+][a-z.]+)?)\.count").fullmatch
+_PRODUCT = re.compile(r"(?P<product>.+?)(?:-MIG-(?P<profile>[0-9][0-9a-z.+]*))?(?:-SHARED)?").fullmatch
+_HEX = re.compile(r"(?:0x)?[0-9A-Fa-f]{4,6}").fullmatch
+_ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]").fullmatch
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})").match
+
+BIGGEST_NUMBER = 2**63 - 1
+
+
+class Listing(NamedTuple):
+    """The GPUs of a list of PCI devices, and how many entries leave out what tells whether they are one."""
+
+    gpus: list[PciDevice]
+    incomplete: int
+
+
+def pci_devices(labels: Mapping[str, str]) -> list[PciDevice]:
+    """The PCI devices that `gpu.deckhouse.io/device.<NN>.*` tell of, by index."""
+    facts: dict[int, dict[str, str]] = {}
+    for key, value in labels.items():
+        match = _DEVICE(key)
+        if match is not None and value:
+            facts.setdefault(int(match[1]), {})[f"pci_{match[2]}"] = value
+    return [PciDevice(index=index, **facts[index]) for index in sorted(facts)]
+
+
+def gpus_among(devices: Iterable[PciDevice]) -> Listing:
+    """NVIDIA's GPUs among PCI devices, ids normalised, in the order of their indexes."""
+    gpus, incomplete = {}, 0
+    for device in devices:
+        vendor, kind, pci_class = (_hex(text) for text in (device.pci_vendor, device.pci_device, device.pci_class))
+        if vendor and kind and pci_class and len(vendor) == len(kind) == 4:
+            if vendor == VENDOR_NVIDIA and pci_class[:4] in GPU_CLASSES:
+                told = device.pci_address or ""
+                address = pci_address(told) if _ADDRESS(told) else None
+                gpus[device.index] = PciDevice(
+                    index=device.index, pci_vendor=vendor, pci_device=kind, pci_class=pci_class, pci_address=address
+                )
+        elif vendor in (VENDOR_NVIDIA, None):
+            incomplete += 1
+    return Listing([gpus[index] for index in sorted(gpus)], incomplete)
+
+
+def pci_id(text: str) -> str:
+    """A PCI id as NFD writes it: lower case, without `0x`."""
+    return text.lower().removeprefix("0x") or text
+
+
+def pci_address(text: str) -> str:
+    """A PCI address as the kernel writes it: NVML's domain of eight digits has four here where they suffice."""
+    domain, _, rest = text.lower().partition(":")
+    return f"{domain[4:]}:{rest}" if len(domain) == 8 and domain.startswith("0000") and rest else text.lower()
+
+
+def _hex(text: str | None) -> str | None:
+    return pci_id(text) if text and _HEX(text) else None
+
+
+def expected_devices(labels: Mapping[str, str]) -> int | None:
+    """How many PCI devices the node's rule counted."""
+    return _number(labels.get(DEVICE_COUNT))
+
+
+def tells_of_gpus(labels: Mapping[str, str]) -> bool:
+    """Whether a node's labels say that it has GPUs, however little else they say."""
+    if TRUE in (labels.get(PRESENT), labels.get(GFD_PRESENT)) or GFD_PRODUCT in labels:
+        return True
+    return any(key.startswith(DEVICE_PREFIX) for key in labels)
+
+
+def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
+    """What GPU Feature Discovery's labels say of the cards of the node, under the names of `Hardware`."""
+    match = _PRODUCT(labels.get(GFD_PRODUCT, ""))
+    facts: dict[str, Any] = {
+        "product": match["product"] if match else None,
+        "memory_mib": _number(labels.get(GFD_MEMORY_MIB)),
+        "compute_major": _number(labels.get(GFD_COMPUTE_MAJOR)),
+        "compute_minor": _number(labels.get(GFD_COMPUTE_MINOR)),
+    }
+    if GFD_MIG_CAPABLE in labels or GFD_MIG_STRATEGY in labels:
+        profiles = {_profile(found[1]) for key in labels if (found := _PROFILE(key))}
+        profiles |= {_profile(match["profile"])} if match and match["profile"] else set()
+        capable = labels.get(GFD_MIG_CAPABLE)
+        facts["mig_capable"] = None if capable is None else capable == TRUE
+        facts["mig_strategy"] = labels.get(GFD_MIG_STRATEGY) or None
+        facts["mig_profiles"] = sorted(profiles)[:PROFILES_MAX] or None
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _profile(written: str) -> str:
+    """A MIG profile by its own name, as `1g.10gb+me`: a label has a dot for its plus, which it cannot hold."""
+    amount, _, attributes = written.partition("gb.")
+    return f"{amount}gb+{attributes}" if attributes else written
+
+
+def is_new_enough(nfd_version: str | None) -> bool:
+    """Whether a version of Node Feature Discovery will do; one that nobody knows does."""
+    match = _VERSION(nfd_version or "")
+    return match is None or (int(match[1]), int(match[2])) >= NFD_VERSION_MIN
+
+
+def _number(text: str | None) -> int | None:
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
+        return None
+    return min(int(text), BIGGEST_NUMBER)

@@ -1,0 +1,330 @@
+"""The inventory as decided: GPUDevices, nodes with GPUs, the module, and what people set and marked.
+
+Whoever shows or uses the inventory folds this, and needs nothing else for the whole status of an object. The times in
+the rows are those of the events; a decision replaces the one before it in the order of the log.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from sys import intern
+from typing import Any, NamedTuple
+
+import orjson
+
+from gpuledger.api.inventory_names import MODULE, State
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.device import (
+    Description,
+    DeviceAttached,
+    DeviceDescribed,
+    DeviceDetached,
+    DeviceDetected,
+    DeviceIdentified,
+    DeviceMarked,
+    DeviceWithdrawn,
+    Hardware,
+)
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.events.node import NodeInventoryChanged, NodeInventoryWithdrawn
+from gpuledger.events.settings import SettingsChanged
+
+
+class GpuDevice(NamedTuple):
+    """A GPUDevice. A time named `_at` beside a flag is when the flag last changed; lists are joined by commas.
+
+    `slot` is where the card was found and stands in the device's passport, `card` as in `device.detected`.
+    """
+
+    name: str
+    node: str
+    card: str
+    provisional: bool
+    device_index: int | None
+    state: str
+    detected_at: datetime
+    slot: str | None
+    managed: bool
+    managed_at: datetime
+    ignored: bool
+    ignored_at: datetime
+    missing: bool
+    missing_at: datetime
+    uuid: str | None = None
+    serial: str | None = None
+    pci_address: str | None = None
+    pci_vendor: str | None = None
+    pci_device: str | None = None
+    pci_class: str | None = None
+    product: str | None = None
+    memory_mib: int | None = None
+    compute_major: int | None = None
+    compute_minor: int | None = None
+    precision: str | None = None
+    mig_capable: bool | None = None
+    mig_strategy: str | None = None
+    mig_profiles: str | None = None
+
+
+class GpuDeviceMark(NamedTuple):
+    """What people put on a GPUDevice; labels and annotations are JSON objects."""
+
+    name: str
+    marked_at: datetime
+    labels: str
+    annotations: str
+
+
+class GpuNode(NamedTuple):
+    """A node that has GPUs, or had some; `decided_at` is the time of the last decision about it or its devices."""
+
+    node: str
+    present: bool
+    decided_at: datetime
+
+
+class GpuNodeCondition(NamedTuple):
+    """A condition of a node; `changed_at` is when its status last changed."""
+
+    node: str
+    type: str
+    status: str
+    reason: str
+    message: str
+    changed_at: datetime
+
+
+class GpuModule(NamedTuple):
+    """Whether the module's prerequisites are met, and since when."""
+
+    module: str
+    met: bool
+    reason: str
+    message: str
+    changed_at: datetime
+
+
+class ModuleSettings(NamedTuple):
+    """The module's settings in force; the selector is a JSON object. Defaults as in `settings.changed`."""
+
+    module: str
+    changed_at: datetime | None
+    enabled: bool
+    managed_label_key: str
+    enabled_by_default: bool
+    approval_mode: str
+    approval_selector: str
+    scheduling_strategy: str
+    topology_key: str
+    resync_period_s: int
+    high_availability: bool | None
+    claim_references: str
+    dra_availability: bool
+    validator_enabled: bool
+    gfd_enabled: bool
+    dcgm_enabled: bool
+    dcgm_exporter_enabled: bool
+    heartbeats: int
+    recovery_heartbeats: int
+    validation_timeout_s: int
+    max_slices_per_device: int
+
+
+GPU_DEVICE = TableSpec("gpu_device", GpuDevice, ("name",))
+GPU_DEVICE_MARK = TableSpec("gpu_device_mark", GpuDeviceMark, ("name",))
+GPU_NODE = TableSpec("gpu_node", GpuNode, ("node",))
+GPU_NODE_CONDITION = TableSpec("gpu_node_condition", GpuNodeCondition, ("node", "type"))
+GPU_MODULE = TableSpec("gpu_module", GpuModule, ("module",))
+MODULE_SETTINGS = TableSpec("module_settings", ModuleSettings, ("module",))
+DECIDED_SPECS: tuple[TableSpec[Any], ...] = (
+    GPU_DEVICE,
+    GPU_DEVICE_MARK,
+    GPU_NODE,
+    GPU_NODE_CONDITION,
+    GPU_MODULE,
+    MODULE_SETTINGS,
+)
+
+
+class Inventory:
+    """The inventory as decided, with the settings and marks that people gave."""
+
+    def __init__(self) -> None:
+        self.device = Table(GPU_DEVICE, "node")
+        self.mark = Table(GPU_DEVICE_MARK)
+        self.node = Table(GPU_NODE)
+        self.condition = Table(GPU_NODE_CONDITION, "node")
+        self.module = Table(GPU_MODULE)
+        self.settings = Table(MODULE_SETTINGS)
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        tables: tuple[Table[Any], ...] = (
+            self.device,
+            self.mark,
+            self.node,
+            self.condition,
+            self.module,
+            self.settings,
+        )
+        return {table.spec.name: table for table in tables}
+
+    def settings_in_force(self) -> ModuleSettings:
+        """The settings, or their defaults where nobody has set any."""
+        return self.settings.get(MODULE) or DEFAULT_SETTINGS
+
+
+def settings_row(data: SettingsChanged, changed_at: datetime | None) -> ModuleSettings:
+    """The settings as a row."""
+    selector = json_text(data.approval_selector)
+    values = {**data.model_dump(exclude={"approval_selector"}), "approval_selector": selector}
+    return ModuleSettings(module=MODULE, changed_at=changed_at, **values)
+
+
+def json_text(value: object) -> str:
+    """JSON that is the same for equal values."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+DEFAULT_SETTINGS = settings_row(SettingsChanged(), None)
+
+HARDWARE = tuple(Hardware.model_fields)
+"""The columns of a GPUDevice's row that tell of its hardware."""
+
+
+def hardware_columns(hardware: Hardware) -> dict[str, Any]:
+    """The hardware as a GPUDevice's row has it."""
+    return {name: _column(getattr(hardware, name)) for name in HARDWARE}
+
+
+def _column(value: Any) -> Any:  # noqa: ANN401 - columns are of several types
+    if isinstance(value, tuple):
+        return intern(",".join(value))
+    return intern(value) if type(value) is str else value
+
+
+def described(row: GpuDevice, data: Description, time: datetime) -> GpuDevice:
+    """The row after a description; a flag's time moves only with the flag."""
+    return row._replace(
+        **hardware_columns(data.hardware),
+        managed=data.managed,
+        managed_at=time if data.managed != row.managed else row.managed_at,
+        ignored=data.ignored,
+        ignored_at=time if data.ignored != row.ignored else row.ignored_at,
+        missing=data.missing,
+        missing_at=time if data.missing != row.missing else row.missing_at,
+    )
+
+
+def _detected(state: Inventory, fact: Fact, data: DeviceDetected) -> None:
+    name, time = fact.event.subject, fact.event.time
+    row = GpuDevice(
+        intern(name),
+        intern(data.node),
+        intern(data.card),
+        data.provisional,
+        data.index,
+        State.DISCOVERED.value,
+        detected_at=time,
+        slot=None,
+        managed=data.managed,
+        managed_at=time,
+        ignored=data.ignored,
+        ignored_at=time,
+        missing=data.missing,
+        missing_at=time,
+    )
+    state.device.put(described(row, data, time))
+    _touch(state, data.node, time)
+
+
+def _identified(state: Inventory, fact: Fact, data: DeviceIdentified) -> None:
+    _change(state, fact, card=intern(data.card), provisional=False)
+
+
+def _described(state: Inventory, fact: Fact, data: DeviceDescribed) -> None:
+    row = state.device.get(fact.event.subject)
+    if row is not None:
+        state.device.put(described(row, data, fact.event.time))
+        _touch(state, row.node, fact.event.time)
+
+
+def _withdrawn(state: Inventory, fact: Fact, _data: DeviceWithdrawn) -> None:
+    row = state.device.get(fact.event.subject)
+    if row is not None:
+        state.device.delete(row.name)
+        _touch(state, row.node, fact.event.time)
+
+
+def _attached(state: Inventory, fact: Fact, data: DeviceAttached) -> None:
+    _change(state, fact, data.name, slot=data.slot)
+
+
+def _detached(state: Inventory, fact: Fact, data: DeviceDetached) -> None:
+    _change(state, fact, data.name, slot=None)
+
+
+def _change(state: Inventory, fact: Fact, name: str | None = None, **columns: Any) -> None:  # noqa: ANN401
+    row = state.device.get(name or fact.event.subject)
+    if row is not None:
+        state.device.put(row._replace(**columns))
+        _touch(state, row.node, fact.event.time)
+
+
+def _touch(state: Inventory, node: str, time: datetime, *, present: bool | None = None) -> None:
+    known = state.node.get(node) or GpuNode(intern(node), False, time)
+    is_present = known.present if present is None else present
+    state.node.put(GpuNode(known.node, is_present, max(known.decided_at, time)))
+
+
+def _inventory_changed(state: Inventory, fact: Fact, data: NodeInventoryChanged) -> None:
+    node, time = fact.event.subject, fact.event.time
+    for condition in data.conditions:
+        known = state.condition.get((node, condition.type))
+        changed_at = known.changed_at if known is not None and known.status == condition.status else time
+        texts = (intern(condition.type), condition.status, intern(condition.reason), intern(condition.message))
+        state.condition.put(GpuNodeCondition(intern(node), *texts, changed_at))
+    _touch(state, node, time, present=data.present)
+
+
+def _inventory_withdrawn(state: Inventory, fact: Fact, _data: NodeInventoryWithdrawn) -> None:
+    node = fact.event.subject
+    for condition in state.condition.where("node", node):
+        state.condition.delete((node, condition.type))
+    state.node.delete(node)
+
+
+def _prerequisite_changed(state: Inventory, fact: Fact, data: ModulePrerequisiteChanged) -> None:
+    known = state.module.get(fact.event.subject)
+    changed_at = known.changed_at if known is not None and known.met == data.met else fact.event.time
+    state.module.put(GpuModule(fact.event.subject, data.met, data.reason, data.message, changed_at))
+
+
+def _marked(state: Inventory, fact: Fact, data: DeviceMarked) -> None:
+    name, time = fact.event.subject, fact.event.time
+    known = state.mark.get(name)
+    if known is None or known.marked_at <= time:
+        state.mark.put(GpuDeviceMark(name, time, json_text(data.labels), json_text(data.annotations)))
+
+
+def _settings_changed(state: Inventory, fact: Fact, data: SettingsChanged) -> None:
+    known = state.settings.get(MODULE)
+    if fact.event.subject == MODULE and (
+        known is None or known.changed_at is None or known.changed_at <= fact.event.time
+    ):
+        state.settings.put(settings_row(data, fact.event.time))
+
+
+DECIDED_HANDLERS: Handlers = {
+    DeviceDetected: _detected,
+    DeviceIdentified: _identified,
+    DeviceDescribed: _described,
+    DeviceWithdrawn: _withdrawn,
+    DeviceAttached: _attached,
+    DeviceDetached: _detached,
+    DeviceMarked: _marked,
+    NodeInventoryChanged: _inventory_changed,
+    NodeInventoryWithdrawn: _inventory_withdrawn,
+    ModulePrerequisiteChanged: _prerequisite_changed,
+    SettingsChanged: _settings_changed,
+}

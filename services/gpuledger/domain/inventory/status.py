@@ -1,0 +1,203 @@
+"""Rows of inventory, bootstrap and assignments as the statuses and labels that GPUDevices and GPUNodeStates show.
+
+A condition's lastTransitionTime comes from its row, so that the same rows always give the same status.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuledger.api.inventory_names import (
+    PRECISION_PREFIX,
+    PREREQUISITE_NOT_MET,
+    PRODUCT,
+    TRUE,
+    VENDOR,
+    VENDOR_NVIDIA,
+    Reason,
+    State,
+    Status,
+    Type,
+)
+from gpuledger.api.pool_names import Phase
+from gpuledger.domain.bootstrap.state import DeviceState
+from gpuledger.domain.inventory.state import GpuDevice, GpuModule, GpuNode, GpuNodeCondition
+from gpuledger.domain.pools.decisions import Assignment
+
+LABEL_VALUE_MAX = 63
+VENDOR_NAMES = {VENDOR_NVIDIA: "nvidia", "1002": "amd", "8086": "intel"}
+_BRANDS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
+
+Document = dict[str, Any]
+
+
+def inventory_id(row: GpuDevice) -> str:
+    """A reference to the place of the device: `<node>-<PCI address>`, else what Node Feature Discovery shows of it."""
+    if row.pci_address is not None:
+        return f"{row.node}-{row.pci_address}"
+    return f"{row.node}-{row.device_index or 0}-{row.pci_vendor}-{row.pci_device}"
+
+
+def device_status(
+    row: GpuDevice, prepared: DeviceState | None = None, assignment: Assignment | None = None
+) -> Document:
+    """The status of a GPUDevice; `prepared` is how far its preparation is, `assignment` which pool it belongs to."""
+    assigned = assignment if assignment is not None and assignment.phase is not None else None
+    conditions = [*device_conditions(row), *_faulted(prepared), *_assignment_conditions(assigned)]
+    status = {
+        "nodeName": row.node,
+        "inventoryID": inventory_id(row),
+        "managed": row.managed,
+        "state": device_state(row, prepared, assigned),
+        "hardware": hardware(row),
+        "conditions": conditions,
+    }
+    if assigned is not None and assigned.pool is not None:
+        status |= {"poolRef": pool_reference(assigned.pool), "autoAttach": assigned.automatic}
+    return status
+
+
+def device_state(row: GpuDevice, prepared: DeviceState | None, assignment: Assignment | None) -> str:
+    """The state that a GPUDevice shows."""
+    return held_state(row.state if prepared is None else prepared.state, assignment)
+
+
+def held_state(prepared: str, held: Assignment | None) -> str:
+    """What a device shows that is prepared so far, and that a pool holds so, or none."""
+    return shown_state(prepared, None, False) if held is None else shown_state(prepared, held.phase, held.was_assigned)
+
+
+def shown_state(prepared: str, phase: str | None, was_assigned: bool) -> str:
+    """What a device shows by how far it is prepared and in a pool, and whether it was Assigned before it was to leave.
+
+    Nothing but its agent's word makes it Assigned; one that leaves its pool shows what it showed before.
+    """
+    if prepared != State.READY:
+        return prepared
+    if phase is None:
+        return State.READY.value
+    is_assigned = phase == Phase.ASSIGNED or was_assigned
+    return State.ASSIGNED.value if is_assigned else State.PENDING_ASSIGNMENT.value
+
+
+def pool_reference(pool: str) -> Document:
+    """`status.poolRef` of a device of this pool, by its id."""
+    namespace, _, name = pool.rpartition("/")
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
+
+
+def device_labels(row: GpuDevice) -> dict[str, str]:
+    """The labels of a GPUDevice that are ours to keep."""
+    labels = {}
+    if row.product is not None and (product := product_label(row.product)):
+        labels[PRODUCT] = product
+    if row.pci_vendor is not None:
+        labels[VENDOR] = VENDOR_NAMES.get(row.pci_vendor, row.pci_vendor)
+    for precision in _listed(row.precision) or ():
+        if (name := _label_text(f"{precision}")) == precision:
+            labels[f"{PRECISION_PREFIX}{name}"] = TRUE
+    return labels
+
+
+def product_label(product: str) -> str:
+    """A product's short name: `NVIDIA A100-PCIE-40GB` is `a100`, `NVIDIA GeForce RTX 4090` is `rtx-4090`."""
+    words = [word for word in re.split(r"[^a-z0-9.]+", product.lower()) if word and word not in _BRANDS]
+    model = next((count for count, word in enumerate(words, 1) if any(map(str.isdigit, word))), len(words))
+    return _label_text("-".join(words[:model]))
+
+
+def hardware(row: GpuDevice) -> Document:
+    """`status.hardware`: what is known of the card; what is not is left out."""
+    pci = {"vendor": row.pci_vendor, "device": row.pci_device, "class": row.pci_class, "address": row.pci_address}
+    profiles, precisions = _listed(row.mig_profiles), _listed(row.precision)
+    compute = {"major": row.compute_major, "minor": row.compute_minor}
+    mig = {"capable": row.mig_capable, "strategy": row.mig_strategy, "profilesSupported": profiles}
+    return _known(
+        {
+            "uuid": row.uuid,
+            "product": row.product,
+            "pci": _known(pci) or None,
+            "memoryMiB": row.memory_mib,
+            "computeCapability": _known(compute) if row.compute_major is not None else None,
+            "precision": {"supported": precisions} if precisions else None,
+            "mig": _known(mig) or None,
+        }
+    )
+
+
+def device_conditions(row: GpuDevice) -> list[Document]:
+    """The conditions of a GPUDevice that the inventory keeps."""
+    managed_reason = Reason.ENABLED if row.managed else Reason.NODE_NOT_MANAGED
+    ignored_reason = Reason.IGNORED_BY_LABEL if row.ignored else Reason.NOT_IGNORED
+    missing_reason = Reason.NOT_OBSERVED if row.missing else Reason.OBSERVED
+    return [
+        _flag(Type.IGNORED, row.ignored, ignored_reason, row.ignored_at),
+        _flag(Type.MANAGED_DISABLED, not row.managed, managed_reason, row.managed_at),
+        _flag(Type.MISSING, row.missing, missing_reason, row.missing_at),
+    ]
+
+
+def _faulted(prepared: DeviceState | None) -> list[Document]:
+    """Why the device is not usable; nothing where it is."""
+    if prepared is None or prepared.state != State.FAULTED:
+        return []
+    return [condition(Type.FAULTED, Status.TRUE, prepared.reason, prepared.changed_at, prepared.message)]
+
+
+def _assignment_conditions(assignment: Assignment | None) -> list[Document]:
+    """Whether the pool's configuration is in force on the device, and whether it is being taken back."""
+    if assignment is None:
+        return []
+    status = Status.TRUE if assignment.phase == Phase.ASSIGNED else Status.FALSE
+    why = (assignment.reason, assignment.changed_at, assignment.message)
+    configured = condition(Type.CONFIGURED, status, *why)
+    is_leaving = assignment.phase == Phase.UNASSIGNING
+    return [configured, *([condition(Type.UNASSIGNING, Status.TRUE, *why)] if is_leaving else ())]
+
+
+def node_status(row: GpuNode, conditions: Iterable[GpuNodeCondition]) -> Document:
+    """The status of a GPUNodeState."""
+    kept = sorted(conditions, key=lambda condition: condition.type)
+    return {
+        "hw": {"present": row.present},
+        "conditions": [condition(one.type, one.status, one.reason, one.changed_at, one.message) for one in kept],
+    }
+
+
+def module_condition(row: GpuModule) -> Document:
+    """The module's condition `PrerequisiteNotMet`."""
+    status = Status.FALSE if row.met else Status.TRUE
+    return condition(PREREQUISITE_NOT_MET, status, row.reason, row.changed_at, row.message)
+
+
+def rfc3339(time: datetime) -> str:
+    """A time as Kubernetes keeps it in conditions, to the second."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _flag(kind: Type, holds: bool, reason: Reason, changed_at: datetime) -> Document:
+    return condition(kind, Status.TRUE if holds else Status.FALSE, reason, changed_at, "")
+
+
+def condition(kind: str, status: str, reason: str, changed_at: datetime, message: str) -> Document:
+    """A condition as Kubernetes objects have it."""
+    shown = {
+        "type": str(kind),
+        "status": str(status),
+        "reason": str(reason),
+        "lastTransitionTime": rfc3339(changed_at),
+    }
+    return {**shown, "message": message} if message else shown
+
+
+def _known(facts: Document) -> Document:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [part for part in text.split(",") if part]
+
+
+def _label_text(text: str) -> str:
+    return re.sub(r"[^a-z0-9.-]", "-", text.lower())[:LABEL_VALUE_MAX].strip("-.")

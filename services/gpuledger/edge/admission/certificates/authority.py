@@ -1,0 +1,154 @@
+"""The authority that API servers trust, and the certificate that the webhooks show: made, read, and renewed in time.
+
+Nothing here reads a clock or a file. Two thirds of its life after it was made a certificate is made anew. An authority
+stays trusted beside its successor until it expires, and a new one signs nothing until it has been in the bundle for a
+while, so that no API server ever meets a certificate whose authority it does not know yet.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gpuledger.edge.admission.errors import CertificateError
+from gpuledger.edge.kube import pki
+
+AUTHORITY_LIFE: Final = timedelta(days=3650)
+SERVING_LIFE: Final = timedelta(days=90)
+SETTLING: Final = timedelta(hours=1)
+"""How long a new authority is only made known, while there is a certificate that still holds."""
+
+AUTHORITIES_MAX: Final = 4
+"""How many authorities the bundle holds; the oldest go first."""
+
+_AUTHORITY_NAME: Final = "gpu-control-plane webhook CA"
+_SERVING_NAME: Final = "gpu-control-plane webhooks"
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+BUNDLE: Final = "ca.crt"
+
+
+class Pair(NamedTuple):
+    """A certificate with its key, and the authorities that are trusted beside it; all as PEM."""
+
+    certificate: bytes
+    key: bytes
+    bundle: bytes
+
+    def data(self) -> dict[str, bytes]:
+        """As a secret of type `kubernetes.io/tls` holds it."""
+        return {CERTIFICATE: self.certificate, KEY: self.key, BUNDLE: self.bundle}
+
+
+def read_pair(data: Mapping[str, bytes]) -> Pair:
+    """What a secret holds.
+
+    Raises:
+        CertificateError: it is no certificate with its key.
+    """
+    try:
+        pair = Pair(data[CERTIFICATE], data[KEY], data[BUNDLE])
+        certificate, key = _certificate(pair), _key(pair)
+        x509.load_pem_x509_certificates(pair.bundle)
+    except (KeyError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise CertificateError(f"The secret holds no certificate with its key ({error!r}).") from error
+    if certificate.public_key() != key.public_key():
+        raise CertificateError("The secret's key is not that of its certificate.")
+    return pair
+
+
+def authority_at(known: Pair | None, now: datetime) -> Pair:
+    """The authority to use: the known one, or a new one whose bundle trusts the known ones too while they hold."""
+    if known is not None and _is_in_force(known, now):
+        return known
+    issued = pki.new_authority(_AUTHORITY_NAME, now, AUTHORITY_LIFE)
+    made = pki.certificate_pem(issued.certificate)
+    older = [] if known is None else x509.load_pem_x509_certificates(known.bundle)
+    kept = [pki.certificate_pem(one) for one in older if one.not_valid_after_utc > now]
+    return Pair(made, pki.key_pem(issued.key), b"".join([made, *kept][:AUTHORITIES_MAX]))
+
+
+def serving_at(known: Pair | None, authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
+    """The certificate to show for these host names and addresses: the known one, or a new one."""
+    if known is not None and _still_serves(known, authority, names, now):
+        return known
+    signer = pki.Issued(_certificate(authority), _key(authority))
+    issued = pki.new_serving(_SERVING_NAME, names, signer, now, SERVING_LIFE)
+    return Pair(pki.certificate_pem(issued.certificate), pki.key_pem(issued.key), authority.bundle)
+
+
+def is_old(pair: Pair, now: datetime) -> bool:
+    """Whether two thirds of the certificate's life are over."""
+    certificate = _certificate(pair)
+    begun, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return now >= begun + (ends - begun) * 2 / 3
+
+
+def expires_at(pair: Pair) -> datetime:
+    """When the certificate ceases to hold."""
+    return _certificate(pair).not_valid_after_utc
+
+
+def _still_serves(known: Pair, authority: Pair, names: tuple[str, ...], now: datetime) -> bool:
+    certificate = _certificate(known)
+    if set(_names_of(certificate)) != set(map(pki.general_name, names)) or not _is_trusted(certificate, authority, now):
+        return False
+    if not is_old(known, now):
+        return True
+    made_at = _certificate(authority).not_valid_before_utc + pki.BACKDATED
+    return now < made_at + SETTLING and now < certificate.not_valid_after_utc - SETTLING
+
+
+def _is_in_force(authority: Pair, now: datetime) -> bool:
+    """Whether what the authority signs is trusted by its own bundle, now and for a while."""
+    certificate = _certificate(authority)
+    told = certificate in x509.load_pem_x509_certificates(authority.bundle)
+    return told and _may_sign(certificate) and _holds(certificate, now) and not is_old(authority, now)
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
+def _is_trusted(certificate: x509.Certificate, authority: Pair, now: datetime) -> bool:
+    signers = x509.load_pem_x509_certificates(authority.bundle)
+    return _holds(certificate, now) and any(_has_signed(one, certificate) for one in signers if _holds(one, now))
+
+
+def _holds(certificate: x509.Certificate, now: datetime) -> bool:
+    """Not yet where it was made by a clock that was wrong."""
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
+
+
+def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(signer)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def _names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    try:
+        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return []
+
+
+def _certificate(pair: Pair) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pair.certificate)
+
+
+def _key(pair: Pair) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pair.key, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise TypeError("the key is none of an elliptic curve")
+    return key

@@ -1,0 +1,153 @@
+"""What a pod gets from its pool, so that the scheduler puts it where the pool's devices are. Pure, deterministic.
+
+Hints only add, and added a second time they change nothing. Where the user has said something about the same matter it
+stays as it is; where it contradicts the pool, so that the pod could never run, the pod is refused.
+"""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+from gpuledger.api.kube_names import GPU_GROUP
+from gpuledger.domain.dra.objects import Requirement
+from gpuledger.domain.inventory.state import ModuleSettings
+from gpuledger.domain.pools.spec import spec_of
+from gpuledger.edge.admission.cache import KnownPool
+from gpuledger.edge.admission.rules.requirements import contradiction, expression, in_words, of_expressions, of_labels
+from gpuledger.edge.admission.serving.review import Object, Problem, items, part
+from gpuledger.events.pool import PoolTaint
+
+POOL_LABEL: Final = f"{GPU_GROUP}/pool"
+"""On pods: the name of the pool that they use, which is unique in the cluster."""
+
+SPREAD: Final = "Spread"
+BIN_PACK: Final = "BinPack"
+_PACKING_WEIGHT: Final = 100
+_SKEW_MAX: Final = 1
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def hinted(pod: Object, pool: KnownPool, settings: ModuleSettings) -> dict[str, Any] | Problem:
+    """The pod with its hints; the one given is left as it is."""
+    label = part(pod, "metadata", "labels").get(POOL_LABEL, pool.name.name)
+    if label != pool.name.name:
+        message = f"The pod asks for {pool.name.name}, but its label {POOL_LABEL} says {label!r}. Remove the label."
+        return Problem("PoolLabelConflict", message)
+    asked = spec_of(pool.spec).nodes
+    if (problem := _placement_problem(pod, pool, asked)) is not None:
+        return problem
+    changed: dict[str, Any] = deepcopy(dict(pod))
+    _member(_member(changed, "metadata"), "labels")[POOL_LABEL] = pool.name.name
+    spec = _member(changed, "spec")
+    _tolerate(spec, pool)
+    _require_nodes(spec, asked)
+    _arrange(spec, pool, settings)
+    return changed
+
+
+def tolerates(toleration: Object, taint: PoolTaint) -> bool:
+    """Whether a toleration is for a taint, as the scheduler reads it."""
+    if toleration.get("effect") not in (None, "", taint.effect):
+        return False
+    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
+    if operator == "Exists":
+        return key in ("", taint.key)
+    return operator == "Equal" and key == taint.key and (toleration.get("value") or "") == (taint.value or "")
+
+
+def _placement_problem(pod: Object, pool: KnownPool, asked: tuple[Requirement, ...]) -> Problem | None:
+    """Whether the user's own placement leaves no node that the pool's selector could select.
+
+    A pod that contradicts itself is let through: it could not run without the pool either, which the scheduler says.
+    """
+    given = of_labels(part(pod, "spec", "nodeSelector"))
+    terms = [of_expressions(part(term)) for term in _required_terms(part(pod, "spec")) if _says_something(part(term))]
+    possible = [term for term in terms or [[]] if contradiction([*given, *term]) is None]
+    found = [contradiction([*asked, *given, *term]) for term in possible]
+    if not found or None in found:
+        return None
+    own = f"its nodeSelector or node affinity says otherwise about {found[0]}"
+    message = f"{pool.name} uses nodes with {'; '.join(map(in_words, asked))}, but the pod can run on none: {own}."
+    return Problem("PlacementConflict", f"{message} Remove that from the pod, or ask for another pool.")
+
+
+def _required_terms(spec: Object) -> list[Any]:
+    return items(spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+
+
+def _says_something(term: Object) -> bool:
+    """A term without expressions selects no node, and must not begin to."""
+    return bool(items(term, "matchExpressions") or items(term, "matchFields"))
+
+
+def _tolerate(spec: dict[str, Any], pool: KnownPool) -> None:
+    for taint in pool.spec.taints if pool.spec.taints_enabled else ():
+        if not any(tolerates(part(one), taint) for one in items(spec, "tolerations")):
+            how = {"operator": "Exists"} if taint.value is None else {"operator": "Equal", "value": taint.value}
+            _list(spec, "tolerations").append({"key": taint.key, **how, "effect": taint.effect})
+
+
+def _require_nodes(spec: dict[str, Any], asked: tuple[Requirement, ...]) -> None:
+    """Terms are alternatives, so each of the user's gets what the pool asks for besides."""
+    if not asked:
+        return
+    terms = _list(_member(spec, "affinity", "nodeAffinity", _REQUIRED), "nodeSelectorTerms")
+    if not terms:
+        terms.append({"matchExpressions": [expression(one) for one in asked]})
+    for term in terms:
+        if _says_something(term):
+            known = of_expressions(term)
+            missing = [expression(one) for one in asked if one not in known]
+            if missing:
+                _list(term, "matchExpressions").extend(missing)
+
+
+def _arrange(spec: dict[str, Any], pool: KnownPool, settings: ModuleSettings) -> None:
+    strategy = pool.spec.strategy or settings.scheduling_strategy
+    key = pool.spec.topology_key or settings.topology_key
+    selector = {"matchLabels": {POOL_LABEL: pool.name.name}}
+    if strategy == SPREAD:
+        _spread(spec, key, selector)
+    elif strategy == BIN_PACK:
+        _pack(spec, key, selector, in_all_namespaces=not pool.name.namespace)
+
+
+def _spread(spec: dict[str, Any], key: str, selector: Object) -> None:
+    """Who spreads over that key already knows better; two such constraints would be refused besides."""
+    if any(part(one).get("topologyKey") == key for one in items(spec, "topologySpreadConstraints")):
+        return
+    constraint = {"maxSkew": _SKEW_MAX, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway"}
+    _list(spec, "topologySpreadConstraints").append({**constraint, "labelSelector": selector})
+
+
+def _pack(spec: dict[str, Any], key: str, selector: Object, *, in_all_namespaces: bool) -> None:
+    term: dict[str, Any] = {"labelSelector": selector, "topologyKey": key}
+    if in_all_namespaces:
+        term["namespaceSelector"] = {}
+    preferred = items(spec, "affinity", "podAffinity", _PREFERRED)
+    if any(_is_about(part(one, "podAffinityTerm"), key, selector) for one in preferred):
+        return
+    terms = _list(_member(spec, "affinity", "podAffinity"), _PREFERRED)
+    terms.append({"weight": _PACKING_WEIGHT, "podAffinityTerm": term})
+
+
+def _is_about(term: Object, key: str, selector: Object) -> bool:
+    return term.get("topologyKey") == key and part(term, "labelSelector", "matchLabels") == selector["matchLabels"]
+
+
+def _member(holder: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The object at a path, made where there is none."""
+    for name in path:
+        if not isinstance(holder.get(name), Mapping):
+            holder[name] = {}
+        holder = holder[name]
+    return holder
+
+
+def _list(holder: dict[str, Any], name: str) -> list[Any]:
+    """The list of that name, made where there is none."""
+    if not isinstance(holder.get(name), list):
+        holder[name] = []
+    found: list[Any] = holder[name]
+    return found

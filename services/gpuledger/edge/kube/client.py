@@ -1,0 +1,279 @@
+"""What can be asked of an API server, for any kind of object.
+
+Objects are plain dictionaries; model classes cost more than what they are used for. Every request has a time-out,
+every list a bound, every failure is a `KubeError`. The client must never retry by itself.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+from gpuledger.api.kube_names import FIELD_MANAGER, Resource
+from gpuledger.edge.kube.errors import GoneError, ResponseError
+from gpuledger.edge.kube.kubeconfig import load_configuration
+from gpuledger.edge.kube.transport import JSON, Ask, ClientSettings, Object, Transport
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client.configuration import Configuration
+
+T = TypeVar("T")
+
+Batch = list[Object]
+"""Events of a watch that came together."""
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+PAGE_LIMIT: Final = 500
+"""Objects a page of a list."""
+
+LIST_OBJECTS_MAX: Final = 250_000
+"""Objects in a list. More than that is refused rather than held in memory."""
+
+LIST_RESTARTS_MAX: Final = 3
+"""How often a list is begun anew because its pages expired, the last time in one page."""
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+"""JSON is YAML, so this is what an apply in JSON is sent as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind: of one namespace or all, and by selectors as kubectl takes them."""
+
+    namespace: str | None = None
+    labels: str = ""
+    fields: str = ""
+
+    def query(self) -> dict[str, str]:
+        """The selectors as query parameters."""
+        given = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {key: value for key, value in given.items() if value}
+
+
+ALL: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """A list at one moment; a watch from `resource_version` on misses nothing."""
+
+    items: list[T]
+    resource_version: str
+
+
+class KubeClient:
+    """Talks to one API server; `open_client` makes one. Every method raises `KubeError`."""
+
+    def __init__(self, configuration: "Configuration", settings: ClientSettings | None = None) -> None:
+        self.settings = settings or ClientSettings()
+        self._transport = Transport(configuration, self.settings)
+        self.url = self._transport.url
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._transport.close()
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """One object.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        return await self.ask(_ask("get", "GET", resource, name, namespace))
+
+    async def list(self, resource: Resource, selection: Selection = ALL, *, page: int = PAGE_LIMIT) -> Listing[Object]:
+        """All objects that are selected, at one moment."""
+        return await self.collect(resource, lambda item: item, selection, page=page)
+
+    async def collect(
+        self, resource: Resource, read: Callable[[Object], T], selection: Selection = ALL, *, page: int = PAGE_LIMIT
+    ) -> Listing[T]:
+        """Like `list`, but keeps of every object only what `read` makes of it, page by page."""
+        for _ in range(LIST_RESTARTS_MAX - 1):
+            try:
+                return await self._pages(resource, read, selection, page)
+            except GoneError:
+                continue
+        return await self._pages(resource, read, selection, page=0)
+
+    async def create(self, resource: Resource, obj: Object) -> Object:
+        """Create an object; returns it as the server keeps it.
+
+        Raises:
+            AlreadyExistsError: there is one of that name.
+            InvalidError: it does not hold up; the causes name the fields.
+        """
+        name, namespace = _identity(obj)
+        what = f'create {resource.full_name} "{name}"'
+        return await self.ask(Ask(what, "POST", resource.path(namespace), _manager(), obj))
+
+    async def replace(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
+        """Put an object in place of the one that is there, if that still has the object's resourceVersion.
+
+        Raises:
+            ConflictError: it was changed meanwhile.
+        """
+        name, namespace = _identity(obj)
+        return await self.ask(_ask("replace", "PUT", resource, name, namespace, subresource, _manager(), obj))
+
+    async def apply(
+        self,
+        resource: Resource,
+        obj: Object,
+        *,
+        subresource: str | None = None,
+        force: bool = False,
+        field_manager: str = FIELD_MANAGER,
+    ) -> Object:
+        """Server-side apply: the object is created, or made to have these fields, which `field_manager` then owns.
+
+        `force` takes fields that others own. Fields applied earlier and left out now are removed.
+
+        Raises:
+            ConflictError: somebody else owns a field; the causes name fields and managers.
+        """
+        name, namespace = _identity(obj)
+        query = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        body = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
+        ask = _ask("apply", "PATCH", resource, name, namespace, subresource, query, body, APPLY_PATCH)
+        return await self.ask(ask)
+
+    async def merge_patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Object:
+        """Set some fields; null removes one."""
+        ask = _ask("patch", "PATCH", resource, name, namespace, subresource, _manager(), patch, MERGE_PATCH)
+        return await self.ask(ask)
+
+    async def json_patch(
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Object:
+        """Carry out a JSON patch (RFC 6902).
+
+        Raises:
+            InvalidError: an operation, such as a `test`, fails.
+        """
+        ask = _ask("patch", "PATCH", resource, name, namespace, subresource, _manager(), operations, JSON_PATCH)
+        return await self.ask(ask)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation = "Background",
+    ) -> Object:
+        """Delete an object, if it still has that uid and resource version where they are given.
+
+        Raises:
+            NotFoundError: there is none.
+            ConflictError: it is another by now.
+        """
+        given = {"uid": uid, "resourceVersion": resource_version}
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if preconditions := {key: value for key, value in given.items() if value}:
+            body["preconditions"] = preconditions
+        return await self.ask(_ask("delete", "DELETE", resource, name, namespace, body=body))
+
+    def watch(
+        self, resource: Resource, resource_version: str, selection: Selection = ALL, *, timeout_s: int | None = None
+    ) -> AsyncGenerator[Batch]:
+        """The events after a resource version, as they come: at least one a time, bookmarks included.
+
+        Ends when the server ends the stream. An `ERROR` event is raised as the error that it tells of.
+
+        Raises:
+            GoneError: the server does not know that version; list again.
+            UnavailableError: the stream broke off, or fell silent.
+        """
+        timeout_s = timeout_s or self.settings.stream_timeout_s
+        query = {"watch": "1", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
+        query |= {"timeoutSeconds": str(timeout_s)} | selection.query()
+        ask = Ask(f"watch {resource.full_name}", "GET", resource.path(selection.namespace), query)
+        return self._transport.stream(ask, timeout_s)
+
+    async def ask(self, ask: Ask) -> Object:
+        """Send a request as it stands, for what has no method here; returns the answer's object."""
+        return await self._transport.ask(ask)
+
+    async def _pages(
+        self, resource: Resource, read: Callable[[Object], T], selection: Selection, page: int
+    ) -> Listing[T]:
+        kept: list[T] = []
+        query, what = selection.query(), f"list {resource.full_name}"
+        if page:
+            query["limit"] = str(page)
+        while True:
+            answer = await self.ask(Ask(what, "GET", resource.path(selection.namespace), query))
+            kept.extend(map(read, answer.get("items") or ()))
+            if len(kept) > LIST_OBJECTS_MAX:
+                raise ResponseError(f"{self.url} has more than {LIST_OBJECTS_MAX} {resource.plural}. Select fewer.")
+            metadata = answer.get("metadata") or {}
+            if not (token := metadata.get("continue")):
+                return Listing(kept, str(metadata.get("resourceVersion", "")))
+            query["continue"] = token
+
+
+@asynccontextmanager
+async def open_client(
+    kubeconfig: Path | None = None, *, context: str | None = None, settings: ClientSettings | None = None
+) -> AsyncIterator[KubeClient]:
+    """A client for the cluster of a kubeconfig; without one, of `KUBECONFIG` or of the pod that we run in.
+
+    Raises:
+        KubeConfigError: there is no usable configuration.
+    """
+    client = KubeClient(await load_configuration(kubeconfig, context=context), settings)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _ask(
+    verb: str,
+    method: str,
+    resource: Resource,
+    name: str,
+    namespace: str | None,
+    subresource: str | None = None,
+    query: Mapping[str, str] | None = None,
+    body: object = None,
+    content_type: str = JSON,
+) -> Ask:
+    path = f"{resource.path(namespace)}/{quote(name, safe='')}"
+    of = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
+    path = f"{path}/{subresource}" if subresource else path
+    return Ask(f'{verb} {of} "{name}"', method, path, query or {}, body, content_type)
+
+
+def _manager() -> dict[str, str]:
+    return {"fieldManager": FIELD_MANAGER}
+
+
+def _identity(obj: Object) -> tuple[str, str | None]:
+    metadata = obj["metadata"]
+    return metadata.get("name") or metadata.get("generateName") or "", metadata.get("namespace")
+
+
+__all__ = ["ALL", "Ask", "Batch", "ClientSettings", "KubeClient", "Listing", "Object", "Selection", "open_client"]

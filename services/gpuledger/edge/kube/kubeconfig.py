@@ -1,0 +1,94 @@
+"""How to reach the API server: a file that is named, `KUBECONFIG`, `~/.kube/config`, or the pod that we run in.
+
+The official package reads the files and renews tokens; it is imported when it is needed, because that takes longer than
+most commands. This module only decides which file, and never keeps a secret anywhere else than in the configuration
+that it returns.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpuledger.edge.kube.errors import KubeConfigError
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client.configuration import Configuration
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
+
+KUBECONFIG: Final = "KUBECONFIG"
+IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
+DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
+TOKEN: Final = "BearerToken"  # noqa: S105 - the package's name for it
+
+
+async def load_configuration(
+    kubeconfig: Path | None = None, *, context: str | None = None, environ: Mapping[str, str] = os.environ
+) -> "Configuration":
+    """The configuration in force. `kubeconfig` wins over `KUBECONFIG`, that over the pod's own, that over the default.
+
+    Raises:
+        KubeConfigError: none is there, or it cannot be used.
+    """
+    files = str(kubeconfig) if kubeconfig else environ.get(KUBECONFIG)
+    if not files and IN_CLUSTER in environ:
+        return _in_cluster()
+    files = files or DEFAULT_KUBECONFIG
+    if not _any_exists(files):
+        raise KubeConfigError(f"There is no kubeconfig at {files}. Name one with --kubeconfig or {KUBECONFIG}.")
+    return await _from_files(files, context)
+
+
+def _any_exists(files: str) -> bool:
+    return any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file)
+
+
+def _in_cluster() -> "Configuration":
+    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - as said above
+    from kubernetes.aio.config import load_incluster_config  # noqa: PLC0415
+
+    configuration = Configuration()
+    try:
+        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise KubeConfigError(
+            f"The pod's service account cannot be used: {error}. Mount its token, or set {KUBECONFIG}."
+        ) from error
+    return configuration
+
+
+async def _from_files(files: str, context: str | None) -> "Configuration":
+    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - as said above
+    from kubernetes.aio.config.kube_config import load_kube_config  # noqa: PLC0415
+
+    configuration = Configuration()
+    try:
+        loader = await load_kube_config(  # type: ignore[no-untyped-call]
+            files, context, configuration, persist_config=False
+        )
+    except Exception as error:
+        raise KubeConfigError(
+            f"The kubeconfig {files} cannot be used: {error}. `kubectl --kubeconfig {files} version` says more."
+        ) from error
+    _refuse_impersonation(loader, files)
+    if hasattr(loader, "exec_plugin_expiry"):
+        configuration.refresh_api_key_hook = partial(_renew, loader)  # type: ignore[assignment]
+    return configuration
+
+
+def _refuse_impersonation(loader: "KubeConfigLoader", files: str) -> None:
+    """The package passes over `as`, and requests would be made with the rights of whoever wanted to have fewer."""
+    user = loader._user  # noqa: SLF001 - the package has no other way to it
+    wanted = [user.value[key] for key in IMPERSONATION if user is not None and user.value.get(key)]
+    if wanted:
+        raise KubeConfigError(
+            f"The kubeconfig {files} acts as {wanted[0]}, which gpuledger does not. Use credentials of that account."
+        )
+
+
+async def _renew(loader: "KubeConfigLoader", configuration: "Configuration") -> None:
+    """Ask the plugin again when the time that it gave its token for is over; the loader knows when."""
+    await loader.load_from_exec_plugin()  # type: ignore[no-untyped-call]
+    configuration.api_key[TOKEN] = loader.token

@@ -1,0 +1,183 @@
+"""Follows one kind of object: a list, then every change after it, for as long as somebody reads.
+
+What is yielded is complete and in order. A broken stream is resumed after the last resource version that was seen;
+where the server no longer knows that version the kind is listed again, and the list is yielded whole, so that the
+reader sees what was deleted meanwhile. Trouble is yielded as well, never swallowed; reading on waits and tries again.
+This module must keep no objects: the reader folds them.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from gpuledger.api.kube_names import Resource
+from gpuledger.edge.kube.client import ALL, Batch, KubeClient, Object, Selection
+from gpuledger.edge.kube.errors import KubeConfigError, KubeError, ResponseError, TransientError
+
+T = TypeVar("T")
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+BOOKMARK: Final = "BOOKMARK"
+CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+Sleep = Callable[[float], Awaitable[Any]]
+"""Waits for some seconds."""
+
+Jitter = Callable[[], float]
+"""Draws a number from 0 to 1."""
+
+system_jitter: Final[Jitter] = SystemRandom().random
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait after failures in a row: doubling from `first_s` to `max_s`, of which at least half is waited.
+
+    A stream that lived for `healthy_after_s`, or that brought an event, ends the row.
+    """
+
+    first_s: float = 0.2
+    max_s: float = 30.0
+    healthy_after_s: float = 10.0
+    retry_after_max_s: float = 300.0
+
+    def pause_s(self, failures: int, jitter: float, retry_after_s: float | None = None) -> float:
+        """Seconds to wait after so many failures in a row (at least one), `jitter` being from 0 to 1.
+
+        What a server asks for is waited for at least, and at most half as long again, up to `retry_after_max_s`.
+        """
+        doublings = min(failures - 1, 32)
+        bound_s = min(self.max_s, self.first_s * 2.0**doublings)
+        asked_s = min(retry_after_s or 0.0, self.retry_after_max_s)
+        return max(bound_s, asked_s) * (1 + jitter) / 2 + asked_s / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """Everything there is; what the reader knows besides has been deleted."""
+
+    objects: list[T]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[T]):
+    """One object came, changed or went (then as it last was)."""
+
+    type: ChangeType
+    object: T
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Generic[T]):
+    """Changes that came together, in order."""
+
+    changes: tuple[Changed[T], ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The server could not be asked, or ended a stream badly; after `pause_s` it is tried again, nothing being lost."""
+
+    error: KubeError
+    pause_s: float
+
+
+class Reflector(Generic[T]):
+    """Follows one kind of object; `read` makes of each object what is kept of it.
+
+    The jitter and the way to wait are arguments, so that tests decide about them.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        read: Callable[[Object], T],
+        *,
+        selection: Selection = ALL,
+        backoff: Backoff | None = None,
+        jitter: Jitter = system_jitter,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._read = read
+        self._selection = selection
+        self._backoff = backoff or Backoff()
+        self._jitter = jitter
+        self._sleep = sleep
+        self._failures = 0
+        self._version: str | None = None
+
+    async def run(self) -> AsyncGenerator[Listed[T] | Changes[T] | Interrupted]:
+        """Follow for ever. Close the iterator (`contextlib.aclosing`), or cancel the task, to stop."""
+        while True:
+            try:
+                async with aclosing(self._round()) as seen:
+                    async for one in seen:
+                        yield one
+            except KubeError as error:
+                if not isinstance(error, TransientError | KubeConfigError):
+                    self._version = None
+                pause_s = self._pause_s(error)
+                yield Interrupted(error, pause_s)
+            else:
+                pause_s = self._pause_s(None)
+            await self._sleep(pause_s)
+
+    async def _round(self) -> AsyncGenerator[Listed[T] | Changes[T]]:
+        """One list where it is needed, then one stream."""
+        if self._version is None:
+            listing = await self._client.collect(self._resource, self._read, self._selection)
+            self._version = listing.resource_version
+            yield Listed(listing.items, listing.resource_version)
+        async with aclosing(self._stream(self._version)) as stream:
+            async for changes in stream:
+                yield changes
+
+    async def _stream(self, version: str) -> AsyncGenerator[Changes[T]]:
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        stream = self._client.watch(self._resource, version, self._selection, timeout_s=self._stream_timeout_s())
+        try:
+            async with aclosing(stream):
+                async for batch in stream:
+                    self._failures = 0
+                    if changes := self._taken(batch):
+                        yield changes
+        finally:
+            if loop.time() - begun_s >= self._backoff.healthy_after_s:
+                self._failures = 0
+
+    def _taken(self, batch: Batch) -> Changes[T] | None:
+        """The changes of a batch; the version is remembered first, so that no later one can be asked for twice."""
+        changes = tuple(self._changes(batch))
+        self._version = _version(batch[-1])
+        return Changes(changes, self._version) if changes else None
+
+    def _changes(self, batch: Batch) -> Iterator[Changed[T]]:
+        for event in batch:
+            kind = event.get("type")
+            if kind in CHANGES:
+                yield Changed(kind, self._read(event["object"]))
+            elif kind != BOOKMARK:
+                raise ResponseError(f"{self._client.url} sent an event of the unknown type {kind!r}. Report it.")
+
+    def _pause_s(self, error: KubeError | None) -> float:
+        self._failures += 1
+        asked_s = error.retry_after_s if isinstance(error, TransientError) else None
+        return self._backoff.pause_s(self._failures, self._jitter(), asked_s)
+
+    def _stream_timeout_s(self) -> int:
+        """Between the setting and twice that, so that many streams do not end together."""
+        return round(self._client.settings.stream_timeout_s * (1 + self._jitter()))
+
+
+def _version(event: Object) -> str:
+    return str(event["object"]["metadata"]["resourceVersion"])

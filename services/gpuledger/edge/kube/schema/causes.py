@@ -1,0 +1,67 @@
+"""What is wrong with a field of a Kubernetes object, worded as Kubernetes does: the causes of a refused write. Pure.
+
+Reasons are those that clients branch on; messages are for people and only resemble the original.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+"""A Kubernetes object, as JSON reads it."""
+
+
+class Cause(NamedTuple):
+    """What is wrong with an object. `field` is a path such as `spec.resource.unit` or `spec.taints[0].key`."""
+
+    reason: str
+    message: str
+    field: str
+
+
+def required(field: str, message: str = "") -> Cause:
+    """A value is missing."""
+    return Cause("FieldValueRequired", f"Required value{_tail(message)}", field)
+
+
+def invalid(field: str, value: object, message: str) -> Cause:
+    """A value is not acceptable."""
+    return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {message}", field)
+
+
+def forbidden(field: str, message: str) -> Cause:
+    """A value may not be set, or not be changed."""
+    return Cause("FieldValueForbidden", f"Forbidden: {message}", field)
+
+
+def duplicate(field: str, value: object) -> Cause:
+    """A value is there twice."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
+
+
+def not_supported(field: str, value: object, supported: Iterable[str]) -> Cause:
+    """A value is none of those that are known."""
+    known = ", ".join(f'"{name}"' for name in supported)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {known}", field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    """A string is too long."""
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
+def too_many(field: str, count: int, limit: int) -> Cause:
+    """A list is too long."""
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+
+
+def type_invalid(field: str, value: object, message: str) -> Cause:
+    """A value has the wrong type."""
+    return Cause("FieldValueTypeInvalid", f"Invalid value: {_shown(value)}: {message}", field)
+
+
+def _shown(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _tail(message: str) -> str:
+    return f": {message}" if message else ""

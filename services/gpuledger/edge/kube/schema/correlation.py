@@ -1,0 +1,49 @@
+"""Pairs what an object holds with what its older self held at the same place.
+
+A field pairs with the field of its name, an item of a list of type `map` with the item of the same keys. Items of other
+lists have no older self. It compares; it never changes anything.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
+from gpuledger.edge.kube.schema.structural import Node
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "<absent>"
+
+
+ABSENT: Final = _Absent()
+"""There was nothing."""
+
+
+def old_field(old: object, name: str) -> object:
+    """What stood in a field."""
+    return old.get(name, ABSENT) if isinstance(old, dict) else ABSENT
+
+
+def old_items(old: object, items: list[Any], node: Node) -> list[object]:
+    """What each item's older self was: the first of the same keys; ABSENT for all of a list that is not keyed."""
+    if node.list_type != "map" or not isinstance(old, list):
+        return [ABSENT] * len(items)
+    known: dict[Hashable, object] = {}
+    for one in old:
+        if isinstance(one, dict):
+            known.setdefault(_identity(key_of(one, node)), one)
+    return [known.get(_identity(key_of(item, node)), ABSENT) if isinstance(item, dict) else ABSENT for item in items]
+
+
+def _identity(value: object) -> Hashable:
+    """Equal for two JSON values that are the same, and for no others."""
+    if isinstance(value, dict):
+        return frozenset((name, _identity(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return tuple(map(_identity, value))
+    return isinstance(value, bool), value
+
+
+def key_of(item: Mapping[str, Any], node: Node) -> dict[str, Any]:
+    """The keys of an item of a list of type `map`, as far as it has them."""
+    return {name: item[name] for name in node.list_keys if name in item}

@@ -1,0 +1,71 @@
+"""Fills in what a CRD's schema gives as defaults.
+
+Defaults go only into objects that are there, where a field is absent or holds a null that it may not hold. A null that
+is not allowed and has no default is dropped. It never replaces a value. What lies below an object may be shared with
+what is stored, so it is made anew where it changes.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+import orjson
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.edge.kube.schema.structural import Node
+
+_NULL = b"null"
+"""Stands in the text of every value that holds a null; it may stand in one that holds none."""
+
+
+def apply_defaults(obj: Object, node: Node) -> None:
+    """Fill in the defaults of an object, after `without_nulls`; nothing below it is changed in place."""
+    filled: Object = without_nulls(obj, node) if _NULL in orjson.dumps(obj) else obj
+    filled = _filled(filled, node)
+    if filled is not obj:
+        obj.clear()
+        obj.update(filled)
+
+
+def without_nulls(value: Any, node: Node) -> Any:
+    """The value without nulls of fields that are not nullable and have no default; items of lists stay."""
+    if isinstance(value, dict):
+        kept = {name: one for name, one in value.items() if one is not None or not _drops(node, name)}
+        return {name: without_nulls(one, below) if (below := _below(node, name)) else one for name, one in kept.items()}
+    if isinstance(value, list) and node.items:
+        return [without_nulls(one, node.items) for one in value]
+    return value
+
+
+def _filled(value: Any, node: Node) -> Any:
+    """The value with its defaults; itself where the schema has none for it."""
+    if not node.has_defaults:
+        return value
+    if isinstance(value, dict):
+        return _filled_fields(value, node)
+    if isinstance(value, list) and node.items:
+        return [_filled(_instead_of_null(one, node.items), node.items) for one in value]
+    return value
+
+
+def _filled_fields(value: dict[str, Any], node: Node) -> dict[str, Any]:
+    filled = dict(value)
+    for name, child in node.properties.items():
+        if child.default is not None and (name not in filled or (filled[name] is None and not child.nullable)):
+            filled[name] = deepcopy(child.default)
+    for name, one in filled.items():
+        if below := _below(node, name):
+            filled[name] = _filled(_instead_of_null(one, below), below)
+    return filled
+
+
+def _instead_of_null(value: Any, node: Node) -> Any:
+    return deepcopy(node.default) if value is None and not node.nullable else value
+
+
+def _drops(node: Node, name: str) -> bool:
+    below = _below(node, name)
+    return below is not None and not below.nullable and below.default is None
+
+
+def _below(node: Node, name: str) -> Node | None:
+    return node.properties.get(name) or node.additional

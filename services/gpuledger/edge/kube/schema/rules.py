@@ -1,0 +1,229 @@
+"""Compiles and evaluates a schema's `x-kubernetes-validations`, the CEL rules of custom resources.
+
+A rule that uses `oldSelf` runs only where there was a value before. Rules whose value did not change are not held
+against an update unless they use `oldSelf`. Evaluation is bounded by a number of runs, not by Kubernetes' cost model.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import cel
+
+from gpuledger.edge.kube.schema.causes import Cause
+from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS, NAMESPACES, NATIVE, TYPES
+from gpuledger.edge.kube.schema.cel_source import bound_names, mentions, rewritten, selections
+from gpuledger.edge.kube.schema.cel_values import cel_name, cel_value, in_order_of
+from gpuledger.edge.kube.schema.correlation import ABSENT, old_field, old_items
+from gpuledger.edge.kube.schema.equality import same
+from gpuledger.edge.kube.schema.structural import Node
+
+RUNS_MAX = 100_000
+"""How many rules are evaluated for one object."""
+
+MESSAGE_MAX = 5 * 1024
+OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+_WORDS = {
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueRequired": "Required value",
+    "FieldValueDuplicate": "Duplicate value",
+}
+REASONS = tuple(_WORDS)
+_FAILURES = (ValueError, TypeError, RuntimeError, KeyError, IndexError, ArithmeticError)
+_ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+
+
+class RuleError(ValueError):
+    """The CEL library cannot compile an expression, or it refers to what there is not."""
+
+
+class Expression(NamedTuple):
+    """A compiled expression and the functions it needs."""
+
+    program: cel.Program
+    functions: Mapping[str, Callable[..., Any]]
+
+    def value(self, variables: Mapping[str, Any]) -> Any:
+        """What it evaluates to; raises one of the library's errors."""
+        context = cel.Context(dict(variables), dict(self.functions))
+        return self.program.execute(context)
+
+
+class Rule(NamedTuple):
+    """One rule. `below` is its `fieldPath`."""
+
+    text: str
+    expression: Expression
+    uses_old: bool
+    takes_absent_old: bool
+    message: str
+    told: Expression | None
+    reason: str
+    below: str
+
+
+@dataclass(slots=True)
+class RuleTree:
+    """The rules of a schema, with only those branches that have any."""
+
+    node: Node
+    whole: bool = False
+    rules: tuple[Rule, ...] = ()
+    fields: dict[str, "RuleTree"] = field(default_factory=dict)
+    values: "RuleTree | None" = None
+    items: "RuleTree | None" = None
+
+
+def compiled(text: str, node: Node, *, whole: bool = False) -> Expression:
+    """An expression over `self`; raises RuleError where it does not compile."""
+    try:
+        program = cel.compile(rewritten(text))
+    except ValueError as error:
+        raise RuleError(f"compilation failed: {error}") from error
+    _check_names(text, program)
+    _check_selections(text, node, whole=whole)
+    names = set(program.functions())
+    needed = {name: one for name, one in FUNCTIONS.items() if name.rpartition(".")[2] in names}
+    return Expression(program, needed)
+
+
+def rule_of(raw: Mapping[str, Any], node: Node, *, whole: bool = False) -> Rule:
+    """A rule as it stands in a schema; raises RuleError where it does not compile."""
+    text = str(raw.get("rule") or "")
+    told = raw.get("messageExpression")
+    return Rule(
+        text=text,
+        expression=compiled(text, node, whole=whole),
+        uses_old=mentions(text, "oldSelf"),
+        takes_absent_old=raw.get("optionalOldSelf") is True,
+        message=str(raw.get("message") or "").strip(),
+        told=compiled(str(told), node, whole=whole) if told else None,
+        reason=str(raw.get("reason") or "FieldValueInvalid"),
+        below=str(raw.get("fieldPath") or ""),
+    )
+
+
+def rules_of(node: Node, *, whole: bool = True) -> RuleTree | None:
+    """The rules of a schema; None where there are none. Those that do not compile are left out."""
+    tree = RuleTree(node, whole=whole, rules=tuple(_rules(node, whole=whole)))
+    branches = {name: rules_of(one, whole=False) for name, one in node.properties.items()}
+    tree.fields = {name: branch for name, branch in branches.items() if branch}
+    tree.values = rules_of(node.additional, whole=False) if node.additional else None
+    tree.items = rules_of(node.items, whole=False) if node.items else None
+    return tree if tree.rules or tree.fields or tree.values or tree.items else None
+
+
+def broken_rules(value: object, tree: RuleTree, old: object = ABSENT) -> list[Cause]:
+    """What the rules say against a value that the schema itself has nothing against."""
+    causes: list[Cause] = []
+    for runs, cause in enumerate(_broken(value, tree, old, ""), 1):
+        if cause is not None:
+            causes.append(cause)
+        if runs >= RUNS_MAX:
+            return [*causes, Cause("FieldValueInvalid", f"Invalid value: {OUT_OF_BUDGET}", "<nil>")]
+    return causes
+
+
+def _rules(node: Node, *, whole: bool) -> Iterator[Rule]:
+    for raw in node.rules:
+        try:
+            yield rule_of(raw, node, whole=whole)
+        except RuleError:
+            continue
+
+
+def _check_names(text: str, program: cel.Program) -> None:
+    known = {"self", "oldSelf"} | NAMESPACES | TYPES | bound_names(text) | {"kEntry"}
+    functions = NATIVE | {name.rpartition(".")[2] for name in FUNCTIONS}
+    for name in program.variables():
+        if name not in known:
+            raise RuleError(f"compilation failed: undeclared reference to '{name}'")
+    for name in program.functions():
+        if name.isidentifier() and name.strip("_") == name and name not in functions:
+            raise RuleError(f"compilation failed: undeclared reference to '{name}'")
+
+
+def _check_selections(text: str, node: Node, *, whole: bool) -> None:
+    for chain in selections(text):
+        at: Node | None = node
+        root = whole
+        for name in chain:
+            if at is None or not (at.properties or root or at.embedded) or at.additional or at.preserves:
+                break
+            if (root or at.embedded) and name in _ROOT_FIELDS:
+                break
+            below = {cel_name(one): child for one, child in at.properties.items()}
+            if name not in below:
+                raise RuleError(f"compilation failed: undefined field '{name}'")
+            at, root = below[name], False
+
+
+def _broken(value: object, tree: RuleTree, old: object, path: str) -> Iterator[Cause | None]:
+    """One item for each evaluation, so that they can be counted."""
+    if value is None:
+        return
+    if tree.rules:
+        yield from _broken_here(value, tree, old, path)
+    if isinstance(value, dict):
+        for name, one in value.items():
+            if branch := tree.fields.get(name):
+                yield from _broken(one, branch, old_field(old, name), f"{path}.{name}" if path else name)
+            elif tree.values and name not in tree.node.properties:
+                yield from _broken(one, tree.values, old_field(old, name), f"{path}[{name}]")
+    elif isinstance(value, list) and tree.items:
+        for index, (one, before) in enumerate(zip(value, old_items(old, value, tree.node), strict=True)):
+            yield from _broken(one, tree.items, before, f"{path}[{index}]")
+
+
+def _broken_here(value: object, tree: RuleTree, old: object, path: str) -> Iterator[Cause | None]:
+    if old is None:
+        old = ABSENT
+    unchanged = old is not ABSENT and same(value, old)
+    variables = {"self": cel_value(value, tree.node, whole=tree.whole)}
+    before = None if old is ABSENT else cel_value(in_order_of(old, value, tree.node), tree.node, whole=tree.whole)
+    for rule in tree.rules:
+        if rule.uses_old:
+            if old is ABSENT and not rule.takes_absent_old:
+                continue
+            yield _outcome(rule, variables | {"oldSelf": _old_self(rule, old, before)}, path)
+        elif not unchanged:
+            yield _outcome(rule, variables, path)
+
+
+def _old_self(rule: Rule, old: object, before: object) -> object:
+    if not rule.takes_absent_old:
+        return before
+    return cel.OptionalValue.none() if old is ABSENT else cel.OptionalValue.of(before)
+
+
+def _outcome(rule: Rule, variables: dict[str, Any], path: str) -> Cause | None:
+    try:
+        kept = rule.expression.value(variables)
+    except _FAILURES as error:
+        return _cause("FieldValueInvalid", f"{error} evaluating rule: {rule.message or rule.text}", path)
+    if kept is True:
+        return None
+    return _cause(rule.reason, _message(rule, variables), path + _spelt(rule.below))
+
+
+def _message(rule: Rule, variables: dict[str, Any]) -> str:
+    if rule.told:
+        try:
+            told = cast("object", rule.told.value(variables))
+        except _FAILURES:
+            told = None
+        if isinstance(told, str) and told.strip() and "\n" not in told and len(told) <= MESSAGE_MAX:
+            return told.strip()
+    return rule.message or f"failed rule: {rule.text.strip()}"
+
+
+def _cause(reason: str, message: str, path: str) -> Cause:
+    word = _WORDS.get(reason, "Invalid value")
+    return Cause(reason, f"{word}: {message}", path.removeprefix(".") or "<nil>")
+
+
+def _spelt(below: str) -> str:
+    """A `fieldPath` as causes spell it: names in brackets lose their quotes."""
+    return below.replace("['", "[").replace("']", "]")

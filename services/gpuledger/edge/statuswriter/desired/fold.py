@@ -1,0 +1,290 @@
+"""How the ledger's events become what the API server has to show, and which of them are news for people. Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from gpuledger.api.inventory_names import State, Status, Type
+from gpuledger.api.kube_names import PREREQUISITE_NOT_MET, EventReason
+from gpuledger.api.pool_names import Reason
+from gpuledger.api.pool_names import Type as PoolType
+from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
+from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
+from gpuledger.domain.fact import Fact, Handler, Handlers
+from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
+from gpuledger.domain.pools.decisions import POOLS_HANDLERS
+from gpuledger.edge.statuswriter.desired.objects import News, Since, Wanted
+from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_OBJECT_HANDLERS
+from gpuledger.edge.statuswriter.desired.pools import pool_key
+from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
+from gpuledger.events.device import (
+    DeviceAssignmentChanged,
+    DeviceDetected,
+    DeviceMarked,
+    DevicePoolApplied,
+    DeviceStateChanged,
+    DeviceWithdrawn,
+)
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.events.node import (
+    Condition,
+    NodeBootstrapChanged,
+    NodeBootstrapWithdrawn,
+    NodeInventoryChanged,
+    NodeInventoryWithdrawn,
+)
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolChanged
+from gpuledger.events.slice import SlicePublished, SliceWithdrawn
+from gpuledger.events.subjects import NODE, Origin, origin_of
+from gpuledger.projection.definition import Projection
+
+USUAL = frozenset({(Type.INVENTORY_COMPLETE, Status.TRUE), (Type.MANAGED_DISABLED, Status.FALSE)})
+"""Conditions that are no news of a node that has just become known."""
+
+FAILED_PHASE = "ValidatingFailed"
+FIRST_PHASE = "Validating"
+"""The phase that is no news of a node that has just become known."""
+
+POOL_NEWS: Mapping[str, EventReason] = {
+    PoolType.MAINTENANCE: EventReason.MAINTENANCE,
+    PoolType.MISCONFIGURED: EventReason.MISCONFIGURED,
+}
+"""Conditions of pools that people are told of."""
+
+
+def _within(part: str, handlers: Handlers) -> Handlers:
+    """Handlers of a part of the state."""
+
+    def of_part(handler: Handler) -> Handler:
+        return lambda state, fact, data: handler(getattr(state, part), fact, data)
+
+    return {model: of_part(handler) for model, handler in handlers.items()}
+
+
+def _of_slices(handler: Handler) -> Handler:
+    def fold(state: Wanted, fact: Fact, said: object) -> None:
+        handler(state.slices, fact, said)
+        state.slices.forget_past()
+
+    return fold
+
+
+def _in_turn(handlers: list[Handler]) -> Handler:
+    def fold(state: Wanted, fact: Fact, data: object) -> None:
+        for handler in handlers:
+            handler(state, fact, data)
+
+    return handlers[0] if len(handlers) == 1 else fold
+
+
+def _together(*parts: Handlers) -> Handlers:
+    """Every part folds what it handles, in this order."""
+    handlers: defaultdict[type[Payload], list[Handler]] = defaultdict(list)
+    for part in parts:
+        for model, handler in part.items():
+            handlers[model].append(handler)
+    return {model: _in_turn(several) for model, several in handlers.items()}
+
+
+_FOLD: Handlers = _together(
+    {model: handler for model, handler in DECIDED_HANDLERS.items() if model is not DeviceMarked},
+    _within("bootstrap", BOOTSTRAP_HANDLERS),
+    _within("pools", POOLS_HANDLERS),
+    _within("objects", POOL_OBJECT_HANDLERS),
+    {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()},
+)
+
+
+def _fold(state: Wanted, fact: Fact, data: Payload) -> None:
+    _FOLD[type(data)](state, fact, data)
+
+
+def _tell(
+    state: Wanted, fact: Fact, key: Key, reason: EventReason, about: str, note: str, *, is_warning: bool = False
+) -> None:
+    """Note news; what is imported or restored is none."""
+    event = fact.event
+    if not event.imported and event.recorded_at is None:
+        state.news.append(News(key, reason, about, note, is_warning, event.time, fact.recorded_ns))
+
+
+def _look_for_pools(state: Wanted, fact: Fact, node: str) -> None:
+    """Note since when a node could give devices to a pool and has given none."""
+    if not state.is_without_pool(node):
+        state.without_pool.pop(node, None)
+    elif node not in state.without_pool:
+        state.without_pool[node] = Since(fact.event.time, fact.recorded_ns)
+
+
+def _detected(state: Wanted, fact: Fact, data: DeviceDetected) -> None:
+    _fold(state, fact, data)
+    key = Key(Kind.DEVICE, fact.event.subject)
+    state.withdrawn.pop(key, None)
+    _tell(state, fact, key, EventReason.DEVICE_DETECTED, "", f"{_what(state.device.rows[key.name])} was found.")
+
+
+def _what(row: GpuDevice) -> str:
+    at = f" at {row.pci_address}" if row.pci_address else ""
+    return f"{row.product or 'A GPU'} in node {row.node}{at}"
+
+
+def _withdrawn(state: Wanted, fact: Fact, data: DeviceWithdrawn) -> None:
+    row = state.device.get(fact.event.subject)
+    _fold(state, fact, data)
+    state.objects.partitions.pop(fact.event.subject, None)
+    if row is None:
+        return
+    key = Key(Kind.DEVICE, row.name)
+    state.withdraw(key)
+    _look_for_pools(state, fact, row.node)
+    why = f"it sits in node {data.moved_to} now" if data.moved_to else "its node is gone"
+    _tell(state, fact, key, EventReason.DEVICE_REMOVED, "", f"{_what(row)} was removed: {why}.")
+
+
+def _inventory_changed(state: Wanted, fact: Fact, data: NodeInventoryChanged) -> None:
+    key = Key(Kind.NODE, fact.event.subject)
+    state.withdrawn.pop(key, None)
+    for condition in data.conditions:
+        known = state.condition.get((key.name, condition.type))
+        was = None if known is None else (known.status, known.reason)
+        is_usual = (condition.type, condition.status) in USUAL
+        if was != (condition.status, condition.reason) and not (was is None and is_usual):
+            is_warning = (condition.type, condition.status) == (Type.INVENTORY_COMPLETE, Status.FALSE)
+            _tell_condition(state, fact, key, EventReason.CONDITION_CHANGED, condition, is_warning=is_warning)
+    _fold(state, fact, data)
+
+
+def _tell_condition(
+    state: Wanted, fact: Fact, key: Key, reason: EventReason, condition: Condition, *, is_warning: bool
+) -> None:
+    note = f"{condition.type} is {condition.status}: {condition.reason}. {condition.message}".strip()
+    about = f"{condition.type}={condition.status}/{condition.reason}"
+    _tell(state, fact, key, reason, about, note, is_warning=is_warning)
+
+
+def _inventory_withdrawn(state: Wanted, fact: Fact, data: NodeInventoryWithdrawn) -> None:
+    _fold(state, fact, data)
+    state.withdraw(Key(Kind.NODE, fact.event.subject))
+
+
+def _prerequisite_changed(state: Wanted, fact: Fact, data: ModulePrerequisiteChanged) -> None:
+    known = state.module.get(fact.event.subject)
+    _fold(state, fact, data)
+    if data.met and known is None:
+        return
+    status = Status.FALSE if data.met else Status.TRUE
+    note = f"{PREREQUISITE_NOT_MET} is {status}: {data.reason}. {data.message}".strip()
+    about = f"{PREREQUISITE_NOT_MET}={status}/{data.reason}"
+    key = Key(Kind.MODULE, fact.event.subject)
+    _tell(state, fact, key, EventReason.CONDITION_CHANGED, about, note, is_warning=not data.met)
+
+
+def _bootstrap_changed(state: Wanted, fact: Fact, data: NodeBootstrapChanged) -> None:
+    node = fact.event.subject
+    known = state.bootstrap.phase.get(node)
+    was = FIRST_PHASE if known is None else known.phase
+    _fold(state, fact, data)
+    _look_for_pools(state, fact, node)
+    if data.phase == was:
+        return
+    wrong = "".join(f" {one.type}: {one.message or one.reason}" for one in data.conditions if _is_wrong(one))
+    note = f"The node's preparation went from {was} to {data.phase}.{wrong}"
+    is_warning = data.phase == FAILED_PHASE
+    key = Key(Kind.NODE, node)
+    _tell(state, fact, key, EventReason.PHASE_CHANGED, f"{was}>{data.phase}", note, is_warning=is_warning)
+
+
+def _is_wrong(condition: Condition) -> bool:
+    return condition.type.endswith("Missing") and condition.status == Status.TRUE.value
+
+
+def _bootstrap_withdrawn(state: Wanted, fact: Fact, data: NodeBootstrapWithdrawn) -> None:
+    _fold(state, fact, data)
+    state.without_pool.pop(fact.event.subject, None)
+
+
+def _state_changed(state: Wanted, fact: Fact, data: DeviceStateChanged) -> None:
+    known = state.bootstrap.state.get(fact.event.subject)
+    _fold(state, fact, data)
+    _device_changed(state, fact)
+    if data.state == State.FAULTED.value and (known is None or known.state != State.FAULTED):
+        note = f"The device is not usable: {data.reason}. {data.message}".strip()
+        key = Key(Kind.DEVICE, fact.event.subject)
+        _tell(state, fact, key, EventReason.DEVICE_FAULTED, data.reason, note, is_warning=True)
+
+
+def _assignment_changed(state: Wanted, fact: Fact, data: DeviceAssignmentChanged) -> None:
+    _fold(state, fact, data)
+    _device_changed(state, fact)
+    if data.pool is None and data.reason == Reason.MISMATCH:
+        note = data.message or "The device cannot belong to the pool that its annotation names."
+        key = Key(Kind.DEVICE, fact.event.subject)
+        _tell(state, fact, key, EventReason.ANNOTATION_MISMATCH, "", note, is_warning=True)
+
+
+def _device_changed(state: Wanted, fact: Fact) -> None:
+    row = state.device.get(fact.event.subject)
+    if row is not None:
+        _look_for_pools(state, fact, row.node)
+
+
+def _pool_applied(state: Wanted, fact: Fact, data: DevicePoolApplied) -> None:
+    """An agent speaks of its own node's devices only, and is heard only about the pool that a device belongs to."""
+    row, assignment = state.device.get(fact.event.subject), state.pools.assignment.get(fact.event.subject)
+    if assignment is None or assignment.pool != data.pool:
+        return
+    if row is not None and origin_of(fact.event.source) == Origin(NODE, row.node):
+        state.objects.partitions[row.name] = data.partitions or 0
+
+
+def _pool_changed(state: Wanted, fact: Fact, data: PoolChanged) -> None:
+    pool = fact.event.subject
+    for condition in data.conditions:
+        known = state.pools.condition.get((pool, condition.type))
+        was = Status.FALSE.value if known is None else known.status
+        reason = POOL_NEWS.get(condition.type)
+        if reason is not None and condition.status != was:
+            is_warning = condition.status == Status.TRUE.value
+            _tell_condition(state, fact, pool_key(pool), reason, condition, is_warning=is_warning)
+    _fold(state, fact, data)
+
+
+def _slice_published(state: Wanted, fact: Fact, data: SlicePublished) -> None:
+    _fold(state, fact, data)
+    state.withdrawn.pop(Key(Kind.SLICE, fact.event.subject), None)
+
+
+def _slice_withdrawn(state: Wanted, fact: Fact, data: SliceWithdrawn) -> None:
+    if state.slices.slice.get(fact.event.subject) is not None:
+        state.withdraw(Key(Kind.SLICE, fact.event.subject))
+    _fold(state, fact, data)
+
+
+_HANDLERS: Handlers = {
+    DeviceDetected: _detected,
+    DeviceWithdrawn: _withdrawn,
+    DeviceStateChanged: _state_changed,
+    DeviceAssignmentChanged: _assignment_changed,
+    DevicePoolApplied: _pool_applied,
+    NodeInventoryChanged: _inventory_changed,
+    NodeInventoryWithdrawn: _inventory_withdrawn,
+    NodeBootstrapChanged: _bootstrap_changed,
+    NodeBootstrapWithdrawn: _bootstrap_withdrawn,
+    ModulePrerequisiteChanged: _prerequisite_changed,
+    PoolChanged: _pool_changed,
+    SlicePublished: _slice_published,
+    SliceWithdrawn: _slice_withdrawn,
+}
+
+
+class WantedProjection(Projection):
+    """Folds what the API server has to show; its state stays in memory."""
+
+    name = "statuswriter"
+    version = 1
+    specs = DECIDED_SPECS
+    handlers = {**_FOLD, **_HANDLERS}
+
+    def new_state(self) -> Wanted:
+        """An empty state."""
+        return Wanted()

@@ -1,0 +1,229 @@
+"""What the API server has to show: a fold of what was decided, and what follows from it. Pure.
+
+Beside the decisions it keeps small things for the shell to take: which objects were withdrawn, until they are known to
+be gone, what happened that is worth a Kubernetes Event, and which nodes could give devices to a pool and have none.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.api.inventory_names import State
+from gpuledger.api.kube_names import EventReason, assignment_annotation
+from gpuledger.api.pool_names import READY_FOR_POOLING, TRUE, Phase
+from gpuledger.domain.bootstrap.state import Bootstrap
+from gpuledger.domain.inventory.state import GpuDevice, Inventory
+from gpuledger.domain.inventory.status import (
+    device_labels,
+    device_state,
+    device_status,
+    module_condition,
+    node_status,
+)
+from gpuledger.domain.pools.decisions import Assignment, PoolsDecided
+from gpuledger.domain.table import Changes, Table
+from gpuledger.edge.statuswriter.desired.pools import PoolObjects, desired_pool, pool_key
+from gpuledger.edge.statuswriter.desired.slices import Present, desired_slice
+from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind, canonical
+
+REDACTED = "Redacted"
+"""The setting of claim references that leaves out which claims hold something."""
+
+HOLDING = frozenset({Phase.PENDING, Phase.ASSIGNED})
+"""Phases in which a pool that takes devices by itself says so on the device."""
+
+
+class News(NamedTuple):
+    """Something worth a Kubernetes Event. `about` tells kinds of news of one object apart."""
+
+    key: Key
+    reason: EventReason
+    about: str
+    note: str
+    is_warning: bool
+    happened_at: datetime
+    recorded_ns: int
+
+
+class Since(NamedTuple):
+    """When something began, and when that was recorded."""
+
+    at: datetime
+    recorded_ns: int
+
+
+class Wanted(Inventory):
+    """Inventory, preparation and pools as decided, how slices stand, what was withdrawn, and what is new.
+
+    Its tables are the inventory's; the others are never written, and those of slices let go of their past.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bootstrap = Bootstrap()
+        self.pools = PoolsDecided()
+        self.objects = PoolObjects()
+        self.slices = Present()
+        self._slices_shown = self._how_slices_are_shown()
+        self.withdrawn: dict[Key, None] = {}
+        self.without_pool: dict[str, Since] = {}
+        self.news: list[News] = []
+        self._gone: dict[Key, None] = {}
+
+    def take_news(self) -> list[News]:
+        """What is new since the last call."""
+        news, self.news = self.news, []
+        return news
+
+    def take_changed(self) -> dict[Key, None]:
+        """The objects that may have to be others since the last call."""
+        keys, self._gone = self._gone, {}
+        keys |= dict.fromkeys(self._changed_devices())
+        keys |= dict.fromkeys(self._changed_nodes())
+        keys |= dict.fromkeys(Key(Kind.MODULE, row.module) for row in _rows(self.module))
+        keys |= dict.fromkeys(self._changed_pools())
+        keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
+        shown, self._slices_shown = self._slices_shown, self._how_slices_are_shown()
+        if shown != self._slices_shown:
+            keys |= dict.fromkeys(self.keys(Kind.SLICE))
+        self.mark.take_changes()
+        self.settings.take_changes()
+        return keys
+
+    def _changed_devices(self) -> Iterator[Key]:
+        yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.device))
+        yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.bootstrap.state))
+        yield from (Key(Kind.DEVICE, row.device) for row in _rows(self.pools.assignment))
+
+    def _changed_nodes(self) -> Iterator[Key]:
+        self.bootstrap.phase.take_changes()
+        yield from (Key(Kind.NODE, row.node) for row in _rows(self.node))
+        for table in (self.condition, self.bootstrap.preparation):
+            changes = table.take_changes()
+            yield from (Key(Kind.NODE, row.node) for row in (*changes.new, *changes.changed))
+            yield from (Key(Kind.NODE, node) for node, _ in changes.gone)
+
+    def _changed_pools(self) -> Iterator[Key]:
+        yield from (pool_key(row.pool) for row in _rows(self.pools.total))
+        yield from (pool_key(row.pool) for row in _rows(self.pools.condition))
+        yield from map(pool_key, self.objects.take_touched())
+
+    def _how_slices_are_shown(self) -> tuple[bool, str]:
+        settings = self.settings_in_force()
+        return settings.dra_availability, settings.claim_references
+
+    def withdraw(self, key: Key) -> None:
+        """An object is to be no more."""
+        self.withdrawn[key] = None
+        self._gone[key] = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the module is enabled; nothing is written while it is not."""
+        return self.settings_in_force().enabled
+
+    def keeps(self, kind: Kind) -> bool:
+        """Whether objects of a kind are written; while they are not they stay as they are.
+
+        Components follow the module even while it is disabled: they go then.
+        """
+        settings = self.settings_in_force()
+        if kind is Kind.COMPONENT:
+            return True
+        return settings.enabled and (kind is not Kind.SLICE or settings.dra_availability)
+
+    def keys(self, kind: Kind | None = None) -> Iterator[Key]:
+        """Every object that is wanted or was withdrawn, of one kind or of all, but for the rule.
+
+        Kinds are listed each for itself, and one of a few objects must not go through a whole fleet.
+        """
+        tables: Mapping[Kind, Iterable[str]] = {
+            Kind.MODULE: self.module.rows,
+            Kind.NODE: self.node.rows,
+            Kind.DEVICE: self.device.rows,
+            Kind.SLICE: self.slices.slice.rows,
+        }
+        for one, names in tables.items():
+            if kind in (None, one):
+                yield from [Key(one, name) for name in names]
+        for others in (map(pool_key, self.objects.pool), self.withdrawn):
+            yield from [key for key in others if kind in (None, key.kind)]
+
+    def state_of(self, device: GpuDevice) -> str:
+        """The state that a GPUDevice shows."""
+        return device_state(device, self.bootstrap.state.get(device.name), self.pools.assignment.get(device.name))
+
+    def is_without_pool(self, node: str) -> bool:
+        """Whether a node could give devices to a pool, and no pool has any of it."""
+        ready = self.bootstrap.preparation.get((node, READY_FOR_POOLING))
+        if ready is None or ready.status != TRUE:
+            return False
+        states = [self.state_of(device) for device in self.device.where("node", node)]
+        return State.READY in states and not {State.ASSIGNED, State.PENDING_ASSIGNMENT} & set(states)
+
+
+def _rows(table: Table[Any]) -> Iterator[Any]:
+    changes: Changes[Any] = table.take_changes()
+    yield from changes.new
+    yield from changes.changed
+
+
+def desired(state: Wanted, key: Key, rule: Document) -> Desired | None:
+    """How an object has to be; None where the ledger knows of none. `rule` is the NodeFeatureRule that is shipped."""
+    if key.kind is Kind.RULE:
+        return Desired({"spec": rule["spec"]}, {}) if key == rule_key(rule) else None
+    return _DESIRED[key.kind](state, key)
+
+
+def rule_key(rule: Document) -> Key:
+    """The object that the shipped rule is."""
+    return Key(Kind.RULE, rule["metadata"]["name"])
+
+
+def _device(state: Wanted, key: Key) -> Desired | None:
+    row = state.device.get(key.name)
+    if row is None:
+        return None
+    assignment = state.pools.assignment.get(row.name)
+    status = device_status(row, state.bootstrap.state.get(row.name), assignment)
+    return Desired({"labels": device_labels(row)}, canonical(status), approved=_approved(assignment))
+
+
+def _approved(assignment: Assignment | None) -> Document | None:
+    """The annotation by which a pool says that it took the device by itself."""
+    if assignment is None or assignment.pool is None or not assignment.automatic or assignment.phase not in HOLDING:
+        return None
+    return assignment_annotation(assignment.pool)
+
+
+def _node(state: Wanted, key: Key) -> Desired | None:
+    """A node of which no condition was decided yet has nothing to show."""
+    row = state.node.get(key.name)
+    conditions = [*state.condition.where("node", key.name), *state.bootstrap.preparation.where("node", key.name)]
+    if row is None or not conditions:
+        return None
+    return Desired({"spec": {"nodeName": row.node}}, canonical(node_status(row, conditions)))
+
+
+def _module(state: Wanted, key: Key) -> Desired | None:
+    row = state.module.get(key.name)
+    return None if row is None else Desired({}, {"conditions": [module_condition(row)]})
+
+
+def _slice(state: Wanted, key: Key) -> Desired | None:
+    is_redacted = state.settings_in_force().claim_references == REDACTED
+    return desired_slice(state.slices, key.name, redacted=is_redacted)
+
+
+def _pool(state: Wanted, key: Key) -> Desired | None:
+    return desired_pool(state.objects, state.pools, key)
+
+
+_DESIRED: Mapping[Kind, Callable[[Wanted, Key], Desired | None]] = {
+    Kind.DEVICE: _device,
+    Kind.NODE: _node,
+    Kind.MODULE: _module,
+    Kind.SLICE: _slice,
+    Kind.POOL: _pool,
+    Kind.CLUSTER_POOL: _pool,
+}

@@ -1,0 +1,151 @@
+"""Metrics of inventory, preparation and pools, under the names that dashboards know.
+
+They are computed from the fold when somebody asks, and kept nowhere: while the module is disabled there are none.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gpuledger.api.inventory_names import State, Status
+from gpuledger.domain.inventory.status import module_condition
+from gpuledger.edge.statuswriter.desired.objects import Wanted
+from gpuledger.edge.statuswriter.desired.pools import pool_key, slots
+
+Labels = tuple[str, ...]
+Samples = Iterator[tuple[Labels, float]]
+
+READY_PHASE: Final = "Ready"
+
+
+class _Seen(NamedTuple):
+    """What one walk over all devices counts: those in sight by node, those by state, and those that no pool has."""
+
+    in_sight: Tally[str]
+    by_node: dict[str, Tally[str]]
+    unassigned: int
+
+
+class GpuMetrics(Collector):
+    """`gpu_*` and `gpupool_*`, as the fold has them."""
+
+    def __init__(self, state: Callable[[], Wanted | None]) -> None:
+        self._state = state
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The names, which the registry wants to know."""
+        return [GaugeMetricFamily(name, text, labels=labels) for name, text, labels, _ in _FAMILIES]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """All of them; without a sample while the module is disabled."""
+        state = self._state()
+        families = list(self.describe())
+        if state is not None and state.enabled:
+            seen = _walked(state)
+            for family, (_, _, _, samples_of) in zip(families, _FAMILIES, strict=True):
+                for labels, value in samples_of(state, seen):
+                    family.add_metric(labels, value)
+        return families
+
+
+def _walked(state: Wanted) -> _Seen:
+    by_node: dict[str, Tally[str]] = {node: Tally() for node in list(state.node.rows)}
+    present = {node for node, row in list(state.node.rows.items()) if row.present}
+    in_sight = Tally(dict.fromkeys(by_node, 0))
+    unassigned = 0
+    for row in list(state.device.rows.values()):
+        shown = state.state_of(row)
+        if row.missing and shown != State.FAULTED:
+            continue
+        unassigned += shown == State.READY and not row.ignored
+        if row.node in present:
+            in_sight[row.node] += not row.missing
+            by_node[row.node][shown] += 1
+    return _Seen(in_sight, by_node, unassigned)
+
+
+def _devices(_state: Wanted, seen: _Seen) -> Samples:
+    for node, found in seen.in_sight.items():
+        yield (node,), found
+
+
+def _states(_state: Wanted, seen: _Seen) -> Samples:
+    for node, found in seen.by_node.items():
+        for name, count in sorted(found.items()):
+            yield (node, name), count
+
+
+def _conditions(state: Wanted, _: _Seen) -> Samples:
+    for row in list(state.condition.rows.values()):
+        yield (row.node, row.type), row.status == Status.TRUE
+    for module in list(state.module.rows.values()):
+        condition = module_condition(module)
+        yield ("", condition["type"]), condition["status"] == Status.TRUE
+
+
+def _phases(state: Wanted, _: _Seen) -> Samples:
+    for row in list(state.bootstrap.phase.rows.values()):
+        yield (row.node, row.phase), 1
+
+
+def _ready(state: Wanted, _: _Seen) -> Samples:
+    for row in list(state.bootstrap.phase.rows.values()):
+        yield (row.node,), row.phase == READY_PHASE
+
+
+def _preparation(state: Wanted, _: _Seen) -> Samples:
+    for row in list(state.bootstrap.preparation.rows.values()):
+        yield (row.node, row.type), row.status == Status.TRUE
+
+
+def _unassigned(_state: Wanted, seen: _Seen) -> Samples:
+    yield (), seen.unassigned
+
+
+def _pool(pool: str) -> Labels:
+    key = pool_key(pool)
+    return key.name, key.namespace
+
+
+def _totals(state: Wanted, _: _Seen) -> Samples:
+    for row in list(state.pools.total.rows.values()):
+        if row.total is not None:
+            yield _pool(row.pool), row.total
+
+
+def _assignments(state: Wanted, _: _Seen) -> Samples:
+    for pool in list(state.objects.pool):
+        rows = state.pools.assignment.where("pool", pool)
+        yield _pool(pool), sum(row.phase is not None for row in rows)
+
+
+def _node_slots(state: Wanted, _: _Seen) -> Samples:
+    slices_max = state.settings_in_force().max_slices_per_device
+    for pool in list(state.objects.pool):
+        by_node: Tally[str] = Tally()
+        for name, number in slots(state.objects, state.pools, pool, slices_max):
+            row = state.device.get(name)
+            if row is not None:
+                by_node[row.node] += number
+        for node, number in sorted(by_node.items()):
+            yield (*_pool(pool), node), number
+
+
+_NODE = ["node"]
+_CONDITION = ["node", "condition"]
+_POOL = ["pool", "namespace"]
+_FAMILIES: tuple[tuple[str, str, list[str], Callable[[Wanted, _Seen], Samples]], ...] = (
+    ("gpu_inventory_devices_total", "GPUs in sight, by node.", _NODE, _devices),
+    ("gpu_inventory_devices_state", "GPUs in sight, and Faulted ones that are not.", ["node", "state"], _states),
+    ("gpu_inventory_condition", "1 while it holds; the module's has no node.", _CONDITION, _conditions),
+    ("gpu_bootstrap_node_phase", "1 for the phase that a node is in.", ["node", "phase"], _phases),
+    ("gpu_bootstrap_ready", "1 while everything that GPUs need on the node works.", _NODE, _ready),
+    ("gpu_bootstrap_condition", "1 while it holds.", _CONDITION, _preparation),
+    ("gpu_device_unassigned_total", "GPUs that are ready and belong to no pool.", [], _unassigned),
+    ("gpupool_capacity_total", "Units that a pool offers; absent while not known.", _POOL, _totals),
+    ("gpupool_assignments", "GPUs that belong to a pool, or are coming or leaving.", _POOL, _assignments),
+    ("gpupool_node_slots", "Units that a pool offers on a node.", [*_POOL, "node"], _node_slots),
+)

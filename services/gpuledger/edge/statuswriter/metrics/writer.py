@@ -1,0 +1,53 @@
+"""What the status writer says about itself."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.registry import REGISTRY, Collector
+
+from gpuledger.edge.kube.errors import KubeError
+from gpuledger.edge.statuswriter.reconcile.decide import Action, Key, Kind
+from gpuledger.runtime.telemetry import SECONDS
+
+QUEUE = Gauge("gpuledger_statuswriter_queue", "Objects that wait to be looked at, or are being written.")
+ACTIVE = Gauge("gpuledger_statuswriter_active", "1 while this process may write, 0 on standby.")
+LATENCY = Histogram(
+    "gpuledger_statuswriter_latency_seconds",
+    "From recording a decision to the API server's answer that has it.",
+    buckets=(*SECONDS, 30.0, 120.0),
+)
+WRITES = Counter("gpuledger_statuswriter_writes_total", "Write requests.", ["kind", "action", "outcome"])
+UNDONE = Counter("gpuledger_statuswriter_undone_total", "Changes by others that were undone.", ["kind"])
+CONFLICTS = Counter("gpuledger_statuswriter_conflicts_total", "Changes by others left as they are.", ["kind"])
+EVENTS = Counter("gpuledger_statuswriter_events_total", "Kubernetes Events, by outcome.", ["outcome"])
+HANDLER_ERRORS = Counter("gpu_inventory_handler_errors_total", "Errors, by what was being handled.", ["handler"])
+BOOTSTRAP_ERRORS = Counter("gpu_bootstrap_handler_errors_total", "Errors, by what was being handled.", ["handler"])
+
+
+def errors_of(kind: Kind) -> Counter:
+    """Where errors about objects of a kind are counted."""
+    return BOOTSTRAP_ERRORS if kind is Kind.COMPONENT else HANDLER_ERRORS
+
+
+@contextmanager
+def registered(collectors: Iterable[Collector]) -> Iterator[None]:
+    """Have the process's registry ask them too."""
+    with ExitStack() as stack:
+        for collector in collectors:
+            REGISTRY.register(collector)
+            stack.callback(REGISTRY.unregister, collector)
+        yield
+
+
+@contextmanager
+def counted_write(key: Key, action: Action) -> Iterator[None]:
+    """Count a write request, and how it went."""
+    outcome = "done"
+    try:
+        yield
+    except KubeError as error:
+        outcome = type(error).__name__
+        raise
+    finally:
+        WRITES.labels(key.kind, action, outcome).inc()

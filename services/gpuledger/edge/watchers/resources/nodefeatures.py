@@ -1,0 +1,100 @@
+"""NodeFeatures as facts: what Node Feature Discovery found on a node, and which version of it did. Pure.
+
+A node may have several NodeFeatures, which a label ties to it: that of its worker, and others by whoever has something
+to say. They are one fact together, in the order of their namespaces and names. Devices are counted as the shipped
+NodeFeatureRule counts them for its labels: GPUs alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from gpuledger.api.kube_names import (
+    GPU_CLASSES,
+    NFD_NODE_NAME,
+    NFD_PCI_DEVICE,
+    NFD_WORKER_VERSION,
+    NODE_FEATURES,
+    VENDOR_NVIDIA,
+)
+from gpuledger.edge.watchers.decide import Kind, Object, Part
+from gpuledger.edge.watchers.reading import key_of, mapping, packed, text
+from gpuledger.edge.watchers.resources.nodes import labels_that_matter
+from gpuledger.events.node import (
+    LABELS_MAX,
+    PCI_DEVICES_MAX,
+    NodeFeaturesGone,
+    NodeFeaturesObserved,
+    PciDevice,
+)
+
+_ATTRIBUTES: Final = {
+    "pci_vendor": "vendor",
+    "pci_device": "device",
+    "pci_class": "class",
+    "pci_address": "address",
+}
+
+
+def read(obj: Object) -> Part:
+    """What matters of a NodeFeature."""
+    metadata = mapping(obj, "metadata")
+    node = text(mapping(metadata, "labels").get(NFD_NODE_NAME))
+    if node is None:
+        return Part(key_of(obj), None, b"")
+    said = {
+        "devices": list(_devices(mapping(obj, "spec", "features", "instances", NFD_PCI_DEVICE))),
+        "labels": labels_that_matter(mapping(obj, "spec", "labels")),
+        "nfd_version": text(mapping(metadata, "annotations").get(NFD_WORKER_VERSION)),
+    }
+    return Part(key_of(obj), node, packed(said))
+
+
+def combine(parts: list[bytes]) -> NodeFeaturesObserved:
+    """The payload: the devices one after another, a later part's labels over an earlier one's, the first version."""
+    said = [orjson.loads(part) for part in parts]
+    devices = [device for part in said for device in part["devices"]]
+    labels = {key: value for part in said for key, value in part["labels"].items()}
+    versions = [part["nfd_version"] for part in said if part["nfd_version"]]
+    return NodeFeaturesObserved(
+        devices=tuple(PciDevice(index=index, **device) for index, device in enumerate(devices[:PCI_DEVICES_MAX])),
+        labels=dict(sorted(labels.items())[:LABELS_MAX]),
+        nfd_version=versions[0] if versions else None,
+    )
+
+
+def farewell(_uid: str | None) -> NodeFeaturesGone:
+    """What says that the node has no NodeFeature any more."""
+    return NodeFeaturesGone()
+
+
+def may_be_gpu(device: Mapping[str, str]) -> bool:
+    """Whether a PCI device is a GPU of NVIDIA's, or leaves out what tells whether it is one."""
+    vendor, pci_class = (_hex(device.get(name, "")) for name in ("pci_vendor", "pci_class"))
+    return vendor in ("", VENDOR_NVIDIA) and (not pci_class or pci_class[:4] in GPU_CLASSES)
+
+
+def _devices(feature: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """The PCI devices that may be GPUs, in their order, with the facts that are there."""
+    elements = feature.get("elements")
+    for element in elements if isinstance(elements, list) else ():
+        attributes = mapping(element, "attributes")
+        facts = {name: text(attributes.get(attribute)) for name, attribute in _ATTRIBUTES.items()}
+        device = {name: value for name, value in facts.items() if value is not None}
+        if may_be_gpu(device):
+            yield device
+
+
+def _hex(text: str) -> str:
+    return text.lower().removeprefix("0x")
+
+
+KIND: Final = Kind(
+    name="nodefeatures",
+    resource=NODE_FEATURES,
+    aggregate=NodeFeaturesObserved.AGGREGATE,
+    read=read,
+    combine=combine,
+    farewell=farewell,
+)

@@ -1,0 +1,150 @@
+"""How far a pod is: which of its containers it waits for, and whether it waits in vain. Pure; nothing here raises.
+
+A pod that fails again and again in the same way is always told in the same words, so what changes with every restart is
+left out: counts, pauses, and the ids of containers.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from gpuledger.edge.watchers.reading import mapping, text
+
+TERMINATING: Final = "Terminating"
+FAILED: Final = "Failed"
+ENDED: Final = (FAILED, "Succeeded")
+CRASHING: Final = "CrashLoopBackOff"
+HOPELESS: Final = frozenset(
+    {
+        CRASHING,
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+"""Reasons of waiting that do not pass by waiting."""
+
+STAYS: Final = "Always"
+MESSAGE_LENGTH_MAX: Final = 1024
+EXIT_CODE_MAX: Final = 2**31 - 1
+_CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class Progress(NamedTuple):
+    """`step` is the first container, in the order in which they run, that is not done or not ready."""
+
+    ready: bool
+    failing: bool = False
+    step: str | None = None
+    reason: str | None = None
+    message: str = ""
+
+
+class Failure(NamedTuple):
+    """Why a container, or the whole pod, does not get there by itself."""
+
+    reason: str
+    message: str
+
+
+class Step(NamedTuple):
+    """A container: whether it is where it should be, and what keeps it from it."""
+
+    name: str | None
+    is_done: bool
+    failure: Failure | None
+
+
+def progress_of(pod: Mapping[str, Any]) -> Progress:
+    """How far the pod is."""
+    status = mapping(pod, "status")
+    if mapping(pod, "metadata").get("deletionTimestamp") is not None:
+        return Progress(ready=False, reason=TERMINATING)
+    if _is_ready(status):
+        return Progress(ready=True)
+    steps = list(_steps(pod))
+    step = next((one.name for one in steps if not one.is_done), None)
+    failure = _failure_of_pod(status) or next((one.failure for one in steps if one.failure), None)
+    if failure is None and status.get("phase") == FAILED:
+        failure = Failure(FAILED, "")
+    if failure is None:
+        return Progress(ready=False, step=step)
+    return Progress(ready=False, failing=True, step=step, reason=failure.reason, message=failure.message)
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    conditions = status.get("conditions")
+    found = (mapping(one) for one in (conditions if isinstance(conditions, list) else ()))
+    says = any(one.get("type") == "Ready" and one.get("status") == "True" for one in found)
+    return says and status.get("phase") not in ENDED
+
+
+def _failure_of_pod(status: Mapping[str, Any]) -> Failure | None:
+    """Why the whole pod failed, where that is told, as when its node puts it out."""
+    reason = text(status.get("reason"))
+    return Failure(reason, _worded(status.get("message"))) if status.get("phase") == FAILED and reason else None
+
+
+def _steps(pod: Mapping[str, Any]) -> Iterator[Step]:
+    """The containers in the order in which they run."""
+    for one, status in _containers(pod, "initContainers", "initContainerStatuses"):
+        stays = one.get("restartPolicy") == STAYS
+        is_done = status.get("ready") is True if stays else _exit_code(mapping(status, "state", "terminated")) == 0
+        yield _step(one, status, is_done=is_done)
+    for one, status in _containers(pod, "containers", "containerStatuses"):
+        yield _step(one, status, is_done=status.get("ready") is True)
+
+
+def _step(container: Mapping[str, Any], status: Mapping[str, Any], *, is_done: bool) -> Step:
+    name = text(container.get("name"))
+    return Step(
+        name, is_done, None if is_done else _failure_of(name or "a container", mapping(status, "state"), status)
+    )
+
+
+def _containers(
+    pod: Mapping[str, Any], containers: str, statuses: str
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Containers, each with its status; an empty one where there is none yet."""
+    found = {text(one.get("name")): one for one in _objects(mapping(pod, "status").get(statuses))}
+    for one in _objects(mapping(pod, "spec").get(containers)):
+        yield one, found.get(text(one.get("name")), {})
+
+
+def _objects(given: object) -> Iterator[Mapping[str, Any]]:
+    return (mapping(one) for one in (given if isinstance(given, list) else ()))
+
+
+def _failure_of(name: str, state: Mapping[str, Any], status: Mapping[str, Any]) -> Failure | None:
+    waiting, ended = mapping(state, "waiting"), mapping(state, "terminated")
+    reason = text(waiting.get("reason"))
+    if reason == CRASHING:
+        return Failure(CRASHING, _ending(name, mapping(status, "lastState", "terminated")))
+    if reason in HOPELESS:
+        return Failure(reason, _worded(f"{name}: {waiting.get('message') or reason}"))
+    if state.get("running") is None and _exit_code(ended):
+        return Failure(text(ended.get("reason")) or "Error", _ending(name, ended))
+    return None
+
+
+def _ending(name: str, ended: Mapping[str, Any]) -> str:
+    """How a container ended, in words."""
+    code, message = _exit_code(ended), ended.get("message")
+    how = f"{name} ended" if code is None else f"{name} ended with exit code {code}"
+    return _worded(f"{how}: {message}" if isinstance(message, str) and message else how)
+
+
+def _exit_code(ended: Mapping[str, Any]) -> int | None:
+    code = ended.get("exitCode")
+    is_one = isinstance(code, int) and not isinstance(code, bool) and abs(code) <= EXIT_CODE_MAX
+    return code if is_one else None
+
+
+def _worded(message: object) -> str:
+    """A message as an event can hold it, without the ids of containers, which differ with every start."""
+    if not isinstance(message, str):
+        return ""
+    return _CONTAINER_ID.sub("...", message.replace("\0", ""))[:MESSAGE_LENGTH_MAX]

@@ -1,0 +1,91 @@
+"""Who a request is made for. Whoever reaches the server is an administrator, and may ask to be treated as another.
+
+Only such requests are held against RBAC; an administrator may do everything.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gpuledger.local.kubeapi.errors import ApiError, bad_request, denied
+from gpuledger.local.kubeapi.registry import Target
+from gpuledger.local.kubeapi.reviews import ADMIN, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+from gpuledger.local.kubeapi.store import Store
+from gpuledger.local.kubeapi.strategies import rbac
+from gpuledger.local.kubeapi.terminating import NAMESPACES
+
+SERVICE_ACCOUNT = "system:serviceaccount:"
+SERVICE_ACCOUNTS = "system:serviceaccounts"
+KINDS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_OF_COLLECTIONS = {"get": "list", "delete": "deletecollection"}
+
+
+class Caller(NamedTuple):
+    """Who asks. `is_impersonated` where an administrator asks in the name of another."""
+
+    user: str = ADMIN.name
+    groups: tuple[str, ...] = ADMIN.groups
+    is_impersonated: bool = False
+
+
+def caller(user: str, groups: Sequence[str]) -> Caller:
+    """Who is meant by the `Impersonate-User` and `Impersonate-Group` headers.
+
+    Raises:
+        ApiError: 400, there are groups of nobody.
+    """
+    if not user:
+        if groups:
+            raise bad_request("requested groups to impersonate, without the user that is in them")
+        return Caller()
+    return Caller(user, tuple(dict.fromkeys((*(groups or _groups_of(user)), _level_of(user)))), is_impersonated=True)
+
+
+def verb(method: str, target: Target, *, watches: bool) -> str:
+    """What a request does, as RBAC calls it."""
+    single = _VERBS.get(method, method.lower())
+    if target.name:
+        return single
+    return "watch" if watches and single == "get" else _OF_COLLECTIONS.get(single, single)
+
+
+def authorize(store: Store, who: Caller, what: str, target: Target) -> None:
+    """Let RBAC refuse.
+
+    Raises:
+        ApiError: 403.
+    """
+    resource = target.resource
+    attributes = {
+        "verb": what,
+        "group": resource.group,
+        "resource": resource.plural,
+        "subresource": target.subresource,
+        "name": target.name,
+        "namespace": target.name if resource.key == NAMESPACES else target.namespace,
+    }
+    policies: Mapping[str, list[dict[str, object]]] = {
+        kind: store.collection((rbac.GROUP, kind)).objects() for kind in KINDS
+    }
+    is_allowed, _ = rbac.allowed(who.user, who.groups, attributes, policies)
+    if not is_allowed:
+        raise _refusal(who, what, target)
+
+
+def _refusal(who: Caller, what: str, target: Target) -> ApiError:
+    resource = target.resource
+    named = resource.plural + (f"/{target.subresource}" if target.subresource else "")
+    where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
+    text = f'User "{who.user}" cannot {what} resource "{named}" in API group "{resource.group}" {where}'
+    return denied(resource.group, resource.plural, target.name, text)
+
+
+def _groups_of(user: str) -> tuple[str, ...]:
+    if not user.startswith(SERVICE_ACCOUNT):
+        return ()
+    namespace = user.removeprefix(SERVICE_ACCOUNT).partition(":")[0]
+    return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
+
+
+def _level_of(user: str) -> str:
+    return UNAUTHENTICATED if user == ANONYMOUS else AUTHENTICATED

@@ -1,0 +1,97 @@
+"""Whom the server asks before it stores an object: the webhooks that are registered in it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.reading import presented
+from gpuledger.local.kubeapi.requests import Admission, Request
+from gpuledger.local.kubeapi.store import Store, copy_of
+from gpuledger.local.kubeapi.webhook_matching import Question, Version
+from gpuledger.local.kubeapi.webhooks import Webhooks
+from gpuledger.runtime.clock import NewId
+
+GROUP = "admissionregistration.k8s.io"
+MUTATING, VALIDATING = (GROUP, "mutatingwebhookconfigurations"), (GROUP, "validatingwebhookconfigurations")
+
+ServicePlaces = Mapping[tuple[str, str], tuple[str, int]]
+"""Where services (by namespace and name) are reached, since no network of a cluster leads there."""
+
+
+class WebhookAdmission(Admission):
+    """Asks the webhooks of the configurations in the store, which are never asked about themselves."""
+
+    def __init__(self, store: Store, new_id: NewId, places: ServicePlaces) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._places = places
+        self._webhooks: Webhooks | None = None
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[None]:
+        """Be able to ask until the block ends."""
+        async with aiohttp.ClientSession() as session:
+            self._webhooks = Webhooks(session, self._new_id, self._place, self._labels)
+            try:
+                yield
+            finally:
+                self._webhooks = None
+
+    def is_asked(self, request: Request) -> bool:
+        """Whether any webhook is registered at all."""
+        registered = len(self._store.collection(MUTATING)) + len(self._store.collection(VALIDATING))
+        return bool(registered) and self._webhooks is not None and request.target.resource.group != GROUP
+
+    async def mutate(
+        self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
+    ) -> Object | None:
+        """The object as mutating webhooks want it."""
+        assert self._webhooks is not None, "asked only while it can ask"
+        configurations = self._store.collection(MUTATING).objects()
+        question = _question(request, operation, obj or old or {}, options)
+        told = (_told(request, obj), _told(request, old))
+        return await self._webhooks.mutate(configurations, question, *told, request.warnings)
+
+    async def validate(
+        self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
+    ) -> None:
+        """Let validating webhooks refuse it.
+
+        Raises:
+            ApiError: one of them does.
+        """
+        assert self._webhooks is not None, "asked only while it can ask"
+        configurations = self._store.collection(VALIDATING).objects()
+        question = _question(request, operation, obj or old or {}, options)
+        told = (_told(request, obj), _told(request, old))
+        await self._webhooks.validate(configurations, question, *told, request.warnings)
+
+    def _place(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
+        return self._places.get((namespace, name))
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        found = self._store.collection(("", "namespaces")).get("", namespace)
+        labels: Mapping[str, str] = (found or {"metadata": {}})["metadata"].get("labels") or {}
+        return labels
+
+
+def _question(request: Request, operation: str, obj: Object, options: Mapping[str, Any]) -> Question:
+    target = request.target
+    resource = target.resource
+    return Question(
+        operation,
+        Version(resource.group, resource.version, resource.kind, resource.plural),
+        obj["metadata"].get("name", ""),
+        target.namespace,
+        target.subresource,
+        resource.namespaced,
+        {"username": request.user, "groups": list(request.groups)},
+        dict(options),
+    )
+
+
+def _told(request: Request, obj: Object | None) -> Object | None:
+    return None if obj is None else copy_of(presented(request.target.resource, obj))

@@ -1,0 +1,131 @@
+"""How an answer is worded: as it is, as a Table, as metadata alone; and as a stream of events."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+import yaml
+from aiohttp import web
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.errors import ApiError, bad_request
+from gpuledger.local.kubeapi.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation, not_acceptable
+from gpuledger.local.kubeapi.options import Query
+from gpuledger.local.kubeapi.reading import Page, presented, presented_list
+from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.tables import table
+from gpuledger.local.kubeapi.watching import BOOKMARK, ERROR, Event
+
+AS_JSON = Representation()
+NOTHING_SUCH = "only the following media types are accepted: application/json, application/yaml"
+META_VERSION = "meta.k8s.io/v1"
+WARNING_CODE = 299
+INCLUDE_OBJECT = ("None", "Metadata", "Object")
+
+
+def failed(error: ApiError, warnings: Sequence[str]) -> web.Response:
+    """A Status that says what is wrong."""
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
+    return _response(error.status(), error.code, AS_JSON, warnings, headers)
+
+
+def status(document: Object, request: Request, code: int) -> web.Response:
+    """A document that is no object of a resource: a Status, a review, a scale."""
+    return _response(document, code, AS_JSON, request.warnings)
+
+
+def one(obj: Object, request: Request, wanted: Representation, query: Query, *, code: int = 200) -> web.Response:
+    """One object."""
+    resource = request.target.resource
+    if wanted.kind == PARTIAL_LIST:
+        raise not_acceptable(NOTHING_SUCH)
+    if wanted.kind == TABLE:
+        document = _table(request, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, query)
+    elif wanted.kind in {PARTIAL, PARTIAL_LIST}:
+        document = partial(obj)
+    else:
+        document = presented(resource, obj)
+    return _response(document, code, wanted, request.warnings)
+
+
+def many(page: Page, request: Request, wanted: Representation, query: Query) -> web.Response:
+    """A list."""
+    if wanted.kind == PARTIAL:
+        raise not_acceptable(NOTHING_SUCH)
+    if wanted.kind == TABLE:
+        document = _table(request, page.objects, page.metadata, query)
+    elif wanted.kind in {PARTIAL, PARTIAL_LIST}:
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": page.metadata}
+        document = head | {"items": [partial(obj) for obj in page.objects]}
+    else:
+        document = presented_list(request.target.resource, page)
+    return _response(document, 200, wanted, request.warnings)
+
+
+def event_line(event: Event, request: Request, wanted: Representation, query: Query, *, is_first: bool) -> bytes:
+    """One line of a watch."""
+    if event.type == ERROR:
+        return _line(event.type, event.object)
+    if wanted.kind == TABLE:
+        document = _event_table(event, request, query, is_first=is_first)
+    elif wanted.kind in {PARTIAL, PARTIAL_LIST}:
+        document = partial(event.object)
+    else:
+        document = presented(request.target.resource, event.object)
+    return _line(event.type, document)
+
+
+def partial(obj: Object) -> Object:
+    """Its metadata alone."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": obj["metadata"]}
+
+
+def deleted(obj: Object, request: Request) -> Object:
+    """The Status that says what was deleted."""
+    resource, meta = request.target.resource, obj["metadata"]
+    details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta["uid"]}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {key: value for key, value in details.items() if value},
+    }
+
+
+def _event_table(event: Event, request: Request, query: Query, *, is_first: bool) -> Object:
+    metadata = {"resourceVersion": event.object["metadata"].get("resourceVersion", "")}
+    objects = [] if event.type == BOOKMARK else [event.object]
+    document = _table(request, objects, metadata, query)
+    if not is_first:
+        document["columnDefinitions"] = None
+    return document
+
+
+def _table(request: Request, objects: Sequence[Object], metadata: Object, query: Query) -> Object:
+    include = query.first("includeObject") or "Metadata"
+    if include not in INCLUDE_OBJECT:
+        raise bad_request(f"unrecognized includeObject value: {include!r}")
+    now: datetime = request.now
+    return table(request.target.resource, objects, list_metadata=metadata, include_object=include, now=now)
+
+
+def _line(kind: str, document: Mapping[str, Any]) -> bytes:
+    return orjson.dumps({"type": kind, "object": document}) + b"\n"
+
+
+def _response(
+    document: Object,
+    code: int,
+    wanted: Representation,
+    warnings: Sequence[str],
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    body = yaml.safe_dump(document, sort_keys=False).encode() if wanted.is_yaml else orjson.dumps(document) + b"\n"
+    response = web.Response(body=body, status=code, headers=headers)
+    response.headers["Content-Type"] = wanted.media_type
+    for text in warnings:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'{WARNING_CODE} - "{escaped}"')
+    return response

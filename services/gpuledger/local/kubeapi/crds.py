@@ -1,0 +1,97 @@
+"""CustomResourceDefinitions as a resource: their defaults, their status, and what keeps one from being accepted.
+
+`accept` does at once what controllers do soon after creation in Kubernetes. It never serves the resources of a CRD;
+`custom` makes them.
+"""
+
+from copy import deepcopy
+from datetime import UTC, datetime
+
+from gpuledger.edge.kube.schema.causes import Cause, Object
+from gpuledger.local.kubeapi.crd_problems import problems_of, problems_of_update
+from gpuledger.local.kubeapi.resources import Context, Strategy
+
+_NO_CONFLICTS = ("NamesAccepted", "NoConflicts", "no conflicts found")
+_ESTABLISHED = ("Established", "InitialNamesAccepted", "the initial names have been accepted")
+
+
+class CrdStrategy(Strategy):
+    """What is particular of CRDs: names are filled in, and the status belongs to the server."""
+
+    def default(self, obj: Object) -> None:
+        """The singular and the list's kind follow from the kind; nothing is converted."""
+        spec = obj.get("spec")
+        if not isinstance(spec, dict):
+            return
+        names = spec.get("names")
+        if isinstance(names, dict) and names.get("kind"):
+            names["singular"] = names.get("singular") or names["kind"].lower()
+            names["listKind"] = names.get("listKind") or f"{names['kind']}List"
+        if not spec.get("conversion"):
+            spec["conversion"] = {"strategy": "None"}
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        """A new CRD has no status but the version that it stores."""
+        obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}
+        _remember_storage(obj)
+
+    def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
+        """`status` writes the status alone; otherwise it stays, and a new storage version is remembered."""
+        if subresource == "status":
+            obj["spec"] = deepcopy(old["spec"])
+            return
+        obj["status"] = deepcopy(old.get("status", {}))
+        _remember_storage(obj)
+
+    def validate(self, obj: Object) -> list[Cause]:
+        """What is wrong with the CRD, schemas and rules included."""
+        return problems_of(obj)
+
+    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
+        """As on creation, and what may never change."""
+        return [] if subresource else problems_of_update(obj, old)
+
+
+def accept(crd: Object, now: datetime) -> None:
+    """Accept the CRD's names and establish it, in its status; conditions that hold already keep their time."""
+    status = crd.setdefault("status", {})
+    status["acceptedNames"] = deepcopy(crd["spec"]["names"])
+    stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    known = {one["type"]: one for one in status.get("conditions") or ()}
+    for type_, reason, message in (_NO_CONFLICTS, _ESTABLISHED):
+        if known.get(type_, {}).get("status") != "True":
+            known[type_] = {
+                "type": type_,
+                "status": "True",
+                "lastTransitionTime": stamp,
+                "reason": reason,
+                "message": message,
+            }
+    status["conditions"] = list(known.values())
+    _remember_storage(crd)
+
+
+def emptying(crd: Object, now: datetime) -> Object:
+    """The CRD with the condition that says that its objects are being deleted."""
+    then = deepcopy(crd)
+    known = {one["type"]: one for one in then["status"].get("conditions") or ()}
+    if known.get("Terminating", {}).get("status") != "True":
+        known["Terminating"] = {
+            "type": "Terminating",
+            "status": "True",
+            "lastTransitionTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "reason": "InstanceDeletionInProgress",
+            "message": "CustomResource deletion is in progress",
+        }
+    then["status"]["conditions"] = list(known.values())
+    return then
+
+
+def _remember_storage(crd: Object) -> None:
+    stored = list(crd["status"].get("storedVersions") or ())
+    for version in (crd.get("spec") or {}).get("versions") or ():
+        if version.get("storage"):
+            if version.get("name") not in stored:
+                stored.append(version.get("name"))
+            break
+    crd["status"]["storedVersions"] = stored

@@ -1,0 +1,236 @@
+"""Makes resources of CustomResourceDefinitions: what a CRD says becomes a strategy, a shape, columns and selectors.
+
+All versions of a CRD hold the same objects; there is no conversion between them. It takes CRDs that were accepted and
+never judges them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpuledger.edge.kube.schema.causes import Cause, Object, invalid
+from gpuledger.edge.kube.schema.correlation import ABSENT
+from gpuledger.edge.kube.schema.defaults import apply_defaults
+from gpuledger.edge.kube.schema.lists import embedded_problems, repeated_items
+from gpuledger.edge.kube.schema.rules import RuleTree, broken_rules, rules_of
+from gpuledger.edge.kube.schema.structural import Node, node_of, shape_of
+from gpuledger.edge.kube.schema.values import NOWHERE, Place, problems_of_value
+from gpuledger.local.kubeapi.jsonpath import first
+from gpuledger.local.kubeapi.resources import Column, Context, Resource, Strategy, Subresource
+from gpuledger.local.kubeapi.scale import ScalePaths
+from gpuledger.local.kubeapi.tables_age import age_of
+
+_BLOCKING = frozenset(f"FieldValue{what}" for what in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+_AGE = Column("Age", "date", path=".metadata.creationTimestamp")
+_NAME = Column("Name", format="name")
+
+
+@dataclass(slots=True)
+class Version:
+    """What one version of a CRD says. `scale` is None where there is no such subresource."""
+
+    node: Node
+    rules: RuleTree | None
+    has_status: bool
+    scale: ScalePaths | None
+    columns: tuple[Column, ...]
+    selectable: tuple[str, ...]
+
+
+def resources_of(crd: Object) -> list[Resource]:
+    """A resource for each version that is served."""
+    return [_resource(crd["spec"], version) for version in crd["spec"]["versions"] if version.get("served")]
+
+
+class CustomStrategy(Strategy):
+    """What is particular of custom resources: everything comes from the schema."""
+
+    updates_unconditionally = False
+    answers_deleted_object = False
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+
+    @property
+    def scale(self) -> ScalePaths | None:
+        """Where the replicas are, if there is a scale subresource."""
+        return self.version.scale
+
+    def default(self, obj: Object) -> None:
+        """The defaults of the schema; also due when an object is read that was stored before they were given."""
+        apply_defaults(obj, self.version.node)
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        """A status has its own endpoint, if there is one; its defaults are there from the beginning."""
+        if self.version.has_status and "status" in obj:
+            del obj["status"]
+            self.default(obj)
+
+    def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
+        """`status` writes the status alone; other endpoints do not write it where it has its own."""
+        if subresource == "status":
+            _keep_all_but_status(obj, old)
+        elif self.version.has_status:
+            _take(obj, old, "status")
+
+    def validate(self, obj: Object) -> list[Cause]:
+        """By schema, list types, embedded resources and rules, in this order."""
+        node = self.version.node
+        causes = [*problems_of_value(obj, node, Place("")), *embedded_problems(obj, node), *repeated_items(obj, node)]
+        return causes + self._by_rules(obj, ABSENT, causes)
+
+    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
+        """As on creation, but nothing is held against what did not change; `status` is judged alone, but for rules."""
+        node = self.version.node
+        causes = (
+            self._status_causes(obj, old) if subresource == "status" else problems_of_value(obj, node, Place(""), old)
+        )
+        causes += embedded_problems(obj, node)
+        repeated = list(repeated_items(obj, node))
+        if repeated and not any(repeated_items(old, node)):
+            causes += repeated
+        return causes + self._by_rules(obj, old, causes)
+
+    def spec_changed(self, obj: Object, old: Object) -> bool:
+        """Anything but metadata differs, and but status where that has its own endpoint."""
+        outside = {"metadata", "kind", "apiVersion"} | ({"status"} if self.version.has_status else set())
+        return _without(obj, outside) != _without(old, outside)
+
+    def field_labels(self, obj: Object) -> Mapping[str, str]:
+        """The selectable fields; those that the object lacks are empty."""
+        return {path.removeprefix("."): _label(first(path, obj)) for path in self.version.selectable}
+
+    def field_names(self) -> frozenset[str]:
+        """The selectable fields of the CRD."""
+        return frozenset(path.removeprefix(".") for path in self.version.selectable)
+
+    def columns(self) -> Sequence[Column]:
+        """Name, then the printer columns of the CRD, or Age where it has none."""
+        return (_NAME, *self.version.columns)
+
+    def cells(self, obj: Object, now: datetime) -> list[object]:
+        """What the columns' paths find first; None where they find nothing that fits the column's type."""
+        return [obj["metadata"]["name"], *(_cell(first(one.path, obj), one, now) for one in self.version.columns)]
+
+    def _status_causes(self, obj: Object, old: Object) -> list[Cause]:
+        node = self.version.node.properties.get("status")
+        if node is None or "status" not in obj:
+            return []
+        return problems_of_value(obj["status"], node, Place("status", "status"), old.get("status", ABSENT))
+
+    def _by_rules(self, obj: Object, old: object, causes: list[Cause]) -> list[Cause]:
+        rules = self.version.rules
+        if rules is None:
+            return []
+        if any(cause.reason in _BLOCKING for cause in causes):
+            return [invalid(NOWHERE, None, _UNCHECKED)]
+        return broken_rules(obj, rules, old)
+
+
+def _keep_all_but_status(obj: Object, old: Object) -> None:
+    kept = {name: value for name, value in old.items() if name not in {"metadata", "status"}}
+    status = {"status": obj["status"]} if "status" in obj else {}
+    metadata = _without(old.get("metadata", {}), {"managedFields"})
+    _take(metadata, obj.get("metadata", {}), "managedFields")
+    obj.clear()
+    obj.update(kept | {"metadata": metadata} | status)
+
+
+def _take(obj: Object, source: Object, name: str) -> None:
+    obj.pop(name, None)
+    if name in source:
+        obj[name] = source[name]
+
+
+def _without(obj: Object, names: set[str]) -> Object:
+    return {name: value for name, value in obj.items() if name not in names}
+
+
+def _resource(spec: Object, version: Object) -> Resource:
+    names = spec["names"]
+    read = _read(version)
+    return Resource(
+        group=spec["group"],
+        version=version["name"],
+        kind=names["kind"],
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=_subresources(read, names["kind"]),
+        shape=shape_of(read.node),
+        strategy=CustomStrategy(read),
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+        is_custom=True,
+    )
+
+
+def _read(version: Object) -> Version:
+    node = node_of((version.get("schema") or {}).get("openAPIV3Schema"))
+    subresources = version.get("subresources") or {}
+    return Version(
+        node=node,
+        rules=rules_of(node),
+        has_status="status" in subresources,
+        scale=_scale_paths(subresources.get("scale")),
+        columns=tuple(_column(one) for one in version.get("additionalPrinterColumns") or ()) or (_AGE,),
+        selectable=tuple(one["jsonPath"] for one in version.get("selectableFields") or ()),
+    )
+
+
+def _subresources(version: Version, kind: str) -> tuple[Subresource, ...]:
+    verbs = ("get", "patch", "update")
+    found = [Subresource("status", verbs, kind)] if version.has_status else []
+    if version.scale:
+        found.append(Subresource("scale", verbs, "Scale", "autoscaling", "v1"))
+    return tuple(found)
+
+
+def _scale_paths(told: Object | None) -> ScalePaths | None:
+    if not told:
+        return None
+    return ScalePaths(told["specReplicasPath"], told["statusReplicasPath"], told.get("labelSelectorPath") or "")
+
+
+def _column(told: Object) -> Column:
+    path = told["jsonPath"]
+    return Column(
+        name=told["name"],
+        type=told["type"],
+        format=told.get("format", ""),
+        description=told.get("description") or f"Custom resource definition column (in JSONPath format): {path}",
+        priority=told.get("priority", 0),
+        path=path,
+    )
+
+
+def _cell(value: object, column: Column, now: datetime) -> object:
+    if value is None:
+        return None
+    if column.type == "string":
+        return _text(value)
+    if column.type == "date":
+        return age_of(value, now) if isinstance(value, str) else None
+    if column.type == "boolean" or isinstance(value, bool):
+        return value if column.type == "boolean" and isinstance(value, bool) else None
+    if not isinstance(value, int | float):
+        return None
+    return int(value) if column.type == "integer" else float(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _label(value: object) -> str:
+    return "" if value is None else _text(value)

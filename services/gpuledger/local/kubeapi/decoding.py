@@ -1,0 +1,391 @@
+"""Turn a request's body into an object, and hold it against a type: what is written twice, is unknown, or is mistyped.
+
+It decides nothing about values: defaults and validation come later. Bodies are JSON, YAML or, of built-in types,
+protobuf; what is not known in that form, and CBOR, is refused with 415.
+"""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import orjson
+
+from gpuledger.domain.quantities import parse_quantity
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.edge.kube.schema.shapes import ANYTHING, Shape
+from gpuledger.local.kubeapi import protobuf, yaml_bodies
+from gpuledger.local.kubeapi.errors import ApiError, bad_request
+from gpuledger.local.kubeapi.strategies.core_quantities import canonical
+
+READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+"""What Kubernetes says it accepts."""
+
+MAX_WARNINGS = 100
+
+NESTED_MAX = 200
+"""Objects that open no more braces need no look at their depth; what can be written is some 250 deep."""
+
+WRAPPED_MAX = 16
+"""How deep an object lies at most in an answer: in the row of a table in an event, or in a review."""
+
+_KEPT = frozenset({"apiVersion", "kind", "metadata"})
+_WHOLE_FLOAT = re.compile(rb"\.0(?:[,}\]]|$)")
+"""Found in the text of every value that holds a float below 2**53 without a fraction, and sometimes in others."""
+
+_GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64", "integer": "int64"}
+_TIMES = {"date-time": "2006-01-02T15:04:05Z07:00", "micro-time": "2006-01-02T15:04:05.000000Z07:00"}
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d([.,]\d+)?([Zz]|[+-]\d\d:\d\d)")
+_FRACTION_DIGITS = 6
+_NULL_TIMES = frozenset(
+    {
+        "deprecatedFirstTimestamp",
+        "deprecatedLastTimestamp",
+        "eventTime",
+        "firstTimestamp",
+        "lastHeartbeatTime",
+        "lastProbeTime",
+        "lastTimestamp",
+        "lastTransitionTime",
+    }
+)
+"""Times that Kubernetes writes as null where they are not set."""
+
+
+def media_type_of(content_type: str) -> str:
+    """The media type without its parameters; JSON where none is given."""
+    return content_type.partition(";")[0].strip().lower() or "application/json"
+
+
+def parse(body: bytes, media_type: str) -> tuple[Object, list[str]]:
+    """Read an object, and the paths of fields that it has twice (the last one counts).
+
+    Raises:
+        ApiError: 400 where the body is no object, 415 where the media type is none that can be read.
+    """
+    value, duplicates = _read(body, media_type)
+    if not isinstance(value, dict):
+        raise bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {_json_type(value)}")
+    return value, duplicates
+
+
+def parse_patch(body: bytes, media_type: str) -> tuple[Any, list[str]]:
+    """Read a patch, which may be a list; as `parse` otherwise."""
+    try:
+        return _read(body, media_type)
+    except ApiError as error:
+        raise ApiError(error.code, error.reason, f"error decoding patch: {error.message}") from error
+
+
+def _read(body: bytes, media_type: str) -> tuple[Any, list[str]]:
+    kind = media_type_of(media_type)
+    if kind == "application/json" or kind.endswith("+json"):
+        return _read_json(body)
+    if kind == "application/yaml" or kind.endswith("+yaml"):
+        return _read_yaml(body)
+    if kind == protobuf.MEDIA_TYPE and body.startswith(protobuf.MAGIC):
+        return _read_protobuf(body)
+    raise unsupported_media_type(READABLE)
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
+    """415, with what is accepted."""
+    known = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {known}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def _read_json(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        problem = str(error) if body.strip() else "unexpected end of JSON input"
+        raise bad_request(f"couldn't get version/kind; json parse error: {problem}") from error
+    text, body = check_depth(value), body.strip()
+    duplicates = [] if text == body or _weight(text) == _weight(body) else _duplicates(body)
+    return (_whole(value) if _WHOLE_FLOAT.search(text) else value), duplicates
+
+
+def _read_yaml(body: bytes) -> tuple[Any, list[str]]:
+    if body.lstrip()[:1] == b"{":
+        try:
+            return _read_json(body)
+        except ApiError:
+            pass  # A flow mapping looks like JSON.
+    try:
+        value, duplicates = yaml_bodies.load(body)
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"error converting YAML to JSON: {error}") from error
+    check_depth(value)
+    return _whole(value), duplicates
+
+
+def _read_protobuf(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return protobuf.load(body), []
+    except protobuf.UnreadableError as error:
+        raise ApiError(415, "UnsupportedMediaType", f"the body cannot be read: {error}") from error
+
+
+def check_depth(value: Any) -> bytes:
+    """The value as JSON, once it is known that lists and tables of it can be written as well.
+
+    Raises:
+        ApiError: 400, it is nested more deeply.
+    """
+    try:
+        text = orjson.dumps(value)
+        if text.count(b"{") + text.count(b"[") > NESTED_MAX:
+            orjson.dumps(reduce(lambda inner, _: [inner], range(WRAPPED_MAX), value))
+    except TypeError as error:
+        raise bad_request(f"the object cannot be written: {error}") from error
+    return text
+
+
+def _weight(text: bytes) -> int:
+    """The text's length without the blanks of separators: the same for an object that was only written differently."""
+    return len(text) - text.count(b", ") - text.count(b": ")
+
+
+def _duplicates(body: bytes) -> list[str]:
+    """Where an object has a key twice."""
+    found: list[str] = []
+    _place(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as it was written."""
+
+
+def _place(value: object, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, child in value:
+            at = _below(path, key)
+            if key in seen:
+                found.append(at)
+            seen.add(key)
+            _place(child, at, found)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            _place(child, f"{path}[{index}]", found)
+
+
+def _whole(value: Any) -> Any:
+    """Floats without a fraction are written as integers, as Kubernetes does."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_whole(child) for child in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def prune(obj: Object, shape: Shape) -> list[str]:
+    """Remove the fields that the type does not have, in place; their paths, sorted."""
+    unknown: list[str] = []
+    for name in list(obj):
+        child = shape.child(name)
+        if child is not None:
+            _prune(obj[name], child, name, unknown)
+        elif name not in _KEPT and not shape.preserves:
+            del obj[name]
+            unknown.append(name)
+    return sorted(unknown)
+
+
+def _prune(value: object, shape: Shape, path: str, unknown: list[str]) -> None:
+    if isinstance(value, dict) and shape.kind in {"object", "any"}:
+        _prune_fields(value, shape, path, unknown)
+    elif isinstance(value, list) and shape.items is not None:
+        for index, item in enumerate(value):
+            _prune(item, shape.items, f"{path}[{index}]", unknown)
+
+
+def _prune_fields(value: Object, shape: Shape, path: str, unknown: list[str]) -> None:
+    for name in list(value):
+        child = shape.child(name)
+        at = f"{path}.{name}"
+        if child is not None:
+            _prune(value[name], child, at, unknown)
+        elif not shape.preserves:
+            del value[name]
+            unknown.append(at)
+
+
+def warning_texts(unknown: Iterable[str], duplicates: Iterable[str]) -> list[str]:
+    """What a client is told of fields that were dropped, one text each, at most `MAX_WARNINGS`."""
+    texts = [f'duplicate field "{path}"' for path in duplicates] + [f'unknown field "{path}"' for path in unknown]
+    return texts[:MAX_WARNINGS]
+
+
+def strict_error(kind: str, version: str, unknown: Iterable[str], duplicates: Iterable[str]) -> ApiError:
+    """400: with `fieldValidation=Strict` nothing may be unknown or written twice."""
+    return cannot_be_handled(kind, version, strict_message(unknown, duplicates))
+
+
+def strict_message(unknown: Iterable[str], duplicates: Iterable[str]) -> str:
+    """What is wrong under `fieldValidation=Strict`, without the type."""
+    return f"strict decoding error: {', '.join(warning_texts(unknown, duplicates))}"
+
+
+def cannot_be_handled(kind: str, version: str, problem: str) -> ApiError:
+    """400: the body cannot be read into its type."""
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+
+
+def _json_type(value: object) -> str:
+    names = {list: "array", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def check_types(obj: Object, shape: Shape) -> None:
+    """Refuse, with ApiError 400, an object of a built-in type with a value that its field cannot hold.
+
+    Null fits everywhere, and counts as absent. Unknown fields are not looked at.
+    """
+    try:
+        _check(obj, shape, "")
+    except _MistypedError as error:
+        version = str(obj.get("apiVersion", "")).rpartition("/")[2]
+        raise cannot_be_handled(str(obj.get("kind", "")), version, str(error)) from error
+
+
+class _MistypedError(Exception):
+    """A value does not fit its field."""
+
+
+def _check(value: Any, shape: Shape, path: str) -> None:
+    if value is None or shape.kind == "any":
+        return
+    if shape.kind == "object":
+        _check_object(value, shape, path)
+    elif shape.kind == "array":
+        if not isinstance(value, list):
+            raise _mismatch(value, path, "slice")
+        for index, item in enumerate(value):
+            _check(item, shape.items or ANYTHING, f"{path}[{index}]")
+    else:
+        _check_scalar(value, shape, path)
+
+
+def _check_object(value: object, shape: Shape, path: str) -> None:
+    if not isinstance(value, dict):
+        raise _mismatch(value, path, "struct" if shape.fields else "map")
+    for name, child in value.items():
+        known = shape.child(name)
+        if known is not None:
+            _check(child, known, _below(path, name))
+
+
+def _check_scalar(value: object, shape: Shape, path: str) -> None:
+    if shape.int_or_string:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise _mismatch(value, path, "int32")
+    elif shape.format == "quantity":
+        _check_quantity(value)
+    elif shape.kind == "integer":
+        _check_integer(value, shape, path)
+    elif shape.kind == "number":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _mismatch(value, path, "float64")
+    elif not isinstance(value, str if shape.kind == "string" else bool):
+        raise _mismatch(value, path, _GO_TYPES[shape.kind])
+    else:
+        _check_format(value, shape.format)
+
+
+def _check_integer(value: object, shape: Shape, path: str) -> None:
+    bits = 32 if shape.format == "int32" else 64
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _mismatch(value, path, f"int{bits}")
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise _MistypedError(f"json: cannot unmarshal number {value} into Go struct field .{path} of type int{bits}")
+
+
+def _check_quantity(value: object) -> None:
+    try:
+        parse_quantity(value)
+    except ValueError as error:
+        raise _MistypedError(str(error)) from error
+
+
+def _check_format(value: object, form: str) -> None:
+    if not isinstance(value, str):
+        return
+    if form == "byte":
+        _check_base64(value)
+    elif form in _TIMES:
+        match = _DATE_TIME.fullmatch(value)
+        if not match or not _is_date(value) or (form == "micro-time" and len(match[1] or "") != _FRACTION_DIGITS + 1):
+            layout = _TIMES[form]
+            raise _MistypedError(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"')
+
+
+def _check_base64(value: str) -> None:
+    try:
+        base64.b64decode("".join(value.split()), validate=True)
+    except ValueError as error:
+        raise _MistypedError("illegal base64 data at input byte 0") from error
+
+
+def _is_date(value: str) -> bool:
+    try:
+        datetime.fromisoformat(value[:19].upper())
+    except ValueError:
+        return False
+    return True
+
+
+def _mismatch(value: object, path: str, wanted: str) -> _MistypedError:
+    given = "object" if isinstance(value, dict) else _json_type(value)
+    return _MistypedError(f"json: cannot unmarshal {given} into Go struct field .{path} of type {wanted}")
+
+
+def normalize(obj: Object, shape: Shape) -> None:
+    """Write values of a built-in type, in place, as Kubernetes answers them; after `check_types`.
+
+    Nulls (but for some times), empty lists and empty maps vanish, quantities become canonical, and times are in UTC.
+    Structs stay even if they are empty, and so does what nothing is known of.
+    """
+    for name in list(obj):
+        known = shape.child(name)
+        value = obj[name]
+        if value is None and shape.fields and known is not None:
+            if name not in _NULL_TIMES:
+                del obj[name]
+        elif known is not None and known.kind != "any":
+            obj[name] = _normal(value, known)
+            if shape.fields and _vanishes(obj[name], known):
+                del obj[name]
+
+
+def _normal(value: Any, shape: Shape) -> Any:
+    if isinstance(value, dict):
+        normalize(value, shape)
+    elif isinstance(value, list):
+        return [_normal(item, shape.items or ANYTHING) for item in value]
+    elif shape.format == "quantity" and value is not None:
+        return canonical(value)
+    elif shape.format in _TIMES and isinstance(value, str):
+        return _utc(value, "microseconds" if shape.format == "micro-time" else "seconds")
+    return value
+
+
+def _vanishes(value: object, shape: Shape) -> bool:
+    return value == [] or (value == {} and not shape.fields)
+
+
+def _utc(value: str, precision: str) -> str:
+    when = datetime.fromisoformat(value.upper()).astimezone(UTC)
+    return when.isoformat(timespec=precision).replace("+00:00", "Z")

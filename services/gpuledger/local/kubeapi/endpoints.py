@@ -1,0 +1,226 @@
+"""What each method does with a resource."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from aiohttp import web
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi import answers, bodies, decoding, scale
+from gpuledger.local.kubeapi.actions import action_of, scale_paths
+from gpuledger.local.kubeapi.errors import PlainError, bad_request, method_not_allowed
+from gpuledger.local.kubeapi.negotiation import Representation, not_acceptable
+from gpuledger.local.kubeapi.options import (
+    DeleteOptions,
+    ListOptions,
+    Query,
+    delete_options,
+    least_revision,
+    list_options,
+    refuse_force,
+    require_manager,
+    revision_of,
+    write_options,
+)
+from gpuledger.local.kubeapi.reading import list_page, selection, too_large
+from gpuledger.local.kubeapi.registry import PAGE_NOT_FOUND
+from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.store import Store, copy_of, key_of
+from gpuledger.local.kubeapi.watching import watch
+from gpuledger.local.kubeapi.writing import Change, Writer
+
+Endpoint = Callable[[web.Request, Request, Representation], Awaitable[web.StreamResponse]]
+
+
+class Endpoints:
+    """The methods of resources, over one store."""
+
+    def __init__(self, store: Store, writer: Writer, *, bookmark_every_s: float) -> None:
+        self._bookmark_every_s = bookmark_every_s
+        self._store = store
+        self._writer = writer
+        self._watches: set[asyncio.Task[object]] = set()
+        self._by_method: dict[str, Endpoint] = {
+            "GET": self._get,
+            "HEAD": self._get,
+            "POST": self._post,
+            "PUT": self._put,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
+
+    async def answer(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        """Do what is asked.
+
+        Raises:
+            ApiError: it cannot be done; nothing was changed.
+        """
+        endpoint = self._by_method.get(http.method)
+        if endpoint is None:
+            raise method_not_allowed(http.method.lower())
+        return await endpoint(http, request, wanted)
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return len(self._watches)
+
+    def end_watches(self) -> None:
+        """End every watch that is open."""
+        for task in self._watches:
+            task.cancel()
+
+    async def _get(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        target, query = request.target, _query(http)
+        if http.method == "HEAD" and not target.resource.is_custom:
+            raise method_not_allowed("head")
+        if target.name:
+            _require_verb(request, "get")
+            if (wanted_revision := least_revision(query)) > self._store.revision:
+                raise too_large(wanted_revision, self._store.revision)
+            obj = self._writer.found(target)
+            if paths := scale_paths(target):
+                return answers.status(scale.scale_of(obj, paths), request, 200)
+            return answers.one(obj, request, wanted, query)
+        _require_verb(request, "list")
+        options = list_options(query)
+        if options.watches:
+            _require_verb(request, "watch")
+            return await self._watch(http, request, wanted, options)
+        return answers.many(list_page(self._store, target, options), request, wanted, query)
+
+    async def _post(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        query, target = _query(http), request.target
+        _require_verb(request, "create")
+        _require_namespace(request, "create")
+        if target.name and not target.subresource and not target.resource.is_custom:
+            raise method_not_allowed("create")
+        options = write_options(query, http.headers.get("User-Agent", ""), "CreateOptions")
+        obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
+        action = action_of(target)
+        if action is not None:
+            return answers.status(await action(self._writer, request, obj, options), request, 201)
+        if target.name:
+            obj.setdefault("metadata", {}).setdefault("name", target.name)
+        created = await self._writer.create(request, obj, options)
+        return answers.one(created, request, wanted, query, code=201)
+
+    async def _put(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        _require_name(request, "update")
+        _require_verb(request, "update")
+        options = write_options(_query(http), http.headers.get("User-Agent", ""), "UpdateOptions")
+        obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
+        paths = scale_paths(request.target)
+
+        def replaced(old: Object) -> Object:
+            return scale.with_scale(old, obj, paths) if paths else copy_of(obj)
+
+        stored, is_new = await self._writer.update(request, replaced, options)
+        if paths:
+            return answers.status(scale.scale_of(stored, paths), request, 200)
+        return answers.one(stored, request, wanted, _query(http), code=201 if is_new else 200)
+
+    async def _patch(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        query, body = _query(http), await http.read()
+        _require_name(request, "patch")
+        _require_verb(request, "patch")
+        options = write_options(query, http.headers.get("User-Agent", ""), "PatchOptions")
+        content_type = http.headers.get("Content-Type", "")
+        paths = scale_paths(request.target)
+        applies = decoding.media_type_of(content_type) == bodies.APPLY_PATCH
+        if applies:
+            require_manager(options)
+            change: Change = bodies.applied(body, content_type, request, options, paths)
+        else:
+            refuse_force(query)
+            change = bodies.patched(body, content_type, request, options, paths)
+        stored, is_new = await self._writer.update(request, change, options, applies=applies, is_patch=True)
+        if paths:
+            return answers.status(scale.scale_of(stored, paths), request, 200)
+        return answers.one(stored, request, wanted, query, code=201 if is_new else 200)
+
+    async def _delete(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
+        query, body = _query(http), await http.read()
+        target = request.target
+        given = bodies.read_delete_options(body, http.headers.get("Content-Type", "")) if body else {}
+        options = delete_options(query, given)
+        if not target.name:
+            _require_namespace(request, "deletecollection")
+            return await self._delete_collection(request, wanted, query, options)
+        _require_verb(request, "delete")
+        obj, is_gone = await self._writer.delete(request, options)
+        if is_gone and not target.resource.strategy.answers_deleted_object:
+            return answers.status(answers.deleted(obj, request), request, 200)
+        return answers.one(obj, request, wanted, query)
+
+    async def _delete_collection(
+        self, request: Request, wanted: Representation, query: Query, options: DeleteOptions
+    ) -> web.StreamResponse:
+        _require_verb(request, "deletecollection")
+        target = request.target
+        page = list_page(self._store, target, list_options(query))
+        for obj in page.objects:
+            namespace, name = key_of(obj)
+            one = replace(request, target=target._replace(namespace=namespace, name=name))
+            if self._writer.current(one.target) is not None:
+                await self._writer.delete(one, options)
+        return answers.many(page, request, wanted, query)
+
+    async def _watch(
+        self, http: web.Request, request: Request, wanted: Representation, options: ListOptions
+    ) -> web.StreamResponse:
+        query, chosen = _query(http), selection(request.target, options)
+        revision = revision_of(options)
+        if wanted.is_yaml:
+            raise not_acceptable("only the following media types are accepted: application/json")
+        response = web.StreamResponse(headers={"Content-Type": wanted.media_type})
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        is_first = True
+        with self._watched(), suppress(ConnectionError):
+            every_s = self._bookmark_every_s
+            async for events in watch(self._store, request.target, options, chosen, revision, bookmark_every_s=every_s):
+                lines = []
+                for event in events:
+                    lines.append(answers.event_line(event, request, wanted, query, is_first=is_first))
+                    is_first = False
+                await response.write(b"".join(lines))
+            await response.write_eof()
+        return response
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None, "requests are tasks"
+        self._watches.add(task)
+        try:
+            yield
+        finally:
+            self._watches.discard(task)
+
+
+def _query(http: web.Request) -> Query:
+    return Query({name: http.query.getall(name) for name in http.query})
+
+
+def _require_verb(request: Request, verb: str) -> None:
+    target = request.target
+    subresource = target.resource.subresource(target.subresource)
+    if verb not in (subresource.verbs if subresource else target.resource.verbs):
+        raise method_not_allowed(verb)
+
+
+def _require_namespace(request: Request, verb: str) -> None:
+    """Only lists and watches reach over all namespaces."""
+    target = request.target
+    if target.resource.namespaced and not target.namespace:
+        raise PlainError(404, PAGE_NOT_FOUND) if target.resource.is_custom else method_not_allowed(verb)
+
+
+def _require_name(request: Request, verb: str) -> None:
+    """Collections are not written as a whole."""
+    _require_namespace(request, verb)
+    if not request.target.name:
+        raise bad_request("name must be provided") if request.target.resource.is_custom else method_not_allowed(verb)

@@ -1,0 +1,99 @@
+"""The types that are served, as OpenAPI: what `kubectl explain` and clients with dynamic types read.
+
+Version 3 is complete in structure; version 2 has the same definitions without paths. Descriptions are those of CRDs;
+built-in types have none. It tells structure only and is never used to validate.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+from hashlib import sha256
+from typing import NamedTuple
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.builtin_shapes import METADATA, shape
+from gpuledger.local.kubeapi.discovery import GIT_VERSION
+from gpuledger.local.kubeapi.negotiation import JSON, negotiate
+from gpuledger.local.kubeapi.openapi_paths import paths_of
+from gpuledger.local.kubeapi.openapi_schemas import COMPONENTS, DEFINITIONS, Schemas
+from gpuledger.local.kubeapi.resources import Resource
+
+V3 = "/openapi/v3"
+V2 = "/openapi/v2"
+HASH_LENGTH = 32
+
+
+class _GroupVersion(NamedTuple):
+    group: str
+    version: str
+
+    @property
+    def path(self) -> str:
+        return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
+
+
+class OpenApi:
+    """The documents for one set of resources; make another when the set changes."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._resources = tuple(resources)
+
+    def find(self, path: str, accept: str) -> tuple[Object, str] | None:
+        """The document at a path and its media type, which is JSON; None where there is none.
+
+        Raises:
+            ApiError: 406 where JSON is not accepted, on which clients use another document.
+        """
+        negotiate(accept)
+        trimmed = path.rstrip("/")
+        if trimmed == V3:
+            return self.index(), JSON
+        if trimmed == V2:
+            return self.version_2(), JSON
+        document = self.group_version(trimmed.removeprefix(f"{V3}/"))
+        return None if document is None else (document, JSON)
+
+    def index(self) -> Object:
+        """`/openapi/v3`: where the documents lie. The hash changes with what a group version serves."""
+        paths = {one.path: {"serverRelativeURL": f"{V3}/{one.path}?hash={self._hash(one)}"} for one in self._served}
+        return {"paths": paths}
+
+    def group_version(self, path: str) -> Object | None:
+        """The document of `apis/GROUP/VERSION` or `api/VERSION`; None where there is none."""
+        found = next((one for one in self._served if one.path == path), None)
+        if found is None:
+            return None
+        resources = self._served[found]
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "paths": {key: value for resource in resources for key, value in paths_of(resource).items()},
+            "components": {"schemas": _schemas(resources, COMPONENTS)},
+        }
+
+    def version_2(self) -> Object:
+        """`/openapi/v2`: every definition, and the paths of the objects."""
+        return {
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "paths": {},
+            "definitions": _schemas(self._resources, DEFINITIONS),
+        }
+
+    @cached_property
+    def _served(self) -> dict[_GroupVersion, list[Resource]]:
+        served: dict[_GroupVersion, list[Resource]] = {}
+        for resource in self._resources:
+            served.setdefault(_GroupVersion(resource.group, resource.version), []).append(resource)
+        return served
+
+    def _hash(self, one: _GroupVersion) -> str:
+        shown = repr([(r.plural, r.subresources, r.verbs, r.is_custom and r.shape) for r in self._served[one]])
+        return sha256(shown.encode()).hexdigest()[:HASH_LENGTH].upper()
+
+
+def _schemas(resources: Iterable[Resource], prefix: str) -> Object:
+    schemas = Schemas(prefix)
+    for resource in resources:
+        schemas.add(resource)
+    schemas.refer(shape(METADATA))
+    return schemas.written()

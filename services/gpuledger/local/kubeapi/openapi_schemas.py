@@ -1,0 +1,151 @@
+"""Shapes as OpenAPI schemas. Built-in structs are referred to by name, since some contain themselves."""
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.edge.kube.schema.shapes import Shape
+from gpuledger.local.kubeapi.builtin_shapes import METADATA, model_of, shape, short_name
+from gpuledger.local.kubeapi.resources import Resource
+
+COMPONENTS = "#/components/schemas/"
+"""Where OpenAPI 3 keeps its schemas."""
+
+DEFINITIONS = "#/definitions/"
+"""Where OpenAPI 2 keeps them."""
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_META_TYPES = frozenset(
+    {
+        "Condition",
+        "DeleteOptions",
+        "FieldSelectorRequirement",
+        "LabelSelector",
+        "LabelSelectorRequirement",
+        "ManagedFieldsEntry",
+        "ObjectMeta",
+        "OwnerReference",
+        "Preconditions",
+    }
+)
+_FORMATS = {"micro-time": "date-time", "quantity": "", "int-or-string": ""}
+
+
+def component_name(resource: Resource) -> str:
+    """The name of a resource's schema: reversed domain of the group, version and kind."""
+    if not resource.is_custom:
+        return f"io.k8s.api.{(resource.group or 'core').removesuffix('.k8s.io')}.{resource.version}.{resource.kind}"
+    return ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
+
+
+class Schemas:
+    """Collects the schemas of a document, each once; `prefix` is where the document keeps them."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._schemas: Object = {}
+
+    def add(self, resource: Resource) -> None:
+        """Add the schemas of a resource, of its lists and of what they refer to."""
+        name = component_name(resource)
+        kind = {"group": resource.group, "version": resource.version}
+        self._schemas[name] = self._object(resource) | {
+            "x-kubernetes-group-version-kind": [kind | {"kind": resource.kind}]
+        }
+        if "list" in resource.verbs:
+            self._schemas[f"{name}List"] = _list_of(f"{self._prefix}{name}") | {
+                "x-kubernetes-group-version-kind": [kind | {"kind": resource.kind_of_list}]
+            }
+
+    def refer(self, known: Shape) -> Object:
+        """A reference to a built-in struct, whose schema is added."""
+        model = model_of(known) or METADATA
+        name = _struct_name(model)
+        if name not in self._schemas:
+            self._schemas[name] = {}
+            self._schemas[name] = self._struct(shape(model))
+        return {"$ref": f"{self._prefix}{name}"}
+
+    def written(self) -> Object:
+        """The schemas by name."""
+        return dict(sorted(self._schemas.items()))
+
+    def _object(self, resource: Resource) -> Object:
+        schema = self._struct(resource.shape)
+        properties = schema.setdefault("properties", {})
+        for name in ("apiVersion", "kind"):
+            properties[name] = {"type": "string"}
+        if resource.is_custom or "metadata" in properties:
+            properties["metadata"] = {"allOf": [self.refer(shape(METADATA))]}
+        return schema | {"type": "object"}
+
+    def _schema(self, known: Shape) -> Object:
+        if known.kind == "object" and known.fields and model_of(known):
+            schema: Object = {"allOf": [self.refer(known)]}
+        elif known.kind == "array":
+            schema = {"type": "array", "items": self._schema(known.items) if known.items else {}} | _list_type(known)
+        elif known.kind == "object":
+            schema = self._struct(known)
+        else:
+            schema = _scalar(known)
+        return schema | _patching(known) | ({"description": known.description} if known.description else {})
+
+    def _struct(self, known: Shape) -> Object:
+        schema: Object = {} if known.kind == "any" else {"type": "object"}
+        if known.description:
+            schema["description"] = known.description
+        if known.fields:
+            schema["properties"] = {name: self._schema(child) for name, child in known.fields.items()}
+        if known.values is not None:
+            schema["additionalProperties"] = self._schema(known.values)
+        if known.atomic:
+            schema["x-kubernetes-map-type"] = "atomic"
+        if known.preserves:
+            schema["x-kubernetes-preserve-unknown-fields"] = True
+        return schema
+
+
+def _struct_name(model: str) -> str:
+    short = short_name(model)
+    if short in _META_TYPES:
+        return f"{_META}.{short}"
+    version = model.removesuffix(short).lower()
+    return f"io.k8s.api.{version}.{short}"
+
+
+def _scalar(known: Shape) -> Object:
+    if known.int_or_string:
+        return {"x-kubernetes-int-or-string": True}
+    if known.kind == "any":
+        return {"x-kubernetes-preserve-unknown-fields": True} if known.preserves else {}
+    schema: Object = {"type": known.kind}
+    form = _FORMATS.get(known.format, known.format)
+    if form:
+        schema["format"] = form
+    return schema | ({"nullable": True} if known.nullable and known.format not in {"date-time", "micro-time"} else {})
+
+
+def _list_type(known: Shape) -> Object:
+    schema: Object = {"x-kubernetes-list-type": known.list_type}
+    if known.list_type == "map":
+        schema["x-kubernetes-list-map-keys"] = list(known.keys)
+    return schema
+
+
+def _patching(known: Shape) -> Object:
+    schema: Object = {}
+    if known.patch_strategy:
+        schema["x-kubernetes-patch-strategy"] = known.patch_strategy
+    if known.patch_key:
+        schema["x-kubernetes-patch-merge-key"] = known.patch_key
+    return schema
+
+
+def _list_of(reference: str) -> Object:
+    return {
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "items": {"type": "array", "items": {"$ref": reference}},
+        },
+        "required": ["items"],
+    }

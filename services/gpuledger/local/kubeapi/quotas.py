@@ -1,0 +1,76 @@
+"""Quotas on resources that Kubernetes does not know itself, such as units of GPU pools: counted, and kept. Pure.
+
+Of a quota only names such as `requests.example.com/gpu` count. Nobody enforces the others here, nor quotas with scopes.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.errors import denied
+from gpuledger.local.kubeapi.strategies.core_quantities import amount
+from gpuledger.local.kubeapi.strategies.core_shared import at
+
+PREFIX = "requests."
+ENDED = frozenset({"Succeeded", "Failed"})
+
+
+def quota_status(quota: Object, pods: Iterable[Object]) -> Object:
+    """The status that the controller of quotas gives one; `pods` are those of its namespace."""
+    counted = _counted(quota)
+    if not counted:
+        return at(quota, "status")
+    holding = _holding(pods)
+    used = {name: str(sum(_units(pod, name) for pod in holding)) for name in counted}
+    return {"hard": dict(at(quota, "spec", "hard")), "used": used}
+
+
+def refuse_excess(pod: Object, quotas: Iterable[Object], pods: Iterable[Object]) -> None:
+    """Let no pod in that asks for more than the quotas of its namespace leave; `pods` are those that are there.
+
+    Raises:
+        ApiError: 403, it names the quota, and what was requested, used and allowed.
+    """
+    holding = _holding(pods)
+    for quota in quotas:
+        if over := list(_exceeded(pod, quota, holding)):
+            told = (
+                f"{word}: {','.join(f'{name}={units[place]}' for name, units in over)}"
+                for place, word in enumerate(("requested", "used", "limited"))
+            )
+            message = f"exceeded quota: {quota['metadata']['name']}, {', '.join(told)}"
+            raise denied("", "pods", pod["metadata"]["name"], message)
+
+
+def _exceeded(pod: Object, quota: Object, holding: list[Object]) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """What is exceeded, with what is requested, used and allowed."""
+    for name, hard in _counted(quota).items():
+        requested = _units(pod, name)
+        if requested and requested + (used := sum(_units(one, name) for one in holding)) > hard:
+            yield name, (requested, used, hard)
+
+
+def _counted(quota: Object) -> dict[str, int]:
+    spec = at(quota, "spec")
+    if spec.get("scopes") or spec.get("scopeSelector"):
+        return {}
+    hard = at(spec, "hard")
+    return {name: int(amount(hard[name])) for name in sorted(hard) if name.startswith(PREFIX) and "/" in name}
+
+
+def _holding(pods: Iterable[Object]) -> list[Object]:
+    return [pod for pod in pods if at(pod, "status").get("phase") not in ENDED]
+
+
+def _units(pod: Object, name: str) -> int:
+    """What a pod holds at most at a time: init containers run one after another, beside the sidecars before them."""
+    spec, resource = at(pod, "spec"), name.removeprefix(PREFIX)
+    staying = most = 0
+    for one in spec.get("initContainers") or ():
+        units = _asked(one, resource)
+        most = max(most, staying + units)
+        staying += units if one.get("restartPolicy") == "Always" else 0
+    return max(most, staying + sum(_asked(one, resource) for one in spec.get("containers") or ()))
+
+
+def _asked(container: Object, resource: str) -> int:
+    return int(amount(at(container, "resources", "requests").get(resource, 0)))

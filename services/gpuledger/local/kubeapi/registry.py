@@ -1,0 +1,119 @@
+"""Which resources there are, and which of them a path means."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from gpuledger.local.kubeapi.errors import ApiError, PlainError, not_found, not_implemented
+from gpuledger.local.kubeapi.resources import Resource
+
+PAGE_NOT_FOUND = "404 page not found\n"
+
+
+class Target(NamedTuple):
+    """What a path names. `name` is empty for a collection, `namespace` is empty for all or none."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+
+    @property
+    def selects_namespace(self) -> str | None:
+        """The namespace that a list is restricted to; None where it is not."""
+        return self.namespace if self.resource.namespaced and self.namespace else None
+
+
+class Registry:
+    """Built-in resources and, while their CRDs are established, custom ones."""
+
+    def __init__(self, builtin: Iterable[Resource]) -> None:
+        self._builtin = {(one.group, one.version, one.plural): one for one in builtin}
+        self._custom: dict[str, tuple[Resource, ...]] = {}
+        self._found = dict(self._builtin)
+        self.generation = 0
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(tuple(self._found.values()))
+
+    def serve(self, crd: str, resources: Iterable[Resource]) -> None:
+        """Serve a CRD's resources from now on, instead of those it had."""
+        self._custom[crd] = tuple(resources)
+        self._rebuild()
+
+    def withdraw(self, crd: str) -> None:
+        """Serve a CRD's resources no longer."""
+        self._custom.pop(crd, None)
+        self._rebuild()
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource of these names."""
+        return self._found.get((group, version, plural))
+
+    def of_group(self, group: str, plural: str) -> Resource | None:
+        """Any version of a resource."""
+        return next((one for one in self if (one.group, one.plural) == (group, plural)), None)
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """The resource of this kind."""
+        return next((one for one in self if (one.api_version, one.kind) == (api_version, kind)), None)
+
+    def target(self, path: str) -> Target:
+        """What a path names.
+
+        Raises:
+            ApiError: 404 within the core group.
+            PlainError: 404 elsewhere, as no group answers for it.
+        """
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) > 2:
+            found = self._resolve("", parts[1], parts[2:])
+        elif parts[0] == "apis" and len(parts) > 3:
+            found = self._resolve(parts[1], parts[2], parts[3:])
+        else:
+            found = None
+        if found is None:
+            raise self._unknown(parts)
+        return found
+
+    def _unknown(self, parts: list[str]) -> ApiError | PlainError:
+        version = ("", parts[1]) if parts[0] == "api" else tuple(parts[1:3])
+        if len(parts) > 2 and any((one.group, one.version) == version for one in self._builtin.values()):
+            return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        return PlainError(404, PAGE_NOT_FOUND)
+
+    def _resolve(self, group: str, version: str, rest: list[str]) -> Target | None:
+        if rest[0] == "namespaces" and len(rest) > 2:
+            resource = self.find(group, version, rest[2])
+            if resource is not None and resource.namespaced:
+                return _target(resource, rest[1], rest[3:])
+        resource = self.find(group, version, rest[0])
+        if resource is None or (resource.namespaced and len(rest) > 1):
+            return None
+        return _target(resource, "", rest[1:])
+
+    def _rebuild(self) -> None:
+        self.generation += 1
+        self._found = dict(self._builtin)
+        for resources in self._custom.values():
+            self._found |= {(one.group, one.version, one.plural): one for one in resources}
+
+
+_NOT_IMPLEMENTED = {
+    ("", "nodes"): ("proxy",),
+    ("", "pods"): ("attach", "exec", "log", "portforward", "proxy"),
+    ("", "services"): ("proxy",),
+}
+"""Subresources that Kubernetes has, and answers for by asking somebody who is not there."""
+
+
+def _target(resource: Resource, namespace: str, rest: list[str]) -> Target | None:
+    name, subresource = [*rest, "", ""][:2]
+    if subresource in _NOT_IMPLEMENTED.get(resource.key, ()):
+        raise not_implemented(f"{resource.plural}/{subresource}")
+    if len(rest) > 2 or not all(rest):
+        return None
+    if subresource and not resource.subresource(subresource):
+        if resource.is_custom:
+            raise not_found(*resource.key, name)
+        return None
+    return Target(resource, namespace, name, subresource)

@@ -1,0 +1,171 @@
+"""What a resource is to the server: its names, and what it does of its own when it is written.
+
+The request pipeline is the same for every resource. Where a resource differs, its `Strategy` says so; hooks are named
+as in Kubernetes' own API server. A strategy is handed copies that it may change, never what is stored.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from gpuledger.edge.kube.schema.causes import Cause, Object
+from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
+from gpuledger.edge.kube.schema.shapes import ANYTHING, Shape
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class Column(NamedTuple):
+    """A column of a Table. `path` is a JSONPath of a CRD; built-in types compute their cells in `Strategy.cells`."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+    path: str = ""
+
+
+class Context(NamedTuple):
+    """What a strategy may know of the request: the time, who asks, and a place for `Warning` headers."""
+
+    now: datetime
+    user: str
+    warnings: list[str]
+
+
+class Strategy:
+    """The behaviour of an ordinary resource, to be overridden where one differs."""
+
+    creates_on_update = False
+    """Whether PUT of an absent object creates it."""
+
+    updates_unconditionally = True
+    """Whether PUT may leave out the resourceVersion (otherwise 422, `metadata.resourceVersion` FieldValueInvalid)."""
+
+    has_generation = True
+    is_graceful = False
+    """Whether a deletion is told before it is carried out, however little time it gives (pods)."""
+
+    answers_deleted_object = False
+    """Whether DELETE answers the object rather than a Status ."""
+
+    def decode(self, body: Object) -> None:
+        """Refuse, with an ApiError, what Kubernetes cannot read into the type at all (400 for built-in types)."""
+
+    def default(self, obj: Object) -> None:
+        """Fill in defaults, on every write."""
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        """What creating does to the object: drop its status, add what belongs to a new one."""
+
+    def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
+        """What updating does: keep what this endpoint does not write. Metadata is the pipeline's."""
+
+    def validate(self, obj: Object) -> list[Cause]:
+        """What is wrong with a new object; names and other metadata are checked by the pipeline."""
+        return []
+
+    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
+        """What is wrong with an object that takes another's place; includes what `validate` finds where it matters."""
+        return self.validate(obj) if not subresource else []
+
+    def validate_name(self, name: str) -> str | None:
+        """What is wrong with a name; None accepts it. Ordinarily a DNS subdomain."""
+        return dns_subdomain_problem(name)
+
+    def spec_changed(self, obj: Object, old: Object) -> bool:
+        """Whether generation grows: anything but metadata and status differs."""
+        outside = ("metadata", "status", "kind", "apiVersion")
+        one = {key: value for key, value in obj.items() if key not in outside}
+        return one != {key: value for key, value in old.items() if key not in outside}
+
+    def grace_s(self, obj: Object, requested: int | None) -> int:
+        """How long the object stays after DELETE, in seconds; 0 removes it at once."""
+        return 0
+
+    def field_labels(self, obj: Object) -> Mapping[str, str]:
+        """What field selectors see, besides metadata.name and metadata.namespace (all supported names, always)."""
+        return {}
+
+    def field_names(self) -> frozenset[str]:
+        """Which names field selectors may use, besides metadata.name and metadata.namespace."""
+        return frozenset()
+
+    def columns(self) -> Sequence[Column]:
+        """The columns of a Table, Name first."""
+        return (Column("Name", format="name"), Column("Created At", "date"))
+
+    def cells(self, obj: Object, now: datetime) -> list[object]:
+        """The cells of one row, in the order of the columns."""
+        metadata = obj["metadata"]
+        return [metadata["name"], metadata.get("creationTimestamp")]
+
+
+@dataclass(frozen=True)
+class Subresource:
+    """A part of a resource with an endpoint of its own. `kind` is what discovery says; `verbs` what it takes."""
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: str
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a resource shows objects that are stored as those of another."""
+
+    key: tuple[str, str]
+    read: Callable[[Object], Object]
+    stored: Callable[[Object], Object]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One version of a resource. Objects of all versions lie together under (`group`, `plural`)."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    shape: Shape = field(default_factory=lambda: ANYTHING)
+    strategy: Strategy = field(default_factory=Strategy)
+    list_kind: str = ""
+    is_custom: bool = False
+    form: "Form | None" = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Where the store keeps its objects, and what errors call it."""
+        return self.form.key if self.form else (self.group, self.plural)
+
+    def read(self, stored: Object) -> Object:
+        """An object as this resource has it."""
+        return self.form.read(stored) if self.form else stored
+
+    def stored(self, obj: Object) -> Object:
+        """An object as the store has it."""
+        return self.form.stored(obj) if self.form else obj
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or the version alone for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def kind_of_list(self) -> str:
+        """The kind of its lists."""
+        return self.list_kind or f"{self.kind}List"
+
+    def subresource(self, name: str) -> Subresource | None:
+        """The subresource of that name."""
+        return next((one for one in self.subresources if one.name == name), None)

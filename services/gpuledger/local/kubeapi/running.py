@@ -1,0 +1,47 @@
+"""The embedded API server as a part of a data directory: its objects are kept there, and so is its kubeconfig."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.persistence import keep_saved, load
+from gpuledger.local.kubeapi.server import ApiServer
+
+HOST = "127.0.0.1"
+OBJECTS = "kube/objects.jsonl"
+KUBECONFIG = "kubeconfig"
+
+
+class EmbeddedKube(NamedTuple):
+    """A server that runs, and the file with which clients find it."""
+
+    url: str
+    kubeconfig: Path
+
+
+@asynccontextmanager
+async def embedded_kube(data_dir: Path, host: str = HOST, port: int = 0) -> AsyncIterator[EmbeddedKube]:
+    """Serve what was kept in the data directory, and keep it again until the block ends.
+
+    Raises:
+        ObjectsFileError: what was kept cannot be read.
+        OSError: the address cannot be had, or a file not be written.
+    """
+    server, objects = ApiServer(), data_dir / OBJECTS
+    load(server.store, objects)
+    saving = asyncio.create_task(keep_saved(server.store, objects))
+    try:
+        async with server.serving(host, port) as url:
+            path = data_dir / KUBECONFIG
+            write_kubeconfig(path, kubeconfig(url, None))
+            try:
+                yield EmbeddedKube(url, path)
+            finally:
+                path.unlink(missing_ok=True)
+    finally:
+        saving.cancel()
+        with suppress(asyncio.CancelledError):
+            await saving

@@ -1,0 +1,186 @@
+"""What the built-in types have in common: a status with an endpoint of its own, selectors, values left out when empty.
+
+Built-in types are written by a server that leaves out empty lists, empty maps and false flags; clients compare with
+that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, not_supported, required
+from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
+from gpuledger.local.kubeapi.metadata import validate_labels
+from gpuledger.local.kubeapi.resources import Context, Strategy
+
+OUTSIDE_SPEC = frozenset({"metadata", "status", "kind", "apiVersion"})
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_MAPS = frozenset(
+    {"labels", "annotations", "data", "binaryData", "stringData", "nodeSelector", "matchLabels", "limits", "requests"}
+    | {"capacity", "allocatable", "hard", "used", "overhead", "parameters", "disruptedPods"}
+)
+_FLAGS = frozenset(
+    {"hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "unschedulable", "paused", "readOnly"}
+    | {"publishNotReadyAddresses", "globalDefault"}
+)
+_TEXTS = frozenset(
+    {"value", "nodeName", "podCIDR", "providerID", "priorityClassName", "hostname", "subdomain", "subPath", "hostIP"}
+)
+_OPAQUE = _MAPS | {"managedFields"}
+_KEPT_LISTS = frozenset({"containers"})
+
+
+class BuiltinStrategy(Strategy):
+    """A type with the usual life: status is written through `/status` alone, everything else through the object."""
+
+    status_on_create: Mapping[str, Any] | None = None
+    """What the status of a new object is; None leaves the status out."""
+
+    keeps_status_on_create = False
+
+    def default(self, obj: Object) -> None:
+        """Leave out what is empty."""
+        drop_empty(obj)
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        """Start with a status of the server's own."""
+        if not self.keeps_status_on_create:
+            obj.pop("status", None)
+        if self.status_on_create is not None:
+            obj["status"] = deepcopy(dict(self.status_on_create)) | (obj.get("status") or {})
+
+    def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
+        """Keep what this endpoint does not write."""
+        if subresource == "status":
+            keep(obj, old, (name for name in {*obj, *old} if name not in OUTSIDE_SPEC))
+        else:
+            keep(obj, old, ("status",))
+
+
+def keep(obj: Object, old: Object, names: Iterable[str]) -> None:
+    """Put fields back to what they were."""
+    for name in tuple(names):
+        if name in old:
+            obj[name] = old[name]
+        else:
+            obj.pop(name, None)
+
+
+def drop_empty(node: object) -> None:
+    """Leave out, in place and below a built-in object, what its type omits when empty."""
+    if isinstance(node, list):
+        for item in node:
+            drop_empty(item)
+    elif isinstance(node, dict):
+        for name, value in tuple(node.items()):
+            if _is_omitted(name, value):
+                del node[name]
+            elif name not in _OPAQUE:
+                drop_empty(value)
+
+
+def _is_omitted(name: str, value: object) -> bool:
+    if value == []:
+        return name not in _KEPT_LISTS
+    if value == {}:
+        return name in _MAPS
+    return (value is False and name in _FLAGS) or (value == "" and name in _TEXTS)
+
+
+def timestamp(now: datetime) -> str:
+    """A time to the second, as `metav1.Time` is written."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def at(obj: Mapping[str, Any], *names: str) -> Object:
+    """The map at a path; an empty one where there is none."""
+    found: Any = obj
+    for name in names:
+        found = (found or {}).get(name)
+    return found or {}
+
+
+def part_of(obj: Object, name: str) -> Object:
+    """The map under a name, to be changed in place; made where it is missing or null."""
+    if obj.get(name) is None:
+        obj[name] = {}
+    found: Object = obj[name]
+    return found
+
+
+def fill(obj: Object, values: Mapping[str, Any]) -> None:
+    """Set what is missing, null or an empty string."""
+    for name, value in values.items():
+        if obj.get(name) is None or obj[name] == "":
+            obj[name] = value
+
+
+def one_of(value: object, supported: Iterable[str], field: str) -> Iterator[Cause]:
+    """A value is missing, or none of those known."""
+    if value is None or value == "":
+        yield required(field)
+    elif value not in (known := tuple(supported)):
+        yield not_supported(field, value, known)
+
+
+def at_least(value: int | None, least: int, field: str) -> Iterator[Cause]:
+    """A number is too small; None is none."""
+    if value is not None and value < least:
+        yield invalid(field, value, f"must be greater than or equal to {least}")
+
+
+def immutable(
+    obj: Mapping[str, Any], old: Mapping[str, Any], names: Iterable[str], prefix: str = ""
+) -> Iterator[Cause]:
+    """Fields differ that may not."""
+    for name in names:
+        if obj.get(name) != old.get(name):
+            yield invalid(f"{prefix}{name}", obj.get(name), "field is immutable")
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether a LabelSelector object matches labels. None matches nothing, an empty one everything."""
+    if selector is None:
+        return False
+    have = labels or {}
+    wanted = (selector.get("matchLabels") or {}).items()
+    return all(have.get(key) == value for key, value in wanted) and all(
+        _expression_selects(one, have) for one in selector.get("matchExpressions") or ()
+    )
+
+
+def _expression_selects(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = expression.get("key", ""), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False
+
+
+def selector_causes(selector: Mapping[str, Any] | None, field: str) -> Iterator[Cause]:
+    """What is wrong with a LabelSelector object."""
+    yield from validate_labels((selector or {}).get("matchLabels"), f"{field}.matchLabels")
+    for index, one in enumerate((selector or {}).get("matchExpressions") or ()):
+        yield from _expression_causes(one, f"{field}.matchExpressions[{index}]")
+
+
+def _expression_causes(expression: Mapping[str, Any], field: str) -> Iterator[Cause]:
+    operator, values = expression.get("operator"), expression.get("values") or ()
+    if operator in {"In", "NotIn"} and not values:
+        yield required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in {"Exists", "DoesNotExist"} and values:
+        yield Cause("FieldValueForbidden", "Forbidden: may not be specified", f"{field}.values")
+    elif operator not in OPERATORS:
+        yield invalid(f"{field}.operator", operator or "", "not a valid selector operator")
+    if problem := qualified_name_problem(str(expression.get("key") or "")):
+        yield invalid(f"{field}.key", expression.get("key") or "", problem)
+    for index, value in enumerate(values):
+        if problem := label_value_problem(str(value)):
+            yield invalid(f"{field}.values[{index}]", value, problem)

@@ -1,0 +1,148 @@
+"""Nodes: taints, what may change of one, and a status that anybody may write who may write `/status`.
+
+A node has no generation. No controller is here that would take its not-ready taint away.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from gpuledger.edge.kube.schema.causes import Cause, Object, duplicate, forbidden, invalid
+from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
+from gpuledger.local.kubeapi.resources import Context
+from gpuledger.local.kubeapi.strategies.core_quantities import check_quantities, write_canonically
+from gpuledger.local.kubeapi.strategies.core_resources import quantity_causes
+from gpuledger.local.kubeapi.strategies.core_shared import (
+    BuiltinStrategy,
+    at,
+    fill,
+    one_of,
+    part_of,
+)
+
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+_ONCE = {
+    "podCIDR": 'node updates may not change podCIDR except from "" to valid',
+    "podCIDRs": 'node updates may not change podCIDR except from "" to valid',
+    "providerID": 'node updates may not change providerID except from "" to valid',
+}
+_CHANGEABLE = frozenset({"taints", "unschedulable", "configSource", *_ONCE})
+
+
+class NodeStrategy(BuiltinStrategy):
+    """The behaviour of nodes."""
+
+    has_generation = False
+    keeps_status_on_create = True
+
+    def decode(self, body: Object) -> None:
+        """Refuse quantities that are none (400)."""
+        check_quantities(_quantity_maps(body), "Node", "v1")
+
+    def default(self, obj: Object) -> None:
+        """Fill in what a status always has; allocatable is what there is unless said otherwise."""
+        spec = part_of(obj, "spec")
+        ranges = spec.get("podCIDRs") or []
+        if spec.get("podCIDR") and ranges[:1] != [spec["podCIDR"]]:
+            spec["podCIDRs"] = [spec["podCIDR"]]
+        elif ranges:
+            spec["podCIDR"] = ranges[0]
+        _default_status(part_of(obj, "status"))
+        write_canonically(_quantity_maps(obj))
+        super().default(obj)
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        """A new node is not ready."""
+        super().prepare_for_create(obj, context)
+        taints = obj["spec"].get("taints") or []
+        if not any(_same_taint(one, NOT_READY) for one in taints):
+            obj["spec"]["taints"] = [*taints, dict(NOT_READY)]
+
+    def validate(self, obj: Object) -> list[Cause]:
+        """What is wrong with a node."""
+        return [*_taint_list_causes(at(obj, "spec").get("taints") or []), *_amount_causes(obj), *_address_causes(obj)]
+
+    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
+        """What may not change, besides what is wrong."""
+        return [*self.validate(obj), *_change_causes(at(obj, "spec"), at(old, "spec"))]
+
+    def field_labels(self, obj: Object) -> Mapping[str, str]:
+        """What field selectors of nodes see."""
+        return {"spec.unschedulable": "true" if at(obj, "spec").get("unschedulable") else "false"}
+
+    def field_names(self) -> frozenset[str]:
+        """Which names field selectors of nodes may use."""
+        return frozenset({"spec.unschedulable"})
+
+
+def _quantity_maps(node: Object) -> Iterator[Object]:
+    for name in ("capacity", "allocatable"):
+        yield at(node, "status", name)
+
+
+def _default_status(status: Object) -> None:
+    if status.get("capacity") and status.get("allocatable") is None:
+        status["allocatable"] = dict(status["capacity"])
+    fill(part_of(status, "nodeInfo"), dict.fromkeys(_INFO, ""))
+    fill(part_of(part_of(status, "daemonEndpoints"), "kubeletEndpoint"), {"Port": 0})
+    for condition in status.get("conditions") or ():
+        for name in ("lastHeartbeatTime", "lastTransitionTime"):
+            condition.setdefault(name, None)
+
+
+def _same_taint(one: Object, other: Object) -> bool:
+    return (one.get("key"), one.get("effect")) == (other.get("key"), other.get("effect"))
+
+
+def _taint_list_causes(taints: list[Object]) -> Iterator[Cause]:
+    for index, taint in enumerate(taints):
+        field = f"metadata.taints[{index}]"
+        yield from _taint_causes(taint, field)
+        if any(_same_taint(taint, other) for other in taints[:index]):
+            yield duplicate(field, f"{taint.get('key')}:{taint.get('effect')}")
+
+
+def _taint_causes(taint: Object, field: str) -> Iterator[Cause]:
+    key, value = taint.get("key") or "", taint.get("value") or ""
+    if problem := qualified_name_problem(key):
+        yield invalid(f"{field}.key", key, problem)
+    if problem := label_value_problem(value):
+        yield invalid(f"{field}.value", value, problem)
+    yield from one_of(taint.get("effect"), TAINT_EFFECTS, f"{field}.effect")
+
+
+def _amount_causes(node: Object) -> Iterator[Cause]:
+    for part in ("capacity", "allocatable"):
+        for name, value in at(node, "status", part).items():
+            field = f"status.{part}[{name}]"
+            if problem := qualified_name_problem(name):
+                yield invalid(field, name, problem)
+            yield from quantity_causes(name, value, field)
+
+
+def _address_causes(node: Object) -> Iterator[Cause]:
+    addresses = at(node, "status").get("addresses") or []
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            yield duplicate(f"status.addresses[{index}]", address.get("address"))
+
+
+def _change_causes(spec: Object, before: Object) -> Iterator[Cause]:
+    for name, text in _ONCE.items():
+        if before.get(name) and spec.get(name) != before[name]:
+            yield forbidden(f"spec.{name}", text)
+    for name in sorted({*spec, *before} - _CHANGEABLE):
+        if spec.get(name) != before.get(name):
+            text = "node updates may only change labels, taints, or capacity"
+            yield forbidden(f"spec.{name}", text)

@@ -1,0 +1,285 @@
+"""Pods: what is filled in, what may change once there, how long they stay, and how one comes to a node.
+
+No scheduler and no kubelet is here: a pod stays Pending until somebody binds it and writes its status.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from gpuledger.edge.kube.schema.causes import Cause, Object, forbidden
+from gpuledger.local.kubeapi.errors import bad_request, conflict, denied, internal
+from gpuledger.local.kubeapi.resources import Context
+from gpuledger.local.kubeapi.strategies.core_podchange import update_causes
+from gpuledger.local.kubeapi.strategies.core_podspec import pod_causes
+from gpuledger.local.kubeapi.strategies.core_qos import qos_class
+from gpuledger.local.kubeapi.strategies.core_quantities import check_quantities
+from gpuledger.local.kubeapi.strategies.core_shared import (
+    BuiltinStrategy,
+    at,
+    fill,
+    part_of,
+    timestamp,
+)
+from gpuledger.local.kubeapi.strategies.core_template import GRACE_PERIOD_S, default_pod, quantity_maps
+
+FINISHED = frozenset({"Succeeded", "Failed"})
+EVICTED_AFTER_S = 300
+TOKEN_EXPIRES_S = 3607
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_NODE_PROBLEMS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_GATED = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+class PodStrategy(BuiltinStrategy):
+    """The behaviour of pods."""
+
+    answers_deleted_object = True
+    is_graceful = True
+
+    def decode(self, body: Object) -> None:
+        """Refuse quantities that are none (400)."""
+        check_quantities(quantity_maps(at(body, "spec")), "Pod", "v1")
+
+    def default(self, obj: Object) -> None:
+        """Fill in the spec, and what conditions and addresses leave open."""
+        default_pod(part_of(obj, "spec"))
+        _default_status(obj.get("status") or {})
+        super().default(obj)
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        """Begin as Pending; take tolerations, service account and priority that admission gives."""
+        spec = obj["spec"]
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            gated = {"reason": "SchedulingGated", "message": _GATED}
+            set_condition(obj, {"type": "PodScheduled", "status": "False"} | gated, context.now)
+        _tolerate_node_problems(spec)
+        _use_service_account(obj)
+        _prioritise(spec)
+
+    def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
+        """Keep status, or spec; a status keeps the class of service."""
+        super().prepare_for_update(obj, old, subresource, context)
+        fill(obj["spec"], {name: old["spec"][name] for name in ("priority", "preemptionPolicy") if name in old["spec"]})
+        if subresource == "status":
+            service = at(old, "status").get("qosClass") or qos_class(obj["spec"])
+            fill(part_of(obj, "status"), {"qosClass": service})
+        elif subresource:
+            obj["spec"] = _written_through(subresource, obj["spec"], old["spec"])
+        else:
+            _tolerate_node_problems(obj["spec"])
+
+    def validate(self, obj: Object) -> list[Cause]:
+        """What is wrong with a new pod."""
+        return [*pod_causes(obj)]
+
+    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
+        """What may not change."""
+        if subresource == "status":
+            return [*_status_causes(obj, old)]
+        if subresource:
+            return [*pod_causes(obj, updating=True)]
+        return [*update_causes(obj, old)] or [*pod_causes(obj, updating=True)]
+
+    def spec_changed(self, obj: Object, old: Object) -> bool:
+        """Whether the spec differs."""
+        return bool(obj.get("spec") != old.get("spec"))
+
+    def grace_s(self, obj: Object, requested: int | None) -> int:
+        """Seconds for a pod to end: none where it never ran or is over, else as asked or as its spec says."""
+        spec, status = at(obj, "spec"), at(obj, "status")
+        if not spec.get("nodeName") or status.get("phase") in FINISHED:
+            return 0
+        period: int = spec.get("terminationGracePeriodSeconds", GRACE_PERIOD_S) if requested is None else requested
+        return 1 if period < 0 else period
+
+    def field_labels(self, obj: Object) -> Mapping[str, str]:
+        """What field selectors of pods see."""
+        spec, status = at(obj, "spec"), at(obj, "status")
+        addresses = status.get("podIPs") or [{"ip": status.get("podIP") or ""}]
+        return {
+            "spec.nodeName": spec.get("nodeName") or "",
+            "spec.restartPolicy": spec.get("restartPolicy") or "",
+            "spec.schedulerName": spec.get("schedulerName") or "",
+            "spec.serviceAccountName": spec.get("serviceAccountName") or "",
+            "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+            "status.phase": status.get("phase") or "",
+            "status.podIP": addresses[0].get("ip") or "",
+            "status.podIPs": addresses[0].get("ip") or "",
+            "status.nominatedNodeName": status.get("nominatedNodeName") or "",
+        }
+
+    def field_names(self) -> frozenset[str]:
+        """Which names field selectors of pods may use."""
+        return frozenset(self.field_labels({}))
+
+
+def bound(pod: Object, binding: Object, now: datetime) -> Object:
+    """The pod as `POST .../binding` leaves it (a new object; generation stays).
+
+    Raises ApiError: 400 for another name, 500 without a node, 409 for another uid and where the pod is deleted, bound
+    or gated.
+    """
+    metadata = pod["metadata"]
+    name, wanted, target = metadata["name"], at(binding, "metadata"), at(binding, "target")
+    if wanted.get("name") not in {None, "", name}:
+        raise bad_request("name in URL does not match name in Binding object")
+    if target.get("kind") not in {None, "", "Node"}:
+        raise internal(f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"')
+    if not target.get("name"):
+        raise internal("target.name: Required value")
+    if wanted.get("uid") and wanted["uid"] != metadata.get("uid"):
+        text = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {metadata.get('uid')}"
+        raise conflict("", "pods", name, text)
+    if problem := _unbindable(pod):
+        raise conflict("", "pods/binding", name, problem)
+    return _on_node(pod, wanted, target["name"], now)
+
+
+def prioritised(pod: Object, classes: Mapping[str, Object]) -> Object:
+    """The pod with the priority of its class, or of the one that is the default. `classes` by name.
+
+    Raises ApiError (403) where the class is unknown or the pod claims another priority. Meant for creation.
+    """
+    spec = dict(pod["spec"])
+    default = next((name for name, one in classes.items() if one.get("globalDefault")), "")
+    name = spec.get("priorityClassName") or default
+    if name and name not in SYSTEM_PRIORITIES and name not in classes:
+        raise denied("", "pods", pod["metadata"].get("name", ""), f"no PriorityClass with name {name} was found")
+    chosen = classes.get(name) or {"value": SYSTEM_PRIORITIES.get(name, 0)}
+    value = chosen.get("value") or 0
+    if spec.get("priority") not in {None, 0, value}:
+        text = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
+        raise denied("", "pods", pod["metadata"].get("name", ""), text)
+    if name:
+        spec["priorityClassName"] = name
+    spec["priority"] = value
+    if name and chosen.get("preemptionPolicy"):
+        spec["preemptionPolicy"] = chosen["preemptionPolicy"]
+    return pod | {"spec": spec}
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether the pod's condition Ready is True."""
+    conditions = at(pod, "status").get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def set_condition(pod: Object, condition: Object, now: datetime) -> None:
+    """Put a condition, in place, in the stead of the one of its type; the transition is now where its status is new."""
+    conditions = at(pod, "status").get("conditions") or []
+    old: Object = next((one for one in conditions if one.get("type") == condition["type"]), {})
+    same = old.get("status") == condition["status"]
+    times = {"lastProbeTime": None, "lastTransitionTime": old.get("lastTransitionTime") if same else timestamp(now)}
+    new = condition | times
+    kept = [new if one is old else one for one in conditions]
+    pod["status"] = at(pod, "status") | {"conditions": kept if old else [*conditions, new]}
+
+
+def _unbindable(pod: Object) -> str:
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    return f"pod {name} has non-empty .spec.schedulingGates" if spec.get("schedulingGates") else ""
+
+
+def _on_node(pod: Object, wanted: Object, node: str, now: datetime) -> Object:
+    metadata = dict(pod["metadata"])
+    if wanted.get("annotations"):
+        metadata["annotations"] = (metadata.get("annotations") or {}) | wanted["annotations"]
+    if wanted.get("labels"):
+        metadata["labels"] = wanted["labels"] | (metadata.get("labels") or {})
+    status = {key: value for key, value in at(pod, "status").items() if key != "nominatedNodeName"}
+    moved = pod | {"metadata": metadata, "spec": pod["spec"] | {"nodeName": node}, "status": status}
+    set_condition(moved, {"type": "PodScheduled", "status": "True"}, now)
+    return moved
+
+
+def _default_status(status: Object) -> None:
+    for condition in status.get("conditions") or ():
+        for name in ("lastProbeTime", "lastTransitionTime"):
+            condition.setdefault(name, None)
+    addresses = status.get("podIPs") or []
+    if status.get("podIP") and addresses[:1] != [{"ip": status["podIP"]}]:
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    elif addresses:
+        status["podIP"] = addresses[0].get("ip", "")
+
+
+def _tolerate_node_problems(spec: Object) -> None:
+    tolerations = [*(spec.get("tolerations") or ())]
+    for key in _NODE_PROBLEMS:
+        if not any(_tolerates(one, key) for one in tolerations):
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": EVICTED_AFTER_S}
+            tolerations.append(added)
+    spec["tolerations"] = tolerations
+
+
+def _tolerates(toleration: Object, key: str) -> bool:
+    return toleration.get("key") in {None, "", key} and toleration.get("effect") in {None, "", "NoExecute"}
+
+
+def _written_through(subresource: str, spec: Object, before: Object) -> Object:
+    """The stored spec with what a subresource writes: more ephemeral containers, or other amounts of resources."""
+    if subresource == "ephemeralcontainers":
+        kept = {name: value for name, value in before.items() if name != "ephemeralContainers"}
+        added = spec.get("ephemeralContainers")
+        return kept | ({"ephemeralContainers": added} if added else {})
+    if subresource != "resize":
+        return before
+    amounts = {one.get("name"): one.get("resources") or {} for one in spec.get("containers") or ()}
+    resized = [one | {"resources": amounts.get(one.get("name"), one["resources"])} for one in before["containers"]]
+    return before | {"containers": resized}
+
+
+def _use_service_account(pod: Object) -> None:
+    if MIRROR_ANNOTATION in at(pod, "metadata", "annotations"):
+        return
+    spec = pod["spec"]
+    name = spec.get("serviceAccountName") or "default"
+    spec |= {"serviceAccountName": name, "serviceAccount": name}
+    if spec.get("automountServiceAccountToken") is not False:
+        _mount_token(spec, str(at(pod, "metadata").get("uid") or ""))
+
+
+def _mount_token(spec: Object, seed: str) -> None:
+    volume = f"kube-api-access-{hashlib.sha256(seed.encode()).hexdigest()[:5]}"
+    mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
+    unmounted = [
+        container
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        if all(one.get("mountPath") != TOKEN_PATH for one in container.get("volumeMounts") or ())
+    ]
+    for container in unmounted:
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), dict(mount)]
+    if unmounted:
+        spec["volumes"] = [*(spec.get("volumes") or ()), _token_volume(volume)]
+
+
+def _token_volume(name: str) -> Object:
+    field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources: list[dict[str, Any]] = [
+        {"serviceAccountToken": {"expirationSeconds": TOKEN_EXPIRES_S, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [field]}},
+    ]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
+
+
+def _prioritise(spec: Object) -> None:
+    named = spec.get("priorityClassName")
+    if not named or named in SYSTEM_PRIORITIES:
+        fill(spec, {"priority": SYSTEM_PRIORITIES.get(named or "", 0), "preemptionPolicy": "PreemptLowerPriority"})
+
+
+def _status_causes(obj: Object, old: Object) -> list[Cause]:
+    status, before = at(obj, "status"), at(old, "status")
+    if before.get("qosClass") and status.get("qosClass") != before["qosClass"]:
+        return [forbidden("status.qosClass", "the class of service of a pod does not change")]
+    return []

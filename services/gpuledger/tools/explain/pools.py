@@ -1,0 +1,287 @@
+"""Why a pod has no units of a pool, or where it could have them. Pure; it must never say more than was looked at.
+
+A pod needs all its units on one node, so what counts is a node with room, and not how many units are free in all.
+Priority and preemption are the scheduler's own matter, and are not judged.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from gpuledger.api.pool_names import FALSE, TRUE, UNIT_MIG, Phase, PoolReason, Type
+from gpuledger.domain.inventory.status import held_state
+from gpuledger.domain.pools.decisions import Assignment, PoolCondition
+from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of, read_spec, units
+from gpuledger.domain.pools.state import PoolFacts
+
+
+class Ask(NamedTuple):
+    """So many units of a pool, by the pool's id and the resource that stands for it in the pod."""
+
+    resource: str
+    pool: str
+    units: int
+
+
+class PodUse(NamedTuple):
+    """A pod that asks for units of a pool, and where it runs, if anywhere yet."""
+
+    pod: str
+    node: str | None
+    units: int
+
+
+class PodState(NamedTuple):
+    """How far a pod is: bound to `node` since then, and ended in a phase; `running` None is not known."""
+
+    node: str | None = None
+    since: datetime | None = None
+    ended: str | None = None
+    running: bool | None = None
+
+
+class Finding(StrEnum):
+    """What is to be said of units that a pod asks for; in admission's word where it refuses pods for the same."""
+
+    ENDED = "PodEnded"
+    HAS = "HasUnits"
+    NOT_FOUND = "PoolNotFound"
+    OTHER_KIND = "PoolOfOtherKind"
+    OTHER_NAMESPACE = "PoolInOtherNamespace"
+    UNDECIDED = "PoolNotConfigured"
+    WITHOUT_CAPACITY = "PoolWithoutCapacity"
+    TOO_MANY = "CapacityExceeded"
+    NODES_TOO_SMALL = "NodesTooSmall"
+    IN_USE = "UnitsInUse"
+    FRAGMENTED = "UnitsFragmented"
+    NODES_CLOSED = "NodesClosed"
+    FITS = "Fits"
+
+
+HAS_OR_NEEDS_NONE: Final = frozenset({Finding.ENDED, Finding.HAS})
+"""Nothing keeps such a pod waiting for units."""
+
+
+class Barrier(StrEnum):
+    """Why a pod cannot use a node. The order is that of sentences."""
+
+    GONE = "NodeGone"
+    CORDONED = "Cordoned"
+    TAINTED = "Tainted"
+    NOT_SELECTED = "NotSelected"
+
+
+class Hindrance(NamedTuple):
+    """One thing that keeps the pod off a node."""
+
+    barrier: Barrier
+    detail: str = ""
+
+
+class Room(NamedTuple):
+    """A node of the pool: how many units it offers, and how many of them pods that are bound to it have."""
+
+    node: str
+    offered: int
+    used: int
+    hindrances: tuple[Hindrance, ...] = ()
+
+    @property
+    def free(self) -> int:
+        """How many units nobody has; pods may have more than there still are."""
+        return max(0, self.offered - self.used)
+
+    def fits(self, wanted: int) -> bool:
+        """Whether a pod can have so many units there."""
+        return self.free >= wanted and not self.hindrances
+
+
+class Idle(NamedTuple):
+    """How many devices of the pool offer nothing, and in which state they are for which reason."""
+
+    state: str
+    reason: str
+    message: str
+    devices: int
+
+
+class PoolAnswer(NamedTuple):
+    """What was found. `against` are the conditions that speak against the pool; `total` None is not known.
+
+    `uses` are of all pods that have units or ask for them, but for the one that is asked about while it has none.
+    """
+
+    ask: Ask
+    finding: Finding
+    pod: PodState = PodState()
+    deleting: bool = False
+    against: tuple[PoolCondition, ...] = ()
+    total: int | None = None
+    rooms: tuple[Room, ...] = ()
+    idle: tuple[Idle, ...] = ()
+    uses: tuple[PodUse, ...] = ()
+
+    @property
+    def offered(self) -> int:
+        """How many units the nodes that were looked at offer."""
+        return sum(one.offered for one in self.rooms)
+
+    @property
+    def free(self) -> int:
+        """How many of them nobody has."""
+        return sum(one.free for one in self.rooms)
+
+    @property
+    def fitting(self) -> list[str]:
+        """The nodes on which the pod can have its units."""
+        return [one.node for one in self.rooms if one.fits(self.ask.units)]
+
+    @property
+    def awaited(self) -> list[Room]:
+        """The nodes whose units the pod may come to have: they offer so many, and too few of them are free.
+
+        Where no node offers so many, all that offer any are meant, for they may come to offer more.
+        """
+        offering = [one for one in self.rooms if one.offered]
+        large = [one for one in offering if one.offered >= self.ask.units] or offering
+        return [one for one in large if one.free < self.ask.units]
+
+
+Hindrances = Mapping[str, Sequence[Hindrance]]
+"""By node what keeps the pod off it. A node that is not named is open to it, or was not looked at."""
+
+_AGAINST: Final = (
+    (Type.SUPPORTED, FALSE),
+    (Type.MISCONFIGURED, TRUE),
+    (Type.CONFIGURED, FALSE),
+    (Type.MAINTENANCE, TRUE),
+)
+"""In the order in which admission looks at them."""
+
+
+def answer(
+    state: PoolFacts,
+    ask: Ask,
+    uses: Sequence[PodUse],
+    pod: PodState,
+    *,
+    hindrances: Hindrances | None = None,
+    only: str | None = None,
+) -> PoolAnswer:
+    """What is to be said of the units that a pod asks for; with `only` no other node is looked at."""
+    row = state.pool.get(ask.pool)
+    if row is None:
+        return PoolAnswer(ask, _of_pod(pod) or _missing(state, ask), pod, uses=tuple(uses))
+    found = PoolAnswer(
+        ask,
+        Finding.UNDECIDED,
+        pod,
+        row.deleting,
+        tuple(_against(state, ask.pool)),
+        None if (total := state.total.get(ask.pool)) is None else total.total,
+        tuple(_closed(one, hindrances or {}) for one in rooms(state, row, uses, only=only)),
+        tuple(_idle(state, ask.pool)),
+        tuple(uses),
+    )
+    return found._replace(finding=_of_pod(pod) or _of_units(found))
+
+
+def rooms(state: PoolFacts, row: Pool, uses: Sequence[PodUse], *, only: str | None = None) -> Iterator[Room]:
+    """The nodes that offer units of the pool, or on which pods have some, by name; or this one, whatever it has."""
+    offered, used = _offered(state, row), Counter[str]()
+    for one in uses:
+        if one.node is not None:
+            used[one.node] += one.units
+    for node in sorted(offered.keys() | used.keys()) if only is None else (only,):
+        yield Room(node, offered[node], used[node])
+
+
+def _closed(room: Room, hindrances: Hindrances) -> Room:
+    return room._replace(hindrances=tuple(hindrances.get(room.node, ())))
+
+
+def _offered(state: PoolFacts, row: Pool) -> Counter[str]:
+    """Units by node, by the formula of the pool's capacity."""
+    said, cap = read_spec(row.said).said, state.settings_in_force().max_slices_per_device
+    found = Counter[str]()
+    for held in state.assignment.where("pool", row.subject):
+        device = state.device.get(held.device)
+        cards, partitions = state.offered(held.device)
+        if device is not None and cards:
+            found[device.node] += units(said, cards=cards, partitions=partitions, cap=cap)
+    return found
+
+
+def _of_pod(pod: PodState) -> Finding | None:
+    if pod.ended is not None:
+        return Finding.ENDED
+    return None if pod.node is None else Finding.HAS
+
+
+def _missing(state: PoolFacts, ask: Ask) -> Finding:
+    others = [one.subject for one in state.pool.where("name", name_of(ask.pool))]
+    if not is_namespaced(ask.pool):
+        return Finding.OTHER_KIND if others else Finding.NOT_FOUND
+    if any(not is_namespaced(one) for one in others):
+        return Finding.OTHER_KIND
+    return Finding.OTHER_NAMESPACE if others else Finding.NOT_FOUND
+
+
+def _of_units(found: PoolAnswer) -> Finding:
+    """Where the units are; the first that holds, so that each may take for granted that those before do not."""
+    wanted, total = found.ask.units, found.total
+    if not total:
+        return Finding.UNDECIDED if total is None else Finding.WITHOUT_CAPACITY
+    if wanted > total:
+        return Finding.TOO_MANY
+    if all(one.offered < wanted for one in found.rooms):
+        return Finding.NODES_TOO_SMALL
+    if any(one.fits(wanted) for one in found.rooms):
+        return Finding.FITS
+    if any(one.free >= wanted for one in found.rooms):
+        return Finding.NODES_CLOSED
+    return Finding.IN_USE if found.free < wanted else Finding.FRAGMENTED
+
+
+def _against(state: PoolFacts, pool: str) -> Iterator[PoolCondition]:
+    for kind, status in _AGAINST:
+        row = state.condition.get((pool, kind))
+        if row is not None and row.status == status:
+            yield row
+
+
+def _idle(state: PoolFacts, pool: str) -> Iterator[Idle]:
+    """Devices that offer nothing, by state and reason, most first."""
+    found, messages = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    is_partitioned = _is_partitioned(state, pool)
+    for held in sorted(state.assignment.where("pool", pool)):
+        cards, partitions = state.offered(held.device)
+        if not cards or (is_partitioned and not partitions):
+            shown, reason, message = _condition_of(state, held)
+            found[shown, reason] += 1
+            messages.setdefault((shown, reason), message)
+    for (shown, reason), count in sorted(found.items(), key=lambda item: (-item[1], item[0])):
+        yield Idle(shown, reason, messages[shown, reason], count)
+
+
+def _is_partitioned(state: PoolFacts, pool: str) -> bool:
+    row = state.pool.get(pool)
+    return row is not None and read_spec(row.said).said.unit == UNIT_MIG
+
+
+def _condition_of(state: PoolFacts, held: Assignment) -> tuple[str, str, str]:
+    """A device's state, and why it offers nothing: what its agent said last comes first."""
+    device, setup = state.device.get(held.device), state.setup.get(held.device)
+    shown = str(held.phase) if device is None else held_state(device.prepared, held)
+    if held.phase == Phase.UNASSIGNING:
+        shown = Phase.UNASSIGNING.value
+    if setup is not None and setup.pool == held.pool and setup.reason:
+        return shown, setup.reason, setup.message
+    return shown, held.reason, held.message
+
+
+def is_about_deletion(one: PoolCondition) -> bool:
+    """Whether a condition says no more than that the pool is being deleted."""
+    return one.reason == PoolReason.DELETING

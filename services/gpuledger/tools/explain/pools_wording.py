@@ -1,0 +1,225 @@
+"""What is said in a sentence of units that a pod asks of a pool. Pure; names no other pod, for not all may be named."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from gpuledger.api.pool_names import GROUP
+from gpuledger.domain.pools.spec import is_namespaced, name_of, resource_name
+from gpuledger.tools.explain.pools import HAS_OR_NEEDS_NONE, Barrier, Finding, Idle, PoolAnswer, Room, is_about_deletion
+
+SHOWN_MAX: Final = 3
+"""Nodes or reasons that a sentence names; the tables have more of them, and `-o json` all."""
+
+NOT_PLACED: Final = (
+    "Kubernetes was not asked about the pod, so whether it may run on a node otherwise was not looked at."
+)
+ONLY_UNITS: Final = (
+    "Units of pools, node selectors, required node affinity and taints were looked at, and nothing else that the "
+    "scheduler looks at."
+)
+SEVERAL_POOLS: Final = "Admission refuses new pods that ask for units of several pools."
+
+BARRIERS: Final[Mapping[Barrier, str]] = {
+    Barrier.GONE: "is not in Kubernetes any more",
+    Barrier.CORDONED: "is cordoned",
+    Barrier.TAINTED: "has a taint that the pod does not tolerate",
+    Barrier.NOT_SELECTED: "is not what the pod selects",
+}
+"""What a node is said to be that a pod cannot use."""
+
+_WITH_NODES: Final = frozenset(
+    {Finding.TOO_MANY, Finding.NODES_TOO_SMALL, Finding.IN_USE, Finding.FRAGMENTED, Finding.NODES_CLOSED}
+)
+"""A pod waits for units although nodes offer some, so that it counts whether it could run there."""
+
+
+def pool_words(found: PoolAnswer) -> str:
+    """What is to be said of one pool; where conditions speak against it, they come first, unless nothing is missing."""
+    said = "; ".join([_WORDS[found.finding](found), *_nor_there(found)])
+    against = [] if found.finding in HAS_OR_NEEDS_NONE else list(_against(found))
+    if found.finding is Finding.FITS:
+        return "; but ".join([said, *against[:1]])
+    if found.finding is Finding.UNDECIDED and against:
+        return "; ".join(against)
+    return "; ".join([*against, said])
+
+
+def apart_words(answers: Sequence[PoolAnswer]) -> str:
+    """What keeps units of several pools apart that could each be had alone; empty where nothing does."""
+    if len(answers) < 2 or any(one.finding is not Finding.FITS for one in answers):
+        return ""
+    common = set.intersection(*(set(one.fitting) for one in answers))
+    return "" if common else "each of these could be had, but no node has room for all of them"
+
+
+def pool_label(pool: str) -> str:
+    """A pool with its kind."""
+    return f"{'GPUPool' if is_namespaced(pool) else 'ClusterGPUPool'} {pool}"
+
+
+def barrier_words(room: Room) -> str:
+    """What keeps the pod off a node."""
+    told = (f"{BARRIERS[one.barrier]}{f' ({one.detail})' if one.detail else ''}" for one in room.hindrances)
+    return f"{room.node} {' and '.join(told)}"
+
+
+def idle_words(idle: Sequence[Idle]) -> str:
+    """How many devices offer nothing, and why: `2 PendingAssignment (AskedFor)`."""
+    return _listed([f"{one.devices} {one.state} ({_because(one.reason, one.message)})" for one in idle])
+
+
+def _against(found: PoolAnswer) -> Iterator[str]:
+    label = pool_label(found.ask.pool)
+    if found.deleting:
+        yield f"{label} is being deleted"
+    told = set[tuple[str, str]]()
+    for one in found.against:
+        if is_about_deletion(one) or (one.reason, one.message) in told:
+            continue
+        told.add((one.reason, one.message))
+        yield f"{label} is {one.type}={one.status} ({_because(one.reason, one.message)})"
+
+
+def _ended(found: PoolAnswer) -> str:
+    return f"it has ended ({found.pod.ended}), and has no units of {found.ask.resource} any more"
+
+
+def _has(found: PoolAnswer) -> str:
+    pod, ask = found.pod, found.ask
+    since = "" if pod.since is None else f" since {pod.since:%Y-%m-%dT%H:%M:%SZ}"
+    waits = "" if pod.running is not False else "; `kubectl describe pod` tells why its containers do not run yet"
+    return f"it has its {_units(ask.units)} of {ask.resource} on node {pod.node}{since}{waits}"
+
+
+def _not_found(found: PoolAnswer) -> str:
+    return f"there is no {pool_label(found.ask.pool)}, which {found.ask.resource} stands for"
+
+
+def _other_kind(found: PoolAnswer) -> str:
+    name = name_of(found.ask.pool)
+    if is_namespaced(found.ask.pool):
+        return f"{_not_found(found)}; there is a ClusterGPUPool of that name: ask for {resource_name(name)}"
+    way = f"ask for {GROUP}/{name} in its namespace"
+    return f"{_not_found(found)}; there is a GPUPool of that name: {way}"
+
+
+def _other_namespace(found: PoolAnswer) -> str:
+    return f"{_not_found(found)}; a GPUPool of that name is in another namespace, and only pods there can use it"
+
+
+def _undecided(found: PoolAnswer) -> str:
+    return f"nothing was decided yet of what {pool_label(found.ask.pool)} offers"
+
+
+def _without_capacity(found: PoolAnswer) -> str:
+    devices = f": {idle_words(found.idle)}" if found.idle else ", because it has no devices"
+    return f"{_asked(found)}, and {pool_label(found.ask.pool)} offers none{devices}"
+
+
+def _too_many(found: PoolAnswer) -> str:
+    all_of_it = f"all of {pool_label(found.ask.pool)} has {found.total}"
+    return f"{_asked(found)}, and {all_of_it}, so that as it is they can never be had{_more_to_come(found)}"
+
+
+def _nodes_too_small(found: PoolAnswer) -> str:
+    most = max((one.offered for one in found.rooms), default=0)
+    if len(found.rooms) == 1:
+        return f"{_asked(found)}, and node {found.rooms[0].node} offers {most} of {found.total}{_more_to_come(found)}"
+    nodes = f"no node offers more than {most} of {found.total}"
+    return f"{_asked(found)}, which have to be on one node, and {nodes}{_more_to_come(found)}"
+
+
+def _in_use(found: PoolAnswer) -> str:
+    pods = sum(1 for one in found.uses if one.node is not None and one.node in {room.node for room in found.rooms})
+    what = "the others" if found.free else "them"
+    who = f"{pods} pod{' has' if pods == 1 else 's have'} {what}"
+    return f"{_asked(found)}, and {_free(found.free, found.offered)} free: {who}{_more_to_come(found)}"
+
+
+def _fragmented(found: PoolAnswer) -> str:
+    room = max(found.rooms, key=lambda one: one.free)
+    spread = (
+        f"{_free(found.free, found.offered)} free in all, but no node has so many: {room.node} has most, {room.free}"
+    )
+    return f"{_asked(found)}, which have to be on one node; {spread}{_more_to_come(found)}"
+
+
+def _nodes_closed(found: PoolAnswer) -> str:
+    closed = [barrier_words(one) for one in found.rooms if one.free >= found.ask.units]
+    return f"{_asked(found)}, and free where the pod cannot run: {_listed(closed)}"
+
+
+def _fits(found: PoolAnswer) -> str:
+    nodes = found.fitting
+    room = next(one for one in found.rooms if one.node == nodes[0])
+    more = f", and {len(nodes) - 1} more node{'s have' if len(nodes) > 2 else ' has'} room" if nodes[1:] else ""
+    return f"{_asked(found)}, and {_are(room.free)} free on node {room.node}{more}: no unit is missing"
+
+
+def _nor_there(found: PoolAnswer) -> Iterator[str]:
+    """What would keep the pod off nodes even if enough of their units were free."""
+    closed = [one for one in found.awaited if one.hindrances]
+    if closed and found.finding in _WITH_NODES:
+        yield f"the pod cannot run on {_which(found, len(closed))} either: {_listed([*map(barrier_words, closed)])}"
+
+
+def _which(found: PoolAnswer, closed: int) -> str:
+    """So many of the nodes whose units the pod may come to have."""
+    awaited, wanted = found.awaited, found.ask.units
+    other = "other " if found.finding is Finding.NODES_CLOSED else ""
+    what = "so many" if awaited[0].offered >= wanted else "units"
+    if len(found.rooms) == 1:
+        return f"node {awaited[0].node}"
+    if len(awaited) == 1:
+        return f"the only {other}node that offers {what}"
+    number = f"any of the {closed}" if closed == len(awaited) else f"{closed} of the {len(awaited)}"
+    return f"{number} {other}nodes that offer {what}"
+
+
+def _more_to_come(found: PoolAnswer) -> str:
+    devices = sum(one.devices for one in found.idle)
+    if not devices:
+        return ""
+    return f"; {devices} of its devices offer{'s' if devices == 1 else ''} nothing: {idle_words(found.idle)}"
+
+
+def _asked(found: PoolAnswer) -> str:
+    return f"{_units(found.ask.units)} of {found.ask.resource} asked"
+
+
+def _free(free: int, offered: int) -> str:
+    return f"{free or 'none'} of {offered} {'is' if free < 2 else 'are'}"
+
+
+def _are(number: int) -> str:
+    return f"{number} {'is' if number == 1 else 'are'}"
+
+
+def _units(number: int) -> str:
+    return f"{number} unit{'' if number == 1 else 's'}"
+
+
+def _because(reason: str, message: str) -> str:
+    return f"{reason}: {message.rstrip('. ')}" if message else reason
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = [f"{len(texts) - SHOWN_MAX} more"] if len(texts) > SHOWN_MAX else []
+    return ", ".join([*texts[:SHOWN_MAX], *more])
+
+
+_WORDS: Final[Mapping[Finding, Callable[[PoolAnswer], str]]] = {
+    Finding.ENDED: _ended,
+    Finding.HAS: _has,
+    Finding.NOT_FOUND: _not_found,
+    Finding.OTHER_KIND: _other_kind,
+    Finding.OTHER_NAMESPACE: _other_namespace,
+    Finding.UNDECIDED: _undecided,
+    Finding.WITHOUT_CAPACITY: _without_capacity,
+    Finding.TOO_MANY: _too_many,
+    Finding.NODES_TOO_SMALL: _nodes_too_small,
+    Finding.IN_USE: _in_use,
+    Finding.FRAGMENTED: _fragmented,
+    Finding.NODES_CLOSED: _nodes_closed,
+    Finding.FITS: _fits,
+}

@@ -1,0 +1,311 @@
+"""Whether the shipped NodeFeatureRule has labelled every GPU node as it should, and which models are rare.
+
+The rule's conditions and fixed labels are read from the rule itself; what its templates make of the facts is said here
+once more, per rule, on purpose: a check that ran the same template would find the same mistakes in it. Everything here
+is a function of the objects, without any request.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from gpuledger.api.kube_names import (
+    GFD_PRODUCT,
+    LABEL_DEVICE_COUNT,
+    LABEL_DEVICE_PREFIX,
+    LABEL_DRIVER_MODULE_PREFIX,
+    LABEL_DRIVER_NAME,
+    LABEL_KERNEL_PREFIX,
+    LABEL_OS_ID,
+    LABEL_OS_VERSION_ID,
+    LABEL_PRESENT,
+    NFD_KERNEL_VERSION,
+    NFD_NODE_NAME,
+    NFD_OS_RELEASE,
+    NFD_PCI_DEVICE,
+    TRUE,
+    VENDOR_NVIDIA,
+    device_label,
+)
+
+RARE_NODES: Final = 3
+"""A model on fewer nodes than these is rare."""
+
+RARE_SHARE: Final = 0.01
+"""A model that is less than this part of all cards is rare."""
+
+GPU_LIKE_CLASSES: Final = ("03", "0b40", "12")
+"""PCI classes of display controllers, co-processors and processing accelerators: what may be a GPU."""
+
+OS_LABELS: Final = {"ID": LABEL_OS_ID, "VERSION_ID": LABEL_OS_VERSION_ID}
+GOVERNED: Final = (LABEL_PRESENT, LABEL_DEVICE_COUNT, LABEL_DRIVER_NAME, *OS_LABELS.values())
+GOVERNED_PREFIXES: Final = (LABEL_DEVICE_PREFIX, LABEL_DRIVER_MODULE_PREFIX, LABEL_KERNEL_PREFIX)
+"""Labels that nobody but the rule sets."""
+
+_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?").fullmatch
+
+Object = dict[str, Any]
+Matches = Mapping[str, Any]
+"""What matched, by feature: a list of attributes for `pci.device`, values by name for the others."""
+
+
+class Finding(StrEnum):
+    """What is wrong, or worth knowing (the last)."""
+
+    MISSING = "missing"
+    UNEXPECTED = "unexpected"
+    DIFFERENT = "different"
+    UNCOVERED = "uncovered"
+    NO_FEATURES = "no-node-feature"
+    RARE = "rare-model"
+
+
+class Row(NamedTuple):
+    """One finding about a node. `label` is empty where it is not about one."""
+
+    node: str
+    finding: Finding
+    label: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class Features:
+    """What Node Feature Discovery found on a node, as far as the rule asks for it."""
+
+    instances: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    attributes: dict[str, dict[str, str]] = field(default_factory=dict)
+    flags: dict[str, set[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node: its labels, and what was found on it; None where nothing tells."""
+
+    name: str
+    labels: Mapping[str, str]
+    features: Features | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What came of the check. `nodes` counts those with GPUs, `wrong_nodes` those that lack something."""
+
+    rows: list[Row]
+    nodes: int
+    wrong_nodes: int
+    cards: int
+    models: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every GPU node has the labels that it should have, and no others."""
+        return self.wrong_nodes == 0
+
+
+class UnknownRuleError(Exception):
+    """The rule is another than this check knows."""
+
+
+def coverage(nodes: Iterable[NodeFacts], rule: Object) -> Coverage:
+    """Compare every GPU node's labels with what the rule makes of the features.
+
+    Raises:
+        UnknownRuleError: the rule has a template, or an operator, that this check does not know.
+    """
+    gpu_nodes = sorted((node for node in nodes if is_gpu_node(node)), key=lambda node: node.name)
+    wrong = {node.name: list(findings(node, rule)) for node in gpu_nodes}
+    models = _models(gpu_nodes)
+    rows = [row for rows in wrong.values() for row in rows] + list(_rare(models))
+    cards = sum(sum(cards.values()) for cards in models.values())
+    return Coverage(rows, len(gpu_nodes), sum(map(bool, wrong.values())), cards, len(models))
+
+
+def is_gpu_node(node: NodeFacts) -> bool:
+    """Whether the node has GPUs, by what was found or by what its labels claim."""
+    claimed = node.labels.get(LABEL_PRESENT) == TRUE or any(key.startswith(LABEL_DEVICE_PREFIX) for key in node.labels)
+    return claimed or any(_may_be_gpu(device) for device in _devices(node))
+
+
+def findings(node: NodeFacts, rule: Object) -> Iterator[Row]:
+    """What is wrong with one node's labels."""
+    if node.features is None:
+        detail = "The node has GPU labels, and no NodeFeature tells of its devices."
+        yield Row(node.name, Finding.NO_FEATURES, detail=detail)
+        return
+    expected = expected_labels(node.features, rule)
+    actual = {key: value for key, value in node.labels.items() if is_governed(key)}
+    for label in sorted(expected.keys() | actual.keys()):
+        wanted, found = expected.get(label), actual.get(label)
+        if wanted != found:
+            yield Row(node.name, _finding(wanted, found), label, wanted, found)
+    for device in uncovered(_devices(node), rule):
+        detail = f"{_model(device)} has the PCI class {device.get('class')}, which the rule does not look for."
+        yield Row(node.name, Finding.UNCOVERED, detail=detail)
+
+
+def uncovered(devices: Iterable[Mapping[str, str]], rule: Object) -> Iterator[Mapping[str, str]]:
+    """The devices that may be GPUs, and that no part of the rule matches."""
+    terms = [term for one in rule["spec"]["rules"] for term in one.get("matchFeatures") or ()]
+    wanted = [term.get("matchExpressions") or {} for term in terms if term["feature"] == NFD_PCI_DEVICE]
+    for device in devices:
+        if _may_be_gpu(device) and not any(_holds(device, expressions) for expressions in wanted):
+            yield device
+
+
+def is_governed(label: str) -> bool:
+    """Whether the label is the rule's to set."""
+    return label in GOVERNED or label.startswith(GOVERNED_PREFIXES)
+
+
+def expected_labels(features: Features, rule: Object) -> dict[str, str]:
+    """The labels that a NodeFeatureRule makes of what was found.
+
+    Node Feature Discovery drops labels whose value Kubernetes would not take, and so does this.
+
+    Raises:
+        UnknownRuleError: the rule has a template, or an operator, that this check does not know.
+    """
+    labels: dict[str, str] = {}
+    for one in rule["spec"]["rules"]:
+        matches = matching(features, one.get("matchFeatures") or ())
+        if matches is None:
+            continue
+        labels |= one.get("labels") or {}
+        if "labelsTemplate" in one:
+            labels |= _template(one["name"])(matches)
+    return {label: value for label, value in labels.items() if len(value) <= 63 and _VALUE(value)}
+
+
+def matching(features: Features, terms: Sequence[Object]) -> Matches | None:
+    """What matches all terms, by feature; None where one of them matches nothing."""
+    matches: dict[str, Any] = {}
+    for term in terms:
+        name, expressions = term["feature"], term.get("matchExpressions") or {}
+        found = _matching(features, name, expressions)
+        if not found:
+            return None
+        matches[name] = found
+    return matches
+
+
+def _matching(features: Features, name: str, expressions: Mapping[str, Object]) -> Any:  # noqa: ANN401 - as `Matches`
+    if name in features.instances:
+        return [one for one in features.instances[name] if _holds(one, expressions)]
+    values = {**dict.fromkeys(features.flags.get(name, ()), ""), **features.attributes.get(name, {})}
+    return {key: values[key] for key in expressions} if _holds(values, expressions) else {}
+
+
+def _holds(values: Mapping[str, str], expressions: Mapping[str, Object]) -> bool:
+    return all(_operator(values.get(key), expression) for key, expression in expressions.items())
+
+
+def _operator(value: str | None, expression: Object) -> bool:
+    match expression["op"]:
+        case "Exists":
+            return value is not None
+        case "In":
+            return value in expression["value"]
+    raise UnknownRuleError(f"The operator {expression['op']!r} of the NodeFeatureRule is not known to this check.")
+
+
+def _gpu_labels(matches: Matches) -> dict[str, str]:
+    devices = matches[NFD_PCI_DEVICE]
+    labels = {LABEL_PRESENT: TRUE, LABEL_DEVICE_COUNT: str(len(devices))}
+    for index, device in enumerate(devices):
+        labels |= {device_label(index, fact): device.get(fact, "") for fact in ("vendor", "device", "class")}
+    return labels
+
+
+def _system_labels(matches: Matches) -> dict[str, str]:
+    kernel, release = matches[NFD_KERNEL_VERSION], matches[NFD_OS_RELEASE]
+    labels = {f"{LABEL_KERNEL_PREFIX}{name}": value for name, value in kernel.items()}
+    return labels | {OS_LABELS[name]: value for name, value in release.items() if name in OS_LABELS}
+
+
+TEMPLATES: Final[Mapping[str, Callable[[Matches], dict[str, str]]]] = {
+    "deckhouse.gpu.nvidia": _gpu_labels,
+    "deckhouse.system.kernel-os": _system_labels,
+}
+"""What the templates of the shipped rule say, by the name of the rule that has one."""
+
+
+def _template(name: str) -> Callable[[Matches], dict[str, str]]:
+    if name not in TEMPLATES:
+        raise UnknownRuleError(f"The template of the rule {name!r} is not known to this check.")
+    return TEMPLATES[name]
+
+
+def _finding(wanted: str | None, found: str | None) -> Finding:
+    if found is None:
+        return Finding.MISSING
+    return Finding.UNEXPECTED if wanted is None else Finding.DIFFERENT
+
+
+def _devices(node: NodeFacts) -> list[dict[str, str]]:
+    return node.features.instances.get(NFD_PCI_DEVICE, []) if node.features else []
+
+
+def _may_be_gpu(device: Mapping[str, str]) -> bool:
+    return device.get("vendor") == VENDOR_NVIDIA and device.get("class", "").startswith(GPU_LIKE_CLASSES)
+
+
+def _model(device: Mapping[str, str]) -> str:
+    return f"{device.get('vendor')}:{device.get('device')}"
+
+
+def _models(nodes: Iterable[NodeFacts]) -> dict[str, dict[str, int]]:
+    """How many cards of each model each node has; a product's name joins the model where the node's labels tell it."""
+    models: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for node in nodes:
+        for device in _devices(node):
+            if _may_be_gpu(device):
+                product = f" {node.labels[GFD_PRODUCT]}" if GFD_PRODUCT in node.labels else ""
+                models[f"{_model(device)}{product}"][node.name] += 1
+    return models
+
+
+def _rare(models: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
+    """A row per node of every rare model; where all cards are of one model, none is rare."""
+    total = sum(sum(cards.values()) for cards in models.values())
+    for model, nodes in sorted(models.items()):
+        cards = sum(nodes.values())
+        if len(models) > 1 and (len(nodes) < RARE_NODES or cards < RARE_SHARE * total):
+            detail = f"{model}: {cards} of {total} cards, on {len(nodes)} node{'s' if len(nodes) > 1 else ''}."
+            yield from (Row(node, Finding.RARE, detail=detail) for node in sorted(nodes))
+
+
+def features_by_node(objects: Iterable[Object]) -> dict[str, Features]:
+    """What NodeFeatures tell, by the node that their label names; several about one node add up.
+
+    The one that has the node's own name comes first, which gives the devices their order.
+    """
+    by_node: dict[str, list[Object]] = defaultdict(list)
+    for obj in objects:
+        if node := (obj["metadata"].get("labels") or {}).get(NFD_NODE_NAME):
+            by_node[node].append(obj)
+    return {node: _merged(sorted(found, key=lambda obj: _rank(obj, node))) for node, found in by_node.items()}
+
+
+def _rank(obj: Object, node: str) -> tuple[bool, str, str]:
+    metadata = obj["metadata"]
+    return metadata["name"] != node, metadata.get("namespace") or "", metadata["name"]
+
+
+def _merged(objects: Iterable[Object]) -> Features:
+    merged = Features()
+    for obj in objects:
+        found = (obj.get("spec") or {}).get("features") or {}
+        for name, feature in (found.get("instances") or {}).items():
+            elements = feature.get("elements") or ()
+            merged.instances.setdefault(name, []).extend(dict(one.get("attributes") or {}) for one in elements)
+        for name, feature in (found.get("attributes") or {}).items():
+            merged.attributes.setdefault(name, {}).update(feature.get("elements") or {})
+        for name, feature in (found.get("flags") or {}).items():
+            merged.flags.setdefault(name, set()).update(feature.get("elements") or {})
+    return merged

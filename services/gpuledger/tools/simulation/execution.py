@@ -1,0 +1,206 @@
+"""Carries the plan of the simulated fleet out: in the cluster, and by what the agents say. It decides nothing.
+
+What is written to the cluster and to the ledger has the real time, because that is when it happened there.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from random import Random
+from typing import Final
+
+from gpuledger.edge.kube.client import Object
+from gpuledger.edge.kube.reflector import Changes, Listed
+from gpuledger.runtime.clock import Clock
+from gpuledger.tools.simulation import decide
+from gpuledger.tools.simulation.agents import Agents
+from gpuledger.tools.simulation.allocation import Held
+from gpuledger.tools.simulation.decide import Happening, Plan
+from gpuledger.tools.simulation.fleet import Fleet, FleetNode
+from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
+from gpuledger.tools.simulation.labels import in_order
+from gpuledger.tools.simulation.pooling import Pooling
+from gpuledger.tools.simulation.pools import SeenDevices
+from gpuledger.tools.simulation.preparation import ComponentReady, ComponentsStarted, HeartBeat, PreparationHappening
+from gpuledger.tools.simulation.resume import VANISHED, Found, Recorded, is_going, is_ours, pod_from
+from gpuledger.tools.simulation.workload import Rates
+
+STEP_HAPPENINGS_MAX: Final = 100
+"""Happenings that are carried out before anything else is looked at."""
+
+HEARTBEAT_S: Final = 10.0
+HEARTBEATS_PER_S_MAX: Final = 50.0
+"""Large fleets beat more slowly, and their leases last longer."""
+
+SeenPods = Listed[Object] | Changes[Object]
+
+
+class Simulation:
+    """Carries the plan out."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        plan: Plan,
+        cluster: Cluster,
+        agents: Agents,
+        clock: Clock,
+        chance: Random,
+        rates: Rates,
+    ) -> None:
+        self.plan = plan
+        self._pooling = Pooling(fleet, plan, cluster, agents)
+        self._fleet = fleet
+        self._cluster = cluster
+        self._agents = agents
+        self._clock = clock
+        self._chance = chance
+        self._rates = rates
+        self._told: set[str] = set()
+        """Pods of which the ledger says that they run."""
+
+        self._created: dict[str, datetime] = {}
+        """When pods that wait were created."""
+
+        self._period_s = max(HEARTBEAT_S, len(fleet.nodes) / HEARTBEATS_PER_S_MAX)
+        self._next_beat = clock()
+
+    async def begin(self, recorded: Recorded, state: Found) -> None:
+        """Bring the fleet up, or take it over as it stands."""
+        self._told = {held.pod.name for held in state.start.running}
+        nodes = list(self._fleet.nodes.values())
+        await side_by_side(self._register, nodes)
+        for node in nodes:
+            await self._observe(node.name)
+        for pod, phase in state.over.items():
+            await self._agents.ended(recorded.open[pod].node, pod, phase)
+        for held in self.plan.lost:
+            await self._end(held, VANISHED)
+            await self._cluster.delete(held.pod.name)
+        await self._agents.flush()
+        await side_by_side(self._cluster.delete, state.stray)
+        await side_by_side(self._discover, nodes)
+
+    def next_beat_s(self) -> float:
+        """Real seconds until the next heartbeat."""
+        return max(0.0, (self._next_beat - self._clock()).total_seconds())
+
+    async def step(self, to_s: float, pods: Iterable[SeenPods], devices: Iterable[SeenDevices]) -> None:
+        """Carry out what is due, and what follows from what others did."""
+        if self.next_beat_s() == 0:
+            self._next_beat = self._clock() + timedelta(seconds=self._period_s)
+            await self._cluster.beat(self._fleet.nodes.values(), self._period_s)
+        for one in pods:
+            await self._carry_out(await self._follow(one))
+        await self._carry_out(self.plan.advance(to_s, STEP_HAPPENINGS_MAX))
+        await self._pooling.follow(devices)
+        await self._carry_out(await self._pooling.release())
+        await self._agents.flush()
+
+    async def _carry_out(self, happenings: Iterable[Happening]) -> None:
+        for happening in happenings:
+            await self._happen(happening)
+
+    async def _happen(self, happening: Happening) -> None:
+        match happening:
+            case decide.PodArrived(_, pod):
+                self._created[pod.name] = self._clock()
+                await self._cluster.create(pod)
+            case decide.PodScheduled(_, held):
+                await self._start(held)
+            case decide.PodEnded(_, held, outcome):
+                await self._end(held, outcome)
+            case decide.PodDeleted(_, pod):
+                await self._cluster.delete(pod.name)
+            case ComponentsStarted() | ComponentReady() | HeartBeat():
+                await self._prepare(happening)
+            case decide.CardFailed():
+                await self._fail(happening)
+            case decide.CardReturned(_, place, card):
+                await self._agents.healthy(place.node, card)
+                await self._report(place.node)
+            case decide.CardRemoved(_, place) | decide.CardInserted(_, place):
+                await self._observe(place.node)
+                await self._report(place.node)
+                await self._discover(self._fleet.nodes[place.node])
+
+    async def _prepare(self, happening: PreparationHappening) -> None:
+        match happening:
+            case ComponentsStarted(_, node):
+                await self._cluster.start_components(node)
+            case ComponentReady(_, node, component):
+                await self._cluster.component_ready(node, component)
+            case HeartBeat(_, node):
+                await self._agents.heart_beat(node)
+
+    async def _fail(self, failed: decide.CardFailed) -> None:
+        node = failed.place.node
+        await self._agents.failed(node, failed.card, failed.kind, failed.message)
+        if failed.out_of_service:
+            await self._agents.unhealthy(node, failed.card, failed.kind, failed.message)
+            await self._report(node)
+
+    async def _start(self, held: Held) -> None:
+        name = held.pod.name
+        created = self._created.pop(name, None) or self._clock()
+        if await self._cluster.start(name, held.node):
+            self._told.add(name)
+            await self._agents.scheduled(held, created)
+        else:
+            await self._carry_out(self.plan.vanished(name))
+
+    async def _end(self, held: Held, outcome: str) -> None:
+        name = held.pod.name
+        if outcome == decide.DELETED:
+            await self._cluster.delete(name)
+        else:
+            await self._cluster.finish(name, outcome)
+        if name in self._told:
+            self._told.discard(name)
+            await self._agents.ended(held.node, name, outcome)
+
+    async def _register(self, node: FleetNode) -> None:
+        allocation = self.plan.allocation
+        await self._cluster.register(node, allocation.cards(node.name), allocation.in_service(node.name))
+
+    async def _report(self, node: str) -> None:
+        allocation = self.plan.allocation
+        await self._cluster.report(self._fleet.nodes[node], allocation.cards(node), allocation.in_service(node))
+
+    async def _discover(self, node: FleetNode) -> None:
+        await self._cluster.discover(node, self.plan.allocation.cards(node.name))
+
+    async def _observe(self, node: str) -> None:
+        await self._agents.observed(node, in_order(self.plan.allocation.cards(node)))
+
+    async def _follow(self, seen: SeenPods) -> list[Happening]:
+        """What follows from what other people did to pods."""
+        if isinstance(seen, Listed):
+            there = {pod["metadata"]["name"] for pod in seen.objects}
+            gone = [name for name in self.plan.pods() if name not in there and not await self._cluster.has_pod(name)]
+            ended = [happening for name in gone for happening in self._vanished(name)]
+            return [*ended, *(happening for pod in seen.objects for happening in self._changed(pod))]
+        return [
+            happening
+            for change in seen.changes
+            for happening in (
+                self._vanished(change.object["metadata"]["name"])
+                if change.type == "DELETED"
+                else self._changed(change.object)
+            )
+        ]
+
+    def _vanished(self, name: str) -> list[Happening]:
+        self._created.pop(name, None)
+        return self.plan.vanished(name)
+
+    def _changed(self, live: Object) -> list[Happening]:
+        name = live["metadata"]["name"]
+        if is_going(live):
+            return self._vanished(name)
+        if is_ours(live) or live["spec"].get("nodeName"):
+            return []
+        pod = pod_from(self._fleet, live, self._chance, self._rates)
+        if pod is None:
+            return []
+        self._created.setdefault(name, self._clock())
+        return self.plan.submitted(pod)

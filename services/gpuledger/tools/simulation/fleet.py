@@ -1,0 +1,206 @@
+"""Which fleet is simulated: what `--fleet` says, and the nodes and cards that it means.
+
+The same spec and seed always give the same nodes, cards, UUIDs and serial numbers, so that a fleet which was started
+again is the one that it was. Randomness comes from `random.Random` seeded with names, never from anywhere else.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from random import Random
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gpuledger.api.kube_names import VENDOR_NVIDIA
+from gpuledger.events.device import Card
+from gpuledger.tools.simulation.errors import FleetSpecError
+from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI, Model, Partition, Profile
+
+NODES_MAX: Final = 5_000
+GPUS_MAX: Final = 16
+LIVES_MAX: Final = 1_000
+"""Cards that may sit in a slot one after the other."""
+
+ZONES: Final = ("zone-a", "zone-b", "zone-c")
+CPU_PER_GPU: Final = 16
+MEMORY_MIB_PER_GPU: Final = 131_072
+HOT_CARDS_SHARE: Final = 0.005
+"""Most failures come from a few cards: so many of a fleet's cards, at least one, are those."""
+
+EXAMPLE: Final = "nodes=16,gpus=8,profile=h200"
+_BOUNDS: Final = {"nodes": NODES_MAX, "gpus": GPUS_MAX}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSpec:
+    """So many nodes with so many cards each; what is not said has the default that stands here."""
+
+    nodes: int = 4
+    gpus: int = 8
+    profile: str = "h200"
+
+    @classmethod
+    def parse(cls, text: str) -> "FleetSpec":
+        """The spec that a text such as `nodes=16,gpus=8,profile=h200` gives.
+
+        Raises:
+            FleetSpecError: a part is none, unknown, given twice or out of bounds.
+        """
+        said: dict[str, str] = {}
+        for part in text.split(","):
+            key, equals, value = (piece.strip() for piece in part.partition("="))
+            if not (equals and key and value):
+                raise FleetSpecError(f"--fleet: {part.strip()!r} is not `key=value`; give, for example, {EXAMPLE}.")
+            if key not in _KEYS:
+                raise FleetSpecError(f"--fleet: there is no {key!r}; known are {', '.join(_KEYS)}.")
+            if key in said:
+                raise FleetSpecError(f"--fleet: {key} is given twice; give it once.")
+            said[key] = value
+        default = cls()
+        nodes, gpus = (_number(key, said.get(key, str(getattr(default, key)))) for key in _BOUNDS)
+        return cls(nodes, gpus, _profile(said.get("profile", default.profile)))
+
+    def __str__(self) -> str:
+        return f"nodes={self.nodes},gpus={self.gpus},profile={self.profile}"
+
+
+_KEYS: Final = tuple(field.name for field in fields(FleetSpec))
+
+
+def _number(key: str, text: str) -> int:
+    most = _BOUNDS[key]
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else 0
+    if not 1 <= number <= most:
+        raise FleetSpecError(f"--fleet: {key}={text} is out of bounds; give a whole number from 1 to {most}.")
+    return number
+
+
+def _profile(profile: str) -> str:
+    if profile not in PROFILES:
+        raise FleetSpecError(f"--fleet: there is no profile {profile!r}; known are {', '.join(PROFILES)}.")
+    return profile
+
+
+class Unit(NamedTuple):
+    """What of a card can be given to a pod: the resource, and its part of the card in thousandths."""
+
+    resource: str
+    gpu_milli: int
+
+
+class Place(NamedTuple):
+    """A slot of a node, by its index from 0."""
+
+    node: str
+    slot: int
+
+
+class FleetNode(NamedTuple):
+    """A node of the fleet. Addresses are those of its slots, as the kernel writes them."""
+
+    name: str
+    zone: str
+    profile: Profile
+    addresses: tuple[str, ...]
+
+    @property
+    def model(self) -> Model:
+        """The model of its cards."""
+        return self.profile.model
+
+    @property
+    def cpus(self) -> int:
+        """Its CPU cores."""
+        return CPU_PER_GPU * len(self.addresses)
+
+    @property
+    def memory_mib(self) -> int:
+        """Its memory."""
+        return MEMORY_MIB_PER_GPU * len(self.addresses)
+
+    def partitions(self, slot: int) -> tuple[Partition, ...]:
+        """The MIG instances of the card in a slot; none where the card is whole."""
+        layouts = self.profile.layouts
+        return layouts[slot % len(layouts)] if layouts else ()
+
+    def units(self, slot: int) -> tuple[Unit, ...]:
+        """What the card in a slot offers."""
+        return _units(self.partitions(slot))
+
+    def resources(self, slots: Iterable[int]) -> Counter[str]:
+        """How many units of each resource the cards in these slots offer."""
+        return Counter(unit.resource for slot in slots for unit in self.units(slot))
+
+
+@lru_cache(maxsize=64)
+def _units(partitions: tuple[Partition, ...]) -> tuple[Unit, ...]:
+    return tuple(Unit(one.resource, one.gpu_milli) for one in partitions) or (Unit(GPU_RESOURCE, WHOLE_MILLI),)
+
+
+class Fleet:
+    """The nodes that a spec and a seed mean, and every card that ever sits in them."""
+
+    def __init__(self, spec: FleetSpec, seed: int) -> None:
+        self.spec = spec
+        self.seed = seed
+        tag = f"{Random(f'{seed}/fleet').getrandbits(16):04x}"  # noqa: S311 - no secret
+        self.nodes = {node.name: node for node in (_node(spec, tag, index) for index in range(spec.nodes))}
+        """By name, in their order."""
+
+        places = self.places()
+        self.gpu_milli = {
+            unit.resource: unit.gpu_milli for node, slot in places for unit in self.nodes[node].units(slot)
+        }
+        """The thousandths of a card that a unit of each resource is."""
+
+    def places(self) -> list[Place]:
+        """Every slot."""
+        return [Place(node.name, slot) for node in self.nodes.values() for slot in range(len(node.addresses))]
+
+    def hot_places(self) -> list[Place]:
+        """Where the cards sit from which most failures come."""
+        places = self.places()
+        chance = Random(f"{self.seed}/hot")  # noqa: S311 - no secret
+        return chance.sample(places, max(1, round(HOT_CARDS_SHARE * len(places))))
+
+    def card(self, place: Place, life: int) -> Card:
+        """The card that sits in a slot as the `life`-th, from 0."""
+        node = self.nodes[place.node]
+        model = node.model
+        chance = Random(f"{self.seed}/{place.node}/{place.slot}/{life}")  # noqa: S311 - no secret
+        return Card(
+            uuid=f"GPU-{UUID(int=chance.getrandbits(128), version=4)}",
+            serial=str(chance.randrange(1_320_000_000_000, 1_660_000_000_000)),
+            pci_address=node.addresses[place.slot],
+            pci_vendor=VENDOR_NVIDIA,
+            pci_device=model.pci_device,
+            pci_class=model.pci_class,
+            product=model.product,
+            memory_mib=model.memory_mib,
+            compute_major=model.compute[0],
+            compute_minor=model.compute[1],
+            precision=model.precision,
+            mig_capable=bool(model.mig_profiles),
+            mig_strategy=_mig_strategy(node),
+            mig_profiles=model.mig_profiles or None,
+        )
+
+    def life_of(self, place: Place, uuid: str) -> int | None:
+        """Which life of a slot a card is, None where it is none of this fleet's."""
+        return next((life for life in range(LIVES_MAX) if self.card(place, life).uuid == uuid), None)
+
+
+def _mig_strategy(node: FleetNode) -> str | None:
+    if not node.model.mig_profiles:
+        return None
+    return "mixed" if node.profile.layouts else "none"
+
+
+def _node(spec: FleetSpec, tag: str, index: int) -> FleetNode:
+    profiles = PROFILES[spec.profile]
+    profile = profiles[index % len(profiles)]
+    digits = len(str(max(spec.nodes, 10)))
+    addresses = tuple(sorted(f"0000:{bus:02x}:00.0" for bus in profile.model.buses[: spec.gpus]))
+    name = f"{profile.model.family}-{tag}-{index + 1:0{digits}d}"
+    return FleetNode(name, ZONES[index % len(ZONES)], profile, addresses)

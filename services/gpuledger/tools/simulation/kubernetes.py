@@ -1,0 +1,223 @@
+"""Acts in the cluster as kubelets, NFD, a scheduler and users would. It decides nothing.
+
+Everything may be done again: what is there already is taken over by server-side apply, and what is gone is left so.
+Each role has its own field manager, and touches only what is that role's.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from gpuledger.api.kube_names import LABEL_ENABLED, NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, PODS, TRUE, Resource
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
+from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
+from gpuledger.edge.kube.reflector import Sleep
+from gpuledger.events.device import Card
+from gpuledger.runtime.clock import Clock
+from gpuledger.tools.simulation import component_pods, names, objects
+from gpuledger.tools.simulation.allocation import Pod
+from gpuledger.tools.simulation.components import COMPONENTS, Component
+from gpuledger.tools.simulation.fleet import FleetNode
+from gpuledger.tools.simulation.patience import patiently
+
+T = TypeVar("T")
+
+log = structlog.get_logger("gpuledger.simulation")
+
+REQUESTS_MAX: Final = 8
+"""Requests that are under way at a time."""
+
+DEMO: Final = Selection(namespace=names.DEMO_NAMESPACE)
+OURS: Final = Selection(namespace=NAMESPACE, labels=f"{names.MANAGED_BY}={names.SCHEDULER}")
+
+
+class Cluster:
+    """The cluster of a client, as the fleet's machines and users see it; requests wait while the server is away."""
+
+    def __init__(self, client: KubeClient, *, clock: Clock, sleep: Sleep) -> None:
+        self._client = client
+        self._clock = clock
+        self._sleep = sleep
+        self._since = clock()
+        self._free = asyncio.Semaphore(REQUESTS_MAX)
+
+    async def prepare(self) -> None:
+        """Have the kinds and namespaces that are used; a kind that is there stays as it is."""
+        missing = [one for one in (*crds.shipped(), *crds.foreign()) if not await self._has_crd(one)]
+        if missing:
+            await patiently(lambda: crds.install(self._client, missing), sleep=self._sleep)
+        demo = objects.namespace(names.DEMO_NAMESPACE, **{LABEL_ENABLED: TRUE})
+        others = [objects.namespace(name) for name in (names.NFD_NAMESPACE, names.LEASE_NAMESPACE, NAMESPACE)]
+        for namespace in (demo, *others):
+            await self._apply(NAMESPACES, namespace, names.USERS)
+
+    async def register(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
+        """The node's kubelet comes up, and the cluster finds it ready."""
+        await self._apply(NODES, objects.node(node), names.KUBELET)
+        await self.report(node, cards, in_service)
+        await self._admit(node.name)
+
+    async def report(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
+        """The node's kubelet tells what the node offers."""
+        status = objects.node_status(node, cards, in_service, since=self._since, now=self._clock())
+        await self._apply(NODES, status, names.KUBELET, "status")
+
+    async def discover(self, node: FleetNode, cards: Mapping[int, Card]) -> None:
+        """NFD and GFD look at the node."""
+        await self._apply(NODE_FEATURES, objects.node_feature(node, cards), names.NFD)
+        await self._apply(NODES, objects.node_labels(node, cards), names.NFD)
+
+    async def beat(self, nodes: Iterable[FleetNode], period_s: float) -> None:
+        """The nodes' kubelets renew their leases."""
+        now = self._clock()
+        leases = [objects.lease(node, now, period_s) for node in nodes]
+        await side_by_side(lambda lease: self._apply(names.LEASES, lease, names.KUBELET), leases)
+
+    async def pods(self) -> list[Object]:
+        """The pods of the demo namespace."""
+        return (await self._ask(lambda: self._client.list(PODS, DEMO))).items
+
+    async def has_pod(self, name: str) -> bool:
+        """Whether a pod is there."""
+        return await self._pod(name) is not None
+
+    async def create(self, pod: Pod) -> None:
+        """A user creates a pod; where the cluster will not have it, there is none."""
+        await self._create(objects.pod(pod), names.USERS)
+
+    async def start(self, name: str, node: str) -> bool:
+        """The scheduler binds a pod, and the node's kubelet runs it; False where it is not there any more."""
+        body = objects.binding(name, node)
+        ask = Ask(f"bind pod {name}", "POST", f"{_path(name)}/binding", _as(names.SCHEDULER), body)
+        try:
+            await self._ask(lambda: self._client.ask(ask))
+        except NotFoundError:
+            return False
+        except ConflictError:
+            live = await self._pod(name)
+            if live is None or live["metadata"].get("deletionTimestamp") or live["spec"].get("nodeName") != node:
+                return False
+        return await self._set_status(name, objects.running)
+
+    async def finish(self, name: str, phase: str) -> bool:
+        """The kubelet tells that a pod has ended; False where it is not there any more."""
+        return await self._set_status(name, lambda live, now: objects.ended(live, phase, now))
+
+    async def delete(self, name: str) -> None:
+        """A pod goes at once, as after its kubelet has ended it."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        try:
+            await self._ask(lambda: self._client.ask(Ask(f"delete pod {name}", "DELETE", _path(name), {}, body)))
+        except NotFoundError:
+            return
+
+    async def ready_components(self) -> dict[str, set[str]]:
+        """Which components of each node are ready."""
+        return component_pods.ready_apps((await self._ask(lambda: self._client.list(PODS, OURS))).items)
+
+    async def start_components(self, node: str) -> None:
+        """DaemonSets create their pods for a node."""
+        for component in COMPONENTS:
+            await self._create(component_pods.pod(component, node), names.CONTROLLER)
+
+    async def component_ready(self, node: str, component: Component) -> None:
+        """The node's kubelet tells that a component's pod is ready; nothing where somebody deleted it."""
+        name = component_pods.pod_name(component.app, node)
+        await self._patch_status(NAMESPACE, name, component_pods.ready(component, self._clock()))
+
+    async def pool(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
+        """A pool; None where there is none."""
+        try:
+            return await self._ask(lambda: self._client.get(resource, name, namespace))
+        except NotFoundError:
+            return None
+
+    async def _create(self, pod: Object, manager: str) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        body = {"apiVersion": "v1", "kind": "Pod", **pod}
+        ask = Ask(f"create pod {name}", "POST", PODS.path(namespace), _as(manager), body)
+        try:
+            await self._ask(lambda: self._client.ask(ask))
+        except AlreadyExistsError:
+            return
+        except RefusedError as error:
+            log.warning("a pod is refused", pod=name, reason=str(error))
+
+    async def _pod(self, name: str) -> Object | None:
+        try:
+            return await self._ask(lambda: self._client.get(PODS, name, names.DEMO_NAMESPACE))
+        except NotFoundError:
+            return None
+
+    async def _set_status(self, name: str, status: Callable[[Object, Any], Object]) -> bool:
+        live = await self._pod(name)
+        if live is None:
+            return False
+        return await self._patch_status(names.DEMO_NAMESPACE, name, status(live, self._clock()))
+
+    async def _patch_status(self, namespace: str, name: str, status: Object) -> bool:
+        body, path = {"status": status}, f"{PODS.path(namespace)}/{name}/status"
+        ask = Ask(f"patch pod {name}", "PATCH", path, _as(names.KUBELET), body, MERGE_PATCH)
+        try:
+            await self._ask(lambda: self._client.ask(ask))
+        except NotFoundError:
+            return False
+        return True
+
+    async def _admit(self, node: str) -> None:
+        """Take away the taint that nodes begin with; where a node controller runs it may have done so already."""
+        live = await self._ask(lambda: self._client.get(NODES, node))
+        taints = live["spec"].get("taints") or []
+        kept = [taint for taint in taints if taint["key"] != names.NOT_READY]
+        if kept != taints:
+            body = {
+                "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
+                "spec": {"taints": kept or None},
+            }
+            path = f"{NODES.path()}/{node}"
+            ask = Ask(f"patch node {node}", "PATCH", path, _as(names.CONTROLLER), body, MERGE_PATCH)
+            try:
+                await self._ask(lambda: self._client.ask(ask))
+            except ConflictError:
+                await self._admit(node)
+
+    async def _has_crd(self, crd: Object) -> bool:
+        found = await self._ask(lambda: crds.diff(self._client, [crd]))
+        return found[0].state != "missing"
+
+    async def _apply(self, resource: Resource, obj: Object, manager: str, subresource: str | None = None) -> None:
+        await self._ask(
+            lambda: self._client.apply(resource, obj, subresource=subresource, force=True, field_manager=manager)
+        )
+
+    async def _ask(self, work: Callable[[], Awaitable[T]]) -> T:
+        async with self._free:
+            return await patiently(work, sleep=self._sleep)
+
+
+async def side_by_side(work: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
+    """Do the work for each, several at a time; the first failure ends it."""
+    waiting = iter(things)
+
+    async def worker() -> None:
+        for thing in waiting:
+            await work(thing)
+
+    tasks = [asyncio.create_task(worker()) for _ in range(REQUESTS_MAX)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _path(pod: str) -> str:
+    return f"{PODS.path(names.DEMO_NAMESPACE)}/{pod}"
+
+
+def _as(manager: str) -> dict[str, str]:
+    return {"fieldManager": manager}

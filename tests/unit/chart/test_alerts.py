@@ -1,0 +1,39 @@
+"""The chart's alerts: each has a page, says how bad it is, and asks for metrics that somebody serves."""
+
+import re
+
+from gpuledger.agent.board import Board
+from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
+from support.agent_metrics import metrics_of_agents
+from support.chart import CHART, WITH_SECRET, needs_helm, render
+
+RULES = {**WITH_SECRET, "prometheusRule": {"enabled": True, "labels": {"release": "prom"}}}
+
+pytestmark = needs_helm
+
+ALERTS = {
+    "GPUDriverMissing", "GPUNodeFeatureMissing", "GPUUnassignedDevice", "GPUNodeWithoutPool", "GPUPoolCapacityLow",
+    "GPUDeviceDegraded", "GPUPoolVPARecommendation", "LatencySpikes", "GPUAgentLedgerAway", "GPUAgentEventsDropped",
+    "GPUAgentNotDurable",
+}  # fmt: skip
+OTHERS_METRICS = {
+    "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
+    "kube_pod_container_resource_requests", "DCGM_FI_DEV_GPU_UTIL",
+}  # fmt: skip
+
+
+def test_every_alert_has_a_page_and_asks_for_metrics_that_there_are() -> None:
+    rule = render(RULES).one("PrometheusRule")
+    assert rule["metadata"]["labels"]["release"] == "prom"
+    rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]
+    assert {one["alert"] for one in rules} == ALERTS
+    ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(Board())
+    for one in rules:
+        page = CHART.parents[1] / one["annotations"]["runbook"]
+        assert page.stem == one["alert"]
+        assert page.read_text().startswith(f"# {one['alert']}\n")
+        assert {"summary", "description"} <= one["annotations"].keys()
+        assert one["labels"]["severity"] in {"critical", "warning", "info"}
+        asked = set(re.findall(r"\b(?:gpu|gpuledger|kube|DCGM|gpupool)_\w+", one["expr"]))
+        assert asked - {"gpu_deckhouse_io_"} <= ours | OTHERS_METRICS, one["alert"]
+        assert asked & (ours | OTHERS_METRICS), one["alert"]

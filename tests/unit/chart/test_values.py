@@ -1,0 +1,364 @@
+"""The Helm chart: what real helm makes of values, and what it says to wrong ones. Nothing is installed here."""
+
+from typing import Any
+
+import pytest
+
+from gpuledger.api.kube_names import (
+    CA_SECRET,
+    COMPONENT_BY_APP,
+    CONTROLLER_TLS_SECRET,
+    GPU_GROUP,
+    MODULE_CONFIG,
+    NFD_COVERAGE,
+    NODE_FEATURE_RULE,
+)
+from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
+from gpuledger.edge.admission.settings import SERVICE
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.crds import component_daemon_sets
+from gpuledger.edge.watchers.api_discovery import CLUSTER_NAMESPACE
+from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings, read_components
+from support.chart import (
+    CHART,
+    DATABASE,
+    IMAGE,
+    KUBE_VERSION,
+    NAME,
+    NAMESPACE,
+    NATS,
+    RELEASE,
+    WITH_SECRET,
+    WITH_URLS,
+    WITHOUT_ADMISSION,
+    Manifests,
+    Object,
+    helm,
+    is_hook,
+    needs_helm,
+    render,
+    template,
+)
+
+MANY = {
+    "podAnnotations": {"a": "b"}, "nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}],
+    "priorityClassName": "system-cluster-critical", "extraEnv": [{"name": "TZ", "value": "UTC"}],
+    "affinity": {"nodeAffinity": {}}, "imagePullSecrets": [{"name": "pull"}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+}  # fmt: skip
+CASES: dict[str, dict[str, Any]] = {
+    "secret": WITH_SECRET,
+    "urls": WITH_URLS,
+    "one-replica": {**WITH_SECRET, "replicas": 1},
+    "one-shot-coverage": {**WITH_URLS, "nfdCoverage": {"enabled": True}},
+    "scheduled-coverage": {**WITH_SECRET, "nfdCoverage": {"enabled": True, "schedule": "17 * * * *"}},
+    "service-monitor": {**WITH_SECRET, "serviceMonitor": {"enabled": True, "labels": {"release": "prom"}}},
+    "rules": {**WITH_SECRET, "prometheusRule": {"enabled": True, "labels": {"release": "prom"}}},
+    "components-of-others": {
+        **WITH_SECRET,
+        "replicas": 1,
+        "components": {"manage": False, "namespace": "gpu-operator"},
+    },
+    "no-admission": WITHOUT_ADMISSION,
+    "many": {**WITH_SECRET, **MANY, "nfdCoverage": {"enabled": True, "schedule": "@daily"}},
+}
+COMPONENTS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
+ALWAYS = {
+    "ClusterRole", "ClusterRoleBinding", "Deployment", "Job", "PodDisruptionBudget", "Role", "RoleBinding", "Service",
+    "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+}  # fmt: skip
+RESTRICTED_ACCESS = "gpu-control-plane-restricted-access"
+RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+pytestmark = needs_helm
+
+
+@pytest.fixture(params=CASES, ids=str)
+def made(request: pytest.FixtureRequest) -> Manifests:
+    return render(CASES[request.param])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lint_finds_nothing(case: str) -> None:
+    told = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, values=CASES[case])
+    assert told.code == 0, told
+    assert "WARNING" not in told.out
+
+
+@pytest.mark.parametrize(
+    ("case", "more", "less"),
+    [
+        ("secret", set(), set()),
+        ("urls", {"Secret"}, set()),
+        ("one-replica", set(), set()),
+        ("rules", {"PrometheusRule"}, set()),
+        ("components-of-others", set(), {"PodDisruptionBudget"}),
+        ("no-admission", set(), RESTRICTED_ACCESS_KINDS),
+        ("one-shot-coverage", {"Secret"}, set()),
+        ("scheduled-coverage", {"CronJob"}, set()),
+        ("service-monitor", {"ServiceMonitor"}, set()),
+    ],
+)
+def test_which_kinds_there_are(case: str, more: set[str], less: set[str]) -> None:
+    made = render(CASES[case])
+    assert made.kinds() == ALWAYS - less | more
+    is_once = case == "one-shot-coverage"
+    assert made.names("Job") == {f"{NAME}-migrate", f"{NAME}-crds", f"{NAME}-unhook"} | (
+        {NFD_COVERAGE} if is_once else set()
+    )
+
+
+def test_what_pods_run(made: Manifests) -> None:
+    ran = {one["metadata"]["name"]: template["spec"]["containers"][0]["args"] for one, template in made.templates()}
+    coverage = {NFD_COVERAGE: ["nfd", "coverage"]} if NFD_COVERAGE in ran else {}
+    assert ran == {
+        NAME: ["up", "--listen", "0.0.0.0:8080"],
+        f"{NAME}-migrate": ["migrate"],
+        f"{NAME}-crds": ["crds", "install"],
+        f"{NAME}-unhook": ["admission", "remove"],
+        **coverage,
+    }
+
+
+def test_pods_are_confined(made: Manifests) -> None:
+    for one, pod in made.templates():
+        name, (container,) = one["metadata"]["name"], pod["spec"]["containers"]
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }, name  # fmt: skip
+        assert container["resources"]["requests"], name
+        assert container["resources"]["limits"]["memory"], name
+        has_account = "serviceAccountName" in pod["spec"]
+        assert pod["spec"]["automountServiceAccountToken"] is has_account, name
+        assert has_account is not name.endswith("-migrate"), name
+
+
+def test_settings_of_pods_reach_every_pod() -> None:
+    for _, pod in render(CASES["many"]).templates():
+        spec, (container,) = pod["spec"], pod["spec"]["containers"]
+        assert pod["metadata"]["annotations"]["a"] == "b"
+        for key in ("nodeSelector", "tolerations", "priorityClassName", "affinity", "imagePullSecrets"):
+            assert spec[key] == MANY[key]
+        assert {"name": "TZ", "value": "UTC"} in container["env"]
+        assert {"name": "ca", "mountPath": "/ca"} in container["volumeMounts"]
+        assert {"name": "ca", "configMap": {"name": "ca"}} in spec["volumes"]
+
+
+def test_a_stopped_projection_makes_a_pod_unready_and_restarts_none() -> None:
+    (container,) = render(WITH_SECRET).one("Deployment")["spec"]["template"]["spec"]["containers"]
+    paths = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+    assert paths == {"startup": "/metrics", "liveness": "/metrics", "readiness": "/healthz"}
+    assert {"name": "http", "containerPort": 8080} in container["ports"]
+
+
+@pytest.mark.parametrize("case", ["secret", "urls", "one-shot-coverage"])
+def test_the_servers_come_from_a_secret_that_is_there_in_time(case: str) -> None:
+    made, given = render(CASES[case]), case == "secret"
+    for one, pod in made.templates():
+        if one["metadata"]["name"] not in (NAME, f"{NAME}-migrate"):
+            assert _references(pod) == {}
+            continue
+        references = _references(pod)
+        assert set(references) == {"NATS_URL", "DATABASE_URL"}
+        for variable, (secret, key) in references.items():
+            if given:
+                assert (secret, key) == ("given", variable)
+                continue
+            kept = made.one("Secret", secret)
+            assert kept["stringData"][key] == {"NATS_URL": NATS, "DATABASE_URL": DATABASE}[variable]
+            assert is_hook(kept) is is_hook(one)
+            assert _weight(kept) <= _weight(one)
+    assert ("Secret" in made.kinds()) is not given
+
+
+def _references(pod: Object) -> dict[str, tuple[str, str]]:
+    env = pod["spec"]["containers"][0]["env"]
+    named = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in env if "secretKeyRef" in one.get("valueFrom", {})}
+    return {name: (found["name"], found["key"]) for name, found in named.items()}
+
+
+def _weight(obj: Object) -> int:
+    return int((obj["metadata"].get("annotations") or {}).get("helm.sh/hook-weight", 0))
+
+
+def test_other_urls_restart_the_pods() -> None:
+    def checksum(url: str) -> str:
+        values = {**IMAGE, "servers": {"natsUrl": NATS, "databaseUrl": url}}
+        annotations = render(values).one("Deployment")["spec"]["template"]["metadata"]["annotations"]
+        return str(annotations["checksum/servers"])
+
+    assert checksum(DATABASE) == checksum(DATABASE) != checksum(f"{DATABASE}2")
+
+
+def test_every_account_is_bound_to_roles_that_are_there(made: Manifests) -> None:
+    for one, pod in made.templates():
+        account = pod["spec"].get("serviceAccountName")
+        if account is None:
+            continue
+        kept = made.one("ServiceAccount", account)
+        assert is_hook(kept) is (is_hook(one) and account in (f"{NAME}-crds", f"{NAME}-unhook"))
+        binding = made.one("ClusterRoleBinding", account)
+        assert made.one("ClusterRole", binding["roleRef"]["name"])["rules"]
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+        assert all(_weight(before) <= _weight(one) for before in (kept, binding))
+    for verbs in (rule["verbs"] for one in made.objects for rule in one.get("rules") or ()):
+        assert "*" not in verbs
+
+
+def test_roles_name_what_the_code_names() -> None:
+    made = render(CASES["scheduled-coverage"])
+    assert made.names("PodDisruptionBudget") == {NAME, *COMPONENTS}
+    names = {name for one in made.objects for rule in one.get("rules") or () for name in rule.get("resourceNames", ())}
+    kinds = {crd["metadata"]["name"] for crd in crds.shipped()}
+    ours = {WEBHOOKS, CA_SECRET, CONTROLLER_TLS_SECRET}
+    assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, *COMPONENTS}
+    assert made.one("Role", f"{NAME}-components")["metadata"]["namespace"] == NAMESPACE
+
+
+def test_what_the_services_are_told_of_the_components_can_be_read() -> None:
+    def told(values: dict[str, Any]) -> ComponentSettings:
+        env = render(values).one("Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
+        return read_components(next(one["value"] for one in env if one["name"] == "GPULEDGER_COMPONENTS"))
+
+    settings = told(CASES["many"])
+    assert (settings.manage, settings.namespace, settings.pull_secrets) == (True, NAMESPACE, ("pull",))
+    assert set(settings.images) == set(COMPONENT_NAMES)
+    settings = told(CASES["components-of-others"])
+    assert (settings.manage, settings.namespace) == (False, "gpu-operator")
+    own = {"images": {"gfd": "registry.example/gfd:1"}, "runtimeClassName": "nvidia"}
+    settings = told({**WITH_SECRET, "components": own})
+    assert (settings.images["gfd"], settings.runtime_class) == ("registry.example/gfd:1", "nvidia")
+
+
+def test_a_budget_is_about_the_pods_of_its_component() -> None:
+    made = render(WITH_SECRET)
+    for manifest in component_daemon_sets():
+        budget = made.one("PodDisruptionBudget", manifest["metadata"]["name"])
+        labels = manifest["spec"]["template"]["metadata"]["labels"]
+        assert budget["spec"]["selector"]["matchLabels"] == labels
+
+
+POOLS = ("gpupools", "clustergpupools")
+READ = {"get", "list", "watch"}
+PEOPLE = {
+    "user": ("User", {"gpupools": READ, "clustergpupools": READ}),
+    "editor": (
+        "Editor",
+        {
+            "gpupools": READ | {"create", "update", "patch", "delete", "deletecollection"}, "clustergpupools": READ,
+            "gpudevices": READ | {"update", "patch"},
+        },
+    ),
+    "cluster-admin": (
+        "ClusterAdmin",
+        {
+            **dict.fromkeys(POOLS, READ | {"create", "update", "patch", "delete", "deletecollection"}),
+            **dict.fromkeys(("gpudevices", "gpunodestates"), READ | {"update", "patch", "delete"}),
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+def test_people_may_do_what_their_role_says(who: str) -> None:
+    level, expected = PEOPLE[who]
+    role = render(WITH_SECRET).one("ClusterRole", f"d8:user-authz:gpu-control-plane:{who}")
+    assert role["metadata"]["annotations"] == {"user-authz.deckhouse.io/access-level": level}
+    verbs: dict[str, set[str]] = {}
+    for rule in role["rules"]:
+        assert rule["apiGroups"] == [GPU_GROUP]
+        for resource in rule["resources"]:
+            verbs.setdefault(resource, set()).update(rule["verbs"])
+    assert verbs == expected
+
+
+def test_selectors_find_the_servers_pods_and_no_others(made: Manifests) -> None:
+    selectors = [made.one("Deployment")["spec"]["selector"]["matchLabels"], made.one("Service")["spec"]["selector"]]
+    if NAME in made.names("PodDisruptionBudget"):
+        selectors.append(made.one("PodDisruptionBudget", NAME)["spec"]["selector"]["matchLabels"])
+    spreads = made.one("Deployment")["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    selectors += [spread["labelSelector"]["matchLabels"] for spread in spreads]
+    for one, pod in made.templates():
+        for selector in selectors:
+            is_found = selector.items() <= pod["metadata"]["labels"].items()
+            assert is_found is (one["kind"] == "Deployment"), one["metadata"]["name"]
+
+
+def test_a_service_monitor_finds_the_service() -> None:
+    made = render(CASES["service-monitor"])
+    monitor, service = made.one("ServiceMonitor"), made.one("Service")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+
+
+def test_every_object_has_the_standard_labels(made: Manifests) -> None:
+    for one in made.objects:
+        labels = one["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == RELEASE
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        standard = {f"app.kubernetes.io/{name}" for name in ("name", "version", "component", "part-of")}
+        assert standard | {"helm.sh/chart"} <= labels.keys()
+
+
+@pytest.mark.parametrize(
+    ("given", "release", "expected"),
+    [
+        ({}, "gpuledger", "gpuledger"),
+        ({"nameOverride": "ledger"}, "lab", "lab-ledger"),
+        ({"fullnameOverride": "fleet"}, "lab", "fleet"),
+        ({}, "r" * 53, "r" * 49),
+    ],
+)
+def test_names(given: dict[str, str], release: str, expected: str) -> None:
+    made = render({**WITH_URLS, **given, "nfdCoverage": {"enabled": True}}, release)
+    names = {one["metadata"]["name"] for one in made.objects}
+    people = {f"d8:user-authz:gpu-control-plane:{who}" for who in PEOPLE}
+    assert names == {expected, NFD_COVERAGE, SERVICE, RESTRICTED_ACCESS, *people, *COMPONENTS} | {
+        f"{expected}-{suffix}" for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook")
+    }
+    assert max(map(len, names)) <= 63
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    (IMAGE, "servers.natsUrl is required: name a Secret that holds both URLs in servers.existingSecret"),
+    ({**IMAGE, "servers": {"natsUrl": NATS}}, "servers.databaseUrl is required"),
+    ({**WITH_URLS, "servers": {**WITH_URLS["servers"], "existingSecret": "given"}}, "are both given"),
+    ({"servers": WITH_URLS["servers"]}, "image.repository is required: build the image from the Dockerfile"),
+    ({**WITH_SECRET, "replicas": "two"}, "replicas: Invalid type. Expected: integer"),
+    ({**WITH_SECRET, "replicas": -1}, "replicas: Must be greater than or equal to 0"),
+    ({**WITH_SECRET, "replica": 2}, "Additional property replica is not allowed"),
+    ({**WITH_SECRET, "nfdCoverage": {"enabled": "yes"}}, "nfdCoverage.enabled: Invalid type. Expected: boolean"),
+    ({**WITH_SECRET, "nfdCoverage": {"schedule": "hourly"}}, "nfdCoverage.schedule: Does not match pattern"),
+    ({**WITH_SECRET, "image": {"repository": "r/g:1"}}, "image.repository: Does not match pattern"),
+    ({**IMAGE, "servers": {"natsUrl": "db.example"}}, "servers.natsUrl: Does not match pattern"),
+    ({**WITH_SECRET, "components": {"images": {"gfd": ""}}}, "components.images.gfd: String length must be greater"),
+    ({**WITH_SECRET, "components": {"enabled": True}}, "Additional property enabled is not allowed"),
+    ({**WITH_SECRET, "components": {"namespace": "gpu-operator"}}, "where somebody else's components run"),
+    ({**WITH_SECRET, "admission": {"enabled": "on"}}, "admission.enabled: Invalid type. Expected: boolean"),
+    ({**WITH_SECRET, "service": {"port": 0}}, "service.port: Must be greater than or equal to 1"),
+]
+
+
+def test_user_ids_can_be_left_to_the_platform_and_the_image_named_by_its_digest() -> None:
+    digest = f"sha256:{'0' * 64}"
+    given = {"podSecurityContext": {"runAsUser": None}, "image": {**IMAGE["image"], "digest": digest, "tag": "x"}}
+    pod = render({**WITH_SECRET, **given}).one("Deployment")["spec"]["template"]["spec"]
+    assert "runAsUser" not in pod["securityContext"]
+    assert pod["containers"][0]["image"] == f"registry.example/gpuledger@{digest}"
+
+
+@pytest.mark.parametrize(("values", "expected"), WRONG, ids=[expected for _, expected in WRONG])
+def test_wrong_values_are_refused_in_words(values: dict[str, Any], expected: str) -> None:
+    told = template(values)
+    assert told.code != 0
+    assert expected in told.err
+
+
+def test_an_older_kubernetes_is_refused() -> None:
+    told = template(WITH_SECRET, RELEASE, "--kube-version", "1.33.9")
+    assert told.code != 0
+    assert "incompatible with Kubernetes" in told.err

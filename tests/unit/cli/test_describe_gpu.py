@@ -1,0 +1,78 @@
+"""What pages say of one GPUDevice's preparation and assignment, from the rows of what was decided."""
+
+import io
+
+import pytest
+
+from gpuledger.cli.describe.preparation import UNDECIDED, Decided, assignment_section, preparation_section
+from gpuledger.cli.lookup import row_of
+from gpuledger.cli.render import Console
+from gpuledger.cli.render.page import Page
+from gpuledger.domain.bootstrap.state import DeviceState
+from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
+from gpuledger.domain.pools.decisions import Assignment
+from support.events import START, hour
+
+ROW = GpuDevice("w1-0", "w1", "c", False, 0, "Discovered", START, None, True, START, False, START, False, START)
+READY = DeviceState("w1-0", "Ready", "Validated", "", hour(1))
+FAULTED = DeviceState("w1-0", "Faulted", "InfrastructureDegraded", "The driver is missing.", hour(2))
+PENDING = Assignment("w1-0", "team/a", "Pending", True, "ApprovedAutomatically", "", hour(3))
+NOBODYS = Assignment("w1-0", None, None, False, "AnnotationMismatch", "There is no GPUPool 'x'.", hour(4))
+
+
+def shown(decided: Decided) -> list[str]:
+    page, out = Page(), io.StringIO()
+    preparation_section(page, ROW, decided)
+    assignment_section(page, decided.assignment)
+    page.show(Console(out, io.StringIO()))
+    return [" ".join(line.split()) for line in out.getvalue().splitlines()]
+
+
+def test_a_row_is_made_of_its_columns_by_name() -> None:
+    found = dict(reversed(ROW._asdict().items()))
+    assert row_of(GPU_DEVICE, found) == ROW
+
+
+def test_what_nothing_was_decided_of_is_discovered() -> None:
+    since = "Since: 2026-01-01T00:00:00Z"
+    assert shown(UNDECIDED) == ["Preparation:", "State: Discovered", since, "Assignment: <none>"]
+
+
+def test_a_fault_and_an_assignment_say_why_and_since_when() -> None:
+    assert shown(Decided(FAULTED, PENDING)) == [
+        "Preparation:",
+        "State: Faulted",
+        "Reason: InfrastructureDegraded",
+        "Message: The driver is missing.",
+        "Since: 2026-01-01T02:00:00Z",
+        "Assignment:",
+        "Pool: team/a",
+        "Phase: Pending",
+        "Taken by itself: true",
+        "Reason: ApprovedAutomatically",
+        "Since: 2026-01-01T03:00:00Z",
+    ]
+
+
+def test_a_device_of_no_pool_says_why() -> None:
+    assert shown(Decided(READY, NOBODYS))[4:] == [
+        "Assignment:",
+        "Pool: <none>",
+        "Reason: AnnotationMismatch",
+        "Message: There is no GPUPool 'x'.",
+        "Since: 2026-01-01T04:00:00Z",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("decided", "phase", "why"),
+    [
+        (UNDECIDED, None, None),
+        (Decided(READY), None, None),
+        (Decided(READY, PENDING), "Pending", "ApprovedAutomatically"),
+        (Decided(FAULTED, PENDING), "Pending", "InfrastructureDegraded"),
+        (Decided(READY, NOBODYS), None, "AnnotationMismatch"),
+    ],
+)
+def test_phase_and_why_on_one_line(decided: Decided, phase: str | None, why: str | None) -> None:
+    assert (decided.phase, decided.why) == (phase, why)

@@ -1,0 +1,80 @@
+"""Whether a node's heartbeat was ever stable: only fresh looks in a row make it so, and it stays known."""
+
+import pytest
+
+from gpuledger.domain.bootstrap.observations import beats_of, look_times
+from gpuledger.events.device import DeviceHealthChanged
+from gpuledger.events.settings import SettingsChanged
+from support.bootstrap import MODULE, NODE, Prepared, all_ready, look, prepared, second
+
+
+def looked(node: Prepared, looks: str, first: int = 10) -> None:
+    """Tell looks, one a second: `+` a fresh one, `-` one that is not."""
+    for at, one in enumerate(looks, first):
+        node.say(at, NODE, look(fresh=one == "+"))
+
+
+IN_ORDER = {
+    "never": ("-", 3, "Monitoring"),
+    "two in a row": ("++-", 3, "Monitoring"),
+    "three in a row": ("+++-", 3, "ValidatingFailed"),
+    "three, never two in a row": ("+-+-+", 3, "Monitoring"),
+    "four, never three in a row": ("++-++-", 3, "Monitoring"),
+    "three in a row after two": ("++-+++-", 3, "ValidatingFailed"),
+    "three in a row, then now and then": ("+++-+-++-", 3, "ValidatingFailed"),
+    "three in a row long ago": ("+++" + "-+" * 12, 3, "ValidatingFailed"),
+    "many, never two in a row": ("+-" * 12, 3, "Monitoring"),
+    "one is enough where one is asked for": ("+-", 1, "ValidatingFailed"),
+    "nine of ten in a row": ("+++++++++-+-", 10, "Monitoring"),
+    "ten in a row": ("++++++++++-+-", 10, "ValidatingFailed"),
+}
+
+
+@pytest.mark.parametrize(("looks", "heartbeats", "phase"), IN_ORDER.values(), ids=IN_ORDER.keys())
+def test_a_node_fails_only_where_its_heartbeat_was_stable(looks: str, heartbeats: int, phase: str) -> None:
+    node = prepared("d1", facts=all_ready(), beats=0)
+    node.say(9, MODULE, SettingsChanged(heartbeats=heartbeats))
+    looked(node, looks)
+    assert (node.phase(), node.device("d1")[0]) == (phase, "Faulted" if phase == "ValidatingFailed" else "Validating")
+
+
+LATE: dict[str, tuple[list[int], list[int], list[int]]] = {
+    "a late fresh look is of the last run": ([1, 3, 2], [1, 2, 3], [1, 2, 3]),
+    "a late fresh look is of no run that is known": ([-2, 3, 1], [3], [3]),
+    "a late loss parts the last run": ([1, 2, 3, 5, 6, -4], [1, 5, 6], [5, 6]),
+    "several late losses part it further": ([1, 2, 4, 6, 8, -5, -7], [1, 1, 8], [8]),
+    "a late loss before the last run changes nothing": ([3, 4, 5, -2], [3, 4, 5], [3, 4, 5]),
+    "a late loss before another changes nothing": ([1, 3, -4, 5, -2], [1, 5], [5]),
+    "a late loss leaves a longer run of before": ([1, 2, 3, 4, -5, 6, 8, 9, -7], [1, 1, 8, 9], [8, 9]),
+    "a loss at the time of a fresh look counts": ([1, 2, 3, -3], [1, 2], []),
+    "a fresh look at the time of a loss does not": ([1, 2, -3, 3], [1, 2], []),
+}
+
+
+@pytest.mark.parametrize(("told", "looks", "beats"), LATE.values(), ids=LATE.keys())
+def test_what_is_late(told: list[int], looks: list[int], beats: list[int]) -> None:
+    """Looks at these seconds, in this order; those that were not fresh have a minus."""
+    node = prepared("d1", beats=0)
+    for at in told:
+        node.say(abs(at), NODE, look(fresh=at > 0))
+    row = node.state.node.rows[NODE]
+    assert look_times(row) == [second(at) for at in looks]
+    assert beats_of(row) == [second(at) for at in beats]
+
+
+def test_a_late_loss_leaves_known_what_was_stable_before_the_last_run() -> None:
+    node = prepared("d1", facts=all_ready(), beats=0)
+    looked(node, "+++++-++++")
+    node.say(17.5, NODE, look(fresh=False))
+    assert look_times(node.state.node.rows[NODE])[-3] == second(10)
+    assert node.phase() == "ValidatingFailed"
+
+
+def test_a_card_recovers_by_heartbeats_in_a_row() -> None:
+    node = prepared("d1", facts=all_ready())
+    node.say(8, "GPU-d1", DeviceHealthChanged(healthy=False))
+    node.say(9, "GPU-d1", DeviceHealthChanged(healthy=True))
+    looked(node, "++++-++++")
+    assert node.device("d1") == ("Faulted", "Recovering")
+    looked(node, "+", first=20)
+    assert node.device("d1") == ("Ready", "Validated")

@@ -1,0 +1,110 @@
+"""The parts of the preparation by themselves: streaks, waits, and the ways between phases and states."""
+
+import pytest
+
+from gpuledger.api.bootstrap_names import Phase
+from gpuledger.deciders.bootstrap.device_states import READY, VALIDATING, Target, states_between
+from gpuledger.deciders.bootstrap.phases import way_to
+from gpuledger.domain.bootstrap.streaks import Streak, told
+from gpuledger.domain.bootstrap.waits import Waits
+from support.bootstrap import second
+
+DISABLED, BEGUN, GFD = Phase.DISABLED, Phase.VALIDATING, Phase.GFD
+MONITORING, DONE, FAILED = Phase.MONITORING, Phase.READY, Phase.VALIDATING_FAILED
+
+WAYS = [
+    (None, False, DISABLED, [DISABLED]),
+    (None, False, BEGUN, [BEGUN]),
+    (None, False, DONE, [BEGUN, DONE]),
+    (None, False, FAILED, [BEGUN, FAILED]),
+    (DISABLED, False, DISABLED, [DISABLED]),
+    (DISABLED, False, MONITORING, [BEGUN, MONITORING]),
+    (BEGUN, True, GFD, [GFD]),
+    (BEGUN, True, DONE, [DONE]),
+    (GFD, False, BEGUN, [BEGUN]),
+    (MONITORING, True, MONITORING, [MONITORING]),
+    (MONITORING, False, FAILED, [FAILED]),
+    (DONE, False, DONE, [DONE]),
+    (DONE, True, DONE, [BEGUN, DONE]),
+    (DONE, True, FAILED, [FAILED]),
+    (DONE, True, DISABLED, [DISABLED]),
+    (DONE, False, GFD, [BEGUN, GFD]),
+    (FAILED, True, FAILED, [FAILED]),
+    (FAILED, False, BEGUN, [BEGUN]),
+    (FAILED, False, GFD, [BEGUN, GFD]),
+    (FAILED, False, DONE, [BEGUN, DONE]),
+    (FAILED, False, DISABLED, [DISABLED]),
+]
+
+
+@pytest.mark.parametrize(("known", "has_new_device", "wanted", "way"), WAYS)
+def test_way(known: Phase | None, has_new_device: bool, wanted: Phase, way: list[Phase]) -> None:
+    assert way_to(wanted, known, has_new_device=has_new_device) == way
+
+
+NEW, FAULTED, OTHERWISE = Target("Discovered", ""), Target("Faulted", "a"), Target("Faulted", "b")
+BETWEEN = [
+    (NEW, VALIDATING, [VALIDATING]),
+    (NEW, READY, [VALIDATING, READY]),
+    (NEW, FAULTED, [VALIDATING, FAULTED]),
+    (VALIDATING, VALIDATING, []),
+    (VALIDATING, READY, [READY]),
+    (VALIDATING, FAULTED, [FAULTED]),
+    (READY, FAULTED, [FAULTED]),
+    (READY, VALIDATING, [VALIDATING]),
+    (READY, NEW, [NEW]),
+    (FAULTED, READY, [VALIDATING, READY]),
+    (FAULTED, VALIDATING, [VALIDATING]),
+    (FAULTED, OTHERWISE, [OTHERWISE]),
+    (FAULTED, NEW, [NEW]),
+]
+
+
+@pytest.mark.parametrize(("known", "wanted", "states"), BETWEEN)
+def test_states_between(known: Target, wanted: Target, states: list[Target]) -> None:
+    assert states_between(known, wanted) == states
+
+
+STREAKS: list[tuple[list[tuple[bool, int]], Streak]] = [
+    ([(True, 1)], Streak(True, second(1), second(1), None)),
+    ([(True, 1), (True, 3)], Streak(True, second(1), second(3), None)),
+    ([(True, 1), (False, 3)], Streak(False, second(3), second(3), second(1))),
+    ([(True, 3), (True, 1)], Streak(True, second(1), second(3), None)),
+    ([(True, 3), (False, 1)], Streak(True, second(3), second(3), second(1))),
+    ([(True, 1), (True, 5), (False, 3)], Streak(True, second(5), second(5), second(3))),
+    ([(False, 3), (True, 5), (True, 1)], Streak(True, second(5), second(5), second(3))),
+    ([(True, 2), (False, 2)], Streak(False, second(2), second(2), second(2))),
+]
+
+
+@pytest.mark.parametrize(("said", "streak"), STREAKS)
+def test_streak(said: list[tuple[bool, int]], streak: Streak) -> None:
+    known: Streak | None = None
+    for holds, at in said:
+        known = told(known, holds, second(at))
+    assert known == streak
+
+
+@pytest.mark.parametrize(("holds", "lost_at"), [(True, 1), (False, 5)])
+def test_when_a_streak_was_lost(holds: bool, lost_at: int) -> None:
+    assert Streak(holds, second(3), second(5), second(1)).lost_at == second(lost_at)
+
+
+def test_waits_are_over_in_their_order_and_once() -> None:
+    waits = Waits()
+    for node, at in (("w3", 3), ("w1", 1), ("w2", 2), ("w9", 9)):
+        waits.note("validator", second(at), node)
+    assert [wait.node for wait in waits.over("validator", second(3), 2)] == ["w1", "w2"]
+    assert [wait.node for wait in waits.over("validator", second(3), 2)] == ["w3"]
+    assert list(waits.over("validator", second(3), 2)) == []
+    assert list(waits.over("node-agent", second(9), 2)) == []
+
+
+def test_a_wait_that_ended_or_began_anew_is_passed_over() -> None:
+    waits = Waits()
+    waits.note("validator", second(1), "w1")
+    waits.note("validator", second(1), "w2")
+    waits.note("validator", None, "w1")
+    waits.note("validator", second(5), "w2")
+    assert list(waits.over("validator", second(4), 10)) == []
+    assert [wait.node for wait in waits.over("validator", second(5), 10)] == ["w2"]

@@ -1,0 +1,385 @@
+"""What the decider of pools tells nodes' agents: which devices pools have, how they are set up, and when to answer."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.domain.pools.agent_reports import asked_anew, unheard
+from gpuledger.domain.pools.orders import last_list
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.events.device import DeviceWithdrawn, Hardware
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesWanted, WantedDevice
+from gpuledger.events.payload import Payload
+from gpuledger.events.pool import PoolDefined, PoolGone
+from gpuledger.events.settings import SettingsChanged
+from support.events import hour
+from support.pools import (
+    A100,
+    MET,
+    Pools,
+    applied,
+    asks,
+    described,
+    detected,
+    pool,
+    prepared,
+    refused,
+    released,
+    state,
+)
+
+MIG: dict[str, Any] = {"unit": "MIG", "mig_profile": "1g.5gb"}
+CARD = A100.model_copy(update={"uuid": "GPU-1", "pci_address": "0000:17:00.0"})
+
+
+def lists(decided: list[Decoded]) -> dict[str, tuple[WantedDevice, ...]]:
+    """The lists among the decisions, by node; there is one of a node at most."""
+    told = [(one.subject, one.data.devices) for one in decided if isinstance(one.data, NodeDevicesWanted)]
+    assert len(told) == len(dict(told))
+    return dict(told)
+
+
+def wanted(world: Pools, device: str = "n1-0") -> WantedDevice:
+    """What the device's agent was told last of it."""
+    return last_list(world.state, device.partition("-")[0])[device]
+
+
+def setup(world: Pools, device: str = "n1-0") -> tuple[str, str | None, int]:
+    one = wanted(world, device)
+    return (one.unit, one.mig_profile, one.slices_per_unit)
+
+
+def asked_at(world: Pools) -> datetime:
+    return wanted(world).asked_at
+
+
+def held(**said: Any) -> Pools:
+    """A device that a pool has assigned."""
+    world = Pools().begin("n1")
+    world.say("ns/p", pool(**said))
+    return world.assign("n1-0", "ns/p", 7 if said.get("unit") == "MIG" else None)
+
+
+def test_a_device_that_a_pool_takes_is_told_of_with_all_that_its_agent_needs() -> None:
+    world = Pools().begin("n1", devices=0)
+    world.say("n1-0", detected("n1", CARD))
+    world.say("ns/p", pool(slices_per_unit=2, **MIG))
+    world.say("n1-0", asks("p"))
+    decided = world.say("n1-0", state("Ready"))
+    one = WantedDevice(
+        device="n1-0",
+        uuid="GPU-1",
+        pci_address="0000:17:00.0",
+        pool="ns/p",
+        resource="gpu.deckhouse.io/p",
+        unit="MIG",
+        mig_profile="1g.5gb",
+        slices_per_unit=2,
+        asked_at=hour(world.clock),
+    )
+    assert lists(decided) == {"n1": (one,)}
+    assert decided[-1].subject == "n1"
+    assert decided[-1].time == hour(world.clock)
+
+
+def test_units_of_a_cluster_wide_pool_have_their_own_resource() -> None:
+    world = Pools().begin("n1")
+    world.say("p", pool())
+    world.assign("n1-0", "p")
+    assert (wanted(world).pool, wanted(world).resource) == ("p", "cluster.gpu.deckhouse.io/p")
+
+
+def test_all_devices_of_the_node_are_told_of_by_name() -> None:
+    world = Pools().begin("n1", "n2", devices=3)
+    world.say("ns/p", pool())
+    for device in ("n1-2", "n2-0", "n1-0"):
+        decided = world.say(device, asks("p"))
+    assert [one.device for one in lists(decided)["n1"]] == ["n1-0", "n1-2"]
+
+
+NOTHING_NEW: dict[str, tuple[str, Payload]] = {
+    "the agent sets it up": ("n1-0", applied("ns/p")),
+    "the agent says so again": ("n1-0", applied("ns/p")),
+    "a pool would take it by itself": ("n1-0", asks("p", tier="gold")),
+    "its card is described as it was": ("n1-0", described()),
+    "something else is known of its card": (
+        "n1-0",
+        described(A100.model_copy(update={"memory_mib": 1, "serial": "s"})),
+    ),
+    "the card is not seen": ("n1-0", described(missing=True)),
+    "the pool is under maintenance": ("ns/p", pool(maintenance="enabled")),
+    "the node falls": ("n1", prepared(ready=False)),
+    "the agent refuses it after all": ("n1-0", refused("ns/p")),
+    "another pool comes": ("ns/other", pool(slices_per_unit=3)),
+    "another cap that does not matter": (MODULE, SettingsChanged(max_slices_per_device=1)),
+}
+
+
+def test_what_changes_nothing_for_the_agent_is_not_told() -> None:
+    world = Pools().begin("n1")
+    world.say("ns/p", pool())
+    world.say("n1-0", asks("p"))
+    for what, (subject, data) in NOTHING_NEW.items():
+        assert lists(world.say(subject, data)) == {}, what
+    assert world.of("n1-0") == ("ns/p", "Pending")
+
+
+def test_an_agent_is_asked_anew_whenever_its_word_counts_no_more() -> None:
+    world = held()
+    first = asked_at(world)
+    assert lists(world.say("n1-0", state("Faulted")))["n1"][0].asked_at == hour(world.clock) > first
+    assert lists(world.say("n1-0", state("Ready"))) == {}
+    assert lists(world.say("n1-0", applied("ns/p"))) == {}
+    assert world.of("n1-0") == ("ns/p", "Assigned")
+    one = lists(world.say("n1-0", asks()))["n1"][0]
+    assert (one.releasing, one.asked_at) == (True, hour(world.clock))
+
+
+def test_who_asks_for_it_does_not_matter_to_the_agent() -> None:
+    world = Pools().begin("n1")
+    world.say("p", pool(requires_annotation=False, auto_approve={"labels": {"tier": "gold"}}))
+    world.say("n1-0", asks(tier="gold"))
+    assert lists(world.say("n1-0", asks(cluster="p", tier="gold"))) == {}
+    assert world.why("n1-0") == "AskedFor"
+
+
+def test_asked_anew_at_the_same_time_is_asked_later_all_the_same() -> None:
+    world = held()
+    first = asked_at(world)
+    world.say("n1-0", state("Faulted"), at=1)
+    second = asked_at(world)
+    world.say("n1-0", state("Ready"), at=1)
+    assert world.of("n1-0") == ("ns/p", "Pending")
+    world.say("n1-0", asks(), at=world.clock - 2)
+    assert wanted(world).releasing
+    assert first < second < asked_at(world)
+
+
+def test_a_time_at_the_end_of_the_calendar_stops_nobody() -> None:
+    end = datetime.max.replace(tzinfo=UTC)
+    assert asked_anew(unheard("n1-0", "ns/p", None, end), end) == end
+    assert asked_anew(unheard("n1-0", "ns/p", None, end - timedelta(microseconds=1)), hour(0)) == end
+
+
+def test_what_was_released_leaves_one_empty_list() -> None:
+    world = held()
+    world.say("n1-0", asks())
+    assert lists(world.say("n1-0", released("ns/p"))) == {"n1": ()}
+    assert lists(world.say("n1-0", state("Faulted"))) == {}
+    assert lists(world.say(MODULE, MET)) == {}
+    assert lists(world.say("n1-0", DeviceWithdrawn())) == {}
+
+
+def test_a_node_of_which_no_device_was_in_a_pool_is_told_nothing() -> None:
+    world = Pools().begin("n1")
+    assert world.state.wanted.rows == {}
+    world.say("n1-0", DeviceWithdrawn())
+    assert world.state.wanted.rows == {}
+
+
+def test_from_pool_to_pool_at_once_is_one_list() -> None:
+    world = held()
+    world.say("ns/q", pool(slices_per_unit=4))
+    assert lists(world.say("n1-0", asks("q")))["n1"][0].pool == "ns/p"
+    decided = lists(world.say("n1-0", released("ns/p")))
+    assert [(one.pool, one.slices_per_unit, one.releasing) for one in decided["n1"]] == [("ns/q", 4, False)]
+
+
+def test_a_device_that_is_withdrawn_leaves_the_list() -> None:
+    world = Pools().begin("n1", devices=2)
+    world.say("ns/p", pool())
+    world.assign("n1-0", "ns/p").assign("n1-1", "ns/p")
+    assert [one.device for one in lists(world.say("n1-0", DeviceWithdrawn()))["n1"]] == ["n1-1"]
+
+
+def test_a_device_that_comes_up_in_another_node_is_told_of_there() -> None:
+    world = held()
+    decided = lists(world.say("n1-0", detected("n2")))
+    assert (decided["n1"], [one.device for one in decided["n2"]]) == ((), ["n1-0"])
+
+
+def test_what_is_known_of_the_card_later_is_told() -> None:
+    world = held()
+    decided = lists(world.say("n1-0", described(CARD)))
+    assert [(one.uuid, one.pci_address) for one in decided["n1"]] == [("GPU-1", "0000:17:00.0")]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (pool(slices_per_unit=3, **MIG), ("MIG", "1g.5gb", 3)),
+        (pool(unit="MIG", mig_profile="2g.10gb"), ("MIG", "2g.10gb", 1)),
+        (pool(), ("Card", None, 1)),
+    ],
+)
+def test_what_a_pool_makes_of_its_devices_is_told_to_the_nodes_of_the_pool(
+    said: PoolDefined, expected: tuple[str, str | None, int]
+) -> None:
+    world = Pools().begin("n1", "n2", "n3", devices=2)
+    for name in ("p", "q"):
+        world.say(f"ns/{name}", pool(**MIG))
+    world.assign("n1-0", "ns/p", 7).assign("n2-1", "ns/p", 7).assign("n3-0", "ns/q", 7)
+    before = {device: wanted(world, device).asked_at for device in ("n1-0", "n2-1")}
+    assert set(lists(world.say("ns/p", said))) == {"n1", "n2"}
+    for device, time in before.items():
+        assert (setup(world, device), wanted(world, device).asked_at) == (expected, time)
+    assert setup(world, "n3-0") == ("MIG", "1g.5gb", 1)
+
+
+def test_a_card_that_is_divided_otherwise_as_its_pool_asks_has_not_drifted() -> None:
+    world = held(**MIG)
+    world.say("ns/p", pool(unit="MIG", mig_profile="3g.20gb"))
+    world.say("n1-0", applied("ns/p", 2))
+    assert (world.total("ns/p"), world.conditions("ns/p")["Maintenance"]) == (2, ("False", "InService"))
+    world.say("n1-0", applied("ns/p", 1))
+    assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
+
+
+def test_no_more_slices_are_wanted_than_the_module_allows() -> None:
+    world = held(slices_per_unit=4)
+    assert [one.slices_per_unit for one in lists(world.say("ns/p", pool(slices_per_unit=9)))["n1"]] == [8]
+    decided = lists(world.say(MODULE, SettingsChanged(max_slices_per_device=2)))
+    assert [one.slices_per_unit for one in decided["n1"]] == [2] == [world.total("ns/p")]
+    decided = lists(world.say(MODULE, SettingsChanged(max_slices_per_device=16)))
+    assert [one.slices_per_unit for one in decided["n1"]] == [9]
+
+
+WRONG: dict[str, PoolDefined] = {
+    "no profile": pool(unit="MIG"),
+    "no such profile": pool(unit="MIG", mig_profile="all", slices_per_unit=5),
+    "a profile of no use": pool(unit="Card", mig_profile="1g.5gb"),
+    "another backend": pool(backend="DRA", slices_per_unit=5),
+    "another provider": pool(provider="AMD", slices_per_unit=5),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_devices_of_a_pool_whose_spec_makes_no_sense_stay_set_up_as_they_are(what: str) -> None:
+    world = held(slices_per_unit=2, **MIG)
+    assert lists(world.say("ns/p", WRONG[what])) == {}
+    assert lists(world.say(MODULE, MET)) == {}
+    assert setup(world) == ("MIG", "1g.5gb", 2)
+    world.say("n1-0", state("Faulted"))
+    assert setup(world) == ("MIG", "1g.5gb", 2), "Asked anew, and for the same."
+    assert [one.slices_per_unit for one in lists(world.say("ns/p", pool(slices_per_unit=3, **MIG)))["n1"]] == [3]
+
+
+def test_what_is_wrong_with_selectors_does_not_keep_the_set_up_back() -> None:
+    world = held()
+    wrong = {"requirements": [{"key": "zone", "operator": "In"}]}
+    world.say("ns/p", pool(slices_per_unit=3, auto_approve=wrong))
+    assert world.conditions("ns/p")["Misconfigured"] == ("True", "SelectorInvalid")
+    assert setup(world) == ("Card", None, 3)
+
+
+ENDS: dict[str, Callable[[Pools], object]] = {
+    "nobody asks for it": lambda world: world.say("n1-0", asks()),
+    "the pool is deleted": lambda world: world.say("ns/p", pool(deleting=True, slices_per_unit=5)),
+    "the pool is gone": lambda world: world.say("ns/p", PoolGone()),
+    "another card is meant": lambda world: world.say("ns/p", pool(include={"products": ["B200"]}, slices_per_unit=5)),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_what_leaves_its_pool_is_not_set_up_otherwise_first(what: str) -> None:
+    world = held(slices_per_unit=2, **MIG)
+    ENDS[what](world)
+    assert (wanted(world).releasing, setup(world)) == (True, ("MIG", "1g.5gb", 2))
+    if "ns/p" in world.state.pool.rows:
+        world.say("ns/p", pool(deleting=True, slices_per_unit=7))
+    assert setup(world) == ("MIG", "1g.5gb", 2)
+    assert lists(world.say("n1-0", released("ns/p"))) == {"n1": ()}
+
+
+def test_a_log_of_an_older_build_has_no_list_to_go_by() -> None:
+    """What is not known to be wanted is not offered; what is to be taken back is, whatever it was."""
+    world = held(**MIG)
+    world.say("ns/p", pool(unit="MIG"))
+    world.state.wanted.delete("n1")
+    assert lists(world.say(MODULE, MET)) == {}
+    world.say("ns/p", PoolGone())
+    assert (wanted(world).releasing, setup(world)) == (True, ("Card", None, 1))
+
+
+def test_where_no_list_is_known_it_is_told_anew() -> None:
+    world = held(slices_per_unit=2)
+    before = wanted(world)
+    world.state.wanted.delete("n1")
+    assert lists(world.say(MODULE, MET)) == {"n1": (before,)}
+
+
+def test_a_device_is_never_set_up_as_another_pool_asked() -> None:
+    world = held(**MIG)
+    world.say("ns/p", pool(unit="MIG"))
+    row = world.state.wanted.rows["n1"]
+    world.state.wanted.put(row._replace(devices=row.devices.replace("ns/p", "ns/q")))
+    assert lists(world.say(MODULE, MET)) == {"n1": ()}
+
+
+def test_nothing_is_told_while_nothing_is_decided() -> None:
+    world = held()
+    world.say(MODULE, SettingsChanged(enabled=False))
+    assert lists(world.say("ns/p", pool(slices_per_unit=2))) == {}
+    assert lists(world.say("n1-0", described(CARD))) == {}
+    one = lists(world.say(MODULE, SettingsChanged()))["n1"][0]
+    assert (one.slices_per_unit, one.uuid) == (2, "GPU-1")
+
+
+def test_a_device_that_goes_while_nothing_is_decided_leaves_the_list_afterwards() -> None:
+    world = held()
+    world.say(MODULE, SettingsChanged(enabled=False))
+    world.say("n1-0", DeviceWithdrawn())
+    assert lists(world.say(MODULE, SettingsChanged())) == {"n1": ()}
+
+
+def test_no_list_is_told_at_a_time_before_the_last() -> None:
+    world = held()
+    told = world.state.wanted.rows["n1"].changed_at
+    decided = world.say("n1-0", described(CARD), at=0)
+    assert [one.time for one in decided] == [told]
+    assert [one.time >= told for one in world.say("n1-0", DeviceWithdrawn(), at=0)] == [True, True]
+    world.say("n1-0", detected("n1"), at=0)
+    world.say("n1-0", state("Ready"), at=0)
+    assert [one.device for one in last_list(world.state, "n1").values()] == ["n1-0"]
+    assert world.state.wanted.rows["n1"].changed_at >= told
+
+
+def crowd(world: Pools, count: int) -> list[str]:
+    """So many devices on a node, each asked for; they are named in their order."""
+    devices = [f"n1-{number:03}" for number in range(count)]
+    for device in devices:
+        world.say(device, detected("n1"))
+        world.say(device, asks("p"))
+    return devices
+
+
+def test_pools_take_no_more_devices_of_a_node_than_its_agent_can_be_told_of() -> None:
+    world = Pools().begin("n1", devices=0)
+    world.say("ns/p", pool())
+    devices = crowd(world, CARDS_PER_NODE_MAX + 1)
+    for device in devices:
+        world.say(device, state("Ready"))
+    assert world.of(devices[-2]) == ("ns/p", "Pending")
+    assert (world.of(devices[-1]), world.why(devices[-1])) == ((None, None), "NodeLimitReached")
+    assert list(last_list(world.state, "n1")) == devices[:-1]
+    world.say(devices[7], DeviceWithdrawn())
+    assert world.of(devices[-1]) == ("ns/p", "Pending"), "There is room for it now."
+    assert list(last_list(world.state, "n1")) == [one for one in devices if one != devices[7]]
+
+
+def test_more_devices_than_a_list_holds_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a log of an older build may have them: told of are the first by name."""
+    monkeypatch.setattr(PoolFacts, "is_crowded", lambda _state, _node: False)
+    world = Pools().begin("n1", devices=0)
+    devices = crowd(world, CARDS_PER_NODE_MAX + 2)
+    world.say("ns/p", pool())
+    for device in devices:
+        world.say(device, state("Ready"))
+    assert world.of(devices[-1]) == ("ns/p", "Pending")
+    assert list(last_list(world.state, "n1")) == devices[:CARDS_PER_NODE_MAX]
+    world.say(devices[0], described(Hardware(product="another")))
+    assert list(last_list(world.state, "n1")) == devices[:CARDS_PER_NODE_MAX]

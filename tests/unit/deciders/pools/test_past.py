@@ -1,0 +1,98 @@
+"""Pools and the pods that ask for their units, as they were at a time, and as they are."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpuledger.cli.backend import Backend
+from gpuledger.cli.pool_past import pools_as_of
+from gpuledger.cli.pool_pods import pods_asking, uses_of
+from gpuledger.events.pod import PodGone, PodObserved
+from gpuledger.ledger.api import Outgoing
+from gpuledger.tools.explain.pools import PodUse
+from support.events import event, hour, outgoing
+from support.ledgers import memory_ledger
+from support.pools import Pools, asks
+from support.why_pools import POOL, UNITS, cards
+
+WATCHERS = "/watchers/pods"
+LAST = 7
+"""The hour of the latest fact."""
+
+
+def observed(node: str | None = None, units: int = 1, uid: str = "u") -> PodObserved:
+    return PodObserved(uid=uid, node=node, requests={UNITS: units})
+
+
+def told() -> list[Outgoing]:
+    """Pods, in the order in which they were learnt of."""
+    said = [
+        ("team-a/p", 1, observed()),
+        ("team-a/p", 3, observed("w1")),
+        ("team-a/p", 5, observed("w1", units=2)),
+        ("team-a/p", 7, observed("w1", uid="anew")),
+        ("team-a/late", 6, observed("w2")),
+        ("team-a/late", 4, observed()),
+        ("team-a/gone", 2, observed("w1")),
+        ("team-a/gone", 6, PodGone(uid="u")),
+        ("team-b/other", 2, observed("w1")),
+    ]
+    return [
+        outgoing(event(data, pod, number=number, at=at, source=WATCHERS))
+        for number, (pod, at, data) in enumerate(said, 1)
+    ]
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Backend]:
+    async with memory_ledger() as ledger:
+        await ledger.publish_many(told())
+        yield Backend(ledger, "", "", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (0, []),
+        (1, [PodUse("team-a/p", None, 1)]),
+        (3, [PodUse("team-a/gone", "w1", 1), PodUse("team-a/p", "w1", 1)]),
+        (4, [PodUse("team-a/gone", "w1", 1), PodUse("team-a/late", None, 1), PodUse("team-a/p", "w1", 1)]),
+        (6, [PodUse("team-a/late", "w2", 1), PodUse("team-a/p", "w1", 2)]),
+        (None, [PodUse("team-a/late", "w2", 1), PodUse("team-a/p", "w1", 1)]),
+    ],
+)
+async def test_who_asked_for_units_of_a_pool(place: Backend, at: float | None, expected: list[PodUse]) -> None:
+    pods = await pods_asking(place, None if at is None else hour(at))
+    assert uses_of(pods, POOL) == expected
+    assert uses_of(pods, "a") == []
+    assert (await pools_as_of(place, hour(LAST if at is None else at))).pod.rows == pods
+
+
+async def test_since_when_a_pod_is_on_its_node(place: Backend) -> None:
+    assert (await pods_asking(place, hour(2), "team-a/p"))["team-a/p"].bound_at is None
+    for at in (3, 6):
+        assert (await pods_asking(place, hour(at), "team-a/p"))["team-a/p"].bound_at == hour(3)
+    (known,) = (await pods_asking(place, None, "team-a/p")).values()
+    assert known.bound_at == hour(7)
+
+
+async def test_pools_of_the_past_are_those_that_were_decided_then() -> None:
+    pools = cards(w1=2)
+    before = pools.clock
+    pools.say("w1-0", asks())
+    await _compare(pools, before)
+
+
+async def _compare(pools: Pools, before: float) -> None:
+    async with memory_ledger() as ledger:
+        messages = [Outgoing(one.subject, str(number), one.data) for number, one in enumerate(pools.log)]
+        await ledger.publish_many(messages)
+        place = Backend(ledger, "", "", None)  # type: ignore[arg-type]
+        then = await pools_as_of(place, hour(before))
+        assert then.total.rows[POOL].total == 2
+        assert then.offered("w1-0") == (1, 0)
+        now = await pools_as_of(place, hour(pools.clock))
+        for name, table in pools.state.tables().items():
+            assert now.tables()[name].rows == table.rows
+        assert now.offered("w1-0") == (0, 0)
+        assert (await pools_as_of(place, hour(0))).pool.rows == {}

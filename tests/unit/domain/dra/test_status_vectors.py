@@ -1,0 +1,24 @@
+"""Statuses agree with what a real allocator decided, for every recorded state, where the recordings are there."""
+
+from collections import Counter
+
+import pytest
+
+from support.dra_statuses import compared
+from support.dra_vectors import vectors
+from support.paths import ROOT
+
+FOLDER = ROOT.parent / "shared" / "vectors" / "dra"
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no recorded verdicts in {FOLDER}")
+def test_statuses_say_what_the_allocator_decides() -> None:
+    checked, found = Counter[str](), []
+    for vector in vectors(FOLDER):
+        for where, decided, said in compared(vector):
+            checked[where.partition(" ")[2] or "pool"] += 1
+            if decided != said:
+                found.append(f"{vector['name']}: {where}: the allocator says {decided}, the status {said}")
+    assert found[:5] == []
+    assert set(checked) == {"allocatable", "free", "pool"}

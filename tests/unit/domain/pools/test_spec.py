@@ -1,0 +1,200 @@
+"""What a pool's spec says by itself: which devices and nodes it means, what it is called, and what is wrong with it."""
+
+from typing import Any
+
+import pytest
+
+from gpuledger.api import kube_names as kube
+from gpuledger.api import pool_names
+from gpuledger.domain.pools.spec import (
+    DeviceFacts,
+    matches,
+    mismatch,
+    problems,
+    resource_name,
+    selects,
+    spec_of,
+    units,
+    unsupported,
+)
+from gpuledger.events.device import PROFILES_MAX
+from gpuledger.events.payload import NAME_LENGTH_MAX, TEXT_LENGTH_MAX
+from support.pools import pool
+
+DEVICE = DeviceFacts("w1-0000:17:00.0", "NVIDIA A100", "10de", "20b5", True, frozenset({"1g.5gb", "2g.10gb"}))
+CAP = 8
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ({}, True),
+        ({"inventory_ids": ["w1-0000:17:00.0"]}, True),
+        ({"inventory_ids": ["w2"]}, False),
+        ({"products": ["NVIDIA H100", "NVIDIA A100"]}, True),
+        ({"products": ["nvidia a100"]}, False),
+        ({"pci_vendors": ["10DE"]}, True),
+        ({"pci_vendors": ["0x10de"]}, True),
+        ({"pci_vendors": ["1002"]}, False),
+        ({"pci_devices": ["0X20B5"]}, True),
+        ({"pci_devices": ["2203"]}, False),
+        ({"mig_capable": True}, True),
+        ({"mig_capable": False}, False),
+        ({"mig_profiles": ["1g.5gb", "2g.10gb"]}, True),
+        ({"mig_profiles": ["1g.5gb", "7g.40gb"]}, False),
+        ({"products": ["NVIDIA A100"], "pci_devices": ["2203"]}, False),
+    ],
+)
+def test_each_part_that_is_given_has_to_hold(given: dict[str, Any], *, means: bool) -> None:
+    assert matches(spec_of(pool(include=given)), DEVICE) == means
+    assert matches(spec_of(pool(exclude=given)), DEVICE) == (not means or not given)
+
+
+def test_what_is_not_known_of_a_device_matches_nothing_that_asks_for_it() -> None:
+    unknown = DeviceFacts("w1-0-10de-20b5", None, None, None, None, frozenset())
+    for part, value in {
+        "products": ["a"],
+        "pci_vendors": ["10de"],
+        "mig_capable": False,
+        "mig_profiles": ["1g.5gb"],
+    }.items():
+        assert mismatch(spec_of(pool(include={part: value})), unknown) is not None
+
+
+def test_a_pool_of_partitions_means_no_device_that_cannot_have_any() -> None:
+    spec = spec_of(pool(unit="MIG", mig_profile="1g.5gb"))
+    assert matches(spec, DEVICE)
+    assert matches(spec, DEVICE._replace(mig_capable=None))
+    assert not matches(spec, DEVICE._replace(mig_capable=False))
+
+
+@pytest.mark.parametrize(
+    ("profile", "known", "means"),
+    [
+        ("1g.5gb", {"1g.5gb", "2g.10gb"}, True),
+        ("2g.20gb", {"1g.5gb", "2g.10gb"}, False),
+        ("2g.10gb", {"12g.10gb", "2g.10gb+me"}, False),
+        ("1g.5gb+me", {"1g.5gb"}, False),
+        ("1g.5gb+me", {"1g.5gb", "1g.5gb+me"}, True),
+        ("1g.12gb+me.all", {"1g.12gb+me"}, False),
+        ("1g.24gb-me", {"1g.24gb", "1g.24gb+me"}, False),
+        ("1c.2g.10gb", {"2g.10gb"}, True),
+        ("1c.2g.10gb", {"1c.2g.10gb"}, True),
+        ("1c.2g.20gb", {"2g.10gb"}, False),
+        ("1c.1g.5gb+me", {"1g.5gb+me"}, True),
+        ("1c.1g.5gb+me", {"1g.5gb"}, False),
+        ("2g.20gb", set(), True),
+        ("all", {"1g.5gb"}, True),
+        (None, {"1g.5gb"}, True),
+    ],
+)
+def test_a_pool_of_partitions_means_no_card_that_is_known_to_lack_its_profile(
+    profile: str | None, known: set[str], *, means: bool
+) -> None:
+    device = DEVICE._replace(mig_profiles=frozenset(known))
+    for capable in (True, None):
+        spec = spec_of(pool(unit="MIG", mig_profile=profile))
+        assert matches(spec, device._replace(mig_capable=capable)) == means
+    assert mismatch(spec, device, was_meant=True) is None
+    assert matches(spec_of(pool(mig_profile=profile)), device)
+
+
+def test_which_profiles_a_card_has_is_told_and_the_message_fits_an_event() -> None:
+    spec = spec_of(pool(unit="MIG", mig_profile="2g.20gb"))
+    assert mismatch(spec, DEVICE) == "The device's card has no MIG profile 2g.20gb, only 1g.5gb, 2g.10gb."
+    ten = frozenset(f"{number}g.1gb" for number in range(10))
+    assert str(mismatch(spec, DEVICE._replace(mig_profiles=ten))).endswith("8g.1gb, 9g.1gb.")
+    most = frozenset(f"{number:02}" + "x" * (NAME_LENGTH_MAX - 2) for number in range(PROFILES_MAX))
+    longest = spec_of(pool(unit="MIG", mig_profile="1" * (NAME_LENGTH_MAX - 6) + "g.20gb"))
+    told = str(mismatch(longest, DEVICE._replace(mig_profiles=most)))
+    assert told.endswith(" and 54 more.")
+    assert len(told) <= TEXT_LENGTH_MAX
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ({}, True),
+        ({"labels": {"zone": "a"}}, True),
+        ({"labels": {"zone": "b"}}, False),
+        ({"labels": {"zone": "a", "rack": "1"}}, False),
+        ({"requirements": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}, True),
+        ({"requirements": [{"key": "rack", "operator": "NotIn", "values": ["1"]}]}, True),
+        ({"requirements": [{"key": "rack", "operator": "Exists"}]}, False),
+        ({"requirements": [{"key": "rack", "operator": "DoesNotExist"}]}, True),
+        ({"labels": {"zone": "a"}, "requirements": [{"key": "rack", "operator": "Exists"}]}, False),
+        ({"requirements": [{"key": "zone", "operator": "Near", "values": ["a"]}]}, False),
+    ],
+)
+def test_nodes_are_selected_as_kubernetes_selects(selector: dict[str, Any], *, selected: bool) -> None:
+    assert selects(spec_of(pool(node_selector=selector)).nodes, "w1", {"zone": "a"}) == selected
+
+
+@pytest.mark.parametrize(
+    ("said", "cap", "offers"),
+    [
+        ({}, 8, 2),
+        ({"slices_per_unit": 4}, 8, 8),
+        ({"slices_per_unit": 64}, 8, 16),
+        ({"unit": "MIG", "slices_per_unit": 3}, 8, 42),
+    ],
+)
+def test_units(said: dict[str, Any], cap: int, offers: int) -> None:
+    assert units(pool(**said), cards=2, partitions=14, cap=cap) == offers
+
+
+def test_resources_are_named_by_the_kind_of_pool() -> None:
+    for pool_id in ("ns/a.b", "a.b"):
+        assert resource_name(pool_id) == kube.pool_resource("a.b", cluster="/" not in pool_id)
+
+
+def selecting(operator: str, *values: str) -> dict[str, Any]:
+    return {"requirements": [{"key": "k", "operator": operator, "values": values}]}
+
+
+@pytest.mark.parametrize(
+    ("pool_id", "said", "reasons"),
+    [
+        ("ns/p", {}, []),
+        ("ns/p", {"slices_per_unit": 8}, []),
+        ("ns/p", {"slices_per_unit": 9}, ["SlicesAboveCap"]),
+        ("ns/p", {"unit": "MIG"}, ["MIGProfileMissing"]),
+        ("ns/p", {"unit": "MIG", "mig_profile": "1g.10gb"}, []),
+        ("ns/p", {"unit": "MIG", "mig_profile": "1g.10gb+me"}, []),
+        ("ns/p", {"unit": "MIG", "mig_profile": "1g.12gb+me.all"}, []),
+        ("ns/p", {"unit": "MIG", "mig_profile": "1c.2g.20gb"}, []),
+        ("ns/p", {"unit": "MIG", "mig_profile": "big"}, ["MIGProfileInvalid"]),
+        ("ns/p", {"mig_profile": "1g.10gb"}, ["MIGProfileUnused"]),
+        ("ns/p", {"node_selector": selecting("In")}, ["SelectorInvalid"]),
+        ("ns/p", {"node_selector": selecting("Exists", "v")}, ["SelectorInvalid"]),
+        ("ns/p", {"auto_approve": selecting("Near", "v")}, ["SelectorInvalid"]),
+        ("ns/p", {"auto_approve": selecting("NotIn", "v"), "node_selector": selecting("DoesNotExist")}, []),
+        ("n" * 63 + "/" + "p" * 63, {}, []),
+        ("ns/" + "p" * 64, {}, ["NameInvalid"]),
+    ],
+)
+def test_what_is_wrong_with_a_spec_is_said_with_a_reason(
+    pool_id: str, said: dict[str, Any], reasons: list[str]
+) -> None:
+    found = list(problems(pool_id, pool(**said), CAP))
+    assert [problem.reason for problem in found] == reasons
+    assert all(problem.message for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [({}, None), ({"provider": "AMD"}, "ProviderNotSupported"), ({"backend": "DRA"}, "BackendNotSupported")],
+)
+def test_what_nothing_here_serves(said: dict[str, Any], reason: str | None) -> None:
+    problem = unsupported(pool(**said))
+    assert (None if problem is None else problem.reason) == reason
+
+
+def test_the_names_are_those_of_the_edge() -> None:
+    assert pool_names.ASSIGNMENT == kube.ANNOTATION_ASSIGNMENT
+    assert pool_names.CLUSTER_ASSIGNMENT == kube.ANNOTATION_CLUSTER_ASSIGNMENT
+    assert (pool_names.GROUP, pool_names.CLUSTER_GROUP) == (kube.GPU_GROUP, kube.CLUSTER_GPU_GROUP)
+    assert kube.NodeCondition.READY_FOR_POOLING.value == pool_names.READY_FOR_POOLING
+    assert kube.DeviceState.READY.value == pool_names.READY
+    assert (kube.Status.TRUE.value, kube.Status.FALSE.value) == (pool_names.TRUE, pool_names.FALSE)
+    assert pool_names.Phase.UNASSIGNING.value == kube.DeviceCondition.UNASSIGNING.value

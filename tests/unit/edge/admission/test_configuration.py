@@ -1,0 +1,160 @@
+"""The webhook configurations: what API servers are told to ask, and about which pods."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations, names_of
+from gpuledger.edge.admission.rules.requests import asked_of_pools
+from gpuledger.edge.admission.settings import AdmissionSettings, Reached
+from gpuledger.local.kubeapi.strategies.webhook_configurations import (
+    MutatingConfigurationStrategy,
+    ValidatingConfigurationStrategy,
+)
+from gpuledger.local.kubeapi.webhook_matching import Question, Version, is_asked
+from support.admission import Json, asking
+
+SETTINGS = AdmissionSettings()
+LOCAL, CLUSTER = "gpu.deckhouse.io/x", "cluster.gpu.deckhouse.io/x"
+POD = Version("", "v1", "Pod", "pods")
+POOL = Version("gpu.deckhouse.io", "v1alpha1", "GPUPool", "gpupools")
+DEVICE = Version("gpu.deckhouse.io", "v1alpha1", "GPUDevice", "gpudevices")
+
+
+def configured(reached: Reached | None = None) -> dict[str, Json]:
+    found = configurations(SETTINGS, reached or Reached(), b"PEM")
+    return {resource.kind: configuration for resource, configuration in found}
+
+
+def test_api_servers_accept_them() -> None:
+    found = configured()
+    assert MutatingConfigurationStrategy().validate(found[MUTATING.kind]) == []
+    assert ValidatingConfigurationStrategy().validate(found[VALIDATING.kind]) == []
+
+
+def test_everything_but_deletions_fails_closed_in_time() -> None:
+    for configuration in configured().values():
+        for hook in configuration["webhooks"]:
+            (rule,) = hook["rules"]
+            assert hook["failurePolicy"] == ("Ignore" if "DELETE" in rule["operations"] else "Fail")
+            assert "DELETE" not in rule["operations"] or rule["operations"] == ["DELETE"]
+            assert hook["timeoutSeconds"] > SETTINGS.review_timeout_s
+            assert hook["sideEffects"] == "None"
+            assert base64.b64decode(hook["clientConfig"]["caBundle"]) == b"PEM"
+
+
+def test_a_service_leads_to_them_or_a_url() -> None:
+    (hook,) = configured()[MUTATING.kind]["webhooks"]
+    service = {"name": "gpu-control-plane-admission", "namespace": "d8-gpu-operator", "path": "/mutate", "port": 443}
+    assert hook["clientConfig"]["service"] == service
+    (hook,) = configured(Reached(url="https://127.0.0.1:9443"))[MUTATING.kind]["webhooks"]
+    assert hook["clientConfig"]["url"] == "https://127.0.0.1:9443/mutate"
+
+
+@pytest.mark.parametrize(
+    ("reached", "name"),
+    [
+        (Reached(), "gpu-control-plane-admission.d8-gpu-operator.svc"),
+        (Reached(url="https://127.0.0.1:9443"), "127.0.0.1"),
+        (Reached(url="https://[::1]:9443"), "::1"),
+        (Reached(url="https://gpu.example"), "gpu.example"),
+    ],
+)
+def test_the_certificate_is_for_the_name_that_is_asked(reached: Reached, name: str) -> None:
+    assert names_of("d8-gpu-operator", reached) == (name,)
+
+
+def without(kind: str, pod: Json) -> Json:
+    (container,) = pod["spec"]["containers"]
+    container["resources"][kind] = container["resources"].pop("limits")
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_theirs"),
+    [
+        (asking("cpu", "nvidia.com/gpu"), False),
+        ({"metadata": {}, "spec": {"containers": [{"name": "c"}]}}, False),
+        ({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}], "initContainers": []}}, False),
+        (asking("other.gpu.deckhouse.io/x"), False),
+        (asking(LOCAL), True),
+        (asking("cpu", CLUSTER), True),
+        (without("requests", asking(LOCAL)), True),
+        (asking("cpu", spec={"initContainers": asking(LOCAL)["spec"]["containers"]}), True),
+    ],
+)
+def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool) -> None:
+    """The API server tells by an expression what the rules tell by reading the pod; both must say the same."""
+    question = Question("CREATE", POD, "p", "team")
+    for configuration in configured().values():
+        hooks: list[Any] = [one for one in configuration["webhooks"] if one["name"].startswith("pods.")]
+        assert [is_asked(hook, question, pod, None, lambda _: {}) is not None for hook in hooks] == [is_theirs]
+    assert (asked_of_pools(pod) is not None) is is_theirs
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "is_theirs"),
+    [
+        ({}, {}, False),
+        ({"resourceVersion": "2"}, {"resourceVersion": "1"}, False),
+        ({"labels": {}}, {}, False),
+        ({"labels": {"a": "b"}}, {"labels": {"a": "b"}}, False),
+        ({"labels": {"a": "b"}}, {}, True),
+        ({}, {"annotations": {"a": "b"}}, True),
+        ({"annotations": {"a": "b"}}, {"annotations": {"a": "c"}}, True),
+    ],
+)
+def test_only_devices_whose_marks_change_are_asked_about(new: Json, old: Json, is_theirs: bool) -> None:
+    question = Question("UPDATE", DEVICE, "d", is_namespaced=False)
+    hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
+    asked = [hook for hook in hooks if is_asked(hook, question, {"metadata": new}, {"metadata": old}, lambda _: {})]
+    assert len(asked) == is_theirs
+
+
+SPEC: Json = {"spec": {"resource": {"unit": "Card"}}}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "is_theirs"),
+    [
+        ({"metadata": {}} | SPEC, None, True),
+        ({"metadata": {}} | SPEC, {"metadata": {}} | SPEC, False),
+        ({"metadata": {}}, {"metadata": {}}, False),
+        ({"metadata": {"labels": {"a": "b"}}} | SPEC, {"metadata": {}} | SPEC, False),
+        ({"metadata": {"finalizers": []}} | SPEC, {"metadata": {"finalizers": ["x"]}} | SPEC, False),
+        ({"metadata": {"annotations": {"a": "b"}}} | SPEC, {"metadata": {}} | SPEC, True),
+        ({"metadata": {}, "spec": {"resource": {"unit": "MIG"}}}, {"metadata": {}} | SPEC, True),
+        ({"metadata": {}}, {"metadata": {}} | SPEC, True),
+    ],
+)
+def test_only_pools_whose_spec_or_annotations_change_are_asked_about(
+    new: Json, old: Json | None, is_theirs: bool
+) -> None:
+    question = Question("CREATE" if old is None else "UPDATE", POOL, "x", "team")
+    hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
+    assert len([hook for hook in hooks if is_asked(hook, question, new, old, lambda _: {})]) == is_theirs
+
+
+def test_a_deletion_of_a_pool_is_asked_about_once() -> None:
+    hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
+    question, old = Question("DELETE", POOL, "x", "team"), SPEC | {"metadata": {}}
+    assert len([hook for hook in hooks if is_asked(hook, question, None, old, lambda _: {})]) == 1
+
+
+@pytest.mark.parametrize(
+    ("user", "is_theirs"),
+    [
+        ({}, True),
+        ({"groups": []}, True),
+        ({"groups": ["system:masters"]}, True),
+        ({"groups": ["system:serviceaccounts", "system:serviceaccounts:team"]}, True),
+        ({"groups": ["system:serviceaccounts", "system:serviceaccounts:d8-gpu-operator"]}, False),
+    ],
+)
+def test_the_product_marks_devices_though_nobody_answers(user: Json, is_theirs: bool) -> None:
+    question = Question("UPDATE", DEVICE, "d", is_namespaced=False, user=user)
+    hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
+    new: Json = {"metadata": {"labels": {"a": "b"}}}
+    old: Json = {"metadata": {}}
+    assert len([hook for hook in hooks if is_asked(hook, question, new, old, lambda _: {})]) == is_theirs

@@ -1,0 +1,184 @@
+"""GPUDevices: who gives one to which pool, and which labels people may set."""
+
+from typing import Any
+
+import pytest
+
+from gpuledger.api.kube_names import NAMESPACE
+from gpuledger.edge.admission.cache import Known
+from gpuledger.edge.admission.rules.access import trusted_groups
+from gpuledger.edge.admission.rules.decide import decide
+from gpuledger.edge.admission.serving.review import CREATE, UPDATE, User, Verdict
+from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn, Hardware
+from support.admission import (
+    MASTER,
+    PRODUCT,
+    TEAM,
+    USER,
+    Json,
+    Said,
+    assigned,
+    device,
+    known,
+    pool,
+    review,
+    settings,
+)
+
+LOCAL, CLUSTER = "gpu.deckhouse.io/assignment", "cluster.gpu.deckhouse.io/assignment"
+IGNORE, PRODUCT_LABEL = "gpu.deckhouse.io/ignore", "gpu.deckhouse.io/product"
+POOLS = [*pool(f"{TEAM}/local-x"), *pool("cluster-a")]
+READY = [*POOLS, *device()]
+
+
+def gpu(annotations: Json | None = None, labels: Json | None = None) -> Json:
+    return {"metadata": {"name": "d1", "annotations": annotations or {}, "labels": labels or {}}}
+
+
+def judged(new: Json, old: Json, *said: Said, user: User = USER) -> Verdict:
+    return decide(review("gpudevices", new, old, operation=UPDATE, within="", user=user), known(*said))
+
+
+@pytest.mark.parametrize("annotations", [{LOCAL: "local-x"}, {CLUSTER: "cluster-a"}])
+def test_a_ready_device_may_be_given_to_a_pool_that_means_it(annotations: Json) -> None:
+    assert judged(gpu(annotations), gpu(), *READY) == Verdict()
+
+
+def refused(annotations: Json, *said: Said, labels: Json | None = None) -> tuple[Json, list[Said]]:
+    return gpu(annotations, labels), list(said)
+
+
+TO_A = {CLUSTER: "cluster-a"}
+REFUSED: dict[str, tuple[tuple[Json, list[Said]], str]] = {
+    "AmbiguousAssignment": (refused({LOCAL: "local-x", CLUSTER: "cluster-a"}, *READY), "Keep one"),
+    "PoolNotFound": (refused({LOCAL: "none"}, *READY), "There is no GPUPool 'none'"),
+    "PoolKindMismatch": (
+        refused({LOCAL: "cluster-a"}, *READY),
+        f"There is no GPUPool cluster-a, but the ClusterGPUPool cluster-a. Annotate {CLUSTER}",
+    ),
+    "DeviceUnknown": (refused(TO_A, *POOLS), "Nothing is known of d1"),
+    "DeviceMismatch": (refused(TO_A, *pool("cluster-a", include={"pci_devices": ["2204"]}), *device()), "pciDevices"),
+    "DeviceNotReady": (refused(TO_A, *POOLS, *device(state="Validating")), "d1 is Validating"),
+    "DeviceNotManaged": (refused(TO_A, *POOLS, *device(managed=False)), "n1, which is not managed"),
+    "DeviceIgnored": (refused(TO_A, *READY, labels={IGNORE: "true"}), "Remove it first"),
+    "DeviceInUse": (refused(TO_A, *READY, assigned("d1", f"{TEAM}/local-x")), f"in the pool {TEAM}/local-x"),
+    "PoolDeleting": (refused(TO_A, *pool("cluster-a", deleting=True), *device()), "being deleted"),
+    "InvalidIgnoreLabel": (refused({}, *READY, labels={IGNORE: "yes"}), "Use true or false"),
+    "LabelNotYours": (refused({}, *READY, labels={PRODUCT_LABEL: "h100"}), "gpu.deckhouse.io/product of d1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_is_refused_says_why(reason: str) -> None:
+    (new, said), words = REFUSED[reason]
+    verdict = judged(new, gpu(), *said)
+    assert verdict.reason == reason
+    assert words in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "said"),
+    [
+        (gpu(TO_A), gpu(TO_A), POOLS),
+        (gpu(), gpu({LOCAL: "none"}), READY),
+        (gpu(TO_A), gpu(), [*READY, assigned("d1", "cluster-a", "Unassigning")]),
+        (gpu(TO_A), gpu(), [*POOLS, *device(state="Faulted"), assigned("d1", "cluster-a", "Pending")]),
+        (gpu(TO_A), gpu({LOCAL: "local-x"}), [*READY, assigned("d1", f"{TEAM}/local-x"), assigned("d1", None)]),
+        (gpu(TO_A), gpu({LOCAL: "local-x"}), [*READY, assigned("d1", f"{TEAM}/local-x", automatic=True)]),
+        (gpu(labels={IGNORE: "false"}), gpu(labels={IGNORE: "true"}), READY),
+        (gpu(), gpu(labels={IGNORE: "odd"}), READY),
+        (gpu(labels={IGNORE: "odd", "team": "a"}), gpu(labels={IGNORE: "odd"}), READY),
+        (gpu(labels={IGNORE: "true"}), gpu(), READY),
+        (gpu(TO_A, {IGNORE: "false"}), gpu(), READY),
+        (gpu(labels={"team": "a"}), gpu(), READY),
+        (gpu(TO_A), gpu(), [*pool("cluster-a", node_selector={"labels": {"zone": "a"}}), *device()]),
+        (gpu({LOCAL: "a", CLUSTER: "b"}), gpu(), [settings(enabled=False)]),
+    ],
+)
+def test_what_is_allowed(new: Json, old: Json, said: list[Said]) -> None:
+    assert judged(new, old, *said) == Verdict()
+
+
+def test_the_node_has_to_be_one_of_the_pools() -> None:
+    elsewhere = pool("cluster-a", node_selector={"labels": {"zone": "b"}})
+    verdict = judged(gpu(TO_A), gpu(), *elsewhere, *device())
+    assert (verdict.reason, "nodeSelector" in verdict.message) == ("DeviceMismatch", True)
+
+
+def test_the_card_has_to_have_the_profile_of_a_pool_of_partitions() -> None:
+    divided = pool("cluster-a", unit="MIG", mig_profile="2g.20gb")
+    card = Hardware(pci_vendor="10de", pci_device="2203", mig_profiles=("1g.5gb", "2g.10gb"))
+    verdict = judged(gpu(TO_A), gpu(), *divided, *device(hardware=card))
+    assert verdict.reason == "DeviceMismatch"
+    assert "has no MIG profile 2g.20gb, only 1g.5gb, 2g.10gb." in verdict.message
+    assert judged(gpu(TO_A), gpu(), *divided, *device()) == Verdict()
+
+
+def test_a_device_that_is_gone_is_unknown() -> None:
+    assert judged(gpu(TO_A), gpu(), *READY, ("d1", DeviceWithdrawn())).reason == "DeviceUnknown"
+
+
+def test_a_device_that_is_not_seen_is_not_ready() -> None:
+    unseen = DeviceDescribed(hardware=Hardware(pci_vendor="10de", pci_device="2203"), managed=True, missing=True)
+    verdict = judged(gpu(TO_A), gpu(), *READY, ("d1", unseen))
+    assert (verdict.reason, "d1 is not seen now" in verdict.message) == ("DeviceNotReady", True)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reason", "words"),
+    [
+        ({CLUSTER: "none"}, "PoolNotFound", "There is no ClusterGPUPool 'none'"),
+        ({CLUSTER: "local-x"}, "PoolKindMismatch", f"but the GPUPool {TEAM}/local-x. Annotate {LOCAL}"),
+    ],
+)
+def test_the_same_is_said_of_the_other_kind(annotations: Json, reason: str, words: str) -> None:
+    verdict = judged(gpu(annotations), gpu(), *READY)
+    assert (verdict.reason, words in verdict.message) == (reason, True)
+
+
+@pytest.mark.parametrize("user", [USER, User("eve"), User("x", frozenset({"system:serviceaccounts:default"}))])
+@pytest.mark.parametrize("label", [PRODUCT_LABEL, "gpu.deckhouse.io/vendor", "gpu.deckhouse.io/precision.fp8"])
+@pytest.mark.parametrize(("old", "new"), [(None, "a"), ("a", "b"), ("a", None)])
+def test_labels_that_say_what_was_found_are_kept_by_the_product(
+    user: User, label: str, old: str | None, new: str | None
+) -> None:
+    before, after = ({} if value is None else {label: value} for value in (old, new))
+    asked = gpu(labels=after), gpu(labels=before)
+    verdict = judged(*asked, *READY, user=user)
+    assert verdict.reason == "LabelNotYours"
+    assert f"{label} of d1 says what was found" in verdict.message
+    for group in trusted_groups(NAMESPACE):
+        assert judged(*asked, *READY, user=User("x", frozenset({group}))) == Verdict()
+
+
+def test_what_the_product_assigns_was_decided_already() -> None:
+    said = [*POOLS, *device(state="Discovered")]
+    assert judged(gpu(TO_A), gpu(), *said, user=PRODUCT).is_allowed
+    assert judged(gpu(TO_A), gpu(), *said, user=MASTER).reason == "DeviceNotReady"
+
+
+@pytest.mark.parametrize(
+    ("manager", "user", "is_the_product"),
+    [
+        ("gpuledger-auto-approval", MASTER, True),
+        ("gpuledger", MASTER, True),
+        ("kubectl", MASTER, False),
+        ("gpuledger-auto-approval", USER, False),
+        ("gpuledger", USER, False),
+    ],
+)
+def test_an_administrator_may_act_for_the_product(manager: str, user: User, is_the_product: bool) -> None:
+    asked = review("gpudevices", gpu(TO_A), gpu(), operation=UPDATE, within="", user=user)._replace(manager=manager)
+    verdict = decide(asked, known(*POOLS, *device(state="Discovered")))
+    assert (verdict.reason, verdict.is_allowed) == ("" if is_the_product else "DeviceNotReady", is_the_product)
+
+
+def test_the_product_is_who_runs_in_its_namespace() -> None:
+    asked = review("gpudevices", gpu(labels={PRODUCT_LABEL: "x"}), gpu(), operation=UPDATE, within="", user=PRODUCT)
+    assert decide(asked, Known()).is_allowed
+    assert not decide(asked, Known("elsewhere")).is_allowed
+
+
+def test_only_changes_are_looked_at() -> None:
+    asked: dict[str, Any] = {"within": "", "user": USER}
+    assert decide(review("gpudevices", gpu({LOCAL: "none"}), operation=CREATE, **asked), known()) == Verdict()

@@ -1,0 +1,124 @@
+"""AdmissionReviews as they come and as they are answered, and the fold of what is known."""
+
+import base64
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.edge.admission.cache import Known, KnownProjection, PoolName
+from gpuledger.edge.admission.errors import ReviewError
+from gpuledger.edge.admission.rules.decide import RULES, decide
+from gpuledger.edge.admission.serving.review import Review, User, Verdict, answer, read_review
+from gpuledger.events.namespace import NamespaceGone
+from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
+from gpuledger.ledger.api import Message
+from support.admission import Said, known, log, namespace, pool, review
+from support.events import event, folded, message
+
+REQUEST = {
+    "uid": "u1",
+    "operation": "CREATE",
+    "resource": {"group": "", "version": "v1", "resource": "pods"},
+    "name": "p",
+    "namespace": "team",
+    "userInfo": {"username": "alice", "groups": ["devs"]},
+    "object": {"metadata": {"name": "p"}},
+    "oldObject": None,
+    "options": {"fieldManager": "kubectl"},
+}
+REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": REQUEST}
+
+
+def test_a_review_is_read() -> None:
+    user = User("alice", frozenset({"devs"}))
+    assert read_review(REVIEW) == Review(
+        "u1", "CREATE", "pods", "p", "team", user, {"metadata": {"name": "p"}}, {}, "kubectl"
+    )
+
+
+@pytest.mark.parametrize("document", [[], {}, None, {**REVIEW, "apiVersion": "v1"}, {**REVIEW, "request": {}}])
+def test_what_is_no_review_is_said_to_be_none(document: object) -> None:
+    with pytest.raises(ReviewError):
+        read_review(document)
+
+
+def test_a_refusal_begins_with_its_reason() -> None:
+    told = answer("u1", Verdict("MixedPoolRequest", "The pod asks for two."))["response"]
+    assert told["allowed"] is False
+    assert told["uid"] == "u1"
+    assert told["status"]["message"] == "MixedPoolRequest: The pod asks for two."
+    assert told["status"]["code"] == 403
+
+
+def test_an_answer_carries_warnings_and_a_patch() -> None:
+    patch = ({"op": "add", "path": "/a", "value": 1},)
+    told = answer("u1", Verdict(warnings=("careful",), patch=patch))["response"]
+    assert told["allowed"] is True
+    assert told["warnings"] == ["careful"]
+    assert orjson.loads(base64.b64decode(told["patch"])) == list(patch)
+    assert answer("u1", Verdict())["response"] == {"uid": "u1", "allowed": True}
+
+
+def test_what_has_no_rule_is_allowed() -> None:
+    assert decide(review("deployments", {"spec": {}}), known()) == Verdict()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["metadata", "spec", "containers", "resources", "limits", "name", "resource", "taints",
+                         "gpu.deckhouse.io/x", "annotations", "labels", "scheduling", "matchExpressions"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.sampled_from(sorted(RULES)), st.sampled_from(["CREATE", "UPDATE", "DELETE"]), json_values, json_values)
+def test_whatever_the_objects_look_like_there_is_an_answer(kind: str, operation: str, new: object, old: object) -> None:
+    resource = {"resource": kind}
+    asked = REVIEW | {
+        "request": REQUEST | {"operation": operation, "resource": resource, "object": new, "oldObject": old}
+    }
+    told = answer("u1", decide(read_review(asked), known(*pool("x"), namespace("team"))))
+    assert isinstance(orjson.loads(orjson.dumps(told)), dict)
+
+
+def test_a_pool_that_comes_again_begins_anew() -> None:
+    state = known(*pool("a"), ("a", PoolGone()), ("a", PoolDefined(uid="v", unit="Card")))
+    found = state.pool(PoolName("", "a"))
+    assert found is not None
+    assert found.decided is None
+    assert [one.name.subject for one in state.pools_named("a")] == ["a"]
+
+
+def test_what_is_decided_of_a_pool_that_is_gone_is_nothing() -> None:
+    state = known(*pool("a"), ("a", PoolGone()), ("a", PoolChanged(total=1)))
+    assert state.decided == {}
+    assert state.pool(PoolName("", "a")) is None
+
+
+def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late() -> None:
+    (_, defined), *_ = pool("a")
+    late = message(event(defined, "a", number=9, at=-1, source="/watchers/all"), 9)
+    for said in ([*pool("a"), ("a", PoolGone())], [("a", PoolGone())]):
+        state = folded(KnownProjection(), [*log(*said), late]).state
+        assert isinstance(state, Known)
+        assert state.pool(PoolName("", "a")) is None
+        assert not list(state.pools_named("a"))
+
+
+def test_a_namespace_that_is_gone_has_no_gate() -> None:
+    assert known(namespace("n")).has_gate_open("n")
+    assert not known(namespace("n"), ("n", NamespaceGone())).has_gate_open("n")
+    assert not known().has_gate_open("n")
+
+
+def test_what_is_said_late_does_not_undo_what_holds() -> None:
+    said: list[Said] = [namespace("n", enabled=True)]
+    late = event(namespace("n", enabled=False)[1], "n", number=2, at=0, source="/watchers/all")
+    messages: list[Message] = [*log(*said), message(late, 2)]
+    assert folded(KnownProjection(), messages).state.has_gate_open("n")  # type: ignore[attr-defined]

@@ -1,0 +1,162 @@
+"""The CRDs and manifests that are shipped: what kubectl's users, and the API's rules, expect of them."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from gpuledger.api import kube_names as names
+from gpuledger.api.kube_names import DeviceState, NodeCondition, Resource
+from gpuledger.domain.dra import verdicts
+from gpuledger.edge.kube import crds
+
+SHIPPED = crds.shipped()
+ATOMIC = {
+    ".status.devices[].allocations", ".status.poolStatus.validationErrors", ".spec.nodeSelector.matchExpressions",
+    ".spec.deviceAssignment.autoApproveSelector.matchExpressions",
+}  # fmt: skip
+"""Lists in an order that we give them."""
+
+ALL = SHIPPED + crds.foreign()
+
+
+def ids(crd: dict[str, Any]) -> str:
+    return str(crd["metadata"]["name"])
+
+
+def version(crd: dict[str, Any]) -> dict[str, Any]:
+    (only,) = crd["spec"]["versions"]
+    return dict(only)
+
+
+def schema(crd: dict[str, Any]) -> dict[str, Any]:
+    return dict(version(crd)["schema"]["openAPIV3Schema"])
+
+
+def by_name(name: str) -> dict[str, Any]:
+    (found,) = (crd for crd in ALL if crd["metadata"]["name"] == name)
+    return found
+
+
+def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every node of a schema, with its path."""
+    yield path, node
+    for name, child in (node.get("properties") or {}).items():
+        yield from nodes(child, f"{path}.{name}")
+    for below in ("items", "additionalProperties"):
+        if isinstance(node.get(below), dict):
+            yield from nodes(node[below], f"{path}[]")
+
+
+@pytest.mark.parametrize(
+    "resource", [names.GPU_DEVICES, names.GPU_NODE_STATES, names.GPU_POOLS, names.CLUSTER_GPU_POOLS,
+                 names.RESOURCE_SLICE_STATUSES, names.MODULE_CONFIGS, names.NODE_FEATURES, names.NODE_FEATURE_RULES]
+)  # fmt: skip
+def test_names_are_those_of_the_code(resource: Resource) -> None:
+    spec = by_name(resource.full_name)["spec"]
+    assert (spec["group"], spec["names"]["plural"], spec["names"]["kind"]) == (
+        resource.group, resource.plural, resource.kind,
+    )  # fmt: skip
+    assert version({"spec": spec})["name"] == resource.version
+    assert (spec["scope"] == "Namespaced") == resource.namespaced
+
+
+@pytest.mark.parametrize("crd", ALL, ids=ids)
+def test_a_schema_is_structural(crd: dict[str, Any]) -> None:
+    for path, node in nodes(schema(crd)):
+        assert ("type" in node) is not node.get("x-kubernetes-int-or-string", False), path
+        assert not {"$ref", "oneOf", "anyOf", "uniqueItems"} & node.keys(), path
+
+
+@pytest.mark.parametrize("crd", SHIPPED, ids=ids)
+def test_everything_can_be_explained(crd: dict[str, Any]) -> None:
+    silent = [path for path, node in nodes(schema(crd)) if "description" not in node and not path.endswith("[]")]
+    assert silent == [".metadata"]
+
+
+@pytest.mark.parametrize("crd", SHIPPED, ids=ids)
+def test_strings_and_lists_have_bounds(crd: dict[str, Any]) -> None:
+    for path, node in nodes(schema(crd)):
+        if path in {".apiVersion", ".kind", ".metadata"}:
+            continue
+        if node.get("type") == "array":
+            assert "maxItems" in node, path
+            assert node["x-kubernetes-list-type"] in {"map", "set"} or path in ATOMIC, path
+        if node.get("type", "string") == "string":
+            assert node.keys() & {"maxLength", "enum", "pattern", "format"}, path
+
+
+@pytest.mark.parametrize("crd", SHIPPED, ids=ids)
+def test_kubectl_is_served(crd: dict[str, Any]) -> None:
+    spec = crd["spec"]
+    assert spec["names"]["categories"] == [names.PRINTED_CATEGORY]
+    assert spec["names"]["shortNames"]
+    assert version(crd)["subresources"] == {"status": {}}
+    columns = version(crd)["additionalPrinterColumns"]
+    assert columns[-1]["name"] == "Age"
+    assert all(" " not in column["name"] and column["description"] for column in columns)
+
+
+@pytest.mark.parametrize("crd", SHIPPED, ids=ids)
+def test_conditions_are_a_map_by_type(crd: dict[str, Any]) -> None:
+    (conditions,) = (node for path, node in nodes(schema(crd)) if path.endswith(".conditions"))
+    assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
+    assert conditions["items"]["properties"]["status"]["enum"] == ["True", "False", "Unknown"]
+
+
+@pytest.mark.parametrize("crd", SHIPPED, ids=ids)
+def test_selectable_fields_exist_and_are_scalars(crd: dict[str, Any]) -> None:
+    known = dict(nodes(schema(crd)))
+    for selectable in version(crd)["selectableFields"]:
+        assert known[selectable["jsonPath"]]["type"] == "string"
+
+
+def test_states_are_those_of_the_code() -> None:
+    status = schema(by_name("gpudevices.gpu.deckhouse.io"))["properties"]["status"]["properties"]
+    assert status["state"]["enum"] == list(DeviceState)
+
+
+def test_states_and_reasons_of_a_slices_devices_are_those_of_the_code() -> None:
+    known = dict(nodes(schema(by_name("resourceslicestatuses.resource.gpuledger.io"))))
+    assert set(known[".status.devices[].state"]["enum"]) == set(verdicts.DeviceState)
+    assert set(known[".status.devices[].stateReason"]["enum"]) == set(verdicts.Obstacle) - {verdicts.Obstacle.TAKEN}
+
+
+def test_the_description_names_every_condition_of_a_node() -> None:
+    status = schema(by_name("gpunodestates.gpu.deckhouse.io"))["properties"]["status"]["properties"]
+    assert [name for name in NodeCondition if name not in status["conditions"]["description"]] == []
+
+
+def test_what_the_code_calls_the_rule_is_what_is_shipped() -> None:
+    rule = crds.node_feature_rule()
+    assert rule["metadata"] == {"name": names.NODE_FEATURE_RULE}
+    assert rule["apiVersion"] == names.NODE_FEATURE_RULES.api_version
+
+
+def test_the_rule_gives_every_label_that_the_code_reads() -> None:
+    text = str(crds.node_feature_rule())
+    wanted = [
+        names.LABEL_PRESENT, names.LABEL_DEVICE_COUNT, names.LABEL_DEVICE_PREFIX, names.LABEL_DRIVER_NAME,
+        names.LABEL_DRIVER_MODULE_PREFIX, names.LABEL_KERNEL_PREFIX, names.LABEL_OS_ID, names.LABEL_OS_VERSION_ID,
+    ]  # fmt: skip
+    assert [label for label in wanted if label not in text] == []
+
+
+def test_a_crd_does_not_differ_from_what_a_server_makes_of_it() -> None:
+    live = deepcopy(SHIPPED[0])
+    live["spec"] |= {"conversion": {"strategy": "None"}}
+    live |= {"status": {"conditions": []}}
+    assert crds.differences(SHIPPED[0], live) == ()
+
+
+def test_differences_name_their_places() -> None:
+    live = deepcopy(SHIPPED[0])
+    live["spec"]["names"]["shortNames"].append("gd")
+    live["spec"]["versions"][0]["served"] = False
+    del live["spec"]["versions"][0]["subresources"]
+    live["spec"]["conversion"] = {"strategy": "Webhook"}
+    paths = [one.path for one in crds.differences(SHIPPED[0], live)]
+    assert paths == [
+        "spec.conversion", "spec.names.shortNames[1]", "spec.versions[0].served", "spec.versions[0].subresources",
+    ]  # fmt: skip

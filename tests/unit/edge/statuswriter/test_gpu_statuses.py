@@ -1,0 +1,395 @@
+"""What GPUDevices, GPUNodeStates and pools show of preparation and assignments, without any server."""
+
+from typing import Any
+
+import pytest
+
+from gpuledger.api.kube_names import MODULE_CONFIG, POOL_FINALIZER, DeviceState, EventReason
+from gpuledger.domain.inventory.status import pool_reference, shown_state
+from gpuledger.domain.pools.status import capacity
+from gpuledger.edge.kube.crds import node_feature_rule, shipped
+from gpuledger.edge.statuswriter.desired.fold import WantedProjection
+from gpuledger.edge.statuswriter.desired.objects import Wanted, desired
+from gpuledger.edge.statuswriter.desired.pools import pool_key, pool_of
+from gpuledger.edge.statuswriter.desired.unpooled import Unpooled
+from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind
+from gpuledger.events.device import DeviceDescribed, DeviceDetected, DevicePoolApplied, DeviceWithdrawn, Hardware
+from gpuledger.events.node import NodeBootstrapWithdrawn, NodeInventoryWithdrawn
+from gpuledger.events.pod import PodGone, PodObserved
+from gpuledger.events.pool import PoolGone, PoolReleased
+from gpuledger.events.settings import SettingsChanged
+from support.events import Said, folded, hour, log_of, numbered
+from support.gpu_states import (
+    CARD,
+    CLUSTER_POOL,
+    MIG,
+    POOL,
+    assigned,
+    found,
+    offers,
+    phase,
+    prepared,
+    ready,
+    samples,
+    source_of,
+    wanted,
+)
+
+DEVICE, NODE = Key(Kind.DEVICE, "w1-0"), Key(Kind.NODE, "w1")
+POOL_KEY = Key(Kind.POOL, "a", "team")
+AGAIN = CARD.model_copy(update={"uid": "u2"})
+
+
+def shown(state: Wanted, key: Key = DEVICE) -> Desired:
+    wanted = desired(state, key, node_feature_rule())
+    assert wanted is not None
+    return wanted
+
+
+def conditions(state: Wanted, key: Key = DEVICE) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in shown(state, key).status["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("so_far", "assignment", "state"),
+    [
+        ("Discovered", None, "Discovered"),
+        ("Validating", None, "Validating"),
+        ("Ready", None, "Ready"),
+        ("Faulted", None, "Faulted"),
+        ("Ready", "Pending", "PendingAssignment"),
+        ("Ready", "Assigned", "Assigned"),
+        ("Ready", "Unassigning", "Assigned"),
+        ("Validating", "Pending", "Validating"),
+        ("Faulted", "Assigned", "Faulted"),
+        ("Discovered", "Unassigning", "Discovered"),
+    ],
+)
+def test_the_state_follows_from_preparation_and_assignment(so_far: str, assignment: str | None, state: str) -> None:
+    assert shown_state(so_far, assignment, was_assigned=assignment == "Unassigning") == state
+    assert state in set(DeviceState)
+
+
+@pytest.mark.parametrize(
+    ("phases", "state"),
+    [
+        (("Pending", "Assigned", "Unassigning"), "Assigned"),
+        (("Pending", "Assigned", "Unassigning", "Unassigning"), "Assigned"),
+        (("Pending", "Unassigning"), "PendingAssignment"),
+        (("Pending", "Assigned", "Pending", "Unassigning"), "PendingAssignment"),
+    ],
+)
+def test_a_device_that_leaves_its_pool_shows_what_it_showed_before(phases: tuple[str, ...], state: str) -> None:
+    said = [*found("w1-0"), ("w1-0", prepared("Ready")), *(("w1-0", assigned(phase)) for phase in phases)]
+    assert shown(wanted(*said)).status["state"] == state
+
+
+def test_a_device_shows_its_pool_and_how_far_it_is_in_it() -> None:
+    said = [*found("w1-0"), ("w1-0", prepared("Ready"))]
+    assert "poolRef" not in shown(wanted(*said)).status
+    assert conditions(wanted(*said)).keys() == {"Ignored", "ManagedDisabled", "Missing"}
+
+    said += [("w1-0", assigned("Pending", automatic=True))]
+    status = shown(wanted(*said)).status
+    assert (status["state"], status["poolRef"], status["autoAttach"]) == (
+        "PendingAssignment", {"name": "a", "namespace": "team"}, True,
+    )  # fmt: skip
+    assert conditions(wanted(*said))["Configured"] == ("False", "AskedFor")
+
+    said += [("w1-0", assigned("Assigned", reason="ConfirmedByAgent"))]
+    assert shown(wanted(*said)).status["autoAttach"] is False
+    assert conditions(wanted(*said))["Configured"] == ("True", "ConfirmedByAgent")
+
+    said += [("w1-0", assigned("Unassigning", reason="NotAskedFor"))]
+    assert conditions(wanted(*said))["Unassigning"] == ("True", "NotAskedFor")
+    assert shown(wanted(*said)).status["poolRef"]["name"] == "a"
+
+    said += [("w1-0", assigned(None, reason="NotAskedFor"))]
+    status = shown(wanted(*said)).status
+    assert (status["state"], "poolRef" in status, "autoAttach" in status) == ("Ready", False, False)
+    assert conditions(wanted(*said)).keys() == {"Ignored", "ManagedDisabled", "Missing"}
+
+
+def test_a_cluster_pool_has_no_namespace() -> None:
+    assert pool_reference(CLUSTER_POOL) == {"name": "c"}
+    assert (pool_key(CLUSTER_POOL), pool_key(POOL)) == (Key(Kind.CLUSTER_POOL, "c"), POOL_KEY)
+
+
+def test_a_fault_says_why_since_when() -> None:
+    state = wanted(
+        *found("w1-0"), ("w1-0", prepared("Faulted", "HardwareFault", "XID 79")), ("w1-0", prepared("Faulted", "Other"))
+    )
+    (fault,) = (one for one in shown(state).status["conditions"] if one["type"] == "Faulted")
+    assert fault == {
+        "type": "Faulted", "status": "True", "reason": "Other", "lastTransitionTime": "2026-01-01T03:00:00Z",
+    }  # fmt: skip
+    state = wanted(*found("w1-0"), ("w1-0", prepared("Faulted")), ("w1-0", prepared("Validating")))
+    assert "Faulted" not in conditions(state)
+
+
+def test_a_node_shows_inventory_and_preparation_together() -> None:
+    said = [*found("w1-0"), ("w1", phase("Validating", ("DriverMissing", "Unknown"), ("ReadyForPooling", "False")))]
+    assert conditions(wanted(*said), NODE) == {
+        "InventoryComplete": ("True", "AllDevicesDescribed"),
+        "DriverMissing": ("Unknown", "DriverMissingIsUnknown"),
+        "ReadyForPooling": ("False", "ReadyForPoolingIsFalse"),
+    }
+    said += [("w1", phase("Disabled", ("ReadyForPooling", "False")))]
+    assert conditions(wanted(*said), NODE).keys() == {"InventoryComplete", "ReadyForPooling"}
+
+
+@pytest.mark.parametrize(
+    ("what", "key"),
+    [
+        (("w1-0", prepared("Ready")), DEVICE),
+        (("w1-0", assigned("Pending")), DEVICE),
+        (("w1", phase("GFD", ("GFDReady", "False"))), NODE),
+        (("w1", NodeBootstrapWithdrawn()), NODE),
+        ((POOL, offers(4)), POOL_KEY),
+        ((POOL, offers(4, ("Supported", "True"))), POOL_KEY),
+        ((POOL, PoolReleased()), POOL_KEY),
+        ((CLUSTER_POOL, CARD), Key(Kind.CLUSTER_POOL, "c")),
+        (("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 1})), POOL_KEY),
+    ],
+)
+def test_what_changes_is_looked_at(what: Any, key: Key) -> None:
+    before = [*found("w1-0"), (POOL, CARD), ("w1", phase("Validating", ("GFDReady", "Unknown")))]
+    state = wanted(*before, what)
+    assert key in state.take_changed()
+    assert state.take_changed() == {}
+    others = wanted(*before)
+    others.take_changed()
+    assert key not in others.take_changed()
+
+
+def test_capacity_is_told_as_far_as_it_is_known() -> None:
+    assert capacity(None, 3) == {"used": 3}
+    assert capacity(8, 3) == {"total": 8, "used": 3, "available": 5}
+    assert capacity(2, 3) == {"total": 2, "used": 3, "available": 0}
+
+
+def test_a_pool_shows_what_was_decided_and_what_pods_use() -> None:
+    pods = [
+        ("team/one", PodObserved(uid="1", node="w1", requests={"gpu.deckhouse.io/a": 2})),
+        ("team/waits", PodObserved(uid="2", requests={"gpu.deckhouse.io/a": 4})),
+        ("other/one", PodObserved(uid="3", node="w1", requests={"gpu.deckhouse.io/a": 8})),
+        ("team/two", PodObserved(uid="4", node="w1", requests={"cluster.gpu.deckhouse.io/a": 16, "cpu": 32})),
+    ]
+    state = wanted((POOL, CARD), *pods, (POOL, offers(8, ("Supported", "True"), generation=3)))
+    pool = shown(state, POOL_KEY)
+    assert (pool.main, pool.uid, pool.approved) == ({"finalizers": [POOL_FINALIZER]}, "u1", None)
+    assert pool.status == {
+        "capacity": {"total": 8, "used": 2, "available": 6},
+        "conditions": [
+            {
+                "type": "Supported", "status": "True", "reason": "SupportedIsTrue", "observedGeneration": 3,
+                "lastTransitionTime": "2026-01-01T06:00:00Z",
+            }
+        ],
+    }  # fmt: skip
+
+
+def test_pods_that_move_end_or_ask_for_something_else_use_nothing_twice() -> None:
+    def used(*said: Any) -> dict[str, int]:
+        return dict(wanted(*said).objects.used)
+
+    asks = ("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 2}))
+    other = ("team/p", PodObserved(uid="q", node="w2", requests={"cluster.gpu.deckhouse.io/c": 1}))
+    assert used(asks, asks) == {POOL: 2}
+    assert used(asks, other) == {CLUSTER_POOL: 1}
+    assert used(asks, ("team/p", PodGone())) == {}
+    assert used(("team/p", PodGone())) == {}
+
+
+def test_a_resource_names_a_pool_in_the_pods_namespace_or_one_of_the_cluster() -> None:
+    assert pool_of("gpu.deckhouse.io/a", "team") == POOL
+    assert pool_of("cluster.gpu.deckhouse.io/c", "team") == CLUSTER_POOL
+    assert pool_of("nvidia.com/gpu", "team") is None
+
+
+def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_gets_it() -> None:
+    said = [(POOL, CARD), (POOL, PoolReleased())]
+    assert shown(wanted(*said), POOL_KEY).main == {"finalizers": []}
+    assert shown(wanted(*said, (POOL, CARD)), POOL_KEY).main == {"finalizers": []}
+    assert shown(wanted(*said, (POOL, AGAIN)), POOL_KEY).main["finalizers"]
+    assert desired(wanted(*said, (POOL, PoolGone())), POOL_KEY, node_feature_rule()) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "uid"),
+    [([(1, CARD), (3, PoolGone()), (2, CARD)], None), ([(2, CARD), (3, AGAIN), (1, PoolGone())], "u2")],
+    ids=["defined", "gone"],
+)
+def test_what_is_recorded_late_of_a_pools_object_changes_nothing(said: list[tuple[int, Any]], uid: str | None) -> None:
+    facts = [Said(source_of(data), POOL, at, data) for at, data in said]
+    state = folded(WantedProjection(), log_of(numbered(facts))).state
+    assert isinstance(state, Wanted)
+    kept = desired(state, POOL_KEY, node_feature_rule())
+    assert (kept.uid if kept else None) == uid
+
+
+@pytest.mark.parametrize(
+    ("assignment", "annotation"),
+    [
+        (assigned("Pending", automatic=True), {"gpu.deckhouse.io/assignment": "a"}),
+        (assigned("Assigned", CLUSTER_POOL, automatic=True), {"cluster.gpu.deckhouse.io/assignment": "c"}),
+        (assigned("Unassigning", automatic=True), None),
+        (assigned("Assigned"), None),
+        (assigned(None), None),
+    ],
+)
+def test_a_pool_that_takes_devices_by_itself_says_so_on_them(assignment: Any, annotation: Document | None) -> None:
+    state = wanted(*found("w1-0"), ("w1-0", prepared("Ready")), ("w1-0", assignment))
+    assert shown(state).approved == annotation
+
+
+def news(*said: Any) -> list[tuple[EventReason, str, bool]]:
+    told = wanted(*found("w1-0"), *said).take_news()
+    return [(one.reason, one.key.id, one.is_warning) for one in told if one.reason != EventReason.DEVICE_DETECTED]
+
+
+def test_what_people_are_told_of() -> None:
+    assert news(("w1", phase("Validating")), ("w1", phase("GFD")), ("w1", phase("GFD"))) == [
+        (EventReason.PHASE_CHANGED, "w1", False)
+    ]
+    assert news(("w1", phase("ValidatingFailed", ("DriverMissing", "True")))) == [
+        (EventReason.PHASE_CHANGED, "w1", True)
+    ]
+    assert news(("w1-0", prepared("Faulted")), ("w1-0", prepared("Faulted", "Still"))) == [
+        (EventReason.DEVICE_FAULTED, "w1-0", True)
+    ]
+    assert news(("w1-0", assigned(None, reason="AnnotationMismatch")), ("w1-0", assigned(None, reason="Other"))) == [
+        (EventReason.ANNOTATION_MISMATCH, "w1-0", True)
+    ]
+    low, off = ("CapacityLow", "True"), ("Maintenance", "False")
+    on = ("Maintenance", "True")
+    assert news((POOL, offers(0, low, off)), (POOL, offers(0, low, on)), (POOL, offers(0, off))) == [
+        (EventReason.MAINTENANCE, POOL, True), (EventReason.MAINTENANCE, POOL, False),
+    ]  # fmt: skip
+
+
+def test_a_node_without_a_pool_is_told_of_once_it_lasts() -> None:
+    said = [*found("w1-0", "w1-1"), ("w1-0", prepared("Ready")), ("w1", ready())]
+    began = hour(len(said))
+    state = wanted(*said)
+    now = [began]
+    unpooled = Unpooled(state, lambda: now[0], 60.0)
+    assert list(unpooled.take_news()) == []
+    now[0] = hour(len(said) + 1)
+    (told,) = unpooled.take_news()
+    assert (told.key, told.reason, told.is_warning, told.happened_at) == (
+        NODE, EventReason.NODE_WITHOUT_POOL, True, began,
+    )  # fmt: skip
+    assert list(unpooled.take_news()) == []
+    state.without_pool.clear()
+    assert list(unpooled.take_news()) == []
+    state.without_pool |= wanted(*said).without_pool
+    assert len(list(unpooled.take_news())) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [("w1-0", prepared("Ready"))],
+        [("w1", ready())],
+        [("w1-0", prepared("Ready")), ("w1", phase("Ready", ("ReadyForPooling", "False")))],
+        [("w1-0", prepared("Ready")), ("w1-1", prepared("Ready")), ("w1-1", assigned("Pending")), ("w1", ready())],
+        [("w1-0", prepared("Ready")), ("w1", ready()), ("w1-0", assigned("Pending"))],
+        [("w1-0", prepared("Ready")), ("w1", ready()), ("w1-0", DeviceWithdrawn())],
+        [("w1-0", prepared("Ready")), ("w1", ready()), ("w1-0", prepared("Faulted"))],
+        [
+            ("w1-0", prepared("Ready")),
+            ("w1", ready()),
+            ("w1", NodeBootstrapWithdrawn()),
+            ("w1", NodeInventoryWithdrawn()),
+        ],
+    ],
+)
+def test_a_node_that_has_a_pool_or_nothing_to_give_is_none_without_a_pool(said: list[Any]) -> None:
+    assert wanted(*found("w1-0", "w1-1"), *said).without_pool == {}
+
+
+def test_metrics_have_the_names_that_dashboards_know() -> None:
+    said = [
+        *found("w1-0", "w1-1", "w1-2"), *found("w2-0", node="w2"), ("w1", ready()),
+        *((name, prepared("Ready")) for name in ("w1-0", "w1-1", "w1-2", "w2-0")),
+        (POOL, CARD), (POOL, offers(8)), (CLUSTER_POOL, MIG), (CLUSTER_POOL, offers(None)),
+        ("w1-0", assigned("Assigned")), ("w2-0", assigned("Pending")), ("w1-1", assigned("Assigned", CLUSTER_POOL)),
+        ("w1-1", DevicePoolApplied(pool=CLUSTER_POOL, partitions=7)),
+    ]  # fmt: skip
+    told = samples(wanted(*said))
+    assert {key: value for key, value in told.items() if not key[0].startswith("gpu_inventory")} == {
+        ("gpu_bootstrap_node_phase", "w1", "Ready"): 1,
+        ("gpu_bootstrap_ready", "w1"): 1,
+        ("gpu_bootstrap_condition", "w1", "ReadyForPooling"): 1,
+        ("gpu_bootstrap_condition", "w1", "DriverMissing"): 0,
+        ("gpu_device_unassigned_total",): 1,
+        ("gpupool_capacity_total", "a", "team"): 8,
+        ("gpupool_assignments", "a", "team"): 2,
+        ("gpupool_assignments", "c", ""): 1,
+        ("gpupool_node_slots", "a", "team", "w1"): 4,
+        ("gpupool_node_slots", "c", "", "w1"): 14,
+    }
+    assert told["gpu_inventory_devices_state", "w1", "Assigned"] == 2
+    capped = wanted(*said, (MODULE_CONFIG, SettingsChanged(max_slices_per_device=1)))
+    assert samples(capped)["gpupool_node_slots", "c", "", "w1"] == 7
+    assert samples(wanted(*said, (MODULE_CONFIG, SettingsChanged(enabled=False)))) == {}
+
+
+@pytest.mark.parametrize("said", [{"ignored": True}, {"missing": True}], ids=str)
+def test_a_device_that_no_pool_may_take_is_none_without_a_pool(said: dict[str, bool]) -> None:
+    hardware = Hardware(pci_vendor="10de", pci_device="20b5")
+    detected = DeviceDetected(hardware=hardware, managed=True, node="w1", card="GPU-9", **said)
+    told = samples(
+        wanted(*found("w1-0"), ("w1-9", detected), *((name, prepared("Ready")) for name in ("w1-0", "w1-9")))
+    )
+    assert told["gpu_device_unassigned_total",] == 1
+
+
+def test_a_card_that_its_agent_misses_is_counted_as_faulted_and_is_not_in_sight() -> None:
+    lost = DeviceDescribed(hardware=Hardware(pci_vendor="10de", pci_device="20b5"), managed=True, missing=True)
+    states_of = (("w1-0", prepared("Ready")), ("w1-1", prepared("Faulted")))
+    told = samples(wanted(*found("w1-0", "w1-1"), ("w1-1", lost), *states_of))
+    states = {key[2]: value for key, value in told.items() if key[0] == "gpu_inventory_devices_state"}
+    assert (told["gpu_inventory_devices_total", "w1"], states) == (1, {"Ready": 1, "Faulted": 1})
+
+
+def test_an_agent_speaks_of_its_own_nodes_devices_only() -> None:
+    said = [*found("w1-0"), *found("w2-0", node="w2"), (POOL, MIG)]
+    said += [("w1-0", assigned("Pending")), ("w2-0", assigned("Pending"))]
+    applied = DevicePoolApplied(pool=POOL, partitions=7)
+    assert wanted(*said, ("w1-0", applied), ("w2-0", applied)).objects.partitions == {"w1-0": 7}
+    assert wanted(*said, ("w1-0", applied), ("w1-0", DeviceWithdrawn())).objects.partitions == {}
+
+
+def test_an_agent_is_heard_about_the_pool_that_a_device_belongs_to_only() -> None:
+    said = [*found("w1-0"), (POOL, MIG), (CLUSTER_POOL, MIG), ("w1-0", assigned("Pending"))]
+    said += [
+        ("w1-0", DevicePoolApplied(pool=pool, partitions=number)) for pool, number in ((POOL, 7), (CLUSTER_POOL, 2))
+    ]
+    assert samples(wanted(*said, ("w1-0", assigned("Assigned"))))["gpupool_node_slots", "a", "team", "w1"] == 14
+
+
+def _unknown(value: Any, schema: Document, path: str) -> list[str]:
+    if isinstance(value, list):
+        return [name for one in value for name in _unknown(one, schema["items"], path)]
+    if not isinstance(value, dict):
+        return []
+    missing = [f"{path}.{name}" for name in value if name not in schema["properties"]]
+    return missing + [
+        name
+        for key, one in value.items()
+        if key in schema["properties"]
+        for name in _unknown(one, schema["properties"][key], f"{path}.{key}")
+    ]
+
+
+def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
+    state = wanted(
+        *found("w1-0"), ("w1-0", prepared("Ready")), ("w1-0", assigned("Unassigning", automatic=True)), ("w1", ready()),
+        (POOL, CARD), (POOL, offers(3, ("Supported", "True"))),
+    )  # fmt: skip
+    crds = {crd["spec"]["names"]["kind"]: crd for crd in shipped()}
+    for key in (DEVICE, NODE, POOL_KEY):
+        schema = crds[key.kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        assert _unknown(shown(state, key).status, schema, "status") == []

@@ -1,0 +1,52 @@
+"""What is gone through when one kind was listed: its own objects, and not a whole fleet."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpuledger.edge.kube.crds import node_feature_rule
+from gpuledger.edge.statuswriter.cache.objects import View
+from gpuledger.edge.statuswriter.desired.objects import Wanted
+from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
+from support.gpu_states import CARD, CLUSTER_POOL, POOL, found, ready, wanted
+
+KEYS = {
+    Kind.NODE: [Key(Kind.NODE, "w1")],
+    Kind.DEVICE: [Key(Kind.DEVICE, "d1"), Key(Kind.DEVICE, "d2")],
+    Kind.POOL: [Key(Kind.POOL, "a", "team")],
+    Kind.CLUSTER_POOL: [Key(Kind.CLUSTER_POOL, "c")],
+    Kind.RULE: [Key(Kind.RULE, node_feature_rule()["metadata"]["name"])],
+    Kind.SLICE: [Key(Kind.SLICE, "gone")],
+    Kind.MODULE: [],
+}
+
+
+class Rows(dict[str, Any]):
+    """Counts how often all of it is gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return super().__iter__()
+
+
+@pytest.fixture
+def state() -> Wanted:
+    state = wanted(*found("d1", "d2"), ("w1", ready()), (POOL, CARD), (CLUSTER_POOL, CARD))
+    state.withdraw(Key(Kind.SLICE, "gone"))
+    return state
+
+
+def test_each_kind_has_its_own_objects_and_all_have_all(state: Wanted) -> None:
+    view = View(state, node_feature_rule())
+    assert {kind: list(view.keys(kind)) for kind in KEYS} == KEYS
+    assert sorted(view.keys()) == sorted(key for keys in KEYS.values() for key in keys)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_only_a_list_of_devices_goes_through_the_devices(state: Wanted, kind: Kind) -> None:
+    devices = state.device.rows = Rows(state.device.rows)
+    list(View(state, node_feature_rule()).keys(kind))
+    assert devices.walks == (kind is Kind.DEVICE)

@@ -1,0 +1,366 @@
+"""What watchers make of objects, and which differences they see: values in, values out."""
+
+import tracemalloc
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.api.kube_names import ANNOTATION_ASSIGNMENT, LABEL_ENABLED, LABEL_IGNORE, MODULE_CONFIG
+from gpuledger.edge.watchers.decide import (
+    Fact,
+    Kind,
+    Known,
+    View,
+    differences,
+    facts_about,
+    note,
+    subjects_to_compare,
+)
+from gpuledger.edge.watchers.reading import packed
+from gpuledger.edge.watchers.resources import gpudevices, moduleconfig, nodefeatures, nodes
+from gpuledger.events.device import DeviceMarked
+from gpuledger.events.node import NodeFeaturesGone, NodeFeaturesObserved, NodeGone, NodeObserved, PciDevice
+from gpuledger.events.settings import SettingsChanged
+from support.events import START, hour
+
+NODES = nodes.kind(LABEL_ENABLED)
+KINDS = (NODES, nodefeatures.KIND, gpudevices.KIND, moduleconfig.KIND)
+SECOND = timedelta(seconds=1)
+
+
+def node(name: str = "w1", uid: str = "u1", **labels: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": uid, "labels": {f"nvidia.com/{key}": value for key, value in labels.items()}}
+    }
+
+
+def feature(
+    name: str, *devices: dict[str, str], node_name: str = "w1", version: str | None = None, **labels: str
+) -> dict[str, Any]:
+    annotations = {"nfd.node.kubernetes.io/worker.version": version} if version else {}
+    elements = [{"attributes": device} for device in devices]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "nfd",
+            "labels": {"nfd.node.kubernetes.io/node-name": node_name},
+            "annotations": annotations,
+        },
+        "spec": {
+            "labels": {f"nvidia.com/{key}": value for key, value in labels.items()},
+            "features": {"instances": {"pci.device": {"elements": elements}}},
+        },
+    }
+
+
+def module_config(settings: object, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": MODULE_CONFIG}, "spec": {"settings": settings, **spec}}
+
+
+def marked(labels: dict[str, str], annotations: dict[str, str], *managed: dict[str, Any]) -> DeviceMarked | None:
+    metadata = {"name": "d0", "labels": labels, "annotations": annotations, "managedFields": list(managed)}
+    view = View(gpudevices.KIND, [gpudevices.read({"metadata": metadata, "status": {"state": "Ready"}})])
+    payload = view.payload("d0")
+    assert payload is None or isinstance(payload, DeviceMarked)
+    return payload
+
+
+def seen(kind: Kind, subject: str, *objects: dict[str, Any]) -> Any:
+    return View(kind, map(kind.read, objects)).payload(subject)
+
+
+def settings(given: object, **spec: Any) -> SettingsChanged:
+    payload = seen(moduleconfig.KIND, MODULE_CONFIG, module_config(given, **spec))
+    assert isinstance(payload, SettingsChanged)
+    return payload
+
+
+def known_of(kind: Kind, *facts: Fact) -> dict[str, Known]:
+    known: dict[str, Known] = {}
+    for fact in facts:
+        note(kind, known, fact)
+    return known
+
+
+def compared(kind: Kind, known: dict[str, Known], *objects: dict[str, Any]) -> list[Fact]:
+    view = View(kind, map(kind.read, objects))
+    return differences(kind, known, view, subjects_to_compare(known, view), START)
+
+
+def test_of_a_node_only_labels_that_tell_of_gpus_or_their_management_matter() -> None:
+    labels = {
+        "gpu.deckhouse.io/present": "true",
+        "nvidia.com/gpu.product": "A100",
+        "nvidia.com/gfd.timestamp": "1",
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+        "feature.node.kubernetes.io/cpu-cpuid.AVX": "true",
+        "kubernetes.io/hostname": "w1",
+        "example.com/gpu": "false",
+    }
+    annotations = {"nfd.node.kubernetes.io/worker.version": "v0.16.1", "other": "x"}
+    obj = {"metadata": {"name": "w1", "uid": "u", "labels": labels, "annotations": annotations}, "status": {"x": 1}}
+    kept = {
+        "gpu.deckhouse.io/present": "true",
+        "nvidia.com/gpu.product": "A100",
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+    }
+    assert seen(NODES, "w1", obj) == NodeObserved(uid="u", labels=kept, nfd_version="v0.16.1")
+    other = nodes.kind("example.com/gpu")
+    assert seen(other, "w1", obj).labels == kept | {"example.com/gpu": "false"}
+
+
+def test_a_node_feature_tells_of_gpus_in_their_order() -> None:
+    obj = feature(
+        "w1",
+        {"vendor": "1a03", "device": "2000", "class": "0300"},
+        {"vendor": "10de", "device": "20b0", "class": "0302"},
+        {"vendor": "10de", "device": "1aef", "class": "0403"},
+        {"vendor": "15b3", "device": "1017", "class": "0200"},
+        {"vendor": "10de", "device": "20b5", "class": ""},
+        version="v0.17.1",
+        product="A100",
+    )
+    assert seen(nodefeatures.KIND, "w1", obj) == NodeFeaturesObserved(
+        devices=(
+            PciDevice(index=0, pci_vendor="10de", pci_device="20b0", pci_class="0302"),
+            PciDevice(index=1, pci_vendor="10de", pci_device="20b5"),
+        ),
+        labels={"nvidia.com/product": "A100"},
+        nfd_version="v0.17.1",
+    )
+
+
+def test_the_node_features_of_a_node_are_one_fact_and_the_last_one_ends_it() -> None:
+    gpu = {"vendor": "10de", "device": "20b0", "class": "0302"}
+    view = View(nodefeatures.KIND)
+    assert view.put(nodefeatures.read(feature("b", a="2"))) == ("w1",)
+    assert view.put(nodefeatures.read(feature("a", gpu, version="v0.17.0", a="1"))) == ("w1",)
+    both = view.payload("w1")
+    assert isinstance(both, NodeFeaturesObserved)
+    assert (len(both.devices), both.labels, both.nfd_version) == (1, {"nvidia.com/a": "2"}, "v0.17.0")
+    assert view.put(nodefeatures.read(feature("a", gpu, node_name="w2"))) == ("w1", "w2")
+    assert view.drop("nfd/b") == ("w1",)
+    assert view.payload("w1") is None
+    assert view.drop("nfd/b") == ()
+    assert view.subjects() == {"w2"}
+
+
+def test_a_node_feature_of_no_node_says_nothing() -> None:
+    obj = feature("a")
+    del obj["metadata"]["labels"]
+    assert View(nodefeatures.KIND, [nodefeatures.read(obj)]).subjects() == set()
+
+
+def test_of_a_device_only_what_people_put_on_it_matters() -> None:
+    ours = {"gpu.deckhouse.io/product": "a100", "gpu.deckhouse.io/vendor": "x", "gpu.deckhouse.io/precision.fp16": "1"}
+    assert marked(ours, {"kubectl.kubernetes.io/last-applied-configuration": "{}"}) is None
+    assert marked(ours | {LABEL_IGNORE: "true", "team": "a"}, {ANNOTATION_ASSIGNMENT: "pool", "note": "x"}) == (
+        DeviceMarked(labels={LABEL_IGNORE: "true", "team": "a"}, annotations={ANNOTATION_ASSIGNMENT: "pool"})
+    )
+
+
+def owned(manager: str) -> dict[str, Any]:
+    return {"manager": manager, "fieldsV1": {"f:metadata": {"f:annotations": {f"f:{ANNOTATION_ASSIGNMENT}": {}}}}}
+
+
+@pytest.mark.parametrize(
+    ("managers", "is_peoples"),
+    [
+        ((), True),
+        (("kubectl",), True),
+        (("gpuledger-auto-approval",), False),
+        (("gpuledger", "gpuledger-auto-approval"), False),
+        (("gpuledger-auto-approval", "kubectl"), True),
+    ],
+)
+def test_an_assignment_that_we_wrote_ourselves_is_no_fact(managers: tuple[str, ...], is_peoples: bool) -> None:
+    assert (marked({}, {ANNOTATION_ASSIGNMENT: "pool"}, *map(owned, managers)) is not None) == is_peoples
+
+
+def test_without_a_module_config_the_defaults_are_in_force() -> None:
+    (fact,) = compared(moduleconfig.KIND, {})
+    assert (fact.subject, fact.data) == (MODULE_CONFIG, SettingsChanged())
+    assert compared(moduleconfig.KIND, known_of(moduleconfig.KIND, fact)) == []
+
+
+def test_every_setting_is_read() -> None:
+    given = {
+        "managedNodes": {"labelKey": "example.com/gpu", "enabledByDefault": False},
+        "deviceApproval": {"mode": "Selector", "selector": {"matchLabels": {"team": "a"}}},
+        "scheduling": {"defaultStrategy": "BinPack", "topologyKey": "rack"},
+        "inventory": {"resyncPeriod": "5m"},
+        "highAvailability": True,
+        "bootstrap": {
+            **{name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")},
+            "heartbeats": 1,
+            "recoveryHeartbeats": 10,
+            "validationTimeout": "10m",
+        },
+        "maxSlicesPerDevice": 64,
+    }
+    assert settings(given, enabled=False) == SettingsChanged(
+        enabled=False,
+        managed_label_key="example.com/gpu",
+        enabled_by_default=False,
+        approval_mode="Selector",
+        approval_selector={"team": "a"},
+        scheduling_strategy="BinPack",
+        topology_key="rack",
+        resync_period_s=300,
+        high_availability=True,
+        validator_enabled=False,
+        gfd_enabled=False,
+        dcgm_enabled=False,
+        dcgm_exporter_enabled=False,
+        heartbeats=1,
+        recovery_heartbeats=10,
+        validation_timeout_s=600,
+        max_slices_per_device=64,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "field"),
+    [
+        ({"inventory": {"resyncPeriod": "0s"}}, {}, "inventory.resyncPeriod"),
+        ({"inventory": {"resyncPeriod": "1d"}}, {}, "inventory.resyncPeriod"),
+        ({"inventory": {"resyncPeriod": 30}}, {}, "inventory.resyncPeriod"),
+        ({"managedNodes": {"labelKey": ""}}, {}, "managedNodes.labelKey"),
+        ({"highAvailability": "yes"}, {}, "highAvailability"),
+        ({"bootstrap": {"gfd": {"enabled": "no"}}}, {}, "bootstrap.gfd.enabled"),
+        ({"bootstrap": {"heartbeats": 0}}, {}, "bootstrap.heartbeats"),
+        ({"bootstrap": {"heartbeats": True}}, {}, "bootstrap.heartbeats"),
+        ({"bootstrap": {"recoveryHeartbeats": 11}}, {}, "bootstrap.recoveryHeartbeats"),
+        ({"bootstrap": {"validationTimeout": "0m"}}, {}, "bootstrap.validationTimeout"),
+        ({"maxSlicesPerDevice": 65}, {}, "maxSlicesPerDevice"),
+        ({"maxSlicesPerDevice": "8"}, {}, "maxSlicesPerDevice"),
+        ({"deviceApproval": {"mode": "Auto"}}, {"approval_mode": "Manual"}, "deviceApproval.mode"),
+        ({"deviceApproval": {"mode": []}}, {"approval_mode": "Manual"}, "deviceApproval.mode"),
+        (
+            {"deviceApproval": {"mode": "Selector", "selector": {"matchExpressions": []}}},
+            {"approval_mode": "Manual"},
+            "deviceApproval.selector",
+        ),
+    ],
+)
+def test_what_cannot_be_understood_is_told_and_approves_nothing(given: Any, expected: Any, field: str) -> None:
+    assert settings(given) == SettingsChanged(**expected)
+    (problem,) = moduleconfig.read(module_config(given)).problems
+    assert problem.startswith(f"{field} is ")
+
+
+def test_the_configuration_of_another_module_is_none_of_ours() -> None:
+    other = {"metadata": {"name": "other"}, "spec": {"enabled": False}}
+    assert seen(moduleconfig.KIND, MODULE_CONFIG, other) == SettingsChanged()
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3),
+)
+_odd = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": _json
+        | st.fixed_dictionaries(
+            {"name": st.text(max_size=3) | st.just(MODULE_CONFIG)},
+            optional={
+                "uid": _json,
+                "labels": _json | st.just({"nfd.node.kubernetes.io/node-name": "w"}),
+                "annotations": _json,
+                "managedFields": _json,
+            },
+        ),
+        "spec": _json
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "enabled": _json,
+                "settings": st.dictionaries(
+                    st.sampled_from(["managedNodes", "deviceApproval", "scheduling", "inventory", "bootstrap"]), _json
+                ),
+                "labels": _json,
+                "features": st.just({"instances": {"pci.device": {"elements": [{"attributes": {"class": 3}}, 1]}}}),
+            },
+        ),
+    },
+)
+
+
+@given(obj=_odd)
+def test_any_object_can_be_read(obj: dict[str, Any]) -> None:
+    for kind in KINDS:
+        view = View(kind, [kind.read(obj)])
+        for subject in view.subjects():
+            view.payload(subject)
+
+
+def test_what_is_kept_of_an_object_takes_no_more_room_than_it_looks() -> None:
+    tracemalloc.start()
+    kept = [packed({"number": number}) for number in range(100)]
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size_bytes < 1024 * len(kept)
+
+
+def test_what_the_ledger_says_already_is_no_difference() -> None:
+    first = compared(NODES, {}, node(product="a"), node("w2", "u2"))
+    assert [fact.subject for fact in first] == ["w1", "w2"]
+    known = known_of(NODES, *first)
+    assert compared(NODES, known, node(product="a"), node("w2", "u2")) == []
+    changed, gone = compared(NODES, known, node(product="b"))
+    assert isinstance(changed.data, NodeObserved)
+    assert gone.data == NodeGone(uid="u2")
+    assert compared(NODES, known_of(NODES, *first, changed, gone), node(product="b")) == []
+
+
+def test_a_node_with_another_uid_is_another_node() -> None:
+    known = known_of(NODES, *compared(NODES, {}, node()))
+    gone, come = compared(NODES, known, node(uid="u9"))
+    assert (gone.data, come.data) == (NodeGone(uid="u1"), NodeObserved(uid="u9"))
+    assert gone.time < come.time
+
+
+def test_a_node_that_came_back_is_recorded_again() -> None:
+    first = compared(NODES, {}, node())
+    gone = compared(NODES, known_of(NODES, *first))
+    assert [fact.data for fact in compared(NODES, known_of(NODES, *first, *gone), node())] == [NodeObserved(uid="u1")]
+
+
+@pytest.mark.parametrize("kind", [nodefeatures.KIND, gpudevices.KIND])
+def test_what_is_gone_is_told_once(kind: Kind) -> None:
+    obj = feature("a", product="x") if kind is nodefeatures.KIND else {"metadata": {"name": "w1", "labels": {"a": "b"}}}
+    first = compared(kind, {}, obj)
+    (gone,) = compared(kind, known_of(kind, *first))
+    assert gone.data == (NodeFeaturesGone() if kind is nodefeatures.KIND else DeviceMarked())
+    assert compared(kind, known_of(kind, *first, gone)) == []
+
+
+def test_a_clock_that_goes_back_puts_no_fact_before_the_last() -> None:
+    known = known_of(NODES, Fact("w1", hour(5), NodeObserved(uid="u1")))
+    (fact,) = facts_about(NODES, "w1", known["w1"], NodeObserved(uid="u1", nfd_version="1"), hour(1))
+    assert hour(5) < fact.time < hour(5) + SECOND
+    note(NODES, known, fact)
+    note(NODES, known, Fact("w1", hour(2), NodeGone()))
+    assert known["w1"].digest is not None
+
+
+_states = st.dictionaries(
+    st.sampled_from(["w1", "w2", "w3"]), st.tuples(st.sampled_from("uv"), st.sampled_from("abc")), max_size=3
+)
+
+
+@given(states=st.lists(_states, max_size=6))
+def test_whatever_was_missed_the_ledger_says_what_there_is(states: list[dict[str, tuple[str, str]]]) -> None:
+    known: dict[str, Known] = {}
+    for at, state in enumerate(states):
+        objects = [node(name, uid, product=product) for name, (uid, product) in state.items()]
+        view = View(NODES, map(NODES.read, objects))
+        facts = differences(NODES, known, view, subjects_to_compare(known, view), hour(-at))
+        for fact in facts:
+            note(NODES, known, fact)
+        assert compared(NODES, known, *objects) == []
+        assert {name for name, last in known.items() if last.digest is not None} == set(state)

@@ -1,0 +1,150 @@
+"""What a watcher records in a ledger that fails on demand and that others write to: all of it, and nothing twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gpuledger.edge.watchers.decide import Fact
+from gpuledger.edge.watchers.journal import Book
+from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
+from gpuledger.events.node import NodeGone, NodeObserved
+from gpuledger.events.subjects import ALL
+from gpuledger.ledger.api import Outgoing, Receipt
+from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.ledger.memory import MemoryLedger, MemoryReader
+from support.events import START, hour
+from support.ledgers import everything
+from support.one_watcher import NODES, ON, asked, comes, gpu_node, said, watching
+from support.projections import stop
+from support.scripted_api import listing
+
+SOURCE = NODES.source
+
+Before = Callable[["TroubledLedger", Sequence[Outgoing]], Awaitable[None]]
+
+
+class TroubledLedger(MemoryLedger):
+    """Does something else before it publishes; once for each thing to do."""
+
+    def __init__(self, *troubles: Before) -> None:
+        super().__init__()
+        self._troubles = list(troubles)
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        if self._troubles:
+            await self._troubles.pop(0)(self, messages)
+        return await super().publish_many(messages)
+
+
+async def refused(_ledger: TroubledLedger, _messages: Sequence[Outgoing]) -> None:
+    raise PublishError("no")
+
+
+async def half_recorded(ledger: TroubledLedger, messages: Sequence[Outgoing]) -> None:
+    await ledger.publish(messages[0])
+    raise PublishError("no")
+
+
+async def unacknowledged(ledger: TroubledLedger, messages: Sequence[Outgoing]) -> None:
+    for message in messages:
+        await ledger.publish(message)
+    raise PublishError("no")
+
+
+async def first_left_out(ledger: TroubledLedger, messages: Sequence[Outgoing]) -> None:
+    await ledger.publish(messages[1])
+    raise PublishError("no")
+
+
+@pytest.mark.parametrize("trouble", [refused, half_recorded, unacknowledged, first_left_out])
+async def test_what_was_not_acknowledged_is_recorded_once(trouble: Before) -> None:
+    ledger = TroubledLedger(trouble)
+    whole = listing(gpu_node("w1"), gpu_node("w2"), version="5")
+    async with watching(ledger, whole, whole, ON) as (watch, api):
+        await asked(api, 3)
+    assert sorted(await said(ledger)) == ["1 w1 a", "2 w2 a"]
+    assert watch.pauses_s == [1.0]
+
+
+async def test_a_ledger_that_stays_away_is_asked_less_and_less_often() -> None:
+    ledger = TroubledLedger(*[refused] * 5)
+    whole = listing(gpu_node("w1"), version="5")
+    async with watching(ledger, *[whole] * 6, ON) as (watch, _):
+        await comes(ledger, "1 w1 a")
+    assert watch.pauses_s == [1.0, 2.0, 4.0, 4.0, 4.0]
+
+
+async def by_another(ledger: MemoryLedger, data: NodeObserved | NodeGone, number: int, at: float = 0) -> None:
+    """What an instance that lost its turn gets in late."""
+    one = Event(f"late-{number}", SOURCE, data.TYPE, "w1", hour(at), data, "e", number)
+    await ledger.publish(Outgoing(nats_subject_of(one), one.id, encode(one)))
+
+
+async def test_a_number_that_somebody_else_used_meanwhile_loses_no_fact() -> None:
+    async def collides(ledger: TroubledLedger, _messages: Sequence[Outgoing]) -> None:
+        await by_another(ledger, NodeObserved(uid="u", labels={"nvidia.com/gpu.product": "z"}), 1, at=-1)
+
+    ledger = TroubledLedger(collides)
+    async with watching(ledger, listing(gpu_node("w1"), version="5"), ON):
+        await comes(ledger, "1 w1 z", "1 w1 a", "2 w1 a")
+
+
+async def test_what_somebody_else_said_late_is_put_right() -> None:
+    ledger = MemoryLedger()
+    async with watching(ledger, listing(gpu_node("w1"), version="5"), ON, audit_interval_s=0.01):
+        await comes(ledger, "1 w1 a")
+        await by_another(ledger, NodeGone(uid="u"), 2, at=1)
+        await comes(ledger, "1 w1 a", "2 w1 gone", "3 w1 a")
+        await by_another(ledger, NodeGone(uid="u"), 4, at=-1)
+        await by_another(ledger, NodeObserved(uid="u", labels={"nvidia.com/gpu.product": "z"}), 5, at=2)
+        await comes(ledger, "1 w1 a", "2 w1 gone", "3 w1 a", "4 w1 gone", "5 w1 z", "6 w1 a")
+
+
+async def test_a_book_that_was_left_while_reading_knows_everything_afterwards() -> None:
+    ledger = MemoryLedger()
+    first = Book(ledger, NODES, lambda: "e")
+    facts = [Fact(f"w{index}", START, NodeObserved(uid="u")) for index in range(9_000)]
+    await first.record(facts)
+    book = Book(ledger, NODES, lambda: "other")
+
+    async def read() -> None:
+        await book.catch_up()
+
+    for turns in range(3):
+        reading = asyncio.create_task(read())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await stop(reading)
+    await book.catch_up()
+    assert book.known == first.known
+    await book.record([Fact("w0", START, NodeGone(uid="u"))])
+    assert decode((await everything(ledger))[-1].data).number == 9_001
+
+
+class SlowToShow(MemoryLedger):
+    """Acknowledges what it does not show yet, and tells nobody where its end is."""
+
+    shows = True
+
+    @asynccontextmanager
+    async def read(self, after: int = 0, subject_filter: str = ALL) -> AsyncIterator[MemoryReader]:
+        async with super().read(after, subject_filter if self.shows else "nothing") as reader:
+            yield reader
+
+    async def last_sequence(self, subject_filter: str) -> int:
+        raise AssertionError(f"The end of {subject_filter} is looked for, which takes the longer the more there is.")
+
+
+async def test_what_was_recorded_is_read_back_without_a_search_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuledger.edge.watchers.journal.READ_BACK_TIMEOUT_S", 0.01)
+    ledger = SlowToShow()
+    book = Book(ledger, NODES, lambda: "e")
+    assert await book.record([Fact("w1", START, NodeObserved(uid="u"))]) == {"w1"}
+    ledger.shows = False
+    with pytest.raises(LedgerUnavailableError, match=r"position 2 .* only up to 1\."):
+        await book.record([Fact("w1", hour(1), NodeGone(uid="u"))])
+    ledger.shows = True
+    assert await book.record([Fact("w1", hour(1), NodeGone(uid="u"))]) == {"w1"}
+    assert await ledger.head() == 2

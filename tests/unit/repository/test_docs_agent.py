@@ -1,0 +1,90 @@
+"""What docs/node-agent.md says of classes, settings, metrics, faults and events is what the agent has, all of it."""
+
+import re
+from collections.abc import Iterator
+
+from gpuledger.agent import settings as names
+from gpuledger.agent.board import Board, Offer, Unit
+from gpuledger.agent.hardware.api import CardFacts, Survey
+from gpuledger.agent.hardware.faults import FAULTS
+from gpuledger.agent.hardware.simulated_models import CARD_MODELS
+from gpuledger.agent.health import classes
+from gpuledger.agent.health.classes import DEFAULT_CLASSES, OTHER, Severity
+from gpuledger.events.catalogue import registry
+from gpuledger.runtime.settings import METRICS_LISTEN, NATS_URL
+from support.agent_metrics import metrics_of_agents
+from support.paths import ROOT
+
+PAGE = (ROOT / "docs" / "node-agent.md").read_text()
+ALL_OTHERS = "all that are not named"
+XID_MAX = 1023
+ADDRESS = "0000:17:00.0"
+
+
+def rows(heading: str) -> Iterator[list[str]]:
+    """The cells of the table in a section, without its head."""
+    section = re.split(r"^## ", PAGE.split(f"\n## {heading}\n")[1], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    for line in lines[2:]:
+        yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def quoted(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def test_the_table_of_classes_is_the_agents() -> None:
+    said: dict[str, set[str]] = {}
+    for name, xids, readings, _ in rows("Health"):
+        said[name.strip("`")] = {one.strip() for one in f"{xids},{readings}".split(",") if one.strip()}
+    assert said.keys() == {severity.value for severity in Severity}
+    for number in range(XID_MAX + 1):
+        default = DEFAULT_CLASSES.xid(number).severity.value
+        if str(number) in said[default]:
+            continue
+        assert default == "warning", number
+        assert not any(str(number) in found for found in said.values()), number
+    named = {name for found in said.values() for name in found if not name.isdigit()} - {ALL_OTHERS}
+    for name in named:
+        assert name in said[DEFAULT_CLASSES.reading(name).severity.value]
+    kinds = {value for value in vars(classes).values() if isinstance(value, str) and value.isalpha()}
+    assert named == kinds - {OTHER}
+    assert ALL_OTHERS in said["warning"]
+
+
+def test_every_variable_is_named_and_has_its_default() -> None:
+    known = {value for name, value in vars(names).items() if name.isupper() and not name.startswith("DEFAULT")}
+    variables = {value for value in known if re.fullmatch(r"(GPULEDGER|NODE|NATS)_\w+", str(value))}
+    said = {name: defaults for _, cell, defaults in rows("Settings") for name in quoted(cell)}
+    assert said.keys() == variables | {NATS_URL, METRICS_LISTEN}
+    for variable, default in (
+        (names.HARDWARE, names.DEFAULT_HARDWARE),
+        (names.KUBELET_DIR, names.DEFAULT_KUBELET_DIR),
+        (names.CDI_KIND, names.DEFAULT_CDI_KIND),
+        (names.CDI_DIRS, names.DEFAULT_CDI_DIRS),
+        (names.EXPORTER_URL, names.DEFAULT_EXPORTER_URL),
+        (names.STATE_DIR, names.DEFAULT_STATE_DIR),
+    ):
+        assert said[variable] == f"`{default}`"
+    assert said[names.SPOOL_MIB] == f"{names.DEFAULT_SPOOL_EVENTS}, {names.DEFAULT_SPOOL_MIB}"
+
+
+def test_every_metric_is_named() -> None:
+    board = Board()
+    unit = Unit("GPU-1", "GPU-1", ADDRESS)
+    board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330"),)), unfit={ADDRESS: "XID 79"})
+    board.put(offers=(Offer("gpu.deckhouse.io/a", (unit,)),))
+    assert {name for cell, _ in rows("Watching it") for name in quoted(cell)} == metrics_of_agents(board)
+
+
+def test_every_fault_and_every_model_of_simulated_cards_is_named() -> None:
+    (inject,) = (line for line in PAGE.splitlines() if line.startswith("| `agent inject"))
+    assert FAULTS.keys() <= set(quoted(inject))
+    (models,) = re.findall(r"^Simulated cards are (.*?), up to", PAGE, re.MULTILINE | re.DOTALL)
+    assert set(quoted(models)) == CARD_MODELS.keys()
+
+
+def test_every_event_of_agents_is_named() -> None:
+    said = {name for cell, _ in rows("What it tells") for name in quoted(cell)}
+    ours = {f"{kind.AGGREGATE}.{kind.EVENT}" for kind in registry.models() if kind.PUBLISHER == "agents"}
+    assert said == ours | {"device.failed"}

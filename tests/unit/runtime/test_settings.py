@@ -1,0 +1,86 @@
+"""The settings: which servers and which cluster the environment names."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger.runtime import settings
+from gpuledger.runtime.settings import WebhookSettings, read_settings
+from support.cli import Cli
+
+IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+
+@pytest.fixture
+def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the token of a service account would be."""
+    path = tmp_path / "token"
+    monkeypatch.setattr(settings, "SERVICE_ACCOUNT_TOKEN", path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("environ", "has_token", "has_cluster"),
+    [
+        ({}, False, False),
+        ({}, True, False),
+        (IN_POD, False, False),
+        (IN_POD, True, True),
+        ({"KUBERNETES_SERVICE_HOST": ""}, True, False),
+        ({"KUBECONFIG": "/config"}, False, True),
+        ({"KUBECONFIG": ""}, False, False),
+        ({**IN_POD, "KUBECONFIG": ""}, True, True),
+    ],
+)
+def test_which_cluster_there_is(environ: dict[str, str], has_token: bool, has_cluster: bool, token: Path) -> None:
+    if has_token:
+        token.write_text("t")
+    assert read_settings(environ).has_cluster is has_cluster
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({}, "that this pod runs in. Set automountServiceAccountToken: false for the pod"),
+        ({"KUBECONFIG": "/config"}, "that KUBECONFIG names. Unset KUBECONFIG"),
+    ],
+)
+def test_no_fleet_is_made_up_in_the_cluster_of_a_pod(
+    named: dict[str, str],
+    expected: str,
+    token: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    token.write_text("t")
+    for name, value in (IN_POD | named).items():
+        monkeypatch.setenv(name, value)
+    told = Cli(capsys)("up", "--fleet", "nodes=1,gpus=1,profile=t4", "--data-dir", str(tmp_path / "d"))
+    assert (told.code, told.out) == (2, "")
+    assert told.err == f"Error: --fleet would make up Nodes in the cluster {expected} to use the embedded API server.\n"
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, WebhookSettings(None, "d8-gpu-operator")),
+        ({"GPULEDGER_ADMISSION_LISTEN": "", "GPULEDGER_NAMESPACE": ""}, WebhookSettings(None, "d8-gpu-operator")),
+        (
+            {"GPULEDGER_ADMISSION_LISTEN": ":9443", "GPULEDGER_NAMESPACE": "gpu-system"},
+            WebhookSettings(":9443", "gpu-system"),
+        ),
+    ],
+)
+def test_where_the_webhooks_are(environ: dict[str, str], expected: WebhookSettings) -> None:
+    assert read_settings(environ).webhooks == expected
+
+
+def test_an_address_of_the_webhooks_that_is_none_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPULEDGER_ADMISSION_LISTEN", "nowhere")
+    told = Cli(capsys)("up", "--data-dir", str(tmp_path / "d"))
+    assert (told.code, "'nowhere' is no address to listen on" in told.err) == (2, True)
+    assert not (tmp_path / "d").exists()

@@ -1,0 +1,51 @@
+"""The services' log: one form for everything that our packages say, whichever logger they use."""
+
+import logging
+from typing import Any
+
+import orjson
+import pytest
+import structlog
+
+from gpuledger.runtime.telemetry import configure_logging
+
+
+def lines(capture: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in capture.readouterr().err.splitlines()]
+
+
+def test_both_kinds_of_loggers_write_lines_of_one_form(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(json=True)
+    structlog.get_logger("gpuledger.projection").warning("projection.interrupted", projection="devices")
+    logging.getLogger("gpuledger.ledger").info("NATS at %s is back", "127.0.0.1:4222")
+    ours, bridged = lines(capsys)
+    assert (ours["event"], ours["level"], ours["projection"]) == ("projection.interrupted", "warning", "devices")
+    assert (bridged["event"], bridged["level"]) == ("NATS at 127.0.0.1:4222 is back", "info")
+    assert bridged["logger"] == "gpuledger.ledger"
+    assert bridged["timestamp"].endswith("Z")
+
+
+def test_each_line_is_written_once_however_often_it_is_configured(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    configure_logging(json=True)
+    configure_logging(json=True)
+    logging.getLogger("gpuledger.ledger").info("once")
+    assert [line["event"] for line in lines(capsys)] == ["once"]
+    assert not caplog.records
+
+
+def test_details_and_the_loggers_of_others_stay_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before = list(root.handlers), root.level
+    configure_logging(json=True)
+    logging.getLogger("gpuledger.ledger").debug("a detail")
+    logging.getLogger("nats").info("somebody else's")
+    assert lines(capsys) == []
+    assert (root.handlers, root.level) == before
+
+
+def test_text_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(json=False)
+    logging.getLogger("gpuledger.ledger").info("the consumer is given up")
+    assert "the consumer is given up" in capsys.readouterr().err

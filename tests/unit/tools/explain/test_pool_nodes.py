@@ -1,0 +1,85 @@
+"""Which nodes are judged for a pod that waits, of how many Kubernetes is asked, and what is said of the others."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gpuledger.cli.why.pod import AskedPod
+from gpuledger.cli.why.pools import of_pools
+from gpuledger.cli.why.question import Question
+from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX, asked_notes, judged_nodes
+from gpuledger.tools.explain.pools import Ask, PodState, answer
+from gpuledger.tools.explain.pools_wording import NOT_PLACED, SEVERAL_POOLS
+from support.pools import Pools, pool
+from support.why_pools import POOL, UNITS, asked, cards, on
+
+CLUSTER_UNITS = "cluster.gpu.deckhouse.io/c"
+ALONE = Question("team-a/p", None, None, None, None)
+CAP_NOTE = (
+    "Only 100 of 101 nodes that offer units were looked at for taints and a cordon; the others were judged by the "
+    "labels that the ledger knows."
+)
+
+
+def test_nodes_with_room_come_first_then_those_that_are_large_enough() -> None:
+    pools = cards(a1=1, b2=2, c3=3, d2=2, e0=0)
+    found = asked(pools, 2, on("b2", 1), on("gone", 1))
+    assert judged_nodes([found]) == ["c3", "d2", "b2", "a1"]
+
+
+def test_a_node_has_the_best_place_that_any_of_several_pools_gives_it() -> None:
+    pools = cards(w1=1, w2=2)
+    assert judged_nodes([asked(pools, 2)]) == ["w2", "w1"]
+    assert judged_nodes([asked(pools, 2), asked(pools, 1)]) == ["w1", "w2"]
+    assert judged_nodes([asked(pools, 1), asked(pools, 2)]) == ["w1", "w2"]
+
+
+@pytest.mark.parametrize("pod", [PodState("w1"), PodState("w1", ended="Failed")])
+def test_no_node_is_judged_for_a_pod_that_waits_for_none(pod: PodState) -> None:
+    assert judged_nodes([asked(cards(w1=1), 1, pod=pod)]) == []
+
+
+def test_from_one_node_no_other_is_judged() -> None:
+    assert judged_nodes([asked(cards(w1=1, w2=1), 1, only="w2")]) == ["w2"]
+    assert judged_nodes([asked(cards(w1=1), 1, only="w2")]) == []
+
+
+@pytest.mark.parametrize(
+    ("judged", "problem", "notes"),
+    [
+        (0, "", []),
+        (NODES_ASKED_MAX, "", []),
+        (NODES_ASKED_MAX + 1, "", [CAP_NOTE]),
+        (1, "forbidden", ["Not every node was looked at for taints and a cordon: forbidden"]),
+        (0, "forbidden", []),
+    ],
+)
+def test_what_was_not_asked_is_said(judged: int, problem: str, notes: list[str]) -> None:
+    assert list(asked_notes(judged, problem)) == notes
+
+
+def both() -> Pools:
+    """A GPUPool with a unit on w1, and a ClusterGPUPool with none."""
+    pools = cards(w1=1)
+    pools.say("c", pool())
+    return pools
+
+
+@pytest.mark.parametrize(
+    ("units", "notes"),
+    [
+        ({UNITS: 1, CLUSTER_UNITS: 1}, (SEVERAL_POOLS, NOT_PLACED)),
+        ({UNITS: 1, "cpu": 1}, (NOT_PLACED,)),
+        ({UNITS: 2}, (NOT_PLACED,)),
+        ({CLUSTER_UNITS: 1}, ()),
+    ],
+)
+def test_notes_on_several_pools_and_on_nodes_without_kubernetes(units: dict[str, Any], notes: tuple[str, ...]) -> None:
+    found = asyncio.run(of_pools(both().state, ALONE, AskedPod(units=units)))
+    assert found.notes == notes
+
+
+def test_a_pool_that_is_not_there_has_no_nodes() -> None:
+    assert judged_nodes([answer(cards(w1=1).state, Ask(UNITS, "team-b/a", 1), (), PodState())]) == []
+    assert judged_nodes([answer(cards(w1=1).state, Ask(UNITS, POOL, 1), (), PodState())]) == ["w1"]

@@ -1,0 +1,100 @@
+"""Why a device that a pool means is not in it: everything that stands in the way, the decided word first."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gpuledger.api.inventory_names import MODULE
+from gpuledger.events.device import Hardware
+from gpuledger.events.node import NodeLabelled
+from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
+from gpuledger.events.settings import SettingsChanged
+from gpuledger.tools.explain.pool_outsiders import outsiders
+from support.pools import A100, Pools, asks, described, pool, prepared, refused, state
+
+POOL = "team-a/a"
+FREE = LabelSelector(labels={"fleet": "free"})
+APPROVING = pool(requires_annotation=False, auto_approve=FREE)
+
+Story = Callable[[Pools], object]
+
+
+def reasons(pools: Pools, pool_id: str = POOL) -> dict[str, list[str]]:
+    found = outsiders(pools.state, pools.state.pool.rows[pool_id])
+    return {one.device: [obstacle.reason for obstacle in one.obstacles] for one in found}
+
+
+def words(pools: Pools, device: str) -> str:
+    (one,) = (one for one in outsiders(pools.state, pools.state.pool.rows[POOL]) if one.device == device)
+    return " ".join(obstacle.message for obstacle in one.obstacles)
+
+
+TABLE: list[tuple[PoolDefined, Story, list[str]]] = [
+    (pool(), lambda _: None, ["NotAskedFor"]),
+    (pool(), lambda told: told.say("w1-0", described(ignored=True)), ["NotAskedFor", "IgnoredByLabel"]),
+    (pool(), lambda told: told.say("w1-0", described(managed=False)), ["NotAskedFor", "NodeNotManaged"]),
+    (pool(), lambda told: told.say("w1-0", described(missing=True)), ["NotAskedFor", "NotObserved"]),
+    (pool(), lambda told: told.say("w1-0", state("Faulted")), ["NotAskedFor", "DeviceNotReady"]),
+    (pool(), lambda told: told.say("w1", prepared(ready=False)), ["NotAskedFor", "NodeNotReadyForPooling"]),
+    (pool(), lambda told: told.say("w1-0", asks("nobody")), ["AskedForAnotherPool"]),
+    (pool(maintenance="enabled"), lambda told: told.say("w1-0", asks("a")), ["PoolTakesNoDevices"]),
+    (pool(unit="MIG"), lambda told: told.say("w1-0", asks("a")), ["PoolTakesNoDevices"]),
+    (APPROVING, lambda _: None, ["NotAskedFor"]),
+    (
+        APPROVING,
+        lambda told: (
+            told.say(MODULE, SettingsChanged(approval_mode="Manual")),
+            told.say("w1-0", asks(fleet="free")),
+        ),
+        ["NotAskedFor"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("defined", "story", "expected"), TABLE)
+def test_what_stands_in_the_way(defined: PoolDefined, story: Story, expected: list[str]) -> None:
+    pools = Pools().begin("w1")
+    pools.say(POOL, defined)
+    story(pools)
+    assert reasons(pools) == {"w1-0": expected}
+
+
+def test_who_is_in_the_pool_is_no_outsider() -> None:
+    pools = Pools().begin("w1", devices=2)
+    pools.say(POOL, pool())
+    pools.assign("w1-0", POOL)
+    assert reasons(pools) == {"w1-1": ["NotAskedFor"]}
+    pools.say("w1-1", asks("a"))
+    pools.say("w1-1", refused(POOL))
+    assert reasons(pools) == {}
+
+
+def test_a_device_of_another_pool_says_which() -> None:
+    pools = Pools().begin("w1")
+    pools.say(POOL, pool())
+    pools.say("c", pool(uid="c"))
+    pools.assign("w1-0", "c")
+    assert reasons(pools) == {"w1-0": ["InAnotherPool", "AskedForAnotherPool"]}
+    assert words(pools, "w1-0") == "It belongs to c (Assigned). Its annotations ask for 'c'."
+    assert reasons(pools, "c") == {}
+
+
+def test_a_node_that_is_full_says_so() -> None:
+    pools = Pools().begin("w1", devices=2)
+    pools.say(POOL, pool(devices_per_node_max=1))
+    pools.assign("w1-0", POOL)
+    pools.say("w1-1", asks("a"))
+    assert reasons(pools) == {"w1-1": ["NodeLimitReached"]}
+    assert words(pools, "w1-1") == "The pool takes no more than 1 devices of a node."
+
+
+def test_only_what_the_selectors_mean_or_what_is_asked_for_is_told() -> None:
+    pools = Pools().begin("w1", "w2", devices=2)
+    pools.say("w2", NodeLabelled(uid="u", labels={"zone": "b"}))
+    pools.say("w2-1", described(Hardware(product="NVIDIA H200")))
+    include = DeviceFilter(products=(A100.product or "",))
+    pools.say(POOL, pool(include=include, node_selector=LabelSelector(labels={"zone": "b"})))
+    assert reasons(pools) == {"w2-0": ["NotAskedFor"]}
+    pools.say("w1-0", asks("a"))
+    assert reasons(pools) == {"w1-0": ["AnnotationMismatch"], "w2-0": ["NotAskedFor"]}
+    assert words(pools, "w1-0") == "The node w1 is not among the pool's nodeSelector."

@@ -1,0 +1,313 @@
+"""The simulated fleet's plan: what happens follows from the seed, at the rates that are set, and makes sense."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from random import Random
+from statistics import fmean, median
+
+import pytest
+
+from gpuledger.tools.simulation.allocation import Allocation, Held, Pod, Share, Start, new_fleet
+from gpuledger.tools.simulation.decide import (
+    DELETED,
+    PENDING_MAX,
+    CardFailed,
+    CardInserted,
+    CardRemoved,
+    CardReturned,
+    Happening,
+    Plan,
+    PodArrived,
+    PodDeleted,
+    PodEnded,
+    PodScheduled,
+    happenings,
+)
+from gpuledger.tools.simulation.errors import SpeedError
+from gpuledger.tools.simulation.failures import HOT_RESETS_MAX, HOT_SHARE, XIDS, Failures, Remedy
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, Place
+from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI
+from gpuledger.tools.simulation.pace import LAG_MAX_S, Pace
+from gpuledger.tools.simulation.workload import DAY_S, FAILED, SUCCEEDED, Arrivals, Rates, demands_of
+
+EVENTFUL = Rates(failures_per_1000_node_days=100_000, duration_median_s=600, removal_mean_s=1_800)
+QUIET = Rates(load=1e-9, failures_per_1000_node_days=0)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def plan_of(spec: str, seed: int = 1, rates: Rates = EVENTFUL, start: Start | None = None) -> Plan:
+    """A plan without the preparation of nodes, which has tests of its own."""
+    fleet = Fleet(FleetSpec.parse(spec), seed)
+    return Plan(fleet, Random(seed), rates, start or replace(new_fleet(fleet), prepared={}))
+
+
+def days(plan: Plan, number: float) -> Iterator[Happening]:
+    return takewhile(lambda happening: happening.at_s < number * DAY_S, happenings(plan))
+
+
+def pod(name: str, units: int = 1, duration_s: float = 100) -> Pod:
+    return Pod(name, "team", GPU_RESOURCE, units, units * WHOLE_MILLI, duration_s, SUCCEEDED)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_same_seed_gives_the_same_happenings(profile: str) -> None:
+    spec = f"nodes=4,profile={profile}"
+    one, same, other = (list(islice(happenings(plan_of(spec, seed)), 1500)) for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_everything_fits_together(profile: str, seed: int) -> None:
+    plan = plan_of(f"nodes=4,gpus=4,profile={profile}", seed)
+    world = World(plan)
+    kinds = Counter(type(world.take(happening)) for happening in islice(happenings(plan), 4000))
+    assert set(kinds) >= {PodArrived, PodScheduled, PodEnded, PodDeleted, CardFailed, CardRemoved, CardInserted}
+
+
+class World:
+    """What a witness of the happenings knows; it protests against whatever cannot be."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.cards = {str(slot.card.uuid): place for place, slot in plan.allocation.slots.items() if slot.card}
+        self.broken: set[str] = set()
+        self.used: Counter[str] = Counter()
+        self.seen: set[str] = set(self.cards)
+        self.pods: dict[str, str] = {}
+        self.last_s = 0.0
+
+    def take(self, happening: Happening) -> Happening:
+        assert happening.at_s >= self.last_s
+        self.last_s = happening.at_s
+        match happening:
+            case PodArrived(_, pod):
+                assert self.pods.setdefault(pod.name, "arrived") == "arrived"
+            case PodScheduled(_, held):
+                self._schedule(held)
+            case PodEnded(_, held):
+                assert self.pods[held.pod.name] == "running"
+                self.pods[held.pod.name] = "ended"
+                self.used.subtract({share.card: share.gpu_milli for share in held.shares})
+            case PodDeleted(_, pod):
+                assert self.pods.pop(pod.name) == "ended"
+            case CardFailed(_, place, card, _, _, out_of_service):
+                assert self.cards[str(card.uuid)] == place
+                assert card.uuid not in self.broken
+                self.broken |= {str(card.uuid)} if out_of_service else set()
+            case CardReturned(_, _, card):
+                self.broken.remove(str(card.uuid))
+            case CardRemoved(_, place, card):
+                assert self.used[str(card.uuid)] == 0
+                assert self.cards.pop(str(card.uuid)) == place
+            case CardInserted(_, place, card):
+                assert place not in self.cards.values(), "a slot holds one card"
+                assert card.uuid not in self.seen, "a card that was taken out does not come back"
+                self.cards[str(card.uuid)] = place
+                self.seen.add(str(card.uuid))
+        return happening
+
+    def _schedule(self, held: Held) -> None:
+        assert self.pods[held.pod.name] == "arrived"
+        self.pods[held.pod.name] = "running"
+        assert sum(share.gpu_milli for share in held.shares) == held.pod.gpu_milli
+        for card, gpu_milli in held.shares:
+            assert self.cards[card].node == held.node
+            assert card not in self.broken
+            self.used[card] += gpu_milli
+            assert self.used[card] <= WHOLE_MILLI
+
+
+def test_failures_have_the_published_rate() -> None:
+    """6.5 in 1,000 node-days; a Poisson count of 1,300 lies within 4 standard deviations."""
+    plan = plan_of("nodes=1000,gpus=1", rates=Rates(load=1e-9))
+    failures = sum(isinstance(happening, CardFailed) for happening in days(plan, 200))
+    assert abs(failures - 1300) < 4 * 1300**0.5
+
+
+def test_failures_have_the_published_mix() -> None:
+    fleet = Fleet(FleetSpec(25, 8), 1)
+    hot = fleet.hot_places()
+    allocation, failures = Allocation(fleet, new_fleet(fleet)), Failures(Random(1), hot)
+    drawn = [failure for _ in range(20_000) if (failure := failures.next(allocation))]
+    total = sum(xid.weight for xid in XIDS)
+    kinds = Counter(failure.xid for failure in drawn)
+    for xid in XIDS:
+        expected = len(drawn) * xid.weight / total
+        assert abs(kinds[xid] - expected) < 4 * expected**0.5 + 1
+    of_hot_kind = [failure.place in hot for failure in drawn if failure.xid.number == 95]
+    assert len(hot) == 1
+    assert abs(fmean(of_hot_kind) - HOT_SHARE) < 0.02
+
+
+def test_a_hot_card_is_reset_until_that_helps_no_more() -> None:
+    fleet = Fleet(FleetSpec(1, 1), 1)
+    (place,) = fleet.hot_places()
+    allocation, failures = Allocation(fleet, new_fleet(fleet)), Failures(Random(1), [place])
+    remedies = [
+        failure.remedy for _ in range(100) if (failure := failures.next(allocation)) and failure.xid.number == 95
+    ]
+    assert remedies[:HOT_RESETS_MAX] == [Remedy.RESET] * HOT_RESETS_MAX
+    assert set(remedies[HOT_RESETS_MAX:]) == {Remedy.REPLACEMENT}
+
+
+def test_where_no_card_is_in_service_none_fails() -> None:
+    fleet = Fleet(FleetSpec(1, 1), 1)
+    allocation = Allocation(fleet, new_fleet(fleet))
+    allocation.set_service(fleet.places()[0], in_service=False)
+    assert Failures(Random(1), fleet.hot_places()).next(allocation) is None
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_pods_ask_for_the_load_that_is_set(profile: str) -> None:
+    fleet, rates = Fleet(FleetSpec(8, 8, profile), 1), Rates(load=0.5)
+    offered = sum(unit.gpu_milli for node in fleet.nodes.values() for slot in range(8) for unit in node.units(slot))
+    arrivals = Arrivals(fleet, rates, Random(1), 1)
+    pods = [arrivals.pod() for _ in range(6_000)]
+    asked_per_s = fmean(pod.gpu_milli * pod.duration_s for pod in pods) * arrivals.pods_per_s
+    assert asked_per_s == pytest.approx(0.5 * offered, rel=0.1)
+    assert median(pod.duration_s for pod in pods) == pytest.approx(rates.duration_median_s, rel=0.1)
+    assert fmean(pod.outcome == FAILED for pod in pods) == pytest.approx(rates.failed_share, abs=0.02)
+    pauses = [arrivals.pause_s() for _ in range(6_000)]
+    assert fmean(pauses) == pytest.approx(1 / arrivals.pods_per_s, rel=0.06)
+    shares = Counter(pod.resource for pod in pods)
+    assert set(shares) == {demand.resource for demand in demands_of(fleet, rates)}
+
+
+def test_no_pod_asks_for_more_than_a_node_has() -> None:
+    fleet = Fleet(FleetSpec(2, 3), 1)
+    assert [demand.counts for demand in demands_of(fleet, Rates())] == [((1, 50), (2, 20))]
+
+
+def test_those_who_wait_are_bounded_and_served_in_their_order() -> None:
+    plan = plan_of("nodes=1,gpus=1", rates=Rates(load=100, duration_sigma=0.1, failures_per_1000_node_days=0))
+    seen = list(islice(happenings(plan), 3 * PENDING_MAX))
+    assert len(plan.pods()) <= PENDING_MAX + 1
+    scheduled = [one.held.pod.name for one in seen if isinstance(one, PodScheduled)]
+    arrived = [one.pod.name for one in seen if isinstance(one, PodArrived)]
+    assert scheduled == arrived[: len(scheduled)]
+
+
+def test_a_fatal_failure_ends_the_pods_of_its_card_and_of_no_other() -> None:
+    plan = plan_of("nodes=2,gpus=2")
+    holding: dict[str, set[str]] = {}
+    for happening in islice(happenings(plan), 3000):
+        if isinstance(happening, PodScheduled):
+            holding[happening.held.pod.name] = {share.card for share in happening.held.shares}
+        elif isinstance(happening, PodEnded):
+            holding.pop(happening.held.pod.name)
+        elif isinstance(happening, CardRemoved):
+            assert all(happening.card.uuid not in cards for cards in holding.values())
+
+
+def test_a_pod_of_a_user_waits_runs_and_stays() -> None:
+    plan = plan_of("nodes=1,gpus=2", rates=QUIET)
+    assert [type(one) for one in plan.submitted(pod("a", 2)._replace(of_user=True))] == [PodScheduled]
+    assert plan.submitted(pod("a", 2)) == []
+    assert plan.submitted(pod("b")) == []
+    assert plan.submitted(pod("c")._replace(resource="nvidia.com/mig-9g.1gb")) == []
+    assert plan.pods() == ["b", "a"]
+    assert [type(one) for one in plan.advance(150, 100)] == [PodEnded, PodScheduled]
+    assert [type(one) for one in plan.advance(2000, 100)] == [PodEnded, PodDeleted], "a user's own pod stays"
+
+
+def test_a_pod_that_somebody_deletes_gives_back_what_it_held() -> None:
+    plan = plan_of("nodes=1,gpus=1", rates=QUIET)
+    plan.submitted(pod("a"))
+    plan.submitted(pod("b"))
+    plan.submitted(pod("c"))
+    assert plan.vanished("c") == []
+    ended, scheduled = plan.vanished("a")
+    assert isinstance(ended, PodEnded)
+    assert isinstance(scheduled, PodScheduled)
+    assert (ended.outcome, scheduled.held.pod.name) == (DELETED, "b")
+    assert plan.vanished("a") == []
+
+
+def test_a_card_that_is_withdrawn_keeps_its_pods_and_gets_no_more() -> None:
+    plan = plan_of("nodes=1,gpus=1", rates=QUIET)
+    place = next(iter(plan.allocation.slots))
+    plan.submitted(pod("a"))
+    plan.withdraw(place)
+    assert plan.submitted(pod("b")) == []
+    assert plan.allocation.holders(place) == ["a"]
+    assert [type(one) for one in plan.advance(150, 100)] == [PodEnded]
+    assert plan.allocation.holders(place) == []
+    assert [type(one) for one in plan.offer(place)] == [PodScheduled]
+
+
+def test_the_next_card_in_the_slot_of_a_withdrawn_one_is_offered() -> None:
+    fleet = Fleet(FleetSpec(1, 1), 1)
+    allocation, (place,) = Allocation(fleet, new_fleet(fleet)), fleet.places()
+    allocation.set_offered(place, offered=False)
+    assert allocation.schedule(pod("a")) is None
+    allocation.remove(place)
+    allocation.insert(place)
+    assert allocation.schedule(pod("a")) is not None
+
+
+def test_a_plan_takes_over_what_it_finds() -> None:
+    fleet = Fleet(FleetSpec(1, 4), 1)
+    places, fresh = fleet.places(), new_fleet(fleet)
+    node = places[0].node
+    card = fleet.card(places[0], 0)
+    start = Start(
+        {place: card for place, card in fresh.cards.items() if place != places[3]},
+        fresh.lives,
+        failed=frozenset({places[2]}),
+        running=(
+            Held(pod("runs"), node, (Share(str(card.uuid), WHOLE_MILLI),)),
+            Held(pod("lost"), node, (Share("GPU-0", WHOLE_MILLI),)),
+        ),
+        pending=(pod("waits"),),
+        finished=(pod("over"),),
+    )
+    plan = Plan(fleet, Random(1), QUIET, start)
+    assert [held.pod.name for held in plan.lost] == ["lost"]
+    happened = {type(one): one for one in plan.advance(1e6, 100)}
+    assert {CardInserted, CardRemoved, PodScheduled, PodEnded, PodDeleted} == set(happened)
+    inserted = [slot.card for place, slot in plan.allocation.slots.items() if place in places[2:]]
+    assert inserted == [fleet.card(places[2], 1), fleet.card(places[3], 1)]
+
+
+def test_units_are_held_once() -> None:
+    fleet = Fleet(FleetSpec(1, 1, "mig-a100"), 1)
+    allocation = Allocation(fleet, new_fleet(fleet))
+    small = Pod("p", "", "nvidia.com/mig-1g.10gb", 1, 142, 1, SUCCEEDED)
+    held = [allocation.schedule(small._replace(name=str(number))) for number in range(8)]
+    assert [one is not None for one in held] == [True] * 7 + [False]
+    assert allocation.holders(Place(next(iter(fleet.nodes)), 0)) == [str(number) for number in range(7)]
+    assert held[0] is not None
+    assert not allocation.take_over(held[0]), "it is held already"
+    assert allocation.release("0") == held[0]
+    assert allocation.release("0") is None
+    assert allocation.take_over(held[0])
+
+
+def test_simulated_time_passes_at_its_speed() -> None:
+    pace = Pace(START, 60)
+    assert pace.tick(START + timedelta(seconds=1), 1e9) == 60
+    assert pace.wait_s(120) == 1
+    assert pace.wait_s(30) == 0
+    assert pace.wait_s(60 + 1e-9) > 0
+
+
+def test_a_clock_that_jumps_moves_little() -> None:
+    pace = Pace(START, 2)
+    assert pace.tick(START - timedelta(hours=1), 1e9) == 0
+    assert pace.tick(START + timedelta(days=1), 1e9) == 2 * LAG_MAX_S
+
+
+def test_who_is_late_does_not_run_away() -> None:
+    pace = Pace(START, 1)
+    ticks = [pace.tick(START + timedelta(seconds=4 * number), 0) for number in range(1, 10)]
+    assert max(ticks) == LAG_MAX_S
+
+
+@pytest.mark.parametrize("speed", [0, -1, 1e9, float("nan"), float("inf")])
+def test_a_speed_out_of_bounds_is_refused(speed: float) -> None:
+    with pytest.raises(SpeedError, match="--speed"):
+        Pace(START, speed)
