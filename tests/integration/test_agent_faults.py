@@ -132,7 +132,11 @@ async def test_a_driver_that_comes_later_is_waited_for(place: Place) -> None:
     await place.agent.inject("recover")
     await place.lists(1)
     assert await place.saw(1, DevicePoolApplied)
-    assert not (await place.told(NodeDevicesObserved))[-1].driver_missing
+
+    async def is_seen() -> bool:
+        return not (await place.told(NodeDevicesObserved))[-1].driver_missing
+
+    await eventually(is_seen)
     await place.verdicts(place.agent.cards()[0])
     await place.nothing_is_lost()
 

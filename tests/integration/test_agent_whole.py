@@ -105,10 +105,10 @@ class Circle:
         await eventually(is_so)
 
     async def withdrawn(self, resource: str) -> None:
-        """Return when the kubelet was told that the resource has no units any more."""
+        """Return when the kubelet gives nobody units of the resource any more."""
 
         async def is_so() -> bool:
-            return not self.kubelet.health(resource)
+            return "Healthy" not in self.kubelet.health(resource).values()
 
         await eventually(is_so)
 

@@ -1,5 +1,6 @@
 """The device plugin against a kubelet that behaves as the real one does, in whatever order they come and go."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
 from gpuledger.agent.plugin.resource import AWAY, LOOK_PERIOD_S, SEEN_OFF_LOOKS
 from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
-from support.kubelet_parts import address, board_of, card, hasty, running, short_folder, slices, whole_cards
+from support.kubelet_parts import address, board_of, card, hasty, hasty_once, running, short_folder, slices, whole_cards
 from support.waiting import eventually
 
 LOCAL = "gpu.deckhouse.io/a"
@@ -62,6 +63,11 @@ async def test_each_resource_is_registered_by_its_own_socket(kubelet: FakeKubele
         told = {(one.version, one.endpoint, one.resource_name) for one in kubelet.registrations}
         assert told == {("v1beta1", socket_name(name), name) for name in (LOCAL, CLUSTER)}
         assert all(one.options.get_preferred_allocation_available for one in kubelet.registrations)
+
+        async def answered() -> bool:
+            return plugin.counts.registrations == 2
+
+        await eventually(answered)
         assert plugin.describe()[LOCAL] == {
             "units": 2,
             "healthy": 2,
@@ -69,7 +75,6 @@ async def test_each_resource_is_registered_by_its_own_socket(kubelet: FakeKubele
             "watched": True,
             "trouble": None,
         }
-        assert plugin.counts.registrations == 2
     assert sockets(kubelet) == set(), "a clean end leaves none behind"
 
 
@@ -261,30 +266,34 @@ async def test_a_kubelet_that_ends_the_wrong_stream_is_told_again_soon(kubelet: 
 
 async def test_a_pool_that_leaves_is_withdrawn(kubelet: FakeKubelet) -> None:
     board = board_of(Offer(LOCAL, whole_cards(0)), Offer(CLUSTER, whole_cards(1)))
-    plugin = plugin_of(kubelet, board)
+    noticed = asyncio.Event()
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=hasty_once(noticed))
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
         await knows(kubelet, CLUSTER, "GPU-1")
         board.put(offers=(Offer(CLUSTER, whole_cards(1)),))
+        await knows(kubelet, LOCAL)  # an empty list comes before the end
+        noticed.set()
 
         async def withdrawn() -> bool:
             return sockets(kubelet) == {socket_name(CLUSTER)} and LOCAL not in plugin.describe()
 
         await eventually(withdrawn)
-        assert kubelet.resources[LOCAL].lists[-1] == {}, "an empty list comes before the end"
         assert kubelet.health(CLUSTER) == {"GPU-1": "Healthy"}
         board.put(offers=(Offer(LOCAL, whole_cards(2)), Offer(CLUSTER, whole_cards(1))))
         await knows(kubelet, LOCAL, "GPU-2")
 
 
 async def test_a_pool_that_returns_at_once_is_not_withdrawn(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0)))
-    async with running(plugin_of(kubelet, board)):
+    board, noticed = board_of(Offer(LOCAL, whole_cards(0))), asyncio.Event()
+    async with running(DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=hasty_once(noticed))):
         await knows(kubelet, LOCAL, "GPU-0")
         board.put(offers=())
         await knows(kubelet, LOCAL)
         board.put(offers=(Offer(LOCAL, whole_cards(0)),))
+        noticed.set()
         await knows(kubelet, LOCAL, "GPU-0")
+        assert len(kubelet.registrations) == 1
 
 
 @pytest.mark.parametrize("ends", ["withdrawn", "removed"])
@@ -292,24 +301,31 @@ async def test_a_kubelet_has_time_to_see_the_old_stream_off(kubelet: FakeKubelet
     """Once it does, by the resource's name, a plugin that registered meanwhile is stopped, and its stream lives on."""
     pauses: list[float] = []
 
+    def is_watched() -> bool:
+        return plugin.describe().get(LOCAL, {}).get("watched", False)  # type: ignore[attr-defined, no-any-return]
+
+    async def ended() -> bool:
+        return len(kubelet.registrations) > 1 or kubelet.resources[LOCAL].lost_at is not None
+
+    async def noticed() -> bool:
+        return is_watched() or LOCAL not in kubelet.resources or await ended()
+
     async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
         await hasty(seconds)
+        if not is_watched() and len(kubelet.registrations) == 1:
+            pauses.append(seconds)
+        await eventually(noticed)
 
     board = board_of(Offer(LOCAL, whole_cards(0)))
     plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=sleep)
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
+        pauses.clear()
         if ends == "removed":
             (kubelet.plugins / socket_name(LOCAL)).unlink()
         else:
             board.put(offers=())
-
-        async def ended() -> bool:
-            return kubelet.resources[LOCAL].lost_at is not None
-
         await eventually(ended)
-        pauses.clear()
         board.put(offers=(Offer(LOCAL, whole_cards(1)),))
         await knows(kubelet, LOCAL, "GPU-1")
         assert len(kubelet.registrations) == 2
@@ -341,7 +357,7 @@ async def test_one_bad_resource_harms_no_other(kubelet: FakeKubelet) -> None:
         await knows(kubelet, LOCAL, "GPU-1")
 
         async def tried_again() -> bool:
-            return len(kubelet.refusals) >= 3
+            return plugin.counts.errors >= 3
 
         await eventually(tried_again)
         described = plugin.describe()[bad]
@@ -349,7 +365,7 @@ async def test_one_bad_resource_harms_no_other(kubelet: FakeKubelet) -> None:
         assert described["registered"] is False
         assert "no name of an extended resource" in described["trouble"]
         assert plugin.trouble == f"{bad}: {described['trouble']}", "as /healthz has it"
-        assert plugin.counts.errors >= 3
+        assert len(kubelet.refusals) >= 3
         assert len([one for one in kubelet.registrations if one.resource_name == LOCAL]) == 1
 
 

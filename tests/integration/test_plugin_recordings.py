@@ -21,7 +21,7 @@ from gpuledger.agent.kubelet.sockets import socket_name
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
-from support.kubelet_parts import Listens, Remembers, board_of, card, hasty, running, short_folder, slices
+from support.kubelet_parts import Listens, Remembers, board_of, card, hasty, hasty_once, running, short_folder, slices
 from support.waiting import eventually
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -117,12 +117,17 @@ async def answering(socket: Path, service: str, method: str, answer: bytes) -> A
 
 
 @asynccontextmanager
-async def a_plugin(root: Path, handing: Handing) -> AsyncIterator[tuple[list[bytes], Any, Board]]:
-    """A plugin of two slices that was registered: what the kubelet was asked, and a way to the plugin."""
+async def a_plugin(
+    root: Path, handing: Handing, noticed: asyncio.Event | None = None
+) -> AsyncIterator[tuple[list[bytes], Any, Board]]:
+    """A plugin of two slices that was registered: what the kubelet was asked, and a way to the plugin.
+
+    It withdraws units after the test `noticed` that the list is empty.
+    """
     cards = [card(0, numa_node=1), card(1, numa_node=0)]
     board = board_of(Offer(POOL.decode(), slices(0, 1) + slices(1, 1)), cards=cards)
     board.put(unfit={cards[1].address: "XID 79"})
-    plugin = DevicePlugin(board, PluginSettings(root, handing), sleep=hasty)
+    plugin = DevicePlugin(board, PluginSettings(root, handing), sleep=hasty_once(noticed or asyncio.Event()))
     kubelet = answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"")
     async with kubelet as asked, running(plugin):
 
@@ -167,13 +172,14 @@ def wipe(folder: Path) -> None:
 
 
 async def test_a_pool_that_leaves(root: Path) -> None:
-    socket = root / ENDPOINT.decode()
-    async with a_plugin(root, Handing()) as (_, channel, board):
+    socket, noticed = root / ENDPOINT.decode(), asyncio.Event()
+    async with a_plugin(root, Handing(), noticed) as (_, channel, board):
         watch = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
         async with asyncio.timeout(60):
             assert await watch.read() == listing(b"Unhealthy")
             board.put(offers=())
             assert await watch.read() == b""
+            noticed.set()
             assert await has_ended(watch)
 
         async def is_gone() -> bool:

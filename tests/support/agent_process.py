@@ -18,7 +18,7 @@ import orjson
 from gpuledger.agent.control import SOCKET, ask
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.monitoring import METRIC
-from gpuledger.events.device import DeviceHealthChanged
+from gpuledger.events.device import DeviceHealthChanged, DevicePoolApplied
 from gpuledger.events.envelope import Decoded, Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.events.payload import Payload
@@ -214,6 +214,7 @@ class Place:
         await self.agent.start()
         await self.want(*wanted(self.agent, *range(count), **more))
         await self.lists(count)
+        await self.saw(count, DevicePoolApplied)
         await self.recorded()
 
     async def want(self, *devices: WantedDevice) -> None:

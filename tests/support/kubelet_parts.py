@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from gpuledger.agent.board import Board, Offer, Unit
 from gpuledger.agent.hardware.api import CardFacts, Survey
-from gpuledger.agent.observing import Fact, Part
+from gpuledger.agent.observing import Fact, Part, Sleep
+from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.runtime.tasks import end
 
@@ -20,6 +21,17 @@ HASTE: Final = 50.0
 async def hasty(seconds: float) -> None:
     """Wait, but not for long."""
     await asyncio.sleep(seconds / HASTE)
+
+
+def hasty_once(noticed: asyncio.Event) -> Sleep:
+    """Haste for a plugin that withdraws units only after the test noticed that the list is empty."""
+
+    async def sleep(seconds: float) -> None:
+        if seconds == WITHDRAW_GRACE_S:
+            await noticed.wait()
+        await hasty(seconds)
+
+    return sleep
 
 
 @contextmanager

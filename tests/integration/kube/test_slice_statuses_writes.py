@@ -59,7 +59,7 @@ async def test_a_burst_is_few_writes(
 
         async def are_paused() -> bool:
             health = writer.health()
-            return health.position >= head and health.waiting == 3
+            return health.position >= head and health.waiting == len(written(ours)) == 3
 
         await eventually(are_paused)
         assert sorted(written(ours)) == [f"PATCH {PATH}/s{number}/status" for number in range(3)]
@@ -121,7 +121,11 @@ async def test_without_the_kind_the_others_are_written(
                 return [one["metadata"]["name"] for one in (await ours.list(GPU_DEVICES)).items] == ["n-0"]
 
             await eventually(is_shown)
-            assert writer.health().unlisted == ("ResourceSliceStatus",)
+
+            async def lacks_one_kind() -> bool:
+                return writer.health().unlisted == ("ResourceSliceStatus",)
+
+            await eventually(lacks_one_kind)
             (missing,) = (await compare(ours, ledger)).first
             assert (missing.key.name, missing.found) == ("s1", None)
             await install(ours)

@@ -248,6 +248,7 @@ async def test_what_a_person_wrote_on_a_device_stands(
         await all_written(writer, teller.ledger)
         asked = {"metadata": {"name": "w1-0", "annotations": {ANNOTATION_ASSIGNMENT: "b"}}}
         await client.apply(GPU_DEVICES, asked, field_manager="kubectl")
+        await event(client, "GPUDeviceDetected")
         await teller.say(("w1-0", assigned("Pending", automatic=True)))
         await all_written(writer, teller.ledger)
         ours.written.clear()

@@ -89,6 +89,7 @@ async def test_others_are_written_and_it_is_made_up_for_once_it_may_be(
     async with counting(proxy.kubeconfig) as ours, status_writer(ledger, database_url, ours, SOON) as writer:
         await teller.say(*found("w1-0", "w1-1", "w1-2"))
         await has(client, *states, devices=devices)
+        await eventually(lambda: is_failing(writer))
         assert writer.health().failing == 1
         proxy.fault = None
         await all_written(writer, ledger)
@@ -108,6 +109,7 @@ async def test_it_is_counted_and_not_asked_again_at_once(
         await has(client, "w1", devices=("w1-1",))
         await teller.say(*found("w1-0", "w1-1", "w1-2"))
         await has(client, "w1", devices=("w1-1", "w1-2"))
+        await eventually(lambda: is_failing(writer))
         assert (asked(ours, path), writer.health().failing) == (1, 1)
     assert counted("gpuledger_statuswriter_writes_total", **writes) == before + 1
     assert counted("gpu_inventory_handler_errors_total", handler="gpudevices") == errors + 1
