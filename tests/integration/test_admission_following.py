@@ -11,11 +11,11 @@ from gpuledger.edge.admission.main import Admission, AdmissionSettings
 from gpuledger.edge.admission.serving.review import Verdict
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import UnavailableError
-from gpuledger.edge.kube.reflector import Backoff
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.tasks import end
 from support.admission import TEAM, asking, log, namespace, pool, review
 from support.events import event, outgoing

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from gpuledger.agent.lean import leave_out
+from gpuledger.runtime.backoff import Backoff
 
 PAUSES: Final[dict[str, dict[str, float]]] = {
     "gpuledger.agent.discovery": {"LOOK_PERIOD_S": 0.3},
@@ -17,17 +18,17 @@ PAUSES: Final[dict[str, dict[str, float]]] = {
     "gpuledger.agent.health.watch": {"LOOK_PERIOD_S": 0.3, "RETRY_S": 0.3},
     "gpuledger.agent.kubelet.pod_resources": {"LOOK_PERIOD_S": 0.6, "SOON_S": 0.2, "LIST_TIMEOUT_S": 1.0},
     "gpuledger.agent.main": {"STOP_TIMEOUT_S": 2.0},
-    "gpuledger.agent.orders": {"RETRY_FIRST_S": 0.2, "RETRY_MAX_S": 0.5},
     "gpuledger.agent.health.bursts": {"BURST_S": 1.5},
-    "gpuledger.agent.outbox.recorder": {"RETRY_MAX_S": 0.5, "CHECK_PERIOD_S": 0.2},
+    "gpuledger.agent.outbox.recorder": {"CHECK_PERIOD_S": 0.2},
     "gpuledger.agent.outbox.store": {"DISK_RETRY_S": 0.5},
     "gpuledger.agent.plugin.main": {"LOOK_PERIOD_S": 0.1, "AGAIN_AFTER_S": 0.5},
     "gpuledger.agent.plugin.resource": {"LOOK_PERIOD_S": 0.1, "WITHDRAW_GRACE_S": 0.3},
-    "gpuledger.agent.setup.attempts": {"RETRY_FIRST_S": 0.2, "RETRY_MAX_S": 0.5},
     "gpuledger.agent.setup.main": {"LOOK_S": 1.0},
     "gpuledger.agent.setup.quiet": {"DEBOUNCE_S": 0.2, "DEBOUNCE_MAX_S": 2.0},
     "gpuledger.agent.setup.situation": {"SETTLE_S": 2.0},
 }
+
+RETRYING: Final = ("gpuledger.agent.orders", "gpuledger.agent.outbox.recorder", "gpuledger.agent.setup.attempts")
 
 FAULT: Final = "GPULEDGER_TEST_FAULT"
 """An environment variable: the fault that the hardware has when the agent begins."""
@@ -49,6 +50,9 @@ def hurry() -> None:
         for name, seconds in pauses.items():
             assert isinstance(getattr(loaded, name), float), f"{module} has no pause {name}"
             setattr(loaded, name, seconds)
+    for module in RETRYING:
+        assert isinstance(import_module(module).RETRY, Backoff), f"{module} has no backoff"
+        vars(import_module(module))["RETRY"] = Backoff(first_s=0.2, max_s=0.5)
     import_module("gpuledger.agent.hardware.calls").Bounds.__init__.__defaults__ = CALL_BOUNDS_S
     import_module("gpuledger.agent.outbox.spool").Spool.__init__.__kwdefaults__["lock_wait_s"] = LOCK_WAIT_S
     import_module("gpuledger.ledger.edge").connect_edge.__wrapped__.__kwdefaults__["connect_timeout_s"] = CONNECT_S

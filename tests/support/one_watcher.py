@@ -9,7 +9,6 @@ from typing import Any
 from aiohttp import web
 
 from gpuledger.api.kube_names import LABEL_ENABLED
-from gpuledger.edge.kube.reflector import Backoff
 from gpuledger.edge.watchers.decide import Kind
 from gpuledger.edge.watchers.journal import Book
 from gpuledger.edge.watchers.resources import nodes
@@ -17,6 +16,7 @@ from gpuledger.edge.watchers.watcher import Surroundings, Watcher, WatcherSettin
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeGone
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.runtime.backoff import Backoff
 from support.events import START
 from support.ledgers import everything
 from support.projections import stop

@@ -21,11 +21,12 @@ from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import Checkpoint
 from gpuledger.projection.verify import verify
 from gpuledger.readmodels.catalogue import read_models
+from gpuledger.runtime.backoff import Backoff
 from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing
 from support.waiting import eventually
 
-QUICK = RunnerSettings(tick_s=0.05, retry_first_s=0.02, retry_most_s=0.2)
+QUICK = RunnerSettings(tick_s=0.05, backoff=Backoff(first_s=0.02, max_s=0.2))
 
 CANCEL_AGAIN_S = 1.0
 """How long a task has to end before it is cancelled again."""

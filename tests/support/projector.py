@@ -8,10 +8,11 @@ import sys
 
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.runner import Runner, RunnerSettings
+from gpuledger.runtime.backoff import Backoff
 from support.ledgers import jetstream_ledger
 from support.projections import all_projections
 
-SETTINGS = RunnerSettings(messages_per_batch=200, tick_s=0.1, retry_first_s=0.02, retry_most_s=0.2)
+SETTINGS = RunnerSettings(messages_per_batch=200, tick_s=0.1, backoff=Backoff(first_s=0.02, max_s=0.2))
 
 
 async def project(nats_url: str, database_url: str) -> None:

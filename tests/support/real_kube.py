@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from gpuledger.api.kube_names import NAMESPACES, Resource
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
-from gpuledger.edge.kube.reflector import Backoff, Changes, Listed, Reflector
+from gpuledger.edge.kube.reflector import Changes, Listed, Reflector
 from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
 from support.etcd import Etcd
 from support.kube_http import api_of

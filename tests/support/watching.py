@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from prometheus_client import REGISTRY
 
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.reflector import Backoff
 from gpuledger.edge.watchers.decide import Kind
 from gpuledger.edge.watchers.main import run
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.events.envelope import decode
 from gpuledger.ledger.api import Ledger
+from gpuledger.runtime.backoff import Backoff
 from support.ledgers import everything
 from support.projections import stop
 from support.waiting import eventually

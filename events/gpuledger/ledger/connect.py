@@ -20,13 +20,13 @@ from nats.js.errors import APIError, ServiceUnavailableError
 
 from gpuledger.ledger.credentials import ANONYMOUS, Identity, Login, login_of
 from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.runtime.backoff import Backoff, Retries
 
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_WAIT_S = 0.2
 REQUEST_TIMEOUT_S = 30.0
 REQUEST_ATTEMPT_S = 2.0
-RETRY_DELAY_S = 0.05
-RETRY_DELAY_MAX_S = 2.0
+RETRY = Backoff(first_s=0.05, max_s=2.0)
 PING_INTERVAL_S = 10
 UNSENT_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_TIMEOUT_S = 10.0
@@ -184,7 +184,7 @@ class Connection:
             APIError: the server says no.
         """
         clock = asyncio.get_running_loop().time
-        deadline, delay_s = clock() + timeout_s, RETRY_DELAY_S
+        deadline, retries = clock() + timeout_s, Retries(RETRY)
         while True:
             try:
                 return await request()
@@ -194,12 +194,12 @@ class Connection:
                 if isinstance(error, APIError) and not isinstance(error, transient):
                     raise
                 failure = error
-            if clock() + delay_s >= deadline:
+            pause_s = retries.pause_s()
+            if clock() + pause_s >= deadline:
                 raise LedgerUnavailableError(
                     f"JetStream at {self.address} does not answer ({failure}). Is it enabled (-js) and running?"
                 ) from failure
-            await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, RETRY_DELAY_MAX_S)
+            await asyncio.sleep(pause_s)
 
     async def open(self, servers: list[str], name: str, timeout_s: float) -> None:
         """Connect for the first time.

@@ -24,13 +24,13 @@ from gpuledger.ledger.errors import (
     PublishError,
     SequenceConflictError,
 )
+from gpuledger.runtime.backoff import Backoff, Retries
 
 PUBLISH_TIMEOUT_S = 30.0
 """How long one message may stay unacknowledged; well within the stream's window for repeats."""
 
 ACK_TIMEOUT_S = 5.0
-RETRY_DELAY_S = 0.05
-RETRY_DELAY_MAX_S = 1.0
+RETRY = Backoff(first_s=0.05, max_s=1.0)
 WINDOW_MESSAGES = 1024
 WINDOW_BYTES = 1024 * 1024
 HEADER_BYTES_MAX = 8 * 1024
@@ -176,21 +176,22 @@ class Publisher:
 
     async def _complete(self, run: Run) -> None:
         clock = asyncio.get_running_loop().time
-        deadline, delay_s = clock() + self._timeout_s, RETRY_DELAY_S
+        deadline, retries = clock() + self._timeout_s, Retries(RETRY)
         while not run.done:
             before = run.first_open
             problem = await self._attempt(run, deadline - clock())
             _raise_for_good(run)
             if run.first_open > before:
-                deadline, delay_s = clock() + self._timeout_s, RETRY_DELAY_S
-            elif clock() + delay_s >= deadline:
+                deadline = clock() + self._timeout_s
+                retries.reset()
+            pause_s = retries.pause_s()
+            if run.first_open == before and clock() + pause_s >= deadline:
                 raise PublishError(
                     f"The event {run.messages[run.first_open].id} was not acknowledged within "
                     f"{self._timeout_s:g} s: {problem}. Publishing it again is safe."
                 )
             if not run.done:
-                await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, RETRY_DELAY_MAX_S)
+                await asyncio.sleep(pause_s)
 
     async def _attempt(self, run: Run, timeout_s: float) -> str:
         """Send from the first open message on until all is acknowledged or something fails; says what."""

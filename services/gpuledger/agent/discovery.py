@@ -17,9 +17,9 @@ from gpuledger.agent.hardware.calls import Calls
 from gpuledger.agent.hardware.errors import HardwareError
 from gpuledger.agent.keeping import Keep
 from gpuledger.agent.observed import observed
-from gpuledger.agent.observing import Fact, Sleep, Tell
+from gpuledger.agent.observing import Fact, Tell
 from gpuledger.agent.sightings import Sightings, dump, load, sighted
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.clock import Clock, Sleep
 
 LOOK_PERIOD_S: Final = 5.0
 REFRESH_S: Final = 1_800.0

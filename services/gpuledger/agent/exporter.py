@@ -9,10 +9,10 @@ import structlog
 
 from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.monitoring import Monitoring, newest_update
-from gpuledger.agent.observing import Fact, Sleep, Tell
+from gpuledger.agent.observing import Fact, Tell
 from gpuledger.agent.scrape import Scrape
 from gpuledger.events.node import NodeMonitoringObserved
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.clock import Clock, Sleep
 
 SCRAPE_PERIOD_S: Final = 15.0
 LOOKS_MISSED_MAX: Final = 4

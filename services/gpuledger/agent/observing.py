@@ -4,14 +4,11 @@ What is told comes to the ledger by the outbox; parts know nothing of it. Where 
 meet on the board (`gpuledger.agent.board`).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gpuledger.events.payload import Payload
-
-Sleep = Callable[[float], Awaitable[Any]]
-"""Waits for some seconds."""
 
 
 class Fact(NamedTuple):

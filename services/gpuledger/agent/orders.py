@@ -13,13 +13,15 @@ import structlog
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.keeping import Keep
-from gpuledger.agent.observing import Sleep, Tell
+from gpuledger.agent.observing import Tell
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.events.subjects import subject_of
 from gpuledger.ledger.api import Asking, Message, Position
 from gpuledger.ledger.errors import LedgerError
+from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.clock import Sleep
 
 REFRESH_S: Final = 30.0
 """How often the ledger is asked where nothing says that there is news."""
@@ -27,8 +29,7 @@ REFRESH_S: Final = 30.0
 LOOK_AGAIN_S: Final = (0.02, 0.1, 0.5, 2.0)
 """The pauses between looks after a poke: what is published is recorded a little later, and in a batch with others."""
 
-RETRY_FIRST_S: Final = 0.5
-RETRY_MAX_S: Final = 30.0
+RETRY: Final = Backoff(first_s=0.5, max_s=30.0)
 
 STUCK_AFTER_S: Final = 4 * REFRESH_S
 
@@ -78,7 +79,7 @@ class Orders:
         self._subject = subject_of(SOURCE, NodeDevicesWanted.AGGREGATE, node, NodeDevicesWanted.EVENT)
         self._order: Order | None = None
         self._seen: Position | None = None
-        self._failures = 0
+        self._retries = Retries(RETRY)
         self.alive_at: float | None = None
         self.refused = 0
         """How many lists were none of pools' for this node."""
@@ -95,8 +96,7 @@ class Orders:
             except LedgerError as error:
                 self.trouble = str(error)
             self._be_alive()
-            pause_s = min(RETRY_FIRST_S * 2.0 ** min(self._failures, 32), RETRY_MAX_S)
-            self._failures += 1
+            pause_s = self._retries.pause_s()
             log.warning("waiting for orders", reason=self.trouble, pause_s=pause_s)
             await self._sleep(pause_s)
 
@@ -116,7 +116,8 @@ class Orders:
     async def _look(self, ledger: Asking) -> None:
         message = await ledger.newest(self._subject)
         self._be_alive()
-        self.trouble, self._failures = None, 0
+        self.trouble = None
+        self._retries.reset()
         if message is not None:
             await self._take(Position(ledger.generation, message.sequence), message)
         elif self._order is None:

@@ -8,7 +8,7 @@ means the latency of one commit and a backlog means large batches.
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 import structlog
@@ -22,6 +22,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.store import Checkpoint, Store
 from gpuledger.projection.writer import Surroundings, Writer
+from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.telemetry import ProjectionMetrics
@@ -38,8 +39,7 @@ class RunnerSettings:
 
     messages_per_batch: int = MESSAGES_PER_BATCH_MAX
     tick_s: float = 1.0
-    retry_first_s: float = 0.2
-    retry_most_s: float = 10.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
 
 
 TRANSIENT = (
@@ -84,21 +84,21 @@ class Runner:
         Raises:
             ProjectionError: the projection has to stop; the message says what to do.
         """
-        delay_s = self.settings.retry_first_s
+        retries = Retries(self.settings.backoff)
         while True:
             try:
                 async with AsyncExitStack() as stack:
                     writer = await self._writer(stack, wait=True)
                     assert writer is not None, "who waits gets the lock"
-                    delay_s = self.settings.retry_first_s
+                    retries.reset()
                     await self._follow(writer, NEVER)
             except TRANSIENT as error:
                 self.metrics.failed(error)
+                pause_s = retries.pause_s()
                 log.warning(
-                    "projection.interrupted", projection=self.projection.name, reason=str(error), retry_s=delay_s
+                    "projection.interrupted", projection=self.projection.name, reason=str(error), retry_s=pause_s
                 )
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, self.settings.retry_most_s)
+                await asyncio.sleep(pause_s)
 
     async def catch_up(self, until: int) -> bool:
         """Bring the rows up to a position and stop; False where another writer holds them.

@@ -1,11 +1,15 @@
 """The one place that reads the clock and draws ids. Everything else takes them as arguments."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 Clock = Callable[[], datetime]
 """Tells the time, in UTC."""
+
+Sleep = Callable[[float], Awaitable[Any]]
+"""Waits for some seconds."""
 
 NewId = Callable[[], str]
 """Draws an id that was never drawn before."""

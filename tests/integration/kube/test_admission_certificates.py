@@ -17,8 +17,8 @@ from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING
 from gpuledger.edge.admission.settings import AdmissionSettings, Reached
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
-from gpuledger.edge.kube.reflector import system_jitter
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.runtime.backoff import system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from support.admission_serving import Now, Webhooks, webhooks
 from support.waiting import eventually

@@ -22,10 +22,10 @@ from gpuledger.edge.admission.certificates.webhook_configuration import VALIDATI
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import APPLY_PATCH, Ask, KubeClient
 from gpuledger.edge.kube.errors import InvalidError, SchemaError, WebhookAwayError
-from gpuledger.edge.kube.reflector import Backoff
 from gpuledger.edge.statuswriter.main import StatusWriter, compare
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.runtime.backoff import Backoff
 from support.gpu_states import Teller, found
 from support.kube_proxy import Fault, KubeProxy
 from support.scripted_api import refuse

@@ -10,7 +10,7 @@ import pytest
 from gpuledger.agent.board import Board
 from gpuledger.agent.link import Link
 from gpuledger.agent.observing import Fact
-from gpuledger.agent.orders import KEPT, RETRY_MAX_S, Orders, RefusedOrderError, read_kept
+from gpuledger.agent.orders import KEPT, RETRY, Orders, RefusedOrderError, read_kept
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesWanted, WantedDevice
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Outgoing
@@ -121,7 +121,7 @@ async def test_nothing_is_known_while_the_ledger_cannot_be_asked(edge: MemoryEdg
     async with running(edge) as at_work:
 
         async def has_waited_long() -> bool:
-            return RETRY_MAX_S in at_work.pauses
+            return RETRY.max_s in at_work.pauses
 
         await eventually(has_waited_long)
         assert (at_work.wanted, at_work.orders.trouble) == (None, "it is away")

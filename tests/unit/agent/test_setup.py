@@ -4,7 +4,7 @@ import pytest
 
 from gpuledger.agent.hardware.errors import HungError
 from gpuledger.agent.setup.apply import Carrying, Stopped
-from gpuledger.agent.setup.attempts import RETRY_FIRST_S, RETRY_MAX_S
+from gpuledger.agent.setup.attempts import RETRY
 from gpuledger.agent.setup.quiet import DEBOUNCE_MAX_S, DEBOUNCE_S
 from gpuledger.agent.setup.remembering import KEPT
 from gpuledger.domain.mig.plan import Destroy, MigState
@@ -220,7 +220,7 @@ async def test_pauses_grow_up_to_their_bound() -> None:
         pauses.append(until - node.now)
         node.now = until
     assert pauses[1:5] == [1.0, 2.0, 4.0, 8.0]
-    assert pauses[-1] == RETRY_MAX_S
+    assert pauses[-1] == RETRY.max_s
 
 
 async def test_a_changed_use_of_the_card_is_tried_at_once() -> None:
@@ -249,9 +249,9 @@ async def test_a_card_that_changed_is_tried_at_once_however_long_the_pause_is() 
     node.want(wish(node))
     await node.settle(300.0)
     node.told()
-    await node.work(RETRY_MAX_S)
+    await node.work(RETRY.max_s)
     node.hardware.inject("recover@0")
-    await node.work(RETRY_FIRST_S + 0.1)
+    await node.work(RETRY.first_s + 0.1)
     assert node.told() == [("gpu-0", "applied", "p", None)]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.agent.hardware.errors import HungError
-from gpuledger.agent.setup.attempts import RETRY_MAX_S
+from gpuledger.agent.setup.attempts import RETRY
 from gpuledger.agent.setup.decide import KUBELET_SILENT_S
 from gpuledger.agent.setup.quiet import DEBOUNCE_S
 from gpuledger.agent.sightings import VANISHED_LOOKS
@@ -273,7 +273,7 @@ async def test_what_is_offered_is_withdrawn_before_a_repair_that_would_touch_it(
     await node.settle(100.0)
     assert (node.offered(), node.calls.changes) == (offered, [])
     node.use("gpu.deckhouse.io/p")
-    await node.work(RETRY_MAX_S)
+    await node.work(RETRY.max_s)
     assert (node.offered(), node.calls.changes) == ({}, [])
     await node.settle()
     assert (node.offered(), node.calls.changes) == (offered, ["mig on"])

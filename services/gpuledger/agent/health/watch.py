@@ -29,9 +29,9 @@ from gpuledger.agent.health.moment import Moment
 from gpuledger.agent.health.remembered import KEPT_AS, RememberedError, dump, load
 from gpuledger.agent.health.untold import Untold
 from gpuledger.agent.keeping import Keep
-from gpuledger.agent.observing import Fact, Sleep, Tell
+from gpuledger.agent.observing import Fact, Tell
 from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
 
 LOOK_PERIOD_S: Final = 5.0

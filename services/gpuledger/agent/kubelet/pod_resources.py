@@ -22,8 +22,8 @@ from gpuledger.agent.kubelet.errors import KubeletAwayError, KubeletError
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
 from gpuledger.agent.kubelet.sockets import Identity, identity_of
-from gpuledger.agent.observing import Sleep, Tell
-from gpuledger.runtime.clock import Clock
+from gpuledger.agent.observing import Tell
+from gpuledger.runtime.clock import Clock, Sleep
 
 POD_RESOURCES_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 

@@ -6,7 +6,6 @@ away, or is not as it must be, stops nothing but the sending.
 """
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import structlog
 
-from gpuledger.agent.observing import Fact, Sleep
+from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox.clock import Monotonic, Times
 from gpuledger.agent.outbox.entry import Entry, Identity, check, source_of
 from gpuledger.agent.outbox.errors import OutboxError
@@ -27,14 +26,12 @@ from gpuledger.agent.outbox.spool import open_spool
 from gpuledger.agent.outbox.store import OpenSpool, Status, Store
 from gpuledger.ledger.api import Publishing
 from gpuledger.ledger.errors import EventRefusedError, LedgerError
-from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
+from gpuledger.runtime.backoff import Backoff, Jitter, Retries, system_jitter
+from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 from gpuledger.runtime.tasks import end
 
-RETRY_FIRST_S: Final = 0.2
-RETRY_MAX_S: Final = 15.0
-
-RETRY_JITTER: Final = 0.5
-"""A pause is shorter by up to this share of it, drawn each time: the agents of a fleet do not come back at once."""
+RETRY: Final = Backoff(first_s=0.2, max_s=15.0)
+"""Its jitter keeps the agents of a fleet from coming back all at once."""
 
 CHECK_PERIOD_S: Final = 5.0
 """How often the clock is looked at, and a disk that takes nothing."""
@@ -45,9 +42,6 @@ Connect = Callable[[], AbstractAsyncContextManager[Publishing]]
 """Connects to the ledger; raises LedgerUnavailableError while it is away."""
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-
-Jitter = Callable[[], float]
-"""Draws a number from 0 up to 1."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,7 +177,7 @@ class Outbox:
         self._wanted.set()
 
     async def _record(self, connect: Connect) -> None:
-        failures = 0
+        retries = Retries(RETRY, self._jitter)
         while True:
             recorded = self.recorded
             try:
@@ -191,8 +185,9 @@ class Outbox:
                     await self._send_all(ledger)
             except (LedgerError, OutboxError) as error:
                 self.trouble = str(error)
-            failures = failures + 1 if self.recorded == recorded else 1
-            pause_s = pause_after(failures, self._jitter())
+            if self.recorded != recorded:
+                retries.reset()
+            pause_s = retries.pause_s()
             log.warning("waiting for the ledger", reason=self.trouble, waiting=self.waiting, pause_s=round(pause_s, 3))
             await self._sleep(pause_s)
 
@@ -247,12 +242,6 @@ def boot_id() -> str:
         return random_id()
 
 
-def pause_after(failures: int, jitter: float) -> float:
-    """How long to wait, in seconds, after so many failures in a row; `jitter` from 0 up to 1."""
-    longest = min(RETRY_FIRST_S * 2.0 ** min(failures - 1, 32), RETRY_MAX_S)
-    return longest * (1 - RETRY_JITTER * jitter)
-
-
 @asynccontextmanager
 async def open_outbox(
     folder: Path,
@@ -266,7 +255,7 @@ async def open_outbox(
     new_id: NewId = random_id,
     boot: str | None = None,
     sleep: Sleep = asyncio.sleep,
-    jitter: Jitter = random.random,
+    jitter: Jitter = system_jitter,
     open_spool: OpenSpool = open_spool,
 ) -> AsyncIterator[Outbox]:
     """The outbox of a node's agent in its state folder, closed at the end.

@@ -15,12 +15,13 @@ import structlog
 from gpuledger.agent.board import Board, Seen
 from gpuledger.agent.kubelet.errors import SocketError
 from gpuledger.agent.kubelet.sockets import remove_leftovers
-from gpuledger.agent.observing import Sleep, Tell
+from gpuledger.agent.observing import Tell
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.answers import Allocated, Answers, Counts, Means
 from gpuledger.agent.plugin.cdi import CdiFolders
 from gpuledger.agent.plugin.listing import listed, refused_ids
 from gpuledger.agent.plugin.resource import LOOK_PERIOD_S, SEEN_OFF_LOOKS, Resource
+from gpuledger.runtime.clock import Sleep
 
 PLUGIN_FOLDER: Final = Path("/var/lib/kubelet/device-plugins")
 

@@ -5,10 +5,9 @@ from typing import Final, NamedTuple
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.setup.offers import Used
 from gpuledger.events.node import WantedDevice
+from gpuledger.runtime.backoff import Backoff
 
-RETRY_FIRST_S: Final = 1.0
-RETRY_MAX_S: Final = 60.0
-_DOUBLINGS_MAX: Final = 16
+RETRY: Final = Backoff(first_s=1.0, max_s=60.0)
 
 
 class Mark(NamedTuple):
@@ -48,9 +47,4 @@ def ready_at(last: Attempt | None, wish: WantedDevice | None, mark: Mark) -> flo
     """When to try for the first time, or again."""
     if last is None or last.wish != wish:
         return 0.0
-    return last.at + (pause_s(last.failures) if last.mark == mark else RETRY_FIRST_S)
-
-
-def pause_s(failures: int) -> float:
-    """How long to wait after so many failures in a row, 1 at least."""
-    return min(RETRY_FIRST_S * 2.0 ** min(failures - 1, _DOUBLINGS_MAX), RETRY_MAX_S)
+    return last.at + (RETRY.pause_s(last.failures) if last.mark == mark else RETRY.first_s)

@@ -18,12 +18,12 @@ from gpuledger.edge.admission.serving.review import Review, Verdict
 from gpuledger.edge.admission.serving.server import Server
 from gpuledger.edge.admission.settings import AdmissionSettings, Reached
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.reflector import Jitter, system_jitter
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.skips import skipped_positions
+from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.tasks import end
@@ -112,16 +112,17 @@ class Admission:
         return None if self._known is None else decide(review, self._known)
 
     async def _follow(self) -> None:
-        failures, fold = 0, None
+        retries, fold = Retries(self._settings.backoff, self._jitter), None
         while True:
             begun = self._position
             try:
                 fold = fold or await self._begun()
                 await self._followed(fold)
             except LedgerUnavailableError as error:
-                failures = 1 if self._position > begun else failures + 1
+                if self._position > begun:
+                    retries.reset()
                 self._interrupted = str(error)
-                pause_s = self._settings.backoff.pause_s(failures, self._jitter())
+                pause_s = retries.pause_s()
                 log.warning("admission.interrupted", reason=str(error), retry_s=round(pause_s, 3))
             except ProjectionError as error:
                 fold, self._known, self._stopped = None, None, str(error)

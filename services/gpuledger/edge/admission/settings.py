@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpuledger.api.kube_names import NAMESPACE
-from gpuledger.edge.kube.reflector import Backoff
+from gpuledger.runtime.backoff import Backoff
 
 SERVICE: Final = "gpu-control-plane-admission"
 """The Service that leads API servers to the webhooks; the chart makes it."""

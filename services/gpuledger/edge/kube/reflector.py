@@ -7,15 +7,16 @@ This module must keep no objects: the reader folds them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from random import SystemRandom
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 from gpuledger.api.kube_names import Resource
 from gpuledger.edge.kube.client import ALL, Batch, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import KubeConfigError, KubeError, ResponseError, TransientError
+from gpuledger.runtime.backoff import Backoff, Jitter, Retries, system_jitter
+from gpuledger.runtime.clock import Sleep
 
 T = TypeVar("T")
 
@@ -23,37 +24,6 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 BOOKMARK: Final = "BOOKMARK"
 CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
-
-Sleep = Callable[[float], Awaitable[Any]]
-"""Waits for some seconds."""
-
-Jitter = Callable[[], float]
-"""Draws a number from 0 to 1."""
-
-system_jitter: Final[Jitter] = SystemRandom().random
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long to wait after failures in a row: doubling from `first_s` to `max_s`, of which at least half is waited.
-
-    A stream that lived for `healthy_after_s`, or that brought an event, ends the row.
-    """
-
-    first_s: float = 0.2
-    max_s: float = 30.0
-    healthy_after_s: float = 10.0
-    retry_after_max_s: float = 300.0
-
-    def pause_s(self, failures: int, jitter: float, retry_after_s: float | None = None) -> float:
-        """Seconds to wait after so many failures in a row (at least one), `jitter` being from 0 to 1.
-
-        What a server asks for is waited for at least, and at most half as long again, up to `retry_after_max_s`.
-        """
-        doublings = min(failures - 1, 32)
-        bound_s = min(self.max_s, self.first_s * 2.0**doublings)
-        asked_s = min(retry_after_s or 0.0, self.retry_after_max_s)
-        return max(bound_s, asked_s) * (1 + jitter) / 2 + asked_s / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +79,9 @@ class Reflector(Generic[T]):
         self._resource = resource
         self._read = read
         self._selection = selection
-        self._backoff = backoff or Backoff()
+        self._retries = Retries(backoff or Backoff(), jitter)
         self._jitter = jitter
         self._sleep = sleep
-        self._failures = 0
         self._version: str | None = None
 
     async def run(self) -> AsyncGenerator[Listed[T] | Changes[T] | Interrupted]:
@@ -148,12 +117,12 @@ class Reflector(Generic[T]):
         try:
             async with aclosing(stream):
                 async for batch in stream:
-                    self._failures = 0
+                    self._retries.reset()
                     if changes := self._taken(batch):
                         yield changes
         finally:
-            if loop.time() - begun_s >= self._backoff.healthy_after_s:
-                self._failures = 0
+            if loop.time() - begun_s >= self._retries.backoff.healthy_after_s:
+                self._retries.reset()
 
     def _taken(self, batch: Batch) -> Changes[T] | None:
         """The changes of a batch; the version is remembered first, so that no later one can be asked for twice."""
@@ -170,9 +139,7 @@ class Reflector(Generic[T]):
                 raise ResponseError(f"{self._client.url} sent an event of the unknown type {kind!r}. Report it.")
 
     def _pause_s(self, error: KubeError | None) -> float:
-        self._failures += 1
-        asked_s = error.retry_after_s if isinstance(error, TransientError) else None
-        return self._backoff.pause_s(self._failures, self._jitter(), asked_s)
+        return self._retries.pause_s(error.retry_after_s if isinstance(error, TransientError) else None)
 
     def _stream_timeout_s(self) -> int:
         """Between the setting and twice that, so that many streams do not end together."""

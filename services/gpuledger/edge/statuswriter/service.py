@@ -16,7 +16,6 @@ from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import lock
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
-from gpuledger.edge.kube.reflector import Jitter, system_jitter
 from gpuledger.edge.statuswriter.cache.informer import Following
 from gpuledger.edge.statuswriter.cache.objects import View
 from gpuledger.edge.statuswriter.desired.components import Components
@@ -39,6 +38,7 @@ from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.skips import skipped_positions
+from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 
@@ -105,24 +105,23 @@ class StatusWriter:
         An event that does not fold stops the writing: it is said in the log, and tried again after a while, because
         an operator may skip that position.
         """
-        failures = 0
+        retries = Retries(self._settings.restart_backoff, self._jitter)
         while True:
             try:
                 await self._stand()
             except TRANSIENT as error:
-                failures += 1
-                pause_s = min(self._settings.restart_first_s * 2 ** min(failures, 32), self._settings.restart_most_s)
+                if self._round is not None and self._round.has_followed:
+                    retries.reset()
+                pause_s = retries.pause_s()
                 log.warning("statuswriter.interrupted", reason=str(error).strip(), retry_s=pause_s)
             except ProjectionError as error:
                 self._stopped = str(error)
                 pause_s = self._settings.stopped_retry_s
                 HANDLER_ERRORS.labels("ledger").inc()
                 log.error("statuswriter.stopped", reason=self._stopped, retry_s=pause_s)
-            if self._round is not None and self._round.has_followed:
-                failures = 0
             self._round = None
             ACTIVE.set(0)
-            await asyncio.sleep(pause_s * (1 + self._jitter()) / 2)
+            await asyncio.sleep(pause_s)
 
     async def _stand(self) -> None:
         async with connect(self._database_url, application_name="gpuledger statuswriter") as connection:

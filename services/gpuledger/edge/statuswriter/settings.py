@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from gpuledger.edge.kube.reflector import Backoff
+from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.settings import ComponentSettings
 
 
@@ -33,9 +33,8 @@ class StatusWriterSettings:
     events_tried_max: int = 5
     news_age_max_s: float = 600.0
     series_period_s: float = 600.0
-    restart_first_s: float = 0.2
-    restart_most_s: float = 10.0
     stopped_retry_s: float = 60.0
     components: ComponentSettings = field(default_factory=ComponentSettings)
     backoff: Backoff = field(default_factory=Backoff)
+    restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
     refused_backoff: Backoff = field(default_factory=lambda: Backoff(first_s=5.0, max_s=300.0))

@@ -10,13 +10,13 @@ import structlog
 
 from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.reflector import Jitter, Sleep, system_jitter
 from gpuledger.edge.watchers.errors import LockLostError
 from gpuledger.edge.watchers.leader import while_locked
 from gpuledger.edge.watchers.service import Watching
 from gpuledger.edge.watchers.watcher import Surroundings, WatcherSettings
 from gpuledger.ledger.api import Ledger
-from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
+from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
+from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 
 TRANSIENT = (DatabaseUnavailableError, LockLostError, psycopg.OperationalError)
 """What an instance recovers from by waiting for the lock again."""
@@ -44,14 +44,15 @@ async def run(
     """
     bounds = settings or WatcherSettings()
     watching = Watching(Surroundings(client, clock, jitter, sleep, bounds), ledger, new_id)
-    failures = 0
+    retries = Retries(bounds.backoff, jitter)
     while True:
         try:
             await while_locked(
                 database_url, watching.run, check_s=bounds.lock_check_s, answer_timeout_s=bounds.lock_answer_timeout_s
             )
         except TRANSIENT as error:
-            failures = 1 if watching.took_turn() else failures + 1
-            pause_s = bounds.backoff.pause_s(failures, jitter())
+            if watching.took_turn():
+                retries.reset()
+            pause_s = retries.pause_s()
             log.warning("watchers.interrupted", reason=str(error), retry_s=round(pause_s, 3))
             await sleep(pause_s)

@@ -18,7 +18,7 @@ import structlog
 from gpuledger.api.kube_names import NAMESPACE, Resource
 from gpuledger.edge.kube.client import KubeClient, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
-from gpuledger.edge.kube.reflector import Backoff, Changed, Changes, Interrupted, Jitter, Listed, Reflector, Sleep
+from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
 from gpuledger.edge.watchers.api_discovery import cluster_of, first_served
 from gpuledger.edge.watchers.decide import (
     Fact,
@@ -36,7 +36,8 @@ from gpuledger.edge.watchers.journal import Book
 from gpuledger.edge.watchers.metrics import WatcherMetrics
 from gpuledger.edge.watchers.tasks import ticking
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.backoff import Backoff, Jitter, Retries
+from gpuledger.runtime.clock import Clock, Sleep
 
 FACTS_PER_PUBLISH: Final = 1000
 """One atomic batch."""
@@ -96,7 +97,7 @@ class Watcher:
         self._metrics = WatcherMetrics(kind.name, around.clock)
         self._view = View(kind)
         self._resource = kind.resource
-        self._failures = 0
+        self._retries = Retries(around.settings.backoff, around.jitter)
         self._absent = False
         self._interrupted = False
         self._cluster: str | None = None
@@ -117,8 +118,7 @@ class Watcher:
             self._metrics.ended()
 
     async def _pause(self, error: Exception) -> None:
-        self._failures += 1
-        pause_s = self._around.settings.backoff.pause_s(self._failures, self._around.jitter())
+        pause_s = self._retries.pause_s()
         self._metrics.failed(error)
         log.warning("watcher.interrupted", watcher=self._kind.name, reason=str(error), retry_s=round(pause_s, 3))
         await self._around.sleep(pause_s)
@@ -229,7 +229,7 @@ class Watcher:
         for start in range(0, len(subjects), SUBJECTS_PER_TURN):
             await self._mend(subjects[start : start + SUBJECTS_PER_TURN])
             await asyncio.sleep(0)
-        self._failures = 0
+        self._retries.reset()
         self.looked.set()
 
     async def _take(self, changes: Sequence[Changed[Part]]) -> None:
@@ -240,7 +240,7 @@ class Watcher:
         for start in range(0, len(facts), FACTS_PER_PUBLISH):
             await self._record(facts[start : start + FACTS_PER_PUBLISH])
         await self._mend(sorted({fact.subject for fact in facts}))
-        self._failures = 0
+        self._retries.reset()
 
     def _facts(self, changes: Iterable[Changed[Part]]) -> Iterator[Fact]:
         said: dict[str, Known] = {}

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Final
 
 from gpuledger.domain.inventory.device_names import place_of
-from gpuledger.edge.kube.reflector import Sleep
 from gpuledger.events.device import (
     Card,
     DeviceFailed,
@@ -25,7 +24,7 @@ from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.api import Ledger, Outgoing
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.tools.simulation.allocation import Held, Pod
 from gpuledger.tools.simulation.names import workload_of
 from gpuledger.tools.simulation.patience import patiently

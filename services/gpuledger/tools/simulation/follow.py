@@ -12,7 +12,8 @@ import structlog
 
 from gpuledger.api.kube_names import Resource
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
-from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector, Sleep
+from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
+from gpuledger.runtime.clock import Sleep
 
 T = TypeVar("T")
 

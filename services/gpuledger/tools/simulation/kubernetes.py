@@ -14,9 +14,8 @@ from gpuledger.api.kube_names import LABEL_ENABLED, NAMESPACE, NAMESPACES, NODE_
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
-from gpuledger.edge.kube.reflector import Sleep
 from gpuledger.events.device import Card
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.tools.simulation import component_pods, names, objects
 from gpuledger.tools.simulation.allocation import Pod
 from gpuledger.tools.simulation.components import COMPONENTS, Component

@@ -14,9 +14,8 @@ import structlog
 
 from gpuledger.api.kube_names import GPU_DEVICES, PODS
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.reflector import Sleep
 from gpuledger.ledger.api import Ledger
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
 from gpuledger.tools.simulation.agents import Agents, epoch_of
 from gpuledger.tools.simulation.decide import Plan

@@ -12,13 +12,14 @@ import pytest
 from gpuledger.agent.outbox.clock import CLOCK_AHEAD_MAX_S, Reading, jump_s, told_at
 from gpuledger.agent.outbox.entry import Bounds
 from gpuledger.agent.outbox.errors import FolderTakenError, KeepError
-from gpuledger.agent.outbox.recorder import CHECK_PERIOD_S, RETRY_JITTER, RETRY_MAX_S, Outbox, open_outbox, pause_after
+from gpuledger.agent.outbox.recorder import CHECK_PERIOD_S, RETRY, Outbox, open_outbox
 from gpuledger.agent.outbox.sizes import USUAL, VALUES_MAX, Sizes
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped, NodeEventsDropped
+from gpuledger.runtime.backoff import no_jitter
 from gpuledger.runtime.tasks import end
 from support.ledgers import DEADLINE_S
 from support.outbox import NODE, NOON, SMALL, Disk, Log, Time, Waits, fact, numbers_in, recorded
@@ -44,7 +45,7 @@ class Node:
             monotonic=self.time.monotonic,
             new_id=lambda: f"e{next(self.epochs)}",
             sleep=self.waits,
-            jitter=lambda: 0.0,
+            jitter=no_jitter,
             open_spool=self.disk.open if shaky else open_spool,
         ) as outbox:
             yield outbox
@@ -131,7 +132,7 @@ async def test_a_ledger_that_is_away_for_hours_gets_everything_in_order(node: No
         assert node.time.now > NOON + timedelta(hours=1)
         assert (outbox.waiting, outbox.trouble) == (1_001, "it is away")
         assert outbox.oldest_age_s > 3_600
-        assert max(node.waits.pauses) == RETRY_MAX_S
+        assert max(node.waits.pauses) == RETRY.max_s
         node.log.away = False
         await drained(outbox)
     assert numbers_in(node.log.events()) == list(range(1_000))
@@ -345,11 +346,6 @@ def test_the_time_of_an_event(said: float, last: float | None, told: float) -> N
 @pytest.mark.parametrize(("wall", "passed", "jump"), [(10, 10, None), (14, 10, None), (16, 10, 6.0), (-1, 10, -11.0)])
 def test_a_clock_jumped(wall: float, passed: float, jump: float | None) -> None:
     assert jump_s(Reading(NOON, 0.0), Reading(NOON + timedelta(seconds=wall), passed)) == jump
-
-
-def test_pauses_grow_and_are_spread() -> None:
-    assert [pause_after(failures, 0.0) for failures in (1, 2, 3, 99)] == [0.2, 0.4, 0.8, RETRY_MAX_S]
-    assert pause_after(99, 1.0) == RETRY_MAX_S * (1 - RETRY_JITTER)
 
 
 async def test_what_was_dropped_is_told_by_the_next_run(node: Node) -> None:

@@ -4,13 +4,11 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpuledger.api.kube_names import NODES
 from gpuledger.edge.kube.client import Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
-from gpuledger.edge.kube.reflector import Backoff, Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
 from support.scripted_api import OVER, Answer, ScriptedApi, answer, event, failure, listing, node, refuse, stream
 
 BOOKMARK = event("BOOKMARK", {"metadata": {"resourceVersion": "8"}})
@@ -154,16 +152,3 @@ async def test_streams_do_not_all_end_together() -> None:
 async def test_an_object_that_cannot_be_read_stops_the_reader() -> None:
     with pytest.raises(KeyError):
         await follow(answer({"metadata": {"resourceVersion": "5"}, "items": [{}]}))
-
-
-@given(
-    failures=st.integers(1, 10_000),
-    jitter=st.floats(0, 1),
-    asked_s=st.none() | st.floats(0, 10_000),
-)
-def test_a_pause_has_bounds(failures: int, jitter: float, asked_s: float | None) -> None:
-    backoff = Backoff()
-    pause_s = backoff.pause_s(failures, jitter, asked_s)
-    wanted_s = min(asked_s or 0, backoff.retry_after_max_s)
-    assert max(wanted_s, backoff.first_s / 2) <= pause_s + 1e-9
-    assert pause_s <= max(backoff.max_s, wanted_s) * 1.5 + 1e-9

@@ -11,8 +11,8 @@ from gpuledger.edge.kube.errors import (
     UnavailableError,
     WebhookAwayError,
 )
-from gpuledger.edge.kube.reflector import Backoff
 from gpuledger.edge.statuswriter.throttle.rate_limiter import Bucket, Gate
+from gpuledger.runtime.backoff import Backoff
 
 NOW_S = 1000.0
 

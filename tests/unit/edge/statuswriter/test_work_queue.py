@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from gpuledger.edge.kube.errors import TooManyRequestsError, UnavailableError
-from gpuledger.edge.kube.reflector import Backoff
 from gpuledger.edge.statuswriter.cache.pending import Waiting
 from gpuledger.edge.statuswriter.reconcile.work_queue import Queue
 from gpuledger.edge.statuswriter.throttle.drift import HOUR_S, Undos
 from gpuledger.edge.statuswriter.throttle.rate_limiter import Bucket, Gate
+from gpuledger.runtime.backoff import Backoff
 from support.statuswriter_parts import DEVICE, NODE, Clock
 
 

@@ -22,7 +22,7 @@ from gpuledger.edge.admission.metrics import EXPIRES
 from gpuledger.edge.admission.settings import AdmissionSettings, Reached
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import KubeError
-from gpuledger.edge.kube.reflector import Jitter
+from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock
 
 _PRIVATE_MODE: Final = 0o600
@@ -88,15 +88,16 @@ class Keeper:
 
     async def run(self) -> None:
         """Keep it so, for ever."""
-        failures = 0
+        retries = Retries(self._settings.backoff, self._jitter)
         while True:
             try:
                 await self.keep()
-                failures, self.problem = 0, None
+                self.problem = None
+                retries.reset()
                 pause_s = self._settings.certificates_check_s
             except KubeError as error:
-                failures, self.problem = failures + 1, str(error)
-                pause_s = self._settings.backoff.pause_s(failures, self._jitter())
+                self.problem = str(error)
+                pause_s = retries.pause_s()
                 log.warning("admission.not-kept", reason=self.problem, retry_s=round(pause_s, 3))
             await asyncio.sleep(pause_s)
 

@@ -13,13 +13,14 @@ import structlog
 from gpuledger.api.kube_names import MODULE_CONFIG, NODE_FEATURE_RULE
 from gpuledger.edge.kube.client import ALL, KubeClient, Selection
 from gpuledger.edge.kube.errors import UnavailableError
-from gpuledger.edge.kube.reflector import Changes, Interrupted, Jitter, Listed, Reflector
+from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
 from gpuledger.edge.statuswriter.cache.objects import View
 from gpuledger.edge.statuswriter.cache.observed import Change, Seen, read
 from gpuledger.edge.statuswriter.metrics.writer import errors_of
 from gpuledger.edge.statuswriter.reconcile.decide import RESOURCES, Kind, is_changed_by_others, key_of
 from gpuledger.edge.statuswriter.reconcile.writer import Writer
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.runtime.backoff import Jitter, Retries
 
 SELECTIONS = {
     Kind.RULE: Selection(fields=f"metadata.name={NODE_FEATURE_RULE}"),
@@ -54,7 +55,7 @@ class Following:
 
     async def run(self) -> None:
         """Follow for ever. After an outage all is listed: who answers may be another server."""
-        failures = 0
+        retries = Retries(self._settings.backoff, self._jitter)
         while True:
             begun_s = self._now()
             try:
@@ -62,8 +63,9 @@ class Following:
                     await self._reflect(until)
             except TimeoutError:
                 continue
-            failures = 1 if self._now() - begun_s > self._settings.backoff.healthy_after_s else failures + 1
-            await asyncio.sleep(self._settings.backoff.pause_s(failures, self._jitter()))
+            if self._now() - begun_s > retries.backoff.healthy_after_s:
+                retries.reset()
+            await asyncio.sleep(retries.pause_s())
 
     def _relist_s(self) -> float:
         return max(self._settings.relist_period_s, self._view.wanted.settings_in_force().resync_period_s)

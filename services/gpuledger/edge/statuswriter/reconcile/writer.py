@@ -15,7 +15,6 @@ import structlog
 from gpuledger.api.kube_names import ASSIGNMENT_FIELD_MANAGER
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError, SchemaError
-from gpuledger.edge.kube.reflector import Jitter
 from gpuledger.edge.statuswriter.cache.objects import Step, View
 from gpuledger.edge.statuswriter.desired.objects import News
 from gpuledger.edge.statuswriter.events import drift
@@ -39,6 +38,7 @@ from gpuledger.edge.statuswriter.throttle.drift import Undos
 from gpuledger.edge.statuswriter.throttle.lag import Behind
 from gpuledger.edge.statuswriter.throttle.rate_limiter import SERVER_TROUBLE, Gate, is_for_all
 from gpuledger.edge.statuswriter.throttle.write_interval import Pace
+from gpuledger.runtime.backoff import Jitter
 from gpuledger.runtime.clock import Clock
 
 STEPS_MAX = 6

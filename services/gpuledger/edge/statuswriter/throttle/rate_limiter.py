@@ -18,7 +18,7 @@ from gpuledger.edge.kube.errors import (
     UnauthorizedError,
     WebhookAwayError,
 )
-from gpuledger.edge.kube.reflector import Backoff, Jitter
+from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 
 log = structlog.get_logger("gpuledger.statuswriter")
 
@@ -56,11 +56,9 @@ class Gate:
 
     def __init__(self, bucket: Bucket, backoff: Backoff, jitter: Jitter, now: Callable[[], float]) -> None:
         self._bucket = bucket
-        self._backoff = backoff
-        self._jitter = jitter
+        self._retries = Retries(backoff, jitter)
         self._now = now
         self._one = asyncio.Lock()
-        self._failures = 0
         self._failed_at_s = 0.0
         self.open_at_s = 0.0
 
@@ -68,7 +66,7 @@ class Gate:
     async def passing(self) -> AsyncIterator[None]:
         """Wait for one's turn, and note how the request in the block goes."""
         await asyncio.sleep(self._bucket.reserve())
-        if not self._failures:
+        if not self._retries.failures:
             async with self._noting():
                 yield
             return
@@ -86,17 +84,16 @@ class Gate:
             if is_for_all(error):
                 self._failed(error, begun_s)
             raise
-        if self._failures:
-            log.info("kube.answers", failures=self._failures)
-        self._failures = 0
+        if self._retries.failures:
+            log.info("kube.answers", failures=self._retries.failures)
+        self._retries.reset()
 
     def _failed(self, error: KubeError, begun_s: float) -> None:
         """Requests that were under way together fail together, and count once."""
-        if self._failures and begun_s < self._failed_at_s:
+        if self._retries.failures and begun_s < self._failed_at_s:
             return
-        self._failures += 1
         self._failed_at_s = self._now()
-        if self._failures == 1:
+        if not self._retries.failures:
             log.warning("kube.trouble", reason=str(error))
-        asked_s = error.retry_after_s if isinstance(error, TransientError) else None
-        self.open_at_s = self._now() + self._backoff.pause_s(self._failures, self._jitter(), asked_s)
+        requested_s = error.retry_after_s if isinstance(error, TransientError) else None
+        self.open_at_s = self._now() + self._retries.pause_s(requested_s)
