@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from gpuledger.agent.board import Board, Offer, Unit
 from gpuledger.agent.hardware.api import CardFacts, Survey
-from gpuledger.agent.observing import Fact, Part, Sleep
+from gpuledger.agent.observing import Fact, Part
 from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.events.allocation import AllocationObserved
+from gpuledger.runtime.clock import Sleep
 from gpuledger.runtime.tasks import end
 
 HASTE: Final = 50.0
