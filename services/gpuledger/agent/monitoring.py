@@ -12,13 +12,11 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuledger.agent.errors import MonitoringError
+from gpuledger.api.bootstrap_names import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.events.settings import HEARTBEATS_MAX
 
 METRIC: Final = "dcgm_exporter_last_update_time_seconds"
-
-HEARTBEAT_MAX_AGE_S: Final = 120.0
-"""How long ago the metric may have moved on, by its own time as well as by ours."""
 
 HEARTBEATS_TOLD: Final = HEARTBEATS_MAX
 """So many looks in a row that agree are told; more of them nobody counts."""

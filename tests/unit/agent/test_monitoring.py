@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.monitoring import HEARTBEAT_MAX_AGE_S, HEARTBEATS_TOLD, METRIC, Monitoring, newest_update
+from gpuledger.agent.monitoring import HEARTBEATS_TOLD, METRIC, Monitoring, newest_update
+from gpuledger.api.bootstrap_names import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.node import NodeMonitoringObserved
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

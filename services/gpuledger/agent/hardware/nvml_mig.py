@@ -9,6 +9,7 @@ from ctypes import byref, c_uint
 from typing import Any, Final, NamedTuple
 
 from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
+from gpuledger.api.mig_profile import compute_instance_name
 from gpuledger.domain.mig.geometry import Instance, Profile
 
 NAME_PREFIX: Final = "MIG "
@@ -151,8 +152,8 @@ def _stands_as(profile: Profile, devices: Sequence[MigDevice]) -> str:
     made half and has none.
     """
     if not devices:
-        return f"0c.{profile.name}"
+        return compute_instance_name(profile.name, 0)
     slices = devices[0].slices
     if len(devices) == 1 and slices in {None, profile.compute}:
         return profile.name
-    return f"{slices or 1}c.{profile.name}"
+    return compute_instance_name(profile.name, slices or 1)

@@ -21,12 +21,13 @@ from gpuledger.api.inventory_names import (
     TRUE,
     VENDOR_NVIDIA,
 )
+from gpuledger.api.mig_profile import MigProfile
 from gpuledger.events.device import PROFILES_MAX
 from gpuledger.events.node import PciDevice
 
 _DEVICE = re.compile(rf"{re.escape(DEVICE_PREFIX)}(\d{{1,4}})\.(vendor|device|class)").fullmatch
-_PROFILE = re.compile(rf"{re.escape(GFD_MIG_PREFIX)}(\d+[cg]\.[0-9a-z.+]*gb(?:[.+][a-z.]+)?)\.count").fullmatch
-_PRODUCT = re.compile(r"(?P<product>.+?)(?:-MIG-(?P<profile>[0-9][0-9a-z.+]*))?(?:-SHARED)?").fullmatch
+_PROFILE = re.compile(rf"{re.escape(GFD_MIG_PREFIX)}(.+)\.count").fullmatch
+_PRODUCT = re.compile(r"(?P<product>.+?)(?:-MIG-(?P<profile>[0-9][0-9a-z.+-]*))?(?:-SHARED)?").fullmatch
 _HEX = re.compile(r"(?:0x)?[0-9A-Fa-f]{4,6}").fullmatch
 _ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]").fullmatch
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})").match
@@ -105,19 +106,14 @@ def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
         "compute_minor": _number(labels.get(GFD_COMPUTE_MINOR)),
     }
     if GFD_MIG_CAPABLE in labels or GFD_MIG_STRATEGY in labels:
-        profiles = {_profile(found[1]) for key in labels if (found := _PROFILE(key))}
-        profiles |= {_profile(match["profile"])} if match and match["profile"] else set()
+        written = [found[1] for key in labels if (found := _PROFILE(key))]
+        written += [match["profile"]] if match and match["profile"] else []
+        profiles = {str(profile) for profile in map(MigProfile.of_resource, written) if profile is not None}
         capable = labels.get(GFD_MIG_CAPABLE)
         facts["mig_capable"] = None if capable is None else capable == TRUE
         facts["mig_strategy"] = labels.get(GFD_MIG_STRATEGY) or None
         facts["mig_profiles"] = sorted(profiles)[:PROFILES_MAX] or None
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _profile(written: str) -> str:
-    """A MIG profile by its own name, as `1g.10gb+me`: a label has a dot for its plus, which it cannot hold."""
-    amount, _, attributes = written.partition("gb.")
-    return f"{amount}gb+{attributes}" if attributes else written
 
 
 def is_new_enough(nfd_version: str | None) -> bool:

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-MEDIA_ENGINE: Final = "+me"
-"""Profiles with this in their name take the media engines that a card has once, so that only one instance may."""
+from gpuledger.api.mig_profile import MigProfile, takes_media_engines
+
+COMPUTE_SLICES: Final = 7
+MEMORY_SLICES: Final = 8
 
 
 class Profile(NamedTuple):
@@ -83,6 +85,23 @@ def _compute(profiles: Sequence[Profile], standing: Iterable[Instance]) -> int:
 def _too_many(standing: Sequence[Instance], profile: Profile) -> str | None:
     if Counter(instance.profile for instance in standing)[profile.name] >= profile.instances_max:
         return f"{profile.instances_max} of {profile.name} is all that the card may have"
-    if MEDIA_ENGINE in profile.name and any(MEDIA_ENGINE in instance.profile for instance in standing):
+    if takes_media_engines(profile.name) and any(takes_media_engines(instance.profile) for instance in standing):
         return "another instance has the media engines"
     return None
+
+
+def partitions_of(name: str, card: Sequence[str]) -> int | None:
+    """How many instances of a profile fit on a whole card that has these profiles; None where it lacks that one.
+
+    The card's largest profile has all of its memory. A compute instance fits into each GPU instance as often as its
+    slices do.
+    """
+    profile = MigProfile.parse(name)
+    if profile is None or not profile.is_among(card):
+        return None
+    parts = 1 if profile.compute_slices is None else profile.gpu_slices // profile.compute_slices
+    if takes_media_engines(name):
+        return parts
+    whole_gb = max(one.memory_gb for one in map(MigProfile.parse, card) if one is not None)
+    memory_slices = max(1, round(profile.memory_gb * MEMORY_SLICES / whole_gb))
+    return min(COMPUTE_SLICES // profile.gpu_slices, MEMORY_SLICES // memory_slices) * parts

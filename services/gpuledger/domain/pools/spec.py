@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from gpuledger.api.mig_profile import MigProfile
 from gpuledger.api.pool_names import (
     BACKEND_DEVICE_PLUGIN,
     CLUSTER_GROUP,
@@ -34,7 +35,6 @@ RESOURCE_NAME_MAX: Final = 63
 PROFILES_TOLD_MAX: Final = 10
 """How many of a card's MIG profiles a message lists; whatever an agent tells, the message is of a bounded length."""
 
-_PROFILE: Final = re.compile(r"(?:\d+c\.)?(?P<instance>\d+g\.\d+gb(?:[+-][a-z]+(?:\.[a-z]+)*)*)").fullmatch
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?").fullmatch
 _WITH_VALUES: Final = frozenset({"In", "NotIn"})
 _WITHOUT_VALUES: Final = frozenset({"Exists", "DoesNotExist"})
@@ -221,7 +221,7 @@ def _profile_problems(said: PoolDefined) -> Iterator[Problem]:
             yield Problem(PoolReason.MIG_PROFILE_UNUSED, "resource.migProfile is given, but resource.unit is not MIG.")
     elif profile is None:
         yield Problem(PoolReason.MIG_PROFILE_MISSING, "resource.unit is MIG; give resource.migProfile, as 1g.10gb.")
-    elif not _PROFILE(profile):
+    elif MigProfile.parse(profile) is None:
         yield Problem(PoolReason.MIG_PROFILE_INVALID, f"resource.migProfile is {profile!r}, which is not as 1g.10gb.")
 
 
@@ -239,13 +239,9 @@ def _filter(given: DeviceFilter) -> Filter:
 
 
 def _lacks(device: DeviceFacts, profile: str) -> bool:
-    """Whether the card is known not to have the profile. What is no profile is the spec's fault, and no card's.
-
-    A card's profiles are those of GPU instances; it has that of a compute instance, as `1c.2g.20gb`, with the one of
-    its GPU instance.
-    """
-    match, known = _PROFILE(profile), device.mig_profiles
-    return match is not None and bool(known) and known.isdisjoint((profile, match["instance"]))
+    """Whether the card is known to lack the profile. A name that is no profile is the spec's fault, not the card's."""
+    parsed, known = MigProfile.parse(profile), device.mig_profiles
+    return parsed is not None and bool(known) and not parsed.is_among(known)
 
 
 def _listed(profiles: frozenset[str]) -> str:

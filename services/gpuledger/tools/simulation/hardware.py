@@ -6,15 +6,18 @@ of NVIDIA's CUDA GPUs page, MIG profiles and their places those of the MIG user 
 
 from typing import Final, NamedTuple
 
+from gpuledger.api.mig_profile import RESOURCE_PREFIX, MigProfile
+
 GPU_RESOURCE: Final = "nvidia.com/gpu"
-MIG_RESOURCE_PREFIX: Final = "nvidia.com/mig-"
+NVIDIA_PREFIX: Final = "nvidia.com/"
+MIG_RESOURCE_PREFIX: Final = f"{NVIDIA_PREFIX}{RESOURCE_PREFIX}"
 WHOLE_MILLI: Final = 1000
 
 
 class Partition(NamedTuple):
     """A MIG instance: its profile, compute slices of seven, memory as GFD labels it, and multiprocessors."""
 
-    profile: str
+    profile: MigProfile
     slices: int
     memory_mib: int
     multiprocessors: int
@@ -22,7 +25,7 @@ class Partition(NamedTuple):
     @property
     def resource(self) -> str:
         """What pods ask for."""
-        return MIG_RESOURCE_PREFIX + self.profile.replace("+", ".")
+        return NVIDIA_PREFIX + self.profile.resource
 
     @property
     def gpu_milli(self) -> int:
@@ -108,8 +111,8 @@ T4: Final = Model(
     (PciFunction(2, "8086", "1572", "0200"),),
 )
 
-_SEVENTH = Partition("1g.10gb", 1, 9728, 14)
-_HALF = Partition("3g.40gb", 3, 40192, 42)
+_SEVENTH = Partition(MigProfile(1, 10), 1, 9728, 14)
+_HALF = Partition(MigProfile(3, 40), 3, 40192, 42)
 
 PROFILES: Final = {
     "h200": (Profile(H200),),

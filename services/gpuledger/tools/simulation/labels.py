@@ -10,7 +10,6 @@ from gpuledger.tools.simulation.hardware import (
     DRIVER_VERSION,
     KERNEL_MODULES,
     KERNEL_VERSION,
-    MIG_RESOURCE_PREFIX,
     NFD_VERSION,
     OS_ID,
     OS_VERSION_ID,
@@ -117,9 +116,8 @@ def _mig_labels(node: FleetNode, cards: Mapping[int, Card]) -> dict[str, str]:
     instances = [one for slot in cards for one in node.partitions(slot)]
     labels: dict[str, str] = {}
     for partition in dict.fromkeys(instances):
-        prefix = kube_names.GFD_MIG_PREFIX + partition.resource.removeprefix(MIG_RESOURCE_PREFIX)
         facts = _instance(node, partition, instances.count(partition))
-        labels |= {f"{prefix}.{fact}": value for fact, value in facts.items()}
+        labels |= {f"{partition.resource}.{fact}": value for fact, value in facts.items()}
     return labels
 
 

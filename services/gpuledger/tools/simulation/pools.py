@@ -16,7 +16,7 @@ from gpuledger.api.kube_names import (
     Resource,
     Status,
 )
-from gpuledger.domain.mig.partitions import partitions_of
+from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.edge.kube.reflector import Changes, Listed
 from gpuledger.tools.simulation.fleet import Fleet, Place
 

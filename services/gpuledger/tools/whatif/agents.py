@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpuledger.api.pool_names import UNIT_MIG, Phase, Word
-from gpuledger.domain.mig.partitions import partitions_of
+from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
 from gpuledger.domain.pools.spec import read_spec

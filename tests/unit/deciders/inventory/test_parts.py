@@ -107,6 +107,10 @@ def test_device_labels_are_read_by_index() -> None:
             {"gpu.product": "NVIDIA-H100-MIG-1g.12gb.me.all", "mig.strategy": "single"},
             {"product": "NVIDIA-H100", "mig_strategy": "single", "mig_profiles": ["1g.12gb+me.all"]},
         ),
+        (
+            {"gpu.product": "RTX-PRO-6000-MIG-1g.24gb-me-SHARED", "mig.strategy": "single", "mig-1g.79.count": "1"},
+            {"product": "RTX-PRO-6000", "mig_strategy": "single", "mig_profiles": ["1g.24gb-me"]},
+        ),
     ],
 )
 def test_gfd_labels_give_hardware_facts(labels: dict[str, str], facts: dict[str, object]) -> None:

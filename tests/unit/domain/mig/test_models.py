@@ -2,9 +2,8 @@
 
 import pytest
 
-from gpuledger.domain.mig.geometry import Profile, find_profile
+from gpuledger.domain.mig.geometry import Profile, find_profile, partitions_of
 from gpuledger.domain.mig.models import A30, A100_80GB, GEOMETRIES, H100_80GB, H200_141GB, Geometry
-from gpuledger.domain.mig.partitions import partitions_of
 from gpuledger.domain.mig.plan import MigState, Plan, plan
 from gpuledger.tools.simulation import hardware
 
@@ -52,7 +51,7 @@ def test_simulated_fleets_have_the_same_cards(geometry: Geometry, model: hardwar
 def test_simulated_fleets_have_the_same_instances() -> None:
     layouts = [layout for profile in hardware.PROFILES["mig-a100"] for layout in profile.layouts]
     for part in {part for layout in layouts for part in layout}:
-        profile = find_profile(A100_80GB.profiles, part.profile)
+        profile = find_profile(A100_80GB.profiles, str(part.profile))
         assert profile is not None
         assert (profile.compute, profile.memory_mib) == (part.slices, part.memory_mib)
 

@@ -6,6 +6,7 @@ import pytest
 
 from gpuledger.api import kube_names as kube
 from gpuledger.api import pool_names
+from gpuledger.api.mig_profile import CHARS_MAX
 from gpuledger.domain.pools.spec import (
     DeviceFacts,
     matches,
@@ -105,7 +106,7 @@ def test_which_profiles_a_card_has_is_told_and_the_message_fits_an_event() -> No
     ten = frozenset(f"{number}g.1gb" for number in range(10))
     assert str(mismatch(spec, DEVICE._replace(mig_profiles=ten))).endswith("8g.1gb, 9g.1gb.")
     most = frozenset(f"{number:02}" + "x" * (NAME_LENGTH_MAX - 2) for number in range(PROFILES_MAX))
-    longest = spec_of(pool(unit="MIG", mig_profile="1" * (NAME_LENGTH_MAX - 6) + "g.20gb"))
+    longest = spec_of(pool(unit="MIG", mig_profile="1" * (CHARS_MAX - 6) + "g.20gb"))
     told = str(mismatch(longest, DEVICE._replace(mig_profiles=most)))
     assert told.endswith(" and 54 more.")
     assert len(told) <= TEXT_LENGTH_MAX

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.mig.partitions import partitions_of
+from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.edge.kube.reflector import Changed, Changes, ChangeType, Listed
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, Place
 from gpuledger.tools.simulation.hardware import A100, H200
@@ -35,6 +35,15 @@ POOL, OTHER = PoolRef("train", "team"), PoolRef("train")
 )
 def test_partitions_are_those_of_the_mig_user_guide(profiles: tuple[str, ...], fits: tuple[int, ...]) -> None:
     assert tuple(partitions_of(profile, profiles) for profile in profiles) == fits
+
+
+@pytest.mark.parametrize(
+    ("profile", "fits"),
+    [("1g.24gb", 4), ("1g.24gb+me", 1), ("1g.24gb+gfx", 4), ("2g.48gb-me", 2), ("1c.2g.48gb", 4), ("2c.2g.48gb", 2)],
+)
+def test_only_the_media_engines_are_there_once(profile: str, fits: int) -> None:
+    rtx_pro_6000 = ("1g.24gb", "1g.24gb+me", "1g.24gb+gfx", "2g.48gb", "2g.48gb-me", "4g.96gb")
+    assert partitions_of(profile, rtx_pro_6000) == fits
 
 
 @pytest.mark.parametrize("profile", ["", "1g.5gb", "whole", "0g.0gb"])

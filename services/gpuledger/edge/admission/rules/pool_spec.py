@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from gpuledger.api.mig_profile import MigProfile
 from gpuledger.edge.admission.serving.review import Object, items, part
 from gpuledger.events.settings import SLICES_PER_UNIT_MAX
 
@@ -20,9 +21,7 @@ EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NAME_CHARS_MAX: Final = 63
 """A pool's name is the last part of a resource's name, which Kubernetes bounds so."""
 
-_PROFILE: Final = re.compile(
-    r"(?:[1-9]\d?c\.)?[1-9]\d?g\.[1-9]\d{0,3}gb(?:[+-][a-z]+(?:\.[a-z]+)*)?", re.ASCII
-).fullmatch
+_A_PROFILE: Final = "a MIG profile, such as 1g.10gb or 1g.10gb+me"
 _PCI_ID: Final = re.compile(r"(?:0x)?[0-9A-Fa-f]{4}").fullmatch
 _PREFIX: Final = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?"
 _LABEL_KEY: Final = re.compile(rf"{_PREFIX}[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?").fullmatch
@@ -61,7 +60,7 @@ def _resource(resource: Object, field: str, slices_max: int) -> Iterator[str]:
     elif unit != MIG and profile is not None:
         yield f"{field}.migProfile: only a pool with unit MIG has one; remove it"
     if profile is not None:
-        yield from _each([profile], f"{field}.migProfile", _PROFILE, "a MIG profile, such as 1g.10gb or 1g.10gb+me")
+        yield from _each([profile], f"{field}.migProfile", MigProfile.parse, _A_PROFILE)
     bound = min(SLICES_PER_UNIT_MAX, slices_max)
     slices, devices = resource.get("slicesPerUnit"), resource.get("maxDevicesPerNode")
     if slices is not None and not (_is_whole(slices) and 1 <= slices <= bound):
@@ -73,7 +72,9 @@ def _resource(resource: Object, field: str, slices_max: int) -> Iterator[str]:
 def _devices(chosen: Object, field: str) -> Iterator[str]:
     for name in ("pciVendors", "pciDevices"):
         yield from _each(items(chosen, name), f"{field}.{name}", _PCI_ID, "a PCI id of four hexadecimal digits")
-    yield from _each(items(chosen, "migProfiles"), f"{field}.migProfiles", _PROFILE, "a MIG profile, such as 1g.10gb")
+    yield from _each(
+        items(chosen, "migProfiles"), f"{field}.migProfiles", MigProfile.parse, "a MIG profile, such as 1g.10gb"
+    )
     for name in ("inventoryIDs", "products"):
         yield from _each(items(chosen, name), f"{field}.{name}", str.strip, "a name")
     capable = chosen.get("migCapable")
