@@ -21,10 +21,10 @@ import psutil
 from bench.processes import process
 from bench.report import Figure
 from gpuledger.agent.control import SOCKET, ask
+from gpuledger.agent.footprint import ENVIRONMENT
 from gpuledger.agent.hardware.simulated import SimulatedHardware
-from gpuledger.agent.health.watch import LOOK_PERIOD_S
-from gpuledger.agent.lean import ENVIRONMENT
-from gpuledger.agent.monitoring import METRIC
+from gpuledger.agent.health.part import LOOK_PERIOD_S
+from gpuledger.agent.heartbeat import METRIC
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.ledger.api import Ledger, Outgoing

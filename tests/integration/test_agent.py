@@ -13,11 +13,10 @@ import pytest
 from aiohttp import web
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterWatch
-from gpuledger.agent.main import Agent
-from gpuledger.agent.monitoring import HEARTBEATS_TOLD, METRIC
-from gpuledger.agent.outbox.recorder import open_outbox
-from gpuledger.agent.scrape import scraper
+from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterWatch, scraper
+from gpuledger.agent.heartbeat import HEARTBEATS_TOLD, METRIC
+from gpuledger.agent.outbox.outbox import open_outbox
+from gpuledger.agent.supervisor import Agent
 from gpuledger.api.bootstrap_names import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, NodeMonitoringObserved

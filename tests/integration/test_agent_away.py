@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.agent.hardware.faults import DRIVER_MISSING
+from gpuledger.agent.hardware.simulated_faults import DRIVER_MISSING
+from gpuledger.agent.outbox.bounds import USUAL, Sizes
 from gpuledger.agent.outbox.entry import Bounds
-from gpuledger.agent.outbox.recorder import open_outbox
-from gpuledger.agent.outbox.sizes import USUAL, Sizes
+from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
 from gpuledger.local.servers.nats import NatsServer
-from support.agent_hurried import FAULT
+from support.agent_fast import FAULT
 from support.agent_process import NODE, Place, a_place, wanted
 from support.outbox import Log, Recorded, Time, fact, numbers_in, recorded
 from support.servers import short_directory

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.control import SOCKET
-from gpuledger.agent.hardware.faults import DRIVER_MISSING
+from gpuledger.agent.hardware.simulated_faults import DRIVER_MISSING
 from gpuledger.events.device import (
     DeviceErrorsObserved,
     DeviceFailed,
@@ -23,7 +23,7 @@ from gpuledger.events.device import (
 )
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved
 from gpuledger.local.servers.nats import NatsServer
-from support.agent_hurried import FAULT
+from support.agent_fast import FAULT
 from support.agent_process import NODE, AgentProcess, Place, a_place, wanted
 from support.edges import confined_server
 from support.waiting import eventually

@@ -20,7 +20,7 @@ from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.device import DeviceHealthChanged, DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, WantedDevice
 from gpuledger.local.servers.nats import NatsServer
-from support.agent_hurried import QUIET
+from support.agent_fast import QUIET
 from support.agent_process import Place, a_place, is_verdict, wanted
 from support.outbox import Recorded
 from support.waiting import eventually

@@ -32,7 +32,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
 from support import inventory, pools
-from support.agent_hurried import PAUSES
+from support.agent_fast import PAUSES
 from support.agent_process import NODE, Place, a_place
 from support.bootstrap import all_ready
 from support.edges import LAYOUTS, confined_server

@@ -13,7 +13,7 @@ from gpuledger.agent.board import Board, Offer
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.kubelet.sockets import socket_name, socket_path
 from gpuledger.agent.plugin.allocate import Handing
-from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
+from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.plugin.resource import AWAY, LOOK_PERIOD_S, SEEN_OFF_LOOKS
 from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
 from support.kubelet_parts import address, board_of, card, hasty, hasty_once, running, short_folder, slices, whole_cards

@@ -19,7 +19,7 @@ from gpuledger.agent.board import Board, Offer
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.kubelet.sockets import socket_name
 from gpuledger.agent.plugin.allocate import Handing
-from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
+from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
 from support.kubelet_parts import Listens, Remembers, board_of, card, hasty, hasty_once, running, short_folder, slices
 from support.waiting import eventually

@@ -9,8 +9,8 @@ import pytest
 
 from gpuledger.agent.board import Board, Offer
 from gpuledger.agent.kubelet.pod_resources import KEPT, PodResources
-from gpuledger.agent.outbox.recorder import open_outbox
-from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
+from gpuledger.agent.outbox.outbox import open_outbox
+from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.events.allocation import AllocatedDevices, AllocationEnded, AllocationObserved
 from support.kubelet import FakeKubelet, a_kubelet
 from support.kubelet_parts import Listens, Remembers, board_of, hasty, running, short_folder, slices

@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.health.bursts import BURST_S, KINDS_MAX
+from gpuledger.agent.health.aggregation import BURST_S, KINDS_MAX
 from gpuledger.agent.health.card import QUIET_MAX_S, RECOVERY_LOOKS, CardHealth, Rules
 from gpuledger.agent.health.cards import NOT_LOOKED_AT, Cards, decided, surveyed, time_passed
 from gpuledger.agent.health.classes import APPLICATION_XIDS, DEFAULT_CLASSES, Severity
 from gpuledger.agent.health.decide import Decision, away, looked, struck
-from gpuledger.agent.health.moment import Moment
-from gpuledger.agent.health.remembered import dump, load
-from gpuledger.agent.observing import Fact
+from gpuledger.agent.health.state import dump, load
+from gpuledger.agent.part import Fact, Moment
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from support.agent_parts import NODE, PLACE, SURVEY, moment
 

@@ -16,7 +16,7 @@ from gpuledger.agent.setup.situation import SETTLE_S
 from gpuledger.agent.setup.state import Held, Memory, Told, dump, load
 from gpuledger.domain.mig.plan import MigState, Plan, plan
 from gpuledger.events.node import WantedDevice
-from support.setting_up import NOON, Node, later, wish
+from support.device_setup import NOON, Node, later, wish
 
 CARDS: Final = 2
 LONG_S: Final = 2 * SETTLE_S

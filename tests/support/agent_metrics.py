@@ -2,7 +2,7 @@
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.metrics import AgentMetrics
-from gpuledger.agent.plugin.answers import Counts
+from gpuledger.agent.plugin.service import Counts
 
 
 class EmptyOutbox:

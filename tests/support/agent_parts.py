@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import CardLostError, HardwareError
-from gpuledger.agent.health.moment import Moment
-from gpuledger.agent.observing import Fact
+from gpuledger.agent.part import Fact, Moment
 from gpuledger.domain.mig.geometry import Instance
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

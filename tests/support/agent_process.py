@@ -17,7 +17,7 @@ import orjson
 
 from gpuledger.agent.control import SOCKET, ask
 from gpuledger.agent.hardware.simulated import SimulatedHardware
-from gpuledger.agent.monitoring import METRIC
+from gpuledger.agent.heartbeat import METRIC
 from gpuledger.events.device import DeviceHealthChanged, DevicePoolApplied
 from gpuledger.events.envelope import Decoded, Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
@@ -47,7 +47,7 @@ class AgentProcess:
         self.state_dir = root / "state"
         self.said = ""
         """All that it said since it was started last."""
-        self.module = "support.agent_hurried"
+        self.module = "support.agent_fast"
         self.process: asyncio.subprocess.Process | None = None
         self._spec = hardware
         self._listening: asyncio.Task[None] | None = None

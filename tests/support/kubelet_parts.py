@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpuledger.agent.board import Board, Offer, Unit
 from gpuledger.agent.hardware.api import CardFacts, Survey
-from gpuledger.agent.observing import Fact, Part
+from gpuledger.agent.part import Fact, Part
 from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.runtime.clock import Sleep

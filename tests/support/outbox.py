@@ -9,13 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuledger.agent.observing import Fact
+from gpuledger.agent.outbox.bounds import USUAL, Sizes
 from gpuledger.agent.outbox.clock import Times
 from gpuledger.agent.outbox.entry import Bounds, Entry, Identity, source_of
 from gpuledger.agent.outbox.errors import DiskError
-from gpuledger.agent.outbox.sizes import USUAL, Sizes
 from gpuledger.agent.outbox.spool import FILE, Spool
 from gpuledger.agent.outbox.store import Store
+from gpuledger.agent.part import Fact
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.sources.fold import Sources
 from gpuledger.events.device import DeviceErrorsObserved

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gpuledger.agent.outbox.recorder import open_outbox
+from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.jetstream import connect_ledger

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final
 
-from gpuledger.agent.lean import ENVIRONMENT, LEFT_OUT, leave_out
+from gpuledger.agent.footprint import ENVIRONMENT, LEFT_OUT, leave_out
 from gpuledger.runtime.settings import NATS_URL
 
 WEBSOCKETS: Final = ("ws://", "wss://")

@@ -15,10 +15,9 @@ from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.hardware.calls import Calls
 from gpuledger.agent.hardware.errors import HardwareError
-from gpuledger.agent.keeping import Keep
-from gpuledger.agent.observed import observed
-from gpuledger.agent.observing import Fact, Tell
-from gpuledger.agent.sightings import Sightings, dump, load, sighted
+from gpuledger.agent.part import Fact, Keep, Tell
+from gpuledger.agent.survey_event import observed
+from gpuledger.agent.survey_history import Sightings, dump, load, sighted
 from gpuledger.runtime.clock import Clock, Sleep
 
 LOOK_PERIOD_S: Final = 5.0
@@ -75,7 +74,7 @@ class Discovery:
         self.trouble: str | None = None
 
     async def run(self, tell: Tell) -> None:
-        """See `gpuledger.agent.observing.Part.run`."""
+        """See `gpuledger.agent.part.Part.run`."""
         kept = self._keep.get(KEPT_AS)
         if kept is not None:
             self._known = Sightings(identities=load(kept))

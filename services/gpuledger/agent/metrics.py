@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.plugin.listing import listed
+from gpuledger.agent.plugin.device_list import listed
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 

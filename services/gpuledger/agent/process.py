@@ -13,30 +13,29 @@ from typing import Final
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.control import controlled
+from gpuledger.agent.desired_devices import Orders
 from gpuledger.agent.discovery import Discovery
 from gpuledger.agent.errors import AgentError
-from gpuledger.agent.exporter import ExporterWatch
+from gpuledger.agent.exporter import ExporterWatch, scraper
 from gpuledger.agent.hardware.api import Hardware
 from gpuledger.agent.hardware.calls import HardwareCalls
-from gpuledger.agent.hardware.choose import choose_hardware
+from gpuledger.agent.hardware.factory import choose_hardware
 from gpuledger.agent.health.card import Rules
 from gpuledger.agent.health.classes import parse_classes
-from gpuledger.agent.health.watch import HealthWatch
+from gpuledger.agent.health.part import HealthWatch
 from gpuledger.agent.kubelet.pod_resources import PodResources
-from gpuledger.agent.link import Link
-from gpuledger.agent.main import Agent
 from gpuledger.agent.metrics import AgentMetrics
-from gpuledger.agent.observing import Part
-from gpuledger.agent.orders import Orders
+from gpuledger.agent.outbox.bounds import USUAL
 from gpuledger.agent.outbox.entry import Bounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
-from gpuledger.agent.outbox.recorder import Outbox, open_outbox
-from gpuledger.agent.outbox.sizes import USUAL
+from gpuledger.agent.outbox.outbox import Outbox, open_outbox
+from gpuledger.agent.part import Part
 from gpuledger.agent.plugin.allocate import Handing
-from gpuledger.agent.plugin.main import DevicePlugin, PluginSettings
-from gpuledger.agent.scrape import scraper
+from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.settings import AgentSettings, NatsSettings, read_agent_settings
-from gpuledger.agent.setup.main import SetUp
+from gpuledger.agent.setup.part import SetUp
+from gpuledger.agent.shared_connection import Link
+from gpuledger.agent.supervisor import Agent
 from gpuledger.ledger.credentials import Identity
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerError

@@ -13,8 +13,8 @@ from gpuledger.agent.board import Board
 from gpuledger.agent.discovery import LOOK_PERIOD_S, NO_DRIVER, REFRESH_S, Discovery, refresh_of
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.hardware.errors import HardwareError, HungError
-from gpuledger.agent.observed import observed
-from gpuledger.agent.sightings import VANISHED_LOOKS, Sightings, dump, load, sighted
+from gpuledger.agent.survey_event import observed
+from gpuledger.agent.survey_history import VANISHED_LOOKS, Sightings, dump, load, sighted
 from gpuledger.domain.mig.geometry import Instance, Profile
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesObserved
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle

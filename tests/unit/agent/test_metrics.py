@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gpuledger.agent.board import Board, Offer
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
-from gpuledger.agent.plugin.answers import Counts
+from gpuledger.agent.plugin.service import Counts
 from support.kubelet_parts import address, card, whole_cards
 
 POOL = "gpu.deckhouse.io/a"

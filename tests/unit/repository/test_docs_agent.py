@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gpuledger.agent import settings as names
 from gpuledger.agent.board import Board, Offer, Unit
 from gpuledger.agent.hardware.api import CardFacts, Survey
-from gpuledger.agent.hardware.faults import FAULTS
+from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
 from gpuledger.agent.health import classes
 from gpuledger.agent.health.classes import DEFAULT_CLASSES, OTHER, Severity

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gpuledger.agent import settings as names
-from gpuledger.agent.lean import ENVIRONMENT
+from gpuledger.agent.footprint import ENVIRONMENT
 from gpuledger.agent.settings import checked_node, read_agent_settings, read_hardware, read_state_dir
 from gpuledger.cli.commands.agent_options import (
     Allocate,

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Survey
-from gpuledger.agent.hardware.choose import choose_hardware
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
+from gpuledger.agent.hardware.factory import choose_hardware
 from gpuledger.agent.health.classes import Classes, Severity, parse_classes
-from gpuledger.agent.health.signs import standing
+from gpuledger.agent.health.symptoms import standing
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Column, Output, View, message, render
 

@@ -11,13 +11,12 @@ from typing import Final
 
 from gpuledger.agent.hardware.api import Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import BusyError, DriverMissingError, HungError
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, asking, told
 from gpuledger.agent.hardware.nvml_cards import Found, find_cards, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver, Load, Silence, load_nvml
-from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, asking, told
 from gpuledger.agent.hardware.nvml_health import read_health
-from gpuledger.agent.hardware.nvml_mig import Standing, known_profiles, mig_modes, stand
+from gpuledger.agent.hardware.nvml_mig import Standing, find_users, known_profiles, mig_modes, stand
 from gpuledger.agent.hardware.nvml_mig_changes import create, destroy, set_mode
-from gpuledger.agent.hardware.nvml_users import find_users
 from gpuledger.agent.hardware.nvml_xids import XidWatch
 from gpuledger.agent.hardware.sysfs import SYSFS, PciCard, pci_cards
 from gpuledger.domain.mig.geometry import Instance

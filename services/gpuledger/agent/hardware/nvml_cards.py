@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.hardware.errors import DriverMissingError, HardwareError
-from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, asking, told
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, asking, told
 from gpuledger.agent.hardware.nvml_mig import instances, known_profiles, mig_modes
 from gpuledger.agent.hardware.nvml_nvlink import link_ends
 from gpuledger.agent.hardware.sysfs import PciCard, pci_address

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Final, Protocol
 
 from gpuledger.agent.hardware.errors import DriverMissingError
-from gpuledger.agent.hardware.nvml_errors import Nvml, code_of, translated
+from gpuledger.agent.hardware.nvml_calls import Nvml, code_of, translated
 
 SURVEYS_BETWEEN_TRIES: Final = 4
 """NVML is initialised anew at every such survey while cards stay silent: it knows those alone that answered then."""

@@ -5,8 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
-from gpuledger.agent.hardware.nvml_fields import number_of
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, told
 from gpuledger.agent.hardware.nvml_mig import mig_modes
 from gpuledger.agent.hardware.nvml_nvlink import active_links, link_errors
 

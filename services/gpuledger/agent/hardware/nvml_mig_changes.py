@@ -5,7 +5,7 @@ from ctypes import byref, c_uint
 from typing import Any
 
 from gpuledger.agent.hardware.errors import BusyError, HardwareError, RefusedError
-from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, told
 from gpuledger.agent.hardware.nvml_mig import KnownProfile, Modes, known_profiles, mig_modes, stand
 from gpuledger.domain.mig.geometry import Instance
 

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, told
-from gpuledger.agent.hardware.nvml_fields import number_of
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, told
 from gpuledger.agent.hardware.sysfs import pci_address
 
 TOTALS: Final = (

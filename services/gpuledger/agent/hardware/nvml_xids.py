@@ -13,9 +13,9 @@ from typing import Final
 
 from gpuledger.agent.hardware.api import Xid
 from gpuledger.agent.hardware.errors import HardwareError, HungError
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, asking, code_of
 from gpuledger.agent.hardware.nvml_cards import address_of, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver
-from gpuledger.agent.hardware.nvml_errors import Handle, Nvml, asking, code_of
 
 TURN_S: Final = 0.25
 """How long NVML is waited in at once; an error ends it at once."""

@@ -13,7 +13,8 @@ from typing import Final
 
 from gpuledger.agent.hardware.api import WHOLE_CARD, Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
-from gpuledger.agent.hardware.faults import (
+from gpuledger.agent.hardware.simulated_card import SimulatedCard
+from gpuledger.agent.hardware.simulated_faults import (
     DRIVER_MISSING,
     FAULTS,
     HANG,
@@ -23,7 +24,6 @@ from gpuledger.agent.hardware.faults import (
     find_card,
     parse_fault,
 )
-from gpuledger.agent.hardware.simulated_card import SimulatedCard
 from gpuledger.agent.hardware.simulated_models import parse_cards
 from gpuledger.agent.hardware.simulated_node import wired
 from gpuledger.domain.mig.geometry import Instance

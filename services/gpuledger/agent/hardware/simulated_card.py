@@ -5,7 +5,7 @@ from typing import Self
 
 from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Readings
 from gpuledger.agent.hardware.errors import BusyError, CardLostError, RefusedError
-from gpuledger.agent.hardware.faults import (
+from gpuledger.agent.hardware.simulated_faults import (
     EFFECTS,
     OFF_BUS,
     RECOVER,

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.health.bursts import Windows
+from gpuledger.agent.health.aggregation import Windows
 from gpuledger.agent.health.classes import DEFAULT_CLASSES, POWER, THERMAL, Classes
-from gpuledger.agent.health.moment import Moment
+from gpuledger.agent.part import Moment
 from gpuledger.domain.inventory.device_names import place_of
 
 QUIET_S: Final = 300.0

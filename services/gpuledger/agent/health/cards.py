@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.health.card import CardHealth, Rules
 from gpuledger.agent.health.decide import Decision, away, passed
-from gpuledger.agent.health.moment import Moment
-from gpuledger.agent.observing import Fact
+from gpuledger.agent.part import Fact, Moment
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 
 DRIVER_MISSING: Final = "DriverMissing"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Concatenate, Final, NamedTuple, ParamSpec
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.health import bursts
+from gpuledger.agent.health import aggregation
 from gpuledger.agent.health.card import (
     FAULTS_MAX,
     PAST_MAX,
@@ -23,9 +23,8 @@ from gpuledger.agent.health.card import (
     Rules,
 )
 from gpuledger.agent.health.classes import OFF_THE_BUS, Severity, Sign
-from gpuledger.agent.health.moment import Moment
-from gpuledger.agent.health.signs import growth, is_reset, standing
-from gpuledger.agent.observing import Fact
+from gpuledger.agent.health.symptoms import growth, is_reset, standing
+from gpuledger.agent.part import Fact, Moment
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 
 DOUBLINGS_MAX: Final = 32
@@ -90,7 +89,7 @@ def away(card: CardHealth) -> CardHealth:
 
 def passed(card: CardHealth, now: Moment, rules: Rules) -> Decision:
     """Time went on."""
-    windows, told = bursts.closed(card.windows, now)
+    windows, told = aggregation.closed(card.windows, now)
     if windows is card.windows:
         return Decision(card)
     subject = card.subject(rules)
@@ -171,7 +170,7 @@ def _judged(card: CardHealth, now: Moment, rules: Rules, *, answers: bool) -> De
 def _failed(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Decision:
     if len(card.faults) >= FAULTS_MAX:
         return _erred(card, Sign(fault.kind, Severity.WARNING, fault.message), now, rules, 1)
-    windows = bursts.opened(card.windows, fault.kind, fault.message, now)
+    windows = aggregation.opened(card.windows, fault.kind, fault.message, now)
     card = card._replace(faults=(*card.faults, fault), windows=windows)
     if card.told is None:
         return _told_unfit(card, fault, now, rules)
@@ -193,8 +192,8 @@ def _failure(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Fact:
 
 
 def _erred(card: CardHealth, sign: Sign, now: Moment, rules: Rules, count: int) -> Decision:
-    cause: bursts.Cause = "application" if sign.severity is Severity.APPLICATION else "hardware"
-    windows, burst = bursts.took(card.windows, sign.kind, cause, sign.message, now, count=count)
+    cause: aggregation.Cause = "application" if sign.severity is Severity.APPLICATION else "hardware"
+    windows, burst = aggregation.took(card.windows, sign.kind, cause, sign.message, now, count=count)
     card = card._replace(windows=windows)
     return Decision(card) if burst is None else Decision(card, (Fact(card.subject(rules), burst.data, now.at),))
 

@@ -15,14 +15,12 @@ import orjson
 import structlog
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.keeping import Keep
-from gpuledger.agent.kubelet.allocations import Told, news
-from gpuledger.agent.kubelet.containers import allocations, in_use
-from gpuledger.agent.kubelet.errors import KubeletAwayError, KubeletError
+from gpuledger.agent.errors import KubeletAwayError, KubeletError
+from gpuledger.agent.kubelet.allocations import Told, allocations, in_use, news
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
 from gpuledger.agent.kubelet.sockets import Identity, identity_of
-from gpuledger.agent.observing import Tell
+from gpuledger.agent.part import Keep, Tell
 from gpuledger.runtime.clock import Clock, Sleep
 
 POD_RESOURCES_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from gpuledger.agent.kubelet.errors import KubeletAwayError, KubeletError, KubeletRefusedError
+from gpuledger.agent.errors import KubeletAwayError, KubeletError, KubeletRefusedError
 
 REGISTER: Final = "/v1beta1.Registration/Register"
 DEVICE_PLUGIN: Final = "v1beta1.DevicePlugin"

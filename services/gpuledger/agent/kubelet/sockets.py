@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpuledger.agent.kubelet.errors import SocketError
+from gpuledger.agent.errors import SocketError
 
 KUBELET_SOCKET: Final = "kubelet.sock"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox.entry import Bounds, Drops, Held
+from gpuledger.agent.part import Fact
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.device import (
     DeviceErrorsObserved,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.agent.observing import Fact
+from gpuledger.agent.part import Fact
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
 from gpuledger.events.subjects import subject_of

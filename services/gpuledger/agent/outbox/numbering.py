@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox import drop
 from gpuledger.agent.outbox.clock import told_at
 from gpuledger.agent.outbox.entry import Bounds, Entry, Numbering, dropped, entry_of, source_of
 from gpuledger.agent.outbox.queue import Book, Queue
+from gpuledger.agent.part import Fact
 from gpuledger.domain.sources.numbers import HOLES_MAX
 from gpuledger.runtime.clock import NewId
 

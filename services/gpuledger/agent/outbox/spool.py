@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from gpuledger.agent.outbox import database
+from gpuledger.agent.outbox import disk
 from gpuledger.agent.outbox.drop import NEVER, UNREADABLE
 from gpuledger.agent.outbox.entry import Bounds, Drops, Entry, Held, Numbering, fitting, merged
 from gpuledger.agent.outbox.errors import DiskError, SpoolUnreadableError
@@ -62,7 +62,7 @@ class Spool:
         SpoolUnreadableError: it is damaged, of another build or of another source.
     """
 
-    def __init__(self, folder: Path, source: str, *, lock_wait_s: float = database.LOCK_WAIT_S) -> None:
+    def __init__(self, folder: Path, source: str, *, lock_wait_s: float = disk.LOCK_WAIT_S) -> None:
         self.path = folder / FILE
         self.book = Book()
         self.boot: str | None = None
@@ -72,7 +72,7 @@ class Spool:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise DiskError(f"The state folder {folder} cannot be made ({error}).") from error
-        self._connection = database.connect(self.path, lock_wait_s=lock_wait_s)
+        self._connection = disk.connect(self.path, lock_wait_s=lock_wait_s)
         try:
             self._load()
         except BaseException:
@@ -84,7 +84,7 @@ class Spool:
         """See `gpuledger.agent.outbox.queue.Queue.transaction`."""
         before = self.book
         try:
-            with database.transaction(self._connection, self.path):
+            with disk.transaction(self._connection, self.path):
                 self._sweep()
                 yield
         except BaseException:
@@ -136,7 +136,7 @@ class Spool:
         """See `Queue.head`."""
         if not self.book.events:
             return []
-        with database.translated(self.path):
+        with disk.translated(self.path):
             found = self._connection.execute(
                 "SELECT * FROM event WHERE position BETWEEN ? AND ? ORDER BY position",
                 (self._done_to + 1, self._end_of(batch)),
@@ -152,14 +152,14 @@ class Spool:
 
     def sweep(self) -> None:
         """Take what was passed over off the disk, without waiting for it."""
-        with database.translated(self.path), database.passing(self._connection):
+        with disk.translated(self.path), disk.passing(self._connection):
             self._sweep()
 
     def oldest(self) -> datetime | None:
         """See `Queue.oldest`."""
         if not self.book.events:
             return None
-        with database.translated(self.path):
+        with disk.translated(self.path):
             row = self._connection.execute(
                 "SELECT time FROM event WHERE position > ? ORDER BY position LIMIT 1", (self._done_to,)
             ).fetchone()
@@ -172,7 +172,7 @@ class Spool:
 
     def values(self) -> dict[str, bytes]:
         """All values that are kept, by name."""
-        with database.translated(self.path):
+        with disk.translated(self.path):
             return dict(self._connection.execute("SELECT name, value FROM kept"))
 
     def keep(self, values: Mapping[str, bytes]) -> None:
@@ -196,7 +196,7 @@ class Spool:
         return int(rows[count - 1][0]) if count else self._done_to
 
     def _load(self) -> None:
-        with database.translated(self.path), self._meaningful():
+        with disk.translated(self.path), self._meaningful():
             self._create()
             source, epoch, next_number, last_time, self.boot = self._connection.execute(
                 "SELECT source, epoch, next_number, last_time, boot FROM run"
@@ -223,7 +223,7 @@ class Spool:
             return
         if schema or tables:
             raise SpoolUnreadableError(f"{self.path} is of another build (schema {schema}, not {SCHEMA}).")
-        with database.transaction(self._connection, self.path):
+        with disk.transaction(self._connection, self.path):
             for table in _TABLES:
                 self._connection.execute(table)
             self._connection.execute("INSERT INTO run VALUES (1, ?, NULL, NULL, NULL, NULL)", (self._source,))
@@ -262,7 +262,7 @@ def open_spool(folder: Path, source: str, now: datetime) -> tuple[Spool, Path | 
         return Spool(folder, source), None
     except SpoolUnreadableError:
         lost = _lost(folder / FILE, source)
-        aside = database.move_aside(folder / FILE, now)
+        aside = disk.move_aside(folder / FILE, now)
     spool = Spool(folder, source)
     try:
         with spool.transaction():

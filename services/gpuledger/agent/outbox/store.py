@@ -12,17 +12,16 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from gpuledger.agent.observing import Fact
 from gpuledger.agent.outbox import drop, numbering
+from gpuledger.agent.outbox.bounds import DROPS_MAX, VALUE_BYTES_MAX, VALUES_MAX, Sizes
 from gpuledger.agent.outbox.clock import Times, set_back_s
-from gpuledger.agent.outbox.database import move_aside
-from gpuledger.agent.outbox.ended import note_end, take_end
+from gpuledger.agent.outbox.disk import move_aside, note_end, take_end
 from gpuledger.agent.outbox.entry import Drops, Entry, Identity
 from gpuledger.agent.outbox.errors import DiskError, KeepError, OutboxError, SpoolUnreadableError
 from gpuledger.agent.outbox.numbering import Limits, Teller
 from gpuledger.agent.outbox.queue import Book, MemoryQueue
-from gpuledger.agent.outbox.sizes import DROPS_MAX, VALUE_BYTES_MAX, VALUES_MAX, Sizes
 from gpuledger.agent.outbox.spool import Spool
+from gpuledger.agent.part import Fact
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
 from gpuledger.runtime.clock import NewId
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from gpuledger.agent.board import Unit
-from gpuledger.agent.kubelet.errors import CdiError, UnknownUnitError
+from gpuledger.agent.errors import CdiError, UnknownUnitError
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 DEFAULT_CDI_KIND: Final = "nvidia.com/gpu"

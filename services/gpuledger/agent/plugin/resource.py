@@ -11,11 +11,11 @@ from typing import Final
 import grpc.aio
 import structlog
 
+from gpuledger.agent.errors import KubeletError, SocketError
 from gpuledger.agent.kubelet.deviceplugin_pb2 import Empty, RegisterRequest
-from gpuledger.agent.kubelet.errors import KubeletError, SocketError
 from gpuledger.agent.kubelet.rpc import DEVICE_PLUGIN, REGISTER, call, serve
 from gpuledger.agent.kubelet.sockets import KUBELET_SOCKET, Identity, identity_of, socket_path
-from gpuledger.agent.plugin.answers import OPTIONS, Answers, Counts
+from gpuledger.agent.plugin.service import OPTIONS, Answers, Counts
 from gpuledger.runtime.clock import Sleep
 
 VERSION: Final = "v1beta1"

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.board import Seen
 from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Survey
-from gpuledger.agent.setup.attempts import Attempt, Mark, mark_of, ready_at
 from gpuledger.agent.setup.offers import Used, used_of, uuids_used
 from gpuledger.agent.setup.state import Held, Memory
+from gpuledger.agent.setup.timing import Attempt, Mark, mark_of, ready_at
 from gpuledger.domain.mig.plan import MigState
 from gpuledger.events.node import WantedDevice
 

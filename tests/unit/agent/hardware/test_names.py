@@ -9,7 +9,7 @@ import pytest
 
 import gpuledger.agent.hardware.nvml as ours
 from gpuledger.agent.hardware.errors import HardwareError
-from gpuledger.agent.hardware.nvml_errors import ADVICE, MEANINGS, UNTOLD
+from gpuledger.agent.hardware.nvml_calls import ADVICE, MEANINGS, UNTOLD
 from gpuledger.agent.hardware.nvml_health import THROTTLES
 from support.fake_nvml import FakeNvml
 

@@ -15,8 +15,8 @@ from gpuledger.agent.hardware.errors import (
     RefusedError,
 )
 from gpuledger.agent.hardware.nvml import NvmlHardware, cuda_version
+from gpuledger.agent.hardware.nvml_calls import asking, translated
 from gpuledger.agent.hardware.nvml_driver import SURVEYS_BETWEEN_TRIES, Silence, load_nvml
-from gpuledger.agent.hardware.nvml_errors import asking, translated
 from support.hardware import FIRST, SECOND, THIRD, Bench, bench, h100, put_on_bus
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
-from gpuledger.agent.hardware.faults import FAULTS, Fault, FaultError, parse_fault
 from gpuledger.agent.hardware.nvml_health import RECOVERIES, THROTTLES
 from gpuledger.agent.hardware.simulated import XIDS_MAX, SimulatedHardware
+from gpuledger.agent.hardware.simulated_faults import FAULTS, Fault, FaultError, parse_fault
 
 FIRST = "0000:17:00.0"
 LONG_S = 30.0

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.agent.outbox import database, numbering
+from gpuledger.agent.outbox import disk, numbering
+from gpuledger.agent.outbox.bounds import USUAL, Sizes
 from gpuledger.agent.outbox.clock import told_at
 from gpuledger.agent.outbox.entry import Bounds, Entry
 from gpuledger.agent.outbox.errors import DiskError
-from gpuledger.agent.outbox.recorder import Outbox, open_outbox
-from gpuledger.agent.outbox.sizes import USUAL, Sizes
+from gpuledger.agent.outbox.outbox import Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX, Store
 from gpuledger.deciders.sources.projection import SourcesProjection
@@ -123,7 +123,7 @@ def test_killed_between_moving_a_file_and_its_log_aside_it_gives_no_number_twice
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", killed)
         with pytest.raises(KeyboardInterrupt):
-            database.move_aside(node.disk.folder / FILE, NOON)
+            disk.move_aside(node.disk.folder / FILE, NOON)
     store = node.begin()
     store.tell([fact(3)])
     node.drain(store)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuledger.agent.outbox.bounds import USUAL, VALUES_MAX, Sizes
 from gpuledger.agent.outbox.clock import CLOCK_AHEAD_MAX_S, Reading, jump_s, told_at
 from gpuledger.agent.outbox.entry import Bounds
 from gpuledger.agent.outbox.errors import FolderTakenError, KeepError
-from gpuledger.agent.outbox.recorder import CHECK_PERIOD_S, RETRY, Outbox, open_outbox
-from gpuledger.agent.outbox.sizes import USUAL, VALUES_MAX, Sizes
+from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, RETRY, Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX
 from gpuledger.events.envelope import Decoded

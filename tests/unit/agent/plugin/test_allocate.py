@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuledger.agent.kubelet.errors import CdiError, UnknownUnitError
+from gpuledger.agent.errors import CdiError, UnknownUnitError
 from gpuledger.agent.plugin.allocate import Handed, Handing, Strategy, handed
 from support.kubelet_parts import slices, whole_cards
 

@@ -8,9 +8,9 @@ import pytest
 
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.plugin.allocate import Handing
-from gpuledger.agent.plugin.answers import Answers, Counts, Means
-from gpuledger.agent.plugin.listing import ListedUnit
+from gpuledger.agent.plugin.device_list import ListedUnit
 from gpuledger.agent.plugin.resource import LOOK_PERIOD_S, WITHDRAW_GRACE_S, Resource
+from gpuledger.agent.plugin.service import Answers, Counts, Means
 from support.kubelet_parts import short_folder, whole_cards
 
 POOL = "gpu.deckhouse.io/a"

@@ -1,0 +1,139 @@
+"""What NVML's errors mean to the agent: one table, which holds wherever NVML is called.
+
+The library's own exceptions go no further than the modules `nvml*`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Final
+
+from gpuledger.agent.hardware.errors import (
+    BusyError,
+    CardLostError,
+    DriverMissingError,
+    HardwareError,
+    HungError,
+    RefusedError,
+)
+
+Nvml = Any
+"""The module `pynvml`, which has no types, or what stands in for it."""
+
+Handle = Any
+"""What NVML names a card, an instance or a set of events by; it lasts until NVML is shut down."""
+
+MEANINGS: Final[Mapping[str, type[HardwareError]]] = MappingProxyType(
+    {
+        "NVML_ERROR_UNINITIALIZED": DriverMissingError,
+        "NVML_ERROR_DRIVER_NOT_LOADED": DriverMissingError,
+        "NVML_ERROR_LIBRARY_NOT_FOUND": DriverMissingError,
+        "NVML_ERROR_LIB_RM_VERSION_MISMATCH": DriverMissingError,
+        "NVML_ERROR_GPU_IS_LOST": CardLostError,
+        "NVML_ERROR_RESET_REQUIRED": CardLostError,
+        "NVML_ERROR_GPU_NOT_FOUND": CardLostError,
+        "NVML_ERROR_NOT_FOUND": CardLostError,
+        "NVML_ERROR_IRQ_ISSUE": CardLostError,
+        "NVML_ERROR_INSUFFICIENT_POWER": CardLostError,
+        "NVML_ERROR_IN_USE": BusyError,
+        "NVML_ERROR_INSUFFICIENT_RESOURCES": BusyError,
+        "NVML_ERROR_NOT_SUPPORTED": RefusedError,
+        "NVML_ERROR_INVALID_ARGUMENT": RefusedError,
+        "NVML_ERROR_NO_PERMISSION": RefusedError,
+        "NVML_ERROR_FUNCTION_NOT_FOUND": RefusedError,
+        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH": RefusedError,
+        "NVML_ERROR_DEPRECATED": RefusedError,
+        "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED": RefusedError,
+        "NVML_ERROR_RESET_TYPE_NOT_SUPPORTED": RefusedError,
+        "NVML_ERROR_TIMEOUT": HungError,
+    }
+)
+"""What an error means, by its constant's name in nvml.h; any other is a HardwareError."""
+
+ADVICE: Final[Mapping[type[HardwareError], str]] = MappingProxyType(
+    {
+        DriverMissingError: "Is NVIDIA's driver loaded, and its libnvidia-ml.so.1 of the same version?",
+        CardLostError: "Look for its XIDs in the kernel's log; it may need a reset, or the node a restart.",
+        BusyError: "Wait until nothing uses it.",
+        RefusedError: "The card, the driver or the agent's rights do not allow it.",
+        HungError: "Look for the driver's complaints in the kernel's log.",
+        HardwareError: "Look for the driver's complaints in the kernel's log.",
+    }
+)
+"""What to do next."""
+
+UNTOLD: Final = (
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVML_ERROR_NO_PERMISSION",
+    "NVML_ERROR_INVALID_ARGUMENT",
+    "NVML_ERROR_NOT_FOUND",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    "NVML_ERROR_DEPRECATED",
+    "NVML_ERROR_NO_DATA",
+    "NVML_ERROR_NOT_READY",
+    "NVML_ERROR_CORRUPTED_INFOROM",
+    "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED",
+)
+"""Errors by which a card, or an older driver, says that it does not tell one value."""
+
+
+@contextmanager
+def asking(nvml: Nvml, what: str) -> Iterator[None]:
+    """Within it NVML's errors become ours; `what` begins their message.
+
+    Raises:
+        HardwareError: by `MEANINGS`.
+    """
+    try:
+        yield
+    except nvml.NVMLError as error:
+        raise translated(nvml, error, what) from error
+    except UnicodeDecodeError as error:  # a card that falls off the bus may answer nonsense
+        raise HardwareError(f"{what} failed: NVML answered bytes that are no text.") from error
+
+
+def translated(nvml: Nvml, error: Exception, what: str) -> HardwareError:
+    """The error of ours that stands for one of NVML's."""
+    code = code_of(error)
+    meaning = next((ours for name, ours in MEANINGS.items() if getattr(nvml, name) == code), HardwareError)
+    return meaning(f"{what} failed: {error} (NVML error {code}). {ADVICE[meaning]}")
+
+
+def told(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
+    """What a call answers, or None where nobody tells (`UNTOLD`); other errors of NVML go on."""
+    try:
+        return call(*arguments)
+    except nvml.NVMLError as error:
+        if code_of(error) in {getattr(nvml, name) for name in UNTOLD}:
+            return None
+        raise
+
+
+def code_of(error: Exception) -> int | None:
+    """The number of an error of NVML's."""
+    code = getattr(error, "value", None)
+    return code if isinstance(code, int) else None
+
+
+MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "NVML_VALUE_TYPE_UNSIGNED_INT": "uiVal",
+        "NVML_VALUE_TYPE_UNSIGNED_LONG": "ulVal",
+        "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG": "ullVal",
+        "NVML_VALUE_TYPE_SIGNED_LONG_LONG": "sllVal",
+        "NVML_VALUE_TYPE_SIGNED_INT": "siVal",
+        "NVML_VALUE_TYPE_UNSIGNED_SHORT": "usVal",
+    }
+)
+"""Where a value of a type stands in the union `nvmlValue_t`."""
+
+
+def number_of(nvml: Nvml, field: Any) -> int | None:  # noqa: ANN401 - pynvml has no types
+    """The whole number that a field holds; None where the card does not tell it."""
+    if field.nvmlReturn != nvml.NVML_SUCCESS:
+        return None
+    for name, member in MEMBERS.items():
+        if field.valueType == getattr(nvml, name):
+            return int(getattr(field.value, member))
+    return None

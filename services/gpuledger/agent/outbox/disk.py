@@ -1,0 +1,179 @@
+"""SQLite for one process: opened so that a commit is on disk, its errors in words of ours, damaged files moved aside.
+
+It knows nothing of what the tables hold.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from gpuledger.agent.outbox.errors import DiskError, FolderTakenError, OutboxError, SpoolUnreadableError
+
+LOCK_WAIT_S: Final = 5.0
+"""How long an agent that is just ending may go on holding the file."""
+
+WAL_PAGES_MAX: Final = 256
+"""The log beside the file is taken over into it after so many pages (of 4 KiB)."""
+
+WAL_BYTES_KEPT_MAX: Final = 4 << 20
+CACHE_KIB: Final = 512
+
+ASIDE_MAX: Final = 3
+"""How many files that were moved aside are kept, the latest of them."""
+
+_UNREADABLE: Final = frozenset(
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}
+)
+_PRIMARY: Final = 0xFF
+
+_LASTING = "PRAGMA synchronous = FULL"
+_PASSING = "PRAGMA synchronous = NORMAL"
+
+
+def connect(path: Path, *, lock_wait_s: float = LOCK_WAIT_S) -> sqlite3.Connection:
+    """The file at `path`, for this process alone, checked for damage; it is created where there is none.
+
+    Raises:
+        FolderTakenError: another process has it.
+        DiskError: it can be neither read nor made.
+        SpoolUnreadableError: it is damaged.
+    """
+    with translated(path):
+        connection = sqlite3.connect(path, timeout=lock_wait_s, isolation_level=None)
+    try:
+        with translated(path):
+            _prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    # Taken before the log is first touched, the lock needs no shared memory, and nobody else gets in.
+    for setting in (
+        "locking_mode = EXCLUSIVE",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        f"wal_autocheckpoint = {WAL_PAGES_MAX}",
+        f"journal_size_limit = {WAL_BYTES_KEPT_MAX}",
+        f"cache_size = -{CACHE_KIB}",
+        "temp_store = MEMORY",
+    ):
+        connection.execute(f"PRAGMA {setting}")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise SpoolUnreadableError(f"SQLite finds damage in it: {found}.")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """All of it is on disk when this ends, or nothing is."""
+    with translated(path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+
+@contextmanager
+def passing(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is committed meanwhile outlives the process, and waits for no disk: a power failure may take it back."""
+    connection.execute(_PASSING)
+    try:
+        yield
+    finally:
+        connection.execute(_LASTING)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors in words of ours; mistakes in how it is called stay what they are."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        # Text that is none is found by Python's own layer, which gives no code.
+        unknown = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else None
+        code = getattr(error, "sqlite_errorcode", unknown)
+        if code is None:
+            raise
+        raise _in_our_words(error, path, code) from error
+
+
+def _in_our_words(error: sqlite3.Error, path: Path, code: int) -> OutboxError:
+    primary = code & _PRIMARY
+    if primary == sqlite3.SQLITE_BUSY:
+        return FolderTakenError(f"Another agent works in {path.parent}. End it, or give this one another.")
+    if primary in _UNREADABLE:
+        return SpoolUnreadableError(f"{path} cannot be gone on with: {error}.")
+    return DiskError(f"The disk under {path} fails ({error}). Free some room on it, or repair it.")
+
+
+def move_aside(path: Path, now: datetime) -> Path:
+    """Give a damaged file, and the log beside it, a name that says when, and return it; of those the latest are kept.
+
+    Raises:
+        DiskError: it cannot be renamed.
+    """
+    aside = path.with_name(f"{path.name}.unreadable-{now:%Y%m%dT%H%M%S.%fZ}")
+    try:
+        # Without its log the file may be an older one that can be gone on with: its numbers would be given out twice.
+        path.rename(aside)
+        if _log_of(path).exists():
+            _log_of(path).rename(_log_of(aside))
+        earlier = sorted(one for one in path.parent.glob(f"{path.name}.unreadable-*Z") if one != aside)
+        for one in earlier[: max(0, len(earlier) + 1 - ASIDE_MAX)]:
+            one.unlink()
+            _log_of(one).unlink(missing_ok=True)
+    except OSError as error:
+        raise DiskError(f"{path} is damaged and cannot be moved aside ({error}).") from error
+    return aside
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+FILE: Final = "ended"
+
+
+def note_end(folder: Path) -> None:
+    """Say that a run ended, and that all of what it knew is kept.
+
+    Raises:
+        DiskError: it cannot be said.
+    """
+    try:
+        (folder / FILE).touch(mode=0o600)
+        _sync(folder)
+    except OSError as error:
+        raise DiskError(f"The end cannot be noted in {folder} ({error}).") from error
+
+
+def take_end(folder: Path) -> bool:
+    """Whether the last run said so; the next one cannot rely on it. What cannot be taken back does not count."""
+    try:
+        (folder / FILE).unlink()
+        _sync(folder)
+    except OSError:
+        return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,224 @@
+"""A node whose simulated cards are set up for pools: its clock stands still, and its driver fails when told to.
+
+Whatever is done to the hardware is checked as it happens: nothing that is offered or in use may be taken away.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gpuledger.agent.board import Board, Unit
+from gpuledger.agent.hardware.api import Readings, Survey, Xid
+from gpuledger.agent.hardware.errors import HardwareError, RefusedError
+from gpuledger.agent.hardware.simulated import SimulatedHardware
+from gpuledger.agent.part import Fact
+from gpuledger.agent.setup.part import SetUp
+from gpuledger.agent.setup.situation import SETTLE_S
+from gpuledger.agent.survey_history import Sightings, sighted
+from gpuledger.domain.mig.geometry import Instance
+from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
+from gpuledger.events.node import WantedDevice
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+SETTLED_S = SETTLE_S + 1
+SMALL, HALF = "1g.10gb", "3g.40gb"
+ROUNDS_MAX = 50
+
+
+class DictKeep:
+    """Keeps in memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def get(self, name: str) -> bytes | None:
+        return self.values.get(name)
+
+    async def put(self, name: str, value: bytes) -> None:
+        self.values[name] = value
+
+
+class WatchedCalls:
+    """Calls that block nobody. After `fail_at` changes the next one fails; `blind` is what looks at the cards raise."""
+
+    kind = "simulated"
+
+    def __init__(self, hardware: SimulatedHardware, node: "Node") -> None:
+        self._hardware = hardware
+        self._node = node
+        self.fail_at: int | None = None
+        self.blind: HardwareError | None = None
+        self.changes: list[str] = []
+        self.surveys = 0
+
+    async def survey(self) -> Survey:
+        self.surveys += 1
+        if self.blind is not None:
+            raise self.blind
+        return self._hardware.survey()
+
+    async def readings(self, address: str) -> Readings:
+        return self._hardware.readings(address)
+
+    async def users(self, address: str) -> frozenset[str]:
+        return self._hardware.users(address)
+
+    async def set_mig(self, address: str, *, enabled: bool) -> bool:
+        assert not self._node.used_on(address), "the mode of a card in use is left alone"
+        assert not [unit for unit in self._node.units() if unit.address == address], "and of one that is offered"
+        self._change(f"mig {'on' if enabled else 'off'}")
+        return self._hardware.set_mig(address, enabled=enabled)
+
+    async def create_instance(self, address: str, profile: str, start: int) -> Instance:
+        self._change(f"create {profile}")
+        return self._hardware.create_instance(address, profile, start)
+
+    async def destroy_instance(self, address: str, uuid: str) -> None:
+        assert uuid not in self._node.used_uuids(), "what a container has is left alone"
+        assert uuid not in {unit.uuid for unit in self._node.units()}, "and what is offered"
+        self._change("destroy")
+        self._hardware.destroy_instance(address, uuid)
+
+    async def next_xid(self) -> Xid:
+        raise HardwareError("nobody waits here")
+
+    def _change(self, what: str) -> None:
+        if self.fail_at is not None:
+            self.fail_at -= 1
+            if self.fail_at < 0:
+                self.fail_at = None
+                raise RefusedError(f"{what} was to fail")
+        self.changes.append(what)
+
+
+class Node:
+    """A node, its part that sets up, and what it told."""
+
+    def __init__(self, spec: str = "2xA100") -> None:
+        self.hardware = SimulatedHardware(spec)
+        self.keep = DictKeep()
+        self.facts: list[Fact] = []
+        self.now = 1000.0
+        self.calls = WatchedCalls(self.hardware, self)
+        self.board = Board()
+        self.setup = self._part()
+        self.in_use: dict[str, set[str]] = {}
+        self.sightings = Sightings()
+
+    def _part(self) -> SetUp:
+        return SetUp(self.calls, self.board, self.keep, clock=lambda: NOON, now=lambda: self.now)
+
+    def restart(self) -> None:
+        """Let the agent begin anew: its board is empty, and its clock another one."""
+        self.board = Board()
+        self.now = 5.0
+        self.sightings = Sightings(identities=self.sightings.identities)
+        self.setup = self._part()
+
+    def discover(self) -> None:
+        """Put on the board what the other parts see."""
+        self.sightings = sighted(self.sightings, self.hardware.survey())
+        self.board.put(survey=self.sightings.survey)
+
+    def use(self, resource: str, *ids: str) -> None:
+        """Let containers have units of a resource, and of that no others."""
+        self.in_use[resource] = set(ids)
+        self.see_use()
+
+    def see_use(self) -> None:
+        self.board.put(in_use={resource: frozenset(ids) for resource, ids in self.in_use.items() if ids})
+
+    def want(self, *wishes: WantedDevice) -> None:
+        self.board.put(wanted=wishes)
+
+    async def work(self, after_s: float = 0.0) -> float | None:
+        """See, and do what there is to do, some time later."""
+        self.now += after_s
+        self.discover()
+        return await self.setup.work(self._tell)
+
+    async def settle(self, within_s: float = 1000.0) -> None:
+        """Work until nothing is left but to wait for something else."""
+        end = self.now + within_s
+        for _ in range(ROUNDS_MAX):
+            until = await self.work()
+            if until is None or until > end:
+                return
+            self.now = max(self.now, until)
+
+    async def _tell(self, facts: Sequence[Fact]) -> None:
+        self.facts += facts
+
+    def told(self) -> list[tuple[Any, ...]]:
+        """What was told since the last time."""
+        facts, self.facts = self.facts, []
+        return [_words(fact) for fact in facts]
+
+    def units(self) -> list[Unit]:
+        return [unit for offer in self.board.seen.offers for unit in offer.units]
+
+    def offered(self) -> dict[str, list[str]]:
+        return {offer.resource: [unit.id for unit in offer.units] for offer in self.board.seen.offers}
+
+    def used_uuids(self) -> set[str]:
+        """What containers have, and processes use."""
+        ids = {each.partition("::")[0] for ids in self.in_use.values() for each in ids}
+        return ids | {uuid for card in self.cards() for uuid in self.hardware._cards[card.address].users}
+
+    def used_on(self, address: str) -> set[str]:
+        card = next(card for card in self.cards() if card.address == address)
+        return self.used_uuids() & {card.uuid or "", *(each.uuid for each in card.instances)}
+
+    def cards(self) -> list[Any]:
+        return [card.facts for card in self.hardware._cards.values()]
+
+    def card(self, index: int = 0) -> Any:
+        return self.cards()[index]
+
+
+def _words(fact: Fact) -> tuple[Any, ...]:
+    match fact.data:
+        case DevicePoolApplied(pool=pool, partitions=count):
+            return fact.subject, "applied", pool, count
+        case DevicePoolRefused(pool=pool, reason=reason):
+            return fact.subject, "refused", pool, reason
+        case DevicePoolReleased(pool=pool):
+            return fact.subject, "released", pool
+    raise AssertionError(f"{fact.data} is nothing of this part")
+
+
+def wish(node: Node, index: int = 0, pool: str = "p", **other: Any) -> WantedDevice:
+    """What a pool wants of a card of the node: the whole of it, unless something else is said."""
+    card = node.card(index)
+    if "mig_profile" in other:
+        other["unit"] = "MIG"
+    asked = {
+        "device": f"gpu-{index}",
+        "uuid": card.uuid,
+        "pci_address": card.address,
+        "pool": pool,
+        "resource": f"gpu.deckhouse.io/{pool}",
+        "unit": "Card",
+        "asked_at": NOON,
+    }
+    return WantedDevice.model_validate({**asked, **other})
+
+
+def later(of: WantedDevice, minutes: int = 1, **other: Any) -> WantedDevice:
+    """The wish, asked for anew."""
+    return of.model_copy(update={"asked_at": of.asked_at + timedelta(minutes=minutes), **other})
+
+
+async def ready(**other: Any) -> Node:
+    """A node whose first card is set up for a pool."""
+    node = Node()
+    node.see_use()
+    node.want(wish(node, **other))
+    await node.settle()
+    node.told()
+    node.calls.changes.clear()
+    return node
+
+
+def wanted(node: Node) -> tuple[WantedDevice, ...]:
+    return node.board.seen.wanted or ()

@@ -1,0 +1,243 @@
+"""The watch over the cards' health: what comes on the board, what is told, and what a restart knows."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+
+import pytest
+
+from gpuledger.agent.board import Board
+from gpuledger.agent.hardware.api import Readings, Xid
+from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
+from gpuledger.agent.health import pending
+from gpuledger.agent.health.card import QUIET_S, Rules
+from gpuledger.agent.health.part import LOOK_PERIOD_S, HealthWatch
+from gpuledger.agent.part import Fact, Tell
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
+from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle
+
+TWO = SURVEY._replace(cards=(CARD, CARD._replace(address="0000:3d:00.0", uuid="GPU-3d")))
+
+
+class Watched:
+    """A watch with what it stands on."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.time = Time()
+        self.calls = ScriptedCalls()
+        self.board = Board()
+        self.disk = disk or Disk()
+        self.recovered = 0
+        self.part = HealthWatch(
+            self.calls,
+            self.board,
+            self.disk,
+            Rules(NODE),
+            clock=self.time.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.sleep,
+            on_recovered=self.recover,
+        )
+
+    def recover(self) -> None:
+        self.recovered += 1
+
+    @asynccontextmanager
+    async def running(self, tell: Tell | None = None) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.part.run(tell or self.disk.tell))
+        await settle()
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def strike(self, number: int, address: str = PLACE) -> None:
+        self.calls.xids.put_nowait(Xid(address, number))
+        await settle()
+
+    @property
+    def verdicts(self) -> list[tuple[str, bool]]:
+        return [
+            (fact.subject, fact.data.healthy) for fact in self.disk.told if isinstance(fact.data, DeviceHealthChanged)
+        ]
+
+    @property
+    def failures(self) -> int:
+        return sum(isinstance(fact.data, DeviceFailed) for fact in self.disk.told)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    one = Watched()
+    one.board.put(survey=SURVEY)
+    return one
+
+
+async def test_an_error_comes_on_the_board_without_a_timer_and_before_the_disk(watched: Watched) -> None:
+    never = asyncio.Event()
+
+    async def hang(facts: Sequence[Fact]) -> None:
+        await never.wait()
+
+    async with watched.running(hang):
+        assert watched.board.seen.unfit == {}
+        await watched.strike(79)
+        assert watched.board.seen.unfit == {PLACE: "XID 79"}
+        never.set()
+
+
+async def test_a_card_recovers_and_who_counts_heartbeats_hears_of_it_once_that_is_told(watched: Watched) -> None:
+    told_before: list[int] = []
+    watched.recover = lambda: told_before.append(len(watched.verdicts))  # type: ignore[method-assign]
+    watched.part._on_recovered = watched.recover
+    async with watched.running():
+        await watched.strike(95)
+        await watched.time.advance(QUIET_S + 2 * LOOK_PERIOD_S)
+        assert watched.verdicts == [(UUID, True), (UUID, False), (UUID, True)]
+        assert watched.board.seen.unfit == {}
+        assert told_before == [1, 3]
+
+
+async def test_a_lost_card_is_unfit_and_the_others_are_looked_at(watched: Watched) -> None:
+    watched.board.put(survey=TWO)
+    watched.calls.read[PLACE] = CardLostError("gone")
+    async with watched.running():
+        assert watched.board.seen.unfit == {PLACE: "OffTheBus"}
+        watched.calls.read["0000:3d:00.0"] = Readings(remap_failed=True)
+        del watched.calls.read[PLACE]
+        await watched.time.advance(2 * LOOK_PERIOD_S)
+        assert watched.board.seen.unfit == {"0000:3d:00.0": "RemapFailed"}
+
+
+async def test_a_driver_that_is_missing_is_no_fault_of_a_card(watched: Watched) -> None:
+    watched.board.put(survey=SURVEY._replace(driver_missing=True))
+    watched.calls.read[PLACE] = DriverMissingError("no driver")
+    async with watched.running():
+        await watched.time.advance(3 * LOOK_PERIOD_S)
+        assert (watched.board.seen.unfit, watched.disk.told) == ({PLACE: "DriverMissing"}, [])
+        watched.board.put(survey=SURVEY)
+        await watched.time.advance(LOOK_PERIOD_S)
+        assert (watched.board.seen.unfit, watched.disk.told, watched.part.trouble) == ({PLACE: "NotLookedAt"}, [], None)
+        del watched.calls.read[PLACE]
+        await watched.time.advance(LOOK_PERIOD_S)
+        assert (watched.board.seen.unfit, watched.verdicts) == ({}, [(UUID, True)])
+
+
+async def test_a_driver_that_goes_takes_all_cards_with_it_at_once(watched: Watched) -> None:
+    async with watched.running():
+        assert watched.board.seen.unfit == {}
+        watched.board.put(survey=SURVEY._replace(driver_missing=True))
+        await settle()
+        assert watched.board.seen.unfit == {PLACE: "DriverMissing"}
+        watched.board.put(survey=SURVEY)
+        await settle()
+        assert watched.board.seen.unfit == {}
+
+
+async def test_a_driver_that_hangs_says_nothing_of_the_cards_and_health_shows_it(watched: Watched) -> None:
+    watched.calls.read[PLACE] = HungError("the driver hangs")
+    async with watched.running():
+        assert watched.board.seen.unfit is None
+        assert (watched.part.trouble, watched.part.alive_at) == ("the driver hangs", watched.time.s)
+        del watched.calls.read[PLACE]
+        await watched.time.advance(LOOK_PERIOD_S)
+        assert watched.board.seen.unfit == {}
+        assert (watched.part.trouble, watched.verdicts) == (None, [(UUID, True)])
+
+
+async def test_a_card_that_has_the_driver_hang_each_time_hides_no_other(watched: Watched) -> None:
+    watched.board.put(survey=TWO)
+    watched.calls.read[PLACE] = HungError("the driver hangs")
+    async with watched.running():
+        await watched.time.advance(LOOK_PERIOD_S)
+        assert watched.board.seen.unfit == {PLACE: "NotLookedAt"}
+        watched.calls.read["0000:3d:00.0"] = Readings(remap_failed=True)
+        await watched.time.advance(2 * LOOK_PERIOD_S)
+        assert watched.board.seen.unfit == {PLACE: "NotLookedAt", "0000:3d:00.0": "RemapFailed"}
+        watched.calls.read.clear()
+        await watched.time.advance(3 * LOOK_PERIOD_S)
+        assert (watched.board.seen.unfit, watched.part.trouble) == ({}, None)
+
+
+async def test_a_watch_that_cannot_hear_listens_again(watched: Watched) -> None:
+    watched.calls.xids.put_nowait(HardwareError("no events"))
+    async with watched.running():
+        await watched.strike(79)
+        assert watched.failures == 0
+        await watched.time.advance(LOOK_PERIOD_S)
+        assert watched.failures == 1
+
+
+async def test_errors_of_a_card_that_nobody_sees_are_passed_over(watched: Watched) -> None:
+    async with watched.running():
+        await watched.strike(79, "0000:ff:00.0")
+        assert watched.verdicts == [(UUID, True)]
+        assert len(watched.disk.told) == 1
+
+
+async def test_a_restart_tells_how_a_card_stands_and_counts_no_failure_twice(watched: Watched) -> None:
+    async with watched.running():
+        await watched.strike(95)
+    again = Watched(watched.disk)
+    again.board.put(survey=SURVEY)
+    async with again.running():
+        assert again.board.seen.unfit == {PLACE: "XID 95"}
+        assert again.verdicts == [(UUID, True), (UUID, False), (UUID, False)]
+        assert again.failures == 1
+        await again.time.advance(QUIET_S + 2 * LOOK_PERIOD_S)
+        assert again.verdicts == [(UUID, True), (UUID, False), (UUID, False), (UUID, True)]
+
+
+async def test_a_verdict_that_never_reached_the_disk_is_told_after_the_restart(watched: Watched) -> None:
+    async def crash(facts: Sequence[Fact]) -> None:
+        if any(isinstance(fact.data, DeviceFailed) for fact in facts):
+            raise OSError("killed")
+
+    task = asyncio.create_task(watched.part.run(crash))
+    await settle()
+    await watched.strike(95)
+    with pytest.raises(OSError, match="killed"):
+        await task
+    again = Watched(watched.disk)
+    again.board.put(survey=SURVEY)
+    async with again.running():
+        assert (again.verdicts, again.failures) == ([(UUID, False)], 1)
+
+
+async def test_what_was_counted_is_told_at_the_end(watched: Watched) -> None:
+    async with watched.running():
+        for _ in range(5):
+            await watched.strike(31)
+    data = [fact.data for fact in watched.disk.told]
+    assert [one.count for one in data if isinstance(one, DeviceErrorsObserved)] == [1, 4]
+
+
+async def test_a_quiet_node_writes_nothing_more(watched: Watched) -> None:
+    async with watched.running():
+        writes = watched.disk.writes
+        await watched.time.advance(100 * LOOK_PERIOD_S)
+        assert (watched.disk.writes, len(watched.disk.told)) == (writes, 1)
+
+
+async def test_rubbish_on_the_disk_is_no_reason_not_to_watch(watched: Watched) -> None:
+    watched.disk.kept["health"] = b"rubbish"
+    async with watched.running():
+        assert watched.board.seen.unfit == {}
+
+
+async def test_of_facts_that_wait_none_is_lost_and_errors_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending, "UNTOLD_MAX", 2)
+    waiting, time = pending.Untold(), Time()
+    error = Fact(UUID, DeviceErrorsObserved(kind="XID 31", cause="application", first_at=time.clock()), time.clock())
+    other = Fact(UUID, DeviceErrorsObserved(kind="XID 13", cause="application", first_at=time.clock()), time.clock())
+    verdict = Fact(UUID, DeviceHealthChanged(healthy=False), time.clock())
+    late = error._replace(time=error.time + timedelta(seconds=1))
+    waiting.add([verdict, error, error, late, other, verdict])
+    added = late._replace(data=error.data.model_copy(update={"count": 3}))
+    assert await waiting.next() == [verdict, added, other, verdict]
+    waiting.no_more()
+    assert await waiting.next() == []

@@ -1,0 +1,60 @@
+"""Lists as they go to a kubelet that reads at its own pace."""
+
+import asyncio
+from typing import Any
+
+from gpuledger.agent.kubelet.deviceplugin_pb2 import Empty, ListAndWatchResponse
+from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.device_list import ListedUnit
+from gpuledger.agent.plugin.service import Answers, Counts, Means
+from gpuledger.runtime.tasks import end
+from support.kubelet_parts import whole_cards
+from support.waiting import eventually
+
+
+def units(*indexes: int) -> tuple[ListedUnit, ...]:
+    return tuple(ListedUnit(unit, healthy=True, numa_node=None) for unit in whole_cards(*indexes))
+
+
+class Reader:
+    """Takes lists when it is let."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[str]] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def write(self, message: ListAndWatchResponse) -> None:
+        self.lists.append([device.ID for device in message.devices])
+        await self.reads.wait()
+
+    async def got(self, count: int) -> None:
+        async def so() -> bool:
+            return len(self.lists) >= count
+
+        await eventually(so)
+
+
+async def test_only_what_differs_is_sent_and_what_was_overtaken_is_not() -> None:
+    counts, reader = Counts(), Reader()
+    answers = Answers("gpu.deckhouse.io/a", Means(Handing(), None, lambda *_: None), counts)
+    answers.offer(units(0), ())
+    context: Any = reader
+    watch = asyncio.create_task(answers._watch(Empty(), context))
+    await reader.got(1)
+    answers.offer(units(0), ())
+    for _ in range(10):
+        await asyncio.sleep(0)  # it has every chance to send the same again
+    assert reader.lists == [["GPU-0"]]
+    reader.reads.clear()
+    answers.offer(units(1), ())
+    await reader.got(2)
+    for index in range(2, 6):
+        answers.offer(units(index), ())
+    reader.reads.set()
+    await reader.got(3)
+    assert reader.lists == [["GPU-0"], ["GPU-1"], ["GPU-5"]]
+    assert answers.watchers == 1
+    await end([watch])
+    assert answers.watchers == 0
+    assert counts.lists_sent == 3

@@ -1,0 +1,289 @@
+"""Which lists of wanted devices an agent follows, what it knows without the ledger, and how connections are shared."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+
+import pytest
+
+from gpuledger.agent.board import Board
+from gpuledger.agent.desired_devices import KEPT, RETRY, Orders, RefusedOrderError, read_kept
+from gpuledger.agent.part import Fact
+from gpuledger.agent.shared_connection import Link
+from gpuledger.events.node import NodeDecommissioned, NodeDevicesWanted, WantedDevice
+from gpuledger.events.payload import Payload
+from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.ledger.permissions import wanted_subject
+from support.edges import MemoryEdge
+from support.events import SERVICE, event, outgoing
+from support.waiting import eventually
+
+NODE = "w.1"
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def device(name: str) -> WantedDevice:
+    return WantedDevice(device=name, pool="p", resource="gpu.deckhouse.io/p", unit="Card", asked_at=AT)
+
+
+def order(number: int, *devices: str) -> Outgoing:
+    data = NodeDevicesWanted(devices=tuple(map(device, devices)))
+    return outgoing(event(data, NODE, number=number, source=SERVICE))
+
+
+def odd(number: int, data: Payload, subject: str = NODE, source: str = SERVICE) -> Outgoing:
+    """An event of another kind, source or node where this node's lists are."""
+    sent = outgoing(event(data, subject, number=number, source=source))
+    return sent._replace(subject=wanted_subject(NODE))
+
+
+class Kept:
+    """What is kept, in memory; `before_put` sees the board as it is then."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.before_put: Callable[[], None] = lambda: None
+
+    def get(self, name: str) -> bytes | None:
+        return self.values.get(name)
+
+    async def put(self, name: str, value: bytes) -> None:
+        self.before_put()
+        self.values[name] = value
+
+
+class Running:
+    """The part at work, with all that it has to do with."""
+
+    def __init__(self, edge: MemoryEdge, keep: Kept) -> None:
+        self.edge, self.keep, self.board = edge, keep, Board()
+        self.pauses: list[float] = []
+        self.orders = Orders(NODE, self.board, keep, edge.connect, sleep=self.sleep, refresh_s=0.01)
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0.001)
+
+    @property
+    def wanted(self) -> list[str] | None:
+        wanted = self.board.seen.wanted
+        return None if wanted is None else [one.device for one in wanted]
+
+    async def wants(self, *devices: str) -> None:
+        async def holds() -> bool:
+            return self.wanted == list(devices)
+
+        await eventually(holds)
+
+    async def has_looked(self) -> None:
+        """Return when it has looked at what is there now."""
+        asked = self.edge.asked
+
+        async def again() -> bool:
+            return self.edge.asked > asked + 1
+
+        await eventually(again)
+
+
+async def tell_nothing(facts: Sequence[Fact]) -> None:
+    raise AssertionError("there is nothing to tell")
+
+
+@asynccontextmanager
+async def running(edge: MemoryEdge, keep: Kept | None = None) -> AsyncIterator[Running]:
+    at_work = Running(edge, keep or Kept())
+    task = asyncio.create_task(at_work.orders.run(tell_nothing))
+    try:
+        yield at_work
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def edge() -> MemoryEdge:
+    return MemoryEdge(MemoryLedger())
+
+
+async def test_a_ledger_without_a_list_wants_nothing(edge: MemoryEdge) -> None:
+    async with running(edge) as at_work:
+        await at_work.wants()
+        assert at_work.keep.values == {}
+        assert at_work.orders.alive_at is not None
+
+
+async def test_nothing_is_known_while_the_ledger_cannot_be_asked(edge: MemoryEdge) -> None:
+    edge.away = "it is away"
+    async with running(edge) as at_work:
+
+        async def has_waited_long() -> bool:
+            return RETRY.max_s in at_work.pauses
+
+        await eventually(has_waited_long)
+        assert (at_work.wanted, at_work.orders.trouble) == (None, "it is away")
+        assert sorted(at_work.pauses) == at_work.pauses
+        edge.away = None
+        await at_work.wants()
+        assert at_work.orders.trouble is None
+
+
+async def test_the_last_list_counts(edge: MemoryEdge) -> None:
+    await edge.ledger.publish_many([order(1, "a"), order(2, "b", "c")])
+    async with running(edge) as at_work:
+        await at_work.wants("b", "c")
+        await edge.publish(order(3))
+        await at_work.wants()
+
+
+async def test_a_list_is_kept_before_it_is_followed(edge: MemoryEdge) -> None:
+    keep, seen = Kept(), []
+    async with running(edge, keep) as at_work:
+        await at_work.wants()
+        keep.before_put = lambda: seen.append(at_work.wanted)
+        await edge.publish(order(1, "a"))
+        await at_work.wants("a")
+    assert seen == [[]]
+    assert keep.values[KEPT].startswith(b"1/1\n{")
+
+
+async def test_what_was_wanted_is_known_without_the_ledger(edge: MemoryEdge) -> None:
+    keep = Kept()
+    await edge.publish(order(1, "a"))
+    async with running(edge, keep) as at_work:
+        await at_work.wants("a")
+    edge.away = "it is away"
+    async with running(edge, keep) as at_work:
+        await at_work.wants("a")
+
+
+async def test_an_older_list_never_replaces_a_newer_one(edge: MemoryEdge) -> None:
+    keep = Kept()
+    await edge.ledger.publish_many([order(1, "a"), order(2, "b")])
+    async with running(edge, keep) as at_work:
+        await at_work.wants("b")
+    behind = MemoryEdge(MemoryLedger())
+    await behind.publish(order(1, "a"))
+    async with running(behind, keep) as at_work:
+        await at_work.has_looked()
+        assert at_work.wanted == ["b"]
+        await behind.ledger.publish_many([order(2, "b"), order(3, "c")])
+        await at_work.wants("c")
+
+
+async def test_a_later_generation_is_newer_whatever_its_sequence(edge: MemoryEdge) -> None:
+    keep = Kept()
+    await edge.ledger.publish_many([order(1, "a"), order(2, "b")])
+    async with running(edge, keep) as at_work:
+        await at_work.wants("b")
+    restored = MemoryEdge(MemoryLedger(generation=2))
+    async with running(restored, keep) as at_work:
+        await at_work.has_looked()
+        assert at_work.wanted == ["b"]
+        await restored.publish(order(3, "c"))
+        await at_work.wants("c")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        odd(2, NodeDevicesWanted(), source="/nodes/w.1/agent"),
+        odd(2, NodeDevicesWanted(), subject="w.2"),
+        odd(2, NodeDecommissioned()),
+        Outgoing(wanted_subject(NODE), "2", b'{"stream":"LEDGER_1","seq":2}'),
+        Outgoing(wanted_subject(NODE), "2", b"\xff"),
+        order(2, "x")._replace(data=order(2, "x").data.replace(b'"Card"', b'"Sled"')),
+    ],
+)
+async def test_what_is_no_list_of_pools_for_this_node_changes_nothing(refused: Outgoing, edge: MemoryEdge) -> None:
+    await edge.publish(order(1, "a"))
+    async with running(edge) as at_work:
+        await at_work.wants("a")
+        await edge.publish(refused)
+        await at_work.has_looked()
+        await at_work.has_looked()
+        assert (at_work.wanted, at_work.orders.refused) == (["a"], 1)
+        await edge.publish(order(3, "b"))
+        await at_work.wants("b")
+
+
+@pytest.mark.parametrize("kept", [b"", b"1/x\n{}", b"1/1\n", b"1/1\n{}", b"\xff"])
+async def test_what_is_kept_and_cannot_be_read_is_not_known(kept: bytes, edge: MemoryEdge) -> None:
+    keep = Kept()
+    keep.values[KEPT] = kept
+    async with running(edge, keep) as at_work:
+        await edge.publish(order(1, "a"))
+        await at_work.wants("a")
+
+
+def test_another_nodes_list_is_not_kept_for_this_one() -> None:
+    with pytest.raises(RefusedOrderError, match=r"wants of w\.1, not /services/pools of w\.2"):
+        read_kept("w.2", b"1/1\n" + order(1).data)
+
+
+class Line:
+    """A connection that is open for a while, and may break."""
+
+    def __init__(self) -> None:
+        self.is_usable = True
+        self.is_open = False
+
+
+class Lines:
+    """Connects, and remembers what it gave."""
+
+    def __init__(self) -> None:
+        self.made: list[Line] = []
+        self.refuses = False
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Line]:
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise LedgerUnavailableError("it is away")
+        line = Line()
+        self.made.append(line)
+        line.is_open = True
+        try:
+            yield line
+        finally:
+            line.is_open = False
+
+
+async def test_all_who_connect_at_the_same_time_share_one_connection() -> None:
+    lines = Lines()
+    link = Link(lines.connect)
+    async with link.connect() as one:
+        async with link.connect() as other:
+            assert one is other
+        assert one.is_open
+    assert not one.is_open
+    async with link.connect() as another:
+        assert another is not one
+    assert len(lines.made) == 2
+
+
+async def test_a_connection_that_serves_no_more_is_replaced_for_who_comes_next() -> None:
+    link = Link(Lines().connect)
+    async with link.connect() as old:
+        old.is_usable = False
+        async with link.connect() as new:
+            assert (new is old, old.is_open, new.is_open) == (False, True, True)
+        assert old.is_open
+    assert (old.is_open, new.is_open) == (False, False)
+
+
+async def test_who_cannot_connect_leaves_nothing_behind() -> None:
+    lines = Lines()
+    link = Link(lines.connect)
+    lines.refuses = True
+    for _ in range(2):
+        with pytest.raises(LedgerUnavailableError, match="it is away"):
+            async with link.connect():
+                pass
+    lines.refuses = False
+    async with link.connect() as line:
+        assert line.is_open
