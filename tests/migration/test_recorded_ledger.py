@@ -1,0 +1,124 @@
+"""What released builds wrote opens with this one: databases migrate, and every row is what the recorded log says.
+
+A build that folds a recorded event otherwise, without a new version of its projection, fails here; and so does a
+migration that loses rows.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+
+from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
+from gpuledger.events.errors import EventError
+from gpuledger.events.source import SourcePositionSkipped, SourceRejected
+from support.cli import Cli
+from support.ledgers import everything, jetstream_ledger
+from support.projections import all_projections, execute
+from support.recordings import Recording, recordings
+
+REPLAYS: frozenset[str] = frozenset()
+"""Projections that the CHANGELOG has people replay after this build's migrations."""
+
+ROLLED_BACK = "devices"
+"""A projection that was replayed while it was recorded, so that the rows of before are there as well."""
+
+BOOKKEEPING = ("decider", "outbox", "projection", "seen")
+
+pytestmark = pytest.mark.parametrize("recording", recordings(), ids=lambda one: one.folder.name)
+
+
+class Opened(NamedTuple):
+    """A recording on servers that every command of the test uses."""
+
+    url: str
+    head: int
+
+
+@pytest.fixture
+async def opened(recording: Recording, database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opened]:
+    recording.load_database(database_url)
+    with recording.nats_server() as server:
+        async with jetstream_ledger(server.url) as ledger:
+            recorded = await everything(ledger)
+        assert recorded == recording.messages()
+        monkeypatch.setenv("NATS_URL", server.url)
+        monkeypatch.setenv("DATABASE_URL", database_url)
+        yield Opened(database_url, len(recorded))
+
+
+def test_a_recorded_database_is_migrated_and_every_row_is_as_the_recorded_log_says(
+    opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = Cli(capsys)
+    rows, books = counts(opened.url), bookkeeping(opened.url)
+    assert cli("migrate").code == 0
+    assert counts(opened.url) == rows
+    assert bookkeeping(opened.url) == books
+    assert outdated(opened.url) == REPLAYS
+    for name in sorted(REPLAYS):
+        assert cli("replay", name).code == 0
+    assert min(positions(opened.url)) < opened.head
+    verified = cli("verify", "-o", "json")
+    assert verified.code == 0, verified.err
+    assert len(verified.json()) == len(all_projections())
+    assert min(positions(opened.url)) >= opened.head
+    if ROLLED_BACK not in REPLAYS:
+        assert cli("replay", ROLLED_BACK, "--rollback").code == 0
+        assert cli("verify", ROLLED_BACK).code == 0
+
+
+def test_every_recorded_event_still_has_its_type_its_subject_and_its_fields(recording: Recording) -> None:
+    refused, undecodable = set[int](), set[int]()
+    for message in recording.messages():
+        try:
+            event = decode(message.data)
+        except EventError:
+            undecodable.add(message.sequence)
+            continue
+        if isinstance(event.data, SourceRejected | SourcePositionSkipped):
+            refused.add(event.data.sequence)
+        assert nats_subject_of(event) == message.subject
+        assert is_kept(orjson.loads(message.data), document_of(event)), message
+    assert undecodable <= refused
+
+
+def document_of(event: Decoded) -> Any:
+    """The event as this build records it; the data of a version that is not the newest is as it is read."""
+    return orjson.loads(encode(event))
+
+
+def is_kept(before: Any, now: Any) -> bool:
+    """Whether everything that a document had is still there; it may have more by now."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return all(key in now and is_kept(value, now[key]) for key, value in before.items())
+    return bool(before == now)
+
+
+def counts(url: str) -> Counter[tuple[str, int]]:
+    """How many tables of each schema have so many rows: what moves, and is not renamed by a migration."""
+    tables = execute(
+        url, "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('gpuledger_live', 'gpuledger_prev')"
+    )
+    rows = [(schema, execute(url, f"SELECT count(*) FROM {schema}.{name}")[0][0]) for schema, name in tables]
+    return Counter(one for one in rows if one[1])
+
+
+def bookkeeping(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """What the projections keep beside their rows: positions, numbers, decisions that are not published."""
+    return {name: sorted(execute(url, f"SELECT * FROM gpuledger.{name}"), key=str) for name in BOOKKEEPING}
+
+
+def positions(url: str) -> list[int]:
+    """Up to where in the log the live rows of each projection are true."""
+    return [
+        position for (position,) in execute(url, "SELECT position FROM gpuledger.projection WHERE edition = 'live'")
+    ]
+
+
+def outdated(url: str) -> set[str]:
+    """The projections whose rows another version wrote."""
+    versions = dict(execute(url, "SELECT name, version FROM gpuledger.projection WHERE edition = 'live'"))
+    return {one.name for one in all_projections() if versions[one.name] != one.version}
