@@ -21,7 +21,7 @@ from bench.availability_services import Told
 from bench.claim_cost import claim_cost
 from bench.processes import api_server, at_once, percentile_ms, process
 from bench.report import Figure
-from gpuledger.api.kube_names import RESOURCE_CLAIMS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES, Resource
+from gpuledger.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES, Resource
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, Object, open_client
 from gpuledger.edge.statuswriter.main import StatusWriterSettings

@@ -14,7 +14,7 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
-from gpuledger.api.kube_names import RESOURCE_SLICE_STATUSES
+from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES
 from gpuledger.edge.kube.client import Ask, KubeClient, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer

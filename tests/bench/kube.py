@@ -24,14 +24,8 @@ from bench.processes import api_server, at_once, percentile_ms, process
 from bench.rebuilding import peak_kib
 from bench.report import Figure
 from bench.servers import unsynced_nats
-from gpuledger.api.kube_names import (
-    GPU_DEVICES,
-    LABEL_ENABLED,
-    MODULE_CONFIG,
-    MODULE_CONFIGS,
-    NFD_WORKER_VERSION,
-    NODES,
-)
+from gpuledger.api.kinds import GPU_DEVICES, MODULE_CONFIG, MODULE_CONFIGS, NODES
+from gpuledger.api.labels import LABEL_ENABLED, NFD_WORKER_VERSION
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client

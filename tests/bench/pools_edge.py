@@ -18,17 +18,9 @@ from bench.pools_fleet import SLICES, Fleet, FleetPool, module_config, namespace
 from bench.pools_past import PEOPLE, Past, agent_of, device_at, make_past, show
 from bench.pools_services import WATCHERS, Told
 from bench.processes import api_server, at_once, process
-from gpuledger.api.kube_names import (
-    CLUSTER_GPU_POOLS,
-    GPU_DEVICES,
-    GPU_POOLS,
-    MODULE_CONFIGS,
-    NAMESPACES,
-    NODES,
-    DeviceState,
-    Resource,
-    assignment_annotation,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, MODULE_CONFIGS, NAMESPACES, NODES, Resource
+from gpuledger.api.labels import assignment_annotation
+from gpuledger.api.phases import DeviceState
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import Ask, KubeClient, Object, open_client
 from gpuledger.events.device import DevicePoolApplied

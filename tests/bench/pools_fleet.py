@@ -8,16 +8,8 @@ On every node one card is annotated for each pool of the rack that waits.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gpuledger.api.kube_names import (
-    CLUSTER_GPU_POOLS,
-    GPU_POOLS,
-    LABEL_PRODUCT,
-    MODULE_CONFIG,
-    MODULE_CONFIGS,
-    NFD_WORKER_VERSION,
-    NODES,
-    Resource,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, MODULE_CONFIG, MODULE_CONFIGS, NODES, Resource
+from gpuledger.api.labels import LABEL_PRODUCT, NFD_WORKER_VERSION
 from gpuledger.events.device import Card
 from support.inventory import NFD, card, labels
 

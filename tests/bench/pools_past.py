@@ -13,7 +13,8 @@ from datetime import timedelta
 
 from bench.pools_fleet import Fleet, node_name
 from bench.processes import at_once
-from gpuledger.api.kube_names import ASSIGNMENT_FIELD_MANAGER, GPU_DEVICES, assignment_annotation
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, GPU_DEVICES
+from gpuledger.api.labels import assignment_annotation
 from gpuledger.db.engine import connect
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection

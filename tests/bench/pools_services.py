@@ -18,7 +18,7 @@ if __name__ == "__main__":
 from prometheus_client import REGISTRY
 
 from bench.rebuilding import peak_kib
-from gpuledger.api.kube_names import GPU_DEVICES, Resource
+from gpuledger.api.kinds import GPU_DEVICES, Resource
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.pools.projection import PoolsProjection

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.api.kube_names import GPU_NODE_STATES, device_label
+from gpuledger.api.kinds import GPU_NODE_STATES
+from gpuledger.api.labels import device_label
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.crds import foreign, install, shipped
 from support import servers

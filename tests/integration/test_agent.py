@@ -17,7 +17,7 @@ from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterWatch, scraper
 from gpuledger.agent.heartbeat import HEARTBEATS_TOLD, METRIC
 from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.agent.supervisor import Agent
-from gpuledger.api.bootstrap_names import HEARTBEAT_MAX_AGE_S
+from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.payload import Payload

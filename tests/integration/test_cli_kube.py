@@ -10,14 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    GPU_DEVICES,
-    GPU_NODE_STATES,
-    NODE_FEATURE_RULES,
-    NODE_FEATURES,
-    NODES,
-    device_label,
-)
+from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODE_FEATURE_RULES, NODE_FEATURES, NODES
+from gpuledger.api.labels import device_label
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.crds import foreign, install, node_feature_rule, shipped
 from gpuledger.events.device import DeviceFailed, DeviceInserted

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.pools.orders import text_of
 from gpuledger.events.device import DeviceAssignmentChanged
@@ -20,7 +20,7 @@ from support.waiting import eventually
 
 DEVICES = ("n1-0", "n1-1")
 BEGIN: tuple[tuple[str, Payload], ...] = (
-    (MODULE, MET),
+    (MODULE_CONFIG, MET),
     ("n1", prepared()),
     *((device, detected("n1")) for device in DEVICES),
     *((device, state("Ready")) for device in DEVICES),

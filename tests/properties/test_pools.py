@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
@@ -153,7 +153,7 @@ class PoolsMachine(RuleBasedStateMachine):
             hardware = INDIVISIBLE if device == "n2-0" else A100
             self.say(device, detected(device.partition("-")[0], hardware))
             self.say(device, state("Ready"))
-        self.say(MODULE, MET)
+        self.say(MODULE_CONFIG, MET)
         for pool_id in ("a/p", "a/limited", "auto", "divided"):
             self.say(pool_id, pool(**spec_for(pool_id, {})))
 
@@ -275,11 +275,11 @@ class PoolsMachine(RuleBasedStateMachine):
 
     @rule(said=settings)
     def configure(self, said: dict[str, Any]) -> None:
-        self.say(MODULE, SettingsChanged(**said, approval_selector={"tier": "gold"}))
+        self.say(MODULE_CONFIG, SettingsChanged(**said, approval_selector={"tier": "gold"}))
 
     @rule(met=st.sampled_from([True, True, False]))
     def find_features(self, met: bool) -> None:
-        self.say(MODULE, MET.model_copy(update={"met": met}))
+        self.say(MODULE_CONFIG, MET.model_copy(update={"met": met}))
 
     @rule()
     def restart(self) -> None:

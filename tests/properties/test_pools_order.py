@@ -6,7 +6,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.domain.pools.orders import last_list
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
@@ -38,7 +38,7 @@ BEGIN = [
     *(Saying(0, device, detected(device.partition("-")[0])) for device in DEVICES),
     *(Saying(0, device, state("Ready")) for device in DEVICES),
     *(Saying(0, node, prepared()) for node in NODES),
-    Saying(0, MODULE, MET),
+    Saying(0, MODULE_CONFIG, MET),
 ]
 """What is there; which pool a device has meanwhile depends on what was recorded first, so agents answer at the end."""
 
@@ -62,7 +62,7 @@ changes = st.one_of(
         st.sampled_from(NODES),
         st.sampled_from(["a", "b"]).map(lambda zone: NodeLabelled(uid="n", labels={"zone": zone})),
     ),
-    st.just((MODULE, SettingsChanged(max_slices_per_device=16))),
+    st.just((MODULE_CONFIG, SettingsChanged(max_slices_per_device=16))),
     st.tuples(
         st.sampled_from(PODS),
         st.sampled_from([None, *NODES]).map(lambda node: PodObserved(uid="u", node=node, requests={"r": 1})),

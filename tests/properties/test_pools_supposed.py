@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.domain.pools.orders import last_list
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
@@ -62,7 +62,7 @@ sayings: st.SearchStrategy[Saying] = st.one_of(
     st.tuples(nodes, st.sampled_from([prepared(), prepared(ready=False)])),
     st.tuples(nodes, st.sampled_from(["a", "b"]).map(lambda zone: NodeLabelled(uid="n", labels={"zone": zone}))),
     st.tuples(pool_ids, st.just(PoolGone())),
-    st.just((MODULE, SettingsChanged(max_slices_per_device=16))),
+    st.just((MODULE_CONFIG, SettingsChanged(max_slices_per_device=16))),
     st.tuples(devices, st.sampled_from([applied, refused, released])),
 )
 """The last one is what the device's agent says of the pool that it is in."""

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
@@ -164,7 +164,7 @@ class WantedMachine(RuleBasedStateMachine):
 
     @rule(said=st.sampled_from([{}, {"max_slices_per_device": 1}, {"max_slices_per_device": 16}, {"enabled": False}]))
     def set(self, said: dict[str, Any]) -> None:
-        self.say(MODULE, SettingsChanged(**said))
+        self.say(MODULE_CONFIG, SettingsChanged(**said))
 
     @rule()
     def answer(self) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any
 
-from gpuledger.api.kube_names import NAMESPACE, NAMESPACES
+from gpuledger.api.kinds import NAMESPACE, NAMESPACES
 from gpuledger.edge.admission.main import Admission, AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-from gpuledger.api.kube_names import EVENTS, GPU_DEVICES
+from gpuledger.api.kinds import EVENTS, GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings
 from gpuledger.events.device import DeviceDetected, Hardware

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_POOLS, MODULE_CONFIGS, NAMESPACES, PODS, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, MODULE_CONFIGS, NAMESPACES, PODS, Resource
 from gpuledger.edge.kube.client import KubeClient
 from support.paths import ROOT
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from gpuledger.api.kube_names import SECRETS, Resource
+from gpuledger.api.kinds import SECRETS, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.reflector import Changes, Listed, Reflector
 from gpuledger.local.kubeapi.admission import ServicePlaces

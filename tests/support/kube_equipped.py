@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import (
     CLUSTER_GPU_POOLS,
     GPU_DEVICES,
     GPU_NODE_STATES,

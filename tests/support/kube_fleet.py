@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gpuledger.api.kube_names import GPU_DEVICES, NODE_FEATURES, NODES, Resource, device_label
+from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURES, NODES, Resource
+from gpuledger.api.labels import device_label
 from gpuledger.cli.cluster import CORE_EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.device import DeviceAttached, DeviceDetected, DeviceFailed, DeviceInserted, Hardware

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gpuledger.api.kube_names import LABEL_ENABLED
+from gpuledger.api.labels import LABEL_ENABLED
 from gpuledger.edge.watchers.decide import Kind
 from gpuledger.edge.watchers.journal import Book
 from gpuledger.edge.watchers.resources import nodes

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import (
@@ -128,7 +128,7 @@ class Pools:
 
     def begin(self, *nodes: str, devices: int = 1) -> "Pools":
         """The module works, and these nodes have devices that may be pooled."""
-        self.say(MODULE, MET)
+        self.say(MODULE_CONFIG, MET)
         for node in nodes:
             self.say(node, prepared())
             for number in range(devices):

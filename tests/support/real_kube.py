@@ -15,7 +15,7 @@ import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gpuledger.api.kube_names import NAMESPACES, Resource
+from gpuledger.api.kinds import NAMESPACES, Resource
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.kube.reflector import Changes, Listed, Reflector

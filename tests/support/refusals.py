@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.api.kube_names import PODS, Resource
+from gpuledger.api.kinds import PODS, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gpuledger.api.kube_names import NAMESPACES, Resource
+from gpuledger.api.kinds import NAMESPACES, Resource
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.main import AdmissionSettings, Reached

@@ -1,6 +1,6 @@
 """ResourceSliceStatuses for tests: a driver that publishes slices, and looks at what is written of them."""
 
-from gpuledger.api.kube_names import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
+from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.statuswriter.main import compare
 from gpuledger.edge.watchers.resources import slices

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import typer
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 from gpuledger.cli.times import format_time
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import KubeError

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import structlog
 
-from gpuledger.api.kube_names import NAMESPACE, NAMESPACES, NODES
+from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODES
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.stopping import say
 from gpuledger.edge.admission.main import Admission, AdmissionSettings, admission

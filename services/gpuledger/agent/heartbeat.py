@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.api.bootstrap_names import HEARTBEAT_MAX_AGE_S
+from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.events.settings import HEARTBEATS_MAX
 

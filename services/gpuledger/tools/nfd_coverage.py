@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.labels import (
     GFD_PRODUCT,
     LABEL_DEVICE_COUNT,
     LABEL_DEVICE_PREFIX,
@@ -22,11 +22,11 @@ from gpuledger.api.kube_names import (
     LABEL_OS_ID,
     LABEL_OS_VERSION_ID,
     LABEL_PRESENT,
+    LABEL_TRUE,
     NFD_KERNEL_VERSION,
     NFD_NODE_NAME,
     NFD_OS_RELEASE,
     NFD_PCI_DEVICE,
-    TRUE,
     VENDOR_NVIDIA,
     device_label,
 )
@@ -128,7 +128,9 @@ def coverage(nodes: Iterable[NodeFacts], rule: Object) -> Coverage:
 
 def is_gpu_node(node: NodeFacts) -> bool:
     """Whether the node has GPUs, by what was found or by what its labels claim."""
-    claimed = node.labels.get(LABEL_PRESENT) == TRUE or any(key.startswith(LABEL_DEVICE_PREFIX) for key in node.labels)
+    claimed = node.labels.get(LABEL_PRESENT) == LABEL_TRUE or any(
+        key.startswith(LABEL_DEVICE_PREFIX) for key in node.labels
+    )
     return claimed or any(_may_be_gpu(device) for device in _devices(node))
 
 
@@ -216,7 +218,7 @@ def _operator(value: str | None, expression: Object) -> bool:
 
 def _gpu_labels(matches: Matches) -> dict[str, str]:
     devices = matches[NFD_PCI_DEVICE]
-    labels = {LABEL_PRESENT: TRUE, LABEL_DEVICE_COUNT: str(len(devices))}
+    labels = {LABEL_PRESENT: LABEL_TRUE, LABEL_DEVICE_COUNT: str(len(devices))}
     for index, device in enumerate(devices):
         labels |= {device_label(index, fact): device.get(fact, "") for fact in ("vendor", "device", "class")}
     return labels

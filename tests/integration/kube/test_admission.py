@@ -5,17 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_ASSIGNMENT,
-    ANNOTATION_CLUSTER_ASSIGNMENT,
-    CLUSTER_GPU_POOLS,
-    GPU_DEVICES,
-    GPU_POOLS,
-    LABEL_IGNORE,
-    NAMESPACES,
-    PODS,
-    Resource,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS, Resource
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_IGNORE
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
 from gpuledger.edge.kube.client import KubeClient
 from support.admission import Json, asking, device, namespace, pool

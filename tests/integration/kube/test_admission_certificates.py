@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from cryptography import x509
 
-from gpuledger.api.kube_names import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
+from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
 from gpuledger.edge.admission.certificates.authority import AUTHORITY_LIFE
 from gpuledger.edge.admission.certificates.rotation import Certificates, Keeper
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    COMPONENT_BY_APP,
-    CRDS,
-    NAMESPACES,
-    NFD_COVERAGE,
-    NODE_FEATURE_RULES,
-    NODES,
-    SECRETS,
-    Resource,
-)
+from gpuledger.api.kinds import CRDS, NAMESPACES, NFD_COVERAGE, NODE_FEATURE_RULES, NODES, SECRETS, Resource
+from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.db.revision import check_current
 from gpuledger.edge.kube import crds
 from gpuledger.runtime.settings import COMPONENT_NAMES

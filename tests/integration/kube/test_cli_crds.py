@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import (
     CLUSTER_GPU_POOLS,
     CRDS,
     GPU_DEVICES,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gpuledger.api.kube_names import NAMESPACES, PODS, RESOURCE_SLICE_STATUSES, Resource
+from gpuledger.api.kinds import NAMESPACES, PODS, RESOURCE_SLICE_STATUSES, Resource
 from gpuledger.edge.kube.client import open_client
 from gpuledger.edge.kube.crds import install, shipped
 from gpuledger.events.claim import ClaimReleased

@@ -8,16 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_ASSIGNMENT,
-    ANNOTATION_CLUSTER_ASSIGNMENT,
-    CLUSTER_GPU_POOLS,
-    GPU_DEVICES,
-    GPU_POOLS,
-    NAMESPACES,
-    PODS,
-    Resource,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS, Resource
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT
 from gpuledger.cli.cluster import Access, open_kube
 from gpuledger.cli.commands.pool import TRIES_MAX, write
 from gpuledger.cli.describe.pool import QUOTAS, pool_objects

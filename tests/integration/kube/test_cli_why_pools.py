@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import NAMESPACES, NODES, PODS, Resource
+from gpuledger.api.kinds import NAMESPACES, NODES, PODS, Resource
 from gpuledger.cli.describe.pool import QUOTAS
 from gpuledger.cli.why.pools import NO_SCHEDULER
 from gpuledger.edge.kube.client import KubeClient, open_client

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    CRDS,
-    GPU_DEVICES,
-    GPU_NODE_STATES,
-    NAMESPACES,
-    NODE_FEATURE_RULES,
-    NODE_FEATURES,
-    NODES,
-)
+from gpuledger.api.kinds import CRDS, GPU_DEVICES, GPU_NODE_STATES, NAMESPACES, NODE_FEATURE_RULES, NODE_FEATURES, NODES
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, Selection, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnavailableError

@@ -13,7 +13,7 @@ import pytest
 from kubernetes.aio.config import incluster_config
 from structlog.testing import capture_logs
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import (
     GPU_DEVICES,
     GPU_POOLS,
     NAMESPACES,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api import kube_names
+from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.edge.kube.client import open_client
 from gpuledger.edge.kube.crds import install
 from gpuledger.edge.kube.errors import GoneError
@@ -14,29 +14,29 @@ from gpuledger.local.kubeapi.running import OBJECTS, embedded_kube
 from support.kube_equipped import equip, equipped_client
 from support.kube_server import KubeServer
 
-DEVICE = {"apiVersion": kube_names.GPU_DEVICES.api_version, "kind": "GPUDevice", "metadata": {"name": "w1-0"}}
+DEVICE = {"apiVersion": GPU_DEVICES.api_version, "kind": "GPUDevice", "metadata": {"name": "w1-0"}}
 
 
 async def test_objects_and_their_types_survive_a_restart(kube: KubeServer) -> None:
     async with equipped_client(kube) as client:
-        created = await client.create(kube_names.GPU_DEVICES, DEVICE)
+        created = await client.create(GPU_DEVICES, DEVICE)
     await kube.stop()
     await kube.start()
     async with open_client(kube.kubeconfig) as client:
         await equip(kube, client)
-        assert await client.get(kube_names.GPU_DEVICES, "w1-0") == created
-        other = await client.create(kube_names.GPU_DEVICES, {**DEVICE, "metadata": {"name": "w1-1"}})
+        assert await client.get(GPU_DEVICES, "w1-0") == created
+        other = await client.create(GPU_DEVICES, {**DEVICE, "metadata": {"name": "w1-1"}})
         assert version(other) > version(created)
 
 
 async def test_a_watch_from_before_history_was_forgotten_has_to_list_again(kube: KubeServer) -> None:
     async with equipped_client(kube) as client:
-        created = await client.create(kube_names.GPU_DEVICES, DEVICE)
-        await client.delete(kube_names.GPU_DEVICES, "w1-0")
+        created = await client.create(GPU_DEVICES, DEVICE)
+        await client.delete(GPU_DEVICES, "w1-0")
     await kube.forget_history()
     async with equipped_client(kube) as client:
         with pytest.raises(GoneError):
-            async for _ in client.watch(kube_names.GPU_DEVICES, resource_version=str(version(created))):
+            async for _ in client.watch(GPU_DEVICES, resource_version=str(version(created))):
                 pass
 
 
@@ -47,9 +47,9 @@ OWN_FILE = pytest.mark.embedded_only("it is about the file in which `gpuledger u
 async def test_the_cluster_of_a_data_directory_is_kept_in_its_file(tmp_path: Path) -> None:
     async with embedded_kube(tmp_path) as api, open_client(api.kubeconfig) as client:
         await install(client)
-        created = await client.create(kube_names.GPU_DEVICES, DEVICE)
+        created = await client.create(GPU_DEVICES, DEVICE)
     async with embedded_kube(tmp_path) as api, open_client(api.kubeconfig) as client:
-        assert await client.get(kube_names.GPU_DEVICES, "w1-0") == created
+        assert await client.get(GPU_DEVICES, "w1-0") == created
 
 
 @OWN_FILE

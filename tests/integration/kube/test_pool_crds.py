@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_POOLS, NAMESPACES, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, NAMESPACES, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import InvalidError
 from support.kube_fleet import create

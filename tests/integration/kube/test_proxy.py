@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuledger.api.kube_names import NAMESPACES, NODES
+from gpuledger.api.kinds import NAMESPACES, NODES
 from gpuledger.edge.kube.client import ClientSettings, KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError, TooManyRequestsError, UnavailableError
 from support.kube_proxy import KubeProxy, drop, hang

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.conditions import PREREQUISITE_NOT_MET
+from gpuledger.api.kinds import (
     CA_SECRET,
     CLUSTER_GPU_POOLS,
     CONTROLLER_TLS_SECRET,
@@ -24,13 +25,12 @@ from gpuledger.api.kube_names import (
     MODULE_CONFIGS,
     NODE_FEATURES,
     NODES,
-    POOL_FINALIZER,
-    PREREQUISITE_NOT_MET,
     RESOURCE_SLICE_STATUSES,
     RESOURCE_SLICES,
     SECRETS,
     Resource,
 )
+from gpuledger.api.labels import POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger.api.kube_names import NAMESPACES, PODS
+from gpuledger.api.kinds import NAMESPACES, PODS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ForbiddenError
 from support.admission import asking

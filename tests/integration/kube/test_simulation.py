@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger.api.kube_names import LABEL_APP, NAMESPACE, NODE_FEATURES, NODES, PODS
+from gpuledger.api.kinds import NAMESPACE, NODE_FEATURES, NODES, PODS
+from gpuledger.api.labels import LABEL_APP
 from gpuledger.domain.inventory.labels import gpus_among, pci_devices
 from gpuledger.edge.kube.client import KubeClient, Selection, open_client
 from gpuledger.edge.kube.errors import NotFoundError

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.device import Card, DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.envelope import Decoded

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import EVENTS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
+from gpuledger.api.kinds import EVENTS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError, RefusedError
 from gpuledger.edge.statuswriter.main import StatusWriter

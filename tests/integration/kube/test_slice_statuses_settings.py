@@ -1,6 +1,6 @@
 """ResourceSliceStatuses while settings change: a gate that closes, a module that is off, claims that are not named."""
 
-from gpuledger.api.kube_names import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
+from gpuledger.api.kinds import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.main import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gpuledger.api.kube_names import CRDS, GPU_DEVICES
+from gpuledger.api.kinds import CRDS, GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import foreign, install, shipped
 from gpuledger.edge.statuswriter.main import StatusWriter, compare

@@ -1,6 +1,6 @@
 """The status writer on real servers: what the ledger decides stands in the API server, and nothing is written twice."""
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     MODULE_CONFIG,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import GPU_DEVICES, NODE_FEATURE_RULE, NODE_FEATURE_RULES
+from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURE_RULE, NODE_FEATURE_RULES
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError

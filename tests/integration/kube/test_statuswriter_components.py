@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpuledger.api.kube_names import COMPONENT_BY_APP, DAEMON_SETS, MODULE_CONFIG, NAMESPACES
+from gpuledger.api.kinds import DAEMON_SETS, MODULE_CONFIG, NAMESPACES
+from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.main import StatusWriter
 from gpuledger.events.settings import SettingsChanged

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gpuledger.api.kube_names import EVENTS
+from gpuledger.api.kinds import EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.node import NodeInventoryChanged
 from gpuledger.runtime.clock import system_clock

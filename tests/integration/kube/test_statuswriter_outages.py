@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuledger.api.kube_names import GPU_DEVICES
+from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.main import StatusWriter, compare
 from gpuledger.events.device import DeviceWithdrawn

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_ASSIGNMENT,
+from gpuledger.api.kinds import (
     CLUSTER_GPU_POOLS,
     EVENTS,
     GPU_DEVICES,
@@ -16,8 +15,8 @@ from gpuledger.api.kube_names import (
     GPU_POOLS,
     MODULE_CONFIG,
     NAMESPACES,
-    POOL_FINALIZER,
 )
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.edge.statuswriter.main import StatusWriter, compare

@@ -8,16 +8,8 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from gpuledger.api.kube_names import (
-    CRDS,
-    EVENTS,
-    GPU_DEVICES,
-    GPU_NODE_STATES,
-    MODULE_CONFIG,
-    MODULE_CONFIGS,
-    PREREQUISITE_NOT_MET,
-    Resource,
-)
+from gpuledger.api.conditions import PREREQUISITE_NOT_MET
+from gpuledger.api.kinds import CRDS, EVENTS, GPU_DEVICES, GPU_NODE_STATES, MODULE_CONFIG, MODULE_CONFIGS, Resource
 from gpuledger.edge.admission.certificates.webhook_configuration import VALIDATING
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import APPLY_PATCH, Ask, KubeClient

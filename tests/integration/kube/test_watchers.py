@@ -6,17 +6,8 @@ from typing import Any
 import psycopg
 from prometheus_client import REGISTRY
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_ASSIGNMENT,
-    CRDS,
-    GPU_DEVICES,
-    LABEL_IGNORE,
-    LABEL_PRODUCT,
-    MODULE_CONFIG,
-    MODULE_CONFIGS,
-    NODE_FEATURES,
-    NODES,
-)
+from gpuledger.api.kinds import CRDS, GPU_DEVICES, MODULE_CONFIG, MODULE_CONFIGS, NODE_FEATURES, NODES
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, LABEL_IGNORE, LABEL_PRODUCT
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.watchers.resources import namespaces, nodelabels
 from gpuledger.events.envelope import decode

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import (
     CONFIG_MAPS,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,

@@ -3,15 +3,8 @@
 from functools import partial
 from typing import Any
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_MAINTENANCE,
-    CLUSTER_GPU_POOLS,
-    CRDS,
-    GPU_POOLS,
-    LABEL_ENABLED,
-    NAMESPACES,
-    PODS,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, CRDS, GPU_POOLS, NAMESPACES, PODS
+from gpuledger.api.labels import ANNOTATION_MAINTENANCE, LABEL_ENABLED
 from gpuledger.edge.kube.client import Ask, KubeClient, open_client
 from gpuledger.edge.watchers.resources import components, gpupools, namespaces, pods
 from gpuledger.edge.watchers.resources.pod_progress import TERMINATING

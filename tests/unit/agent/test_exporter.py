@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.heartbeat import HEARTBEATS_TOLD, METRIC, Monitoring, newest_update
-from gpuledger.api.bootstrap_names import HEARTBEAT_MAX_AGE_S
+from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.node import NodeMonitoringObserved
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuledger.api.kube_names import NAMESPACE as PRODUCT_NAMESPACE
+from gpuledger.api.kinds import NAMESPACE as PRODUCT_NAMESPACE
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE, SERVICE_PORT
 from gpuledger.runtime.settings import ADMISSION_LISTEN

@@ -11,7 +11,7 @@ from gpuledger.agent.hardware.calls import CLOSE_MAX_S
 from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.agent.settings import AgentSettings, read_agent_settings
 from gpuledger.agent.supervisor import STOP_TIMEOUT_S
-from gpuledger.api.kube_names import COMPONENT_BY_APP, LABEL_PRESENT
+from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_PRESENT
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.runtime.settings import DATABASE_URL, METRICS_LISTEN, NATS_URL
 from gpuledger.runtime.telemetry_http import parse_address

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuledger.api.kube_names import GPU_GROUP
+from gpuledger.api.kinds import GPU_GROUP
 from gpuledger.domain.pools.spec import resource_name
 from support.chart import CHART, KUBE_VERSION, WITH_SECRET, Manifests, Object, helm, needs_helm, render, template
 

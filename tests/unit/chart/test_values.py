@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import (
     CA_SECRET,
-    COMPONENT_BY_APP,
     CONTROLLER_TLS_SECRET,
     GPU_GROUP,
     MODULE_CONFIG,
     NFD_COVERAGE,
     NODE_FEATURE_RULE,
 )
+from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.kube import crds

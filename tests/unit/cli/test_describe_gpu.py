@@ -8,14 +8,14 @@ from gpuledger.cli.describe.preparation import UNDECIDED, Decided, assignment_se
 from gpuledger.cli.lookup import row_of
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
-from gpuledger.domain.bootstrap.state import DeviceState
+from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
 from gpuledger.domain.pools.decisions import Assignment
 from support.events import START, hour
 
 ROW = GpuDevice("w1-0", "w1", "c", False, 0, "Discovered", START, None, True, START, False, START, False, START)
-READY = DeviceState("w1-0", "Ready", "Validated", "", hour(1))
-FAULTED = DeviceState("w1-0", "Faulted", "InfrastructureDegraded", "The driver is missing.", hour(2))
+READY = PreparedDevice("w1-0", "Ready", "Validated", "", hour(1))
+FAULTED = PreparedDevice("w1-0", "Faulted", "InfrastructureDegraded", "The driver is missing.", hour(2))
 PENDING = Assignment("w1-0", "team/a", "Pending", True, "ApprovedAutomatically", "", hour(3))
 NOBODYS = Assignment("w1-0", None, None, False, "AnnotationMismatch", "There is no GPUPool 'x'.", hour(4))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.cli.commands.what_if_manifest import Manifest, read_manifest
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Console
@@ -166,7 +166,7 @@ def test_what_would_be_refused_by_what_is_there(reading: Reader, told: Pools, te
 
 def test_what_is_there_already_is_not_held_against_settings_that_came_later(reading: Reader, told: Pools) -> None:
     told.say(POOL, pool(slices_per_unit=2))
-    told.say(MODULE, SettingsChanged(max_slices_per_device=1))
+    told.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
     found = reading(GOOD.replace("Card", "Card, slicesPerUnit: 2"))
     assert list(remarks(found.resource, found.object, POOL, found.supposition.said, told.state)) == []
 
@@ -226,7 +226,7 @@ def test_notes(told: Pools) -> None:
     assert "recorded since (1) count as this one" in notes_of(told, pool(), since=0)
     told.say(POOL, pool(deleting=True))
     assert "The pool is being deleted" in notes_of(told, pool())
-    told.say(MODULE, MET.model_copy(update={"met": False}))
+    told.say(MODULE_CONFIG, MET.model_copy(update={"met": False}))
     assert NOT_IN_FORCE in notes_of(told, pool())
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import typer
 
-from gpuledger.api.kube_names import NODE_FEATURE_RULE, NODE_FEATURE_RULES, NODE_FEATURES, NODES
+from gpuledger.api.kinds import NODE_FEATURE_RULE, NODE_FEATURE_RULES, NODE_FEATURES, NODES
 from gpuledger.cli.cluster import Access, Context, Kubeconfig, open_kube
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat

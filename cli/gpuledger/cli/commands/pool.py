@@ -8,14 +8,12 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS
+from gpuledger.api.labels import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
-    CLUSTER_GPU_POOLS,
-    GPU_DEVICES,
-    GPU_POOLS,
     LABEL_IGNORE,
-    TRUE,
+    LABEL_TRUE,
     assignment_annotation,
 )
 from gpuledger.cli.cluster import Access, Context, Kubeconfig, open_kube
@@ -110,7 +108,7 @@ async def _assign(access: Access, device: str, wanted: PoolName, *, overwrite: b
 async def _unassign(access: Access, device: str) -> None:
     def change(given: Given) -> dict[str, str | None] | None:
         if given.is_automatic:
-            hint = f"To keep it out of every pool, label it {LABEL_IGNORE}={TRUE}"
+            hint = f"To keep it out of every pool, label it {LABEL_IGNORE}={LABEL_TRUE}"
             raise CliError(f"{given.pool} took GPUDevice {device!r} by itself, and would take it again", hint)
         return dict.fromkeys(given.annotations) if given.annotations else None
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS
-from gpuledger.api.kube_names import NODES as KUBE_NODES
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS
+from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
 from gpuledger.cli.cluster import Access, Answer, Context, Kubeconfig, KubeEvent, event_row, events_about, if_reachable
 from gpuledger.cli.errors import CliError, ExitCode

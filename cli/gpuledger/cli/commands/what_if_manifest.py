@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from gpuledger.api.kube_names import ANNOTATION_MAINTENANCE, CLUSTER_GPU_POOLS, GPU_POOLS, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
+from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.edge.kube.crds import shipped
 from gpuledger.edge.kube.schema.object_meta import OBJECT_META

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gpuledger.api.kube_names import GPU_DEVICES
+from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.cli.backend import backend, bring_current
 from gpuledger.cli.cluster import Access, Answer, Context, Kubeconfig, if_reachable
 from gpuledger.cli.commands.timeline import KINDS, NoKube

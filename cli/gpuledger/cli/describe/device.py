@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpuledger.api.kube_names import GPU_DEVICES
+from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.cluster import Answer, KubeEvent, events_about
 from gpuledger.cli.describe.holders import Holders, holders_of, holders_section

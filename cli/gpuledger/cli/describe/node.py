@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpuledger.api.kube_names import GPU_DEVICES, GPU_NODE_STATES, LABELS_OF_HARDWARE, NODES
+from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODES
+from gpuledger.api.labels import LABELS_OF_HARDWARE
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.cluster import Answer, KubeEvent, events_about
 from gpuledger.cli.describe.holders import HOLDERS, holders_on

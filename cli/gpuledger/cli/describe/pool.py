@@ -6,7 +6,7 @@ The ledger tells all of it but for quotas, which only Kubernetes knows.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.cluster import Answer, KubeEvent, events_about
 from gpuledger.cli.describe.sections import CONDITIONS, ROWS_SHOWN, conditions_of, counted, events_section

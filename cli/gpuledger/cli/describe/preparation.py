@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 
-from gpuledger.api.inventory_names import State
+from gpuledger.api.phases import DeviceState
 from gpuledger.cli.describe.sections import known
 from gpuledger.cli.lookup import row_of, rows_where
 from gpuledger.cli.render.page import Page
-from gpuledger.domain.bootstrap.state import GPU_DEVICE_STATE, GPU_NODE_PHASE, DeviceState, NodePhase
+from gpuledger.domain.bootstrap.state import GPU_DEVICE_STATE, GPU_NODE_PHASE, NodePhase, PreparedDevice
 from gpuledger.domain.inventory.state import GpuDevice
 from gpuledger.domain.pools.decisions import GPU_DEVICE_ASSIGNMENT, Assignment
 
@@ -17,7 +17,7 @@ from gpuledger.domain.pools.decisions import GPU_DEVICE_ASSIGNMENT, Assignment
 class Decided(NamedTuple):
     """How far one GPUDevice is prepared, and which pool it belongs to; None where nothing was decided yet."""
 
-    prepared: DeviceState | None = None
+    prepared: PreparedDevice | None = None
     assignment: Assignment | None = None
 
     @property
@@ -28,7 +28,7 @@ class Decided(NamedTuple):
     @property
     def why(self) -> str | None:
         """Why the device is faulted, else why it stands with pools as it does; None where nothing was decided."""
-        if self.prepared is not None and self.prepared.state == State.FAULTED:
+        if self.prepared is not None and self.prepared.state == DeviceState.FAULTED:
             return self.prepared.reason
         return None if self.assignment is None else self.assignment.reason
 
@@ -53,7 +53,7 @@ async def phase_of(connection: AsyncConnection[Any], node: str) -> NodePhase | N
 
 def preparation_section(page: Page, row: GpuDevice, decided: Decided) -> None:
     """How far the device is prepared, why, and since when."""
-    prepared = decided.prepared or DeviceState(row.name, row.state, "", "", row.detected_at)
+    prepared = decided.prepared or PreparedDevice(row.name, row.state, "", "", row.detected_at)
     fields = {
         "State": prepared.state,
         "Reason": prepared.reason or None,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 from gpuledger.cli.cluster import KubeEvent
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gpuledger.api.kube_names import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
+from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.cli.availability_state import as_of, current
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.cluster import Answer, KubeEvent, events_about

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
-from gpuledger.api.kube_names import NODES as KUBE_NODES
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
+from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.availability_nouns import AVAILABILITY_NOUNS, AvailabilityNoun
 from gpuledger.cli.render import Column, View

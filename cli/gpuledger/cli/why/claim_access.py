@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.kube_names import MODULE_CONFIG, PODS, RESOURCE_CLAIMS, Resource
+from gpuledger.api.kinds import MODULE_CONFIG, PODS, RESOURCE_CLAIMS, Resource
 from gpuledger.cli.backend import Backend, bring_current
 from gpuledger.cli.cluster import ASKED_AT_ONCE, Access, Answer, if_reachable
 from gpuledger.cli.lookup import rows_where

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.kube_names import PODS
+from gpuledger.api.kinds import PODS
 from gpuledger.cli.cluster import parsed
 from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.pools.pods import units_by_resource

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.kube_names import NODES, PODS
+from gpuledger.api.kinds import NODES, PODS
 from gpuledger.cli.backend import Backend
 from gpuledger.cli.cluster import ASKED_AT_ONCE, Answer, if_reachable
 from gpuledger.cli.describe.pool import quotas_on

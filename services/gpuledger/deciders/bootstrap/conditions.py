@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from gpuledger.api.bootstrap_names import PreparationReason as Reason
-from gpuledger.api.bootstrap_names import PreparationType as Type
-from gpuledger.api.bootstrap_names import Verdict
-from gpuledger.api.inventory_names import State
+from gpuledger.api.conditions import NodeConditionType
+from gpuledger.api.phases import DeviceState, ValidatorVerdict
+from gpuledger.api.reasons import PreparationReason
 from gpuledger.deciders.bootstrap.checks import Check, Checks, Standing
 from gpuledger.deciders.bootstrap.device_states import is_held
 from gpuledger.deciders.bootstrap.node_facts import NodeView
 from gpuledger.events.node import Condition
 
-_MISSING = (Type.DRIVER_MISSING, Type.TOOLKIT_MISSING, Type.MONITORING_MISSING)
+_MISSING = (NodeConditionType.DRIVER_MISSING, NodeConditionType.TOOLKIT_MISSING, NodeConditionType.MONITORING_MISSING)
 
 
 def conditions_of(view: NodeView, checks: Checks, states: Sequence[str]) -> tuple[Condition, ...]:
@@ -21,8 +20,13 @@ def conditions_of(view: NodeView, checks: Checks, states: Sequence[str]) -> tupl
     if view.row.managed:
         infrastructure = (_driver(checks), _toolkit(checks), _gfd(checks.gfd), _monitoring(checks.monitoring))
     else:
-        types = (Type.DRIVER_MISSING, Type.TOOLKIT_MISSING, Type.GFD_READY, Type.MONITORING_MISSING)
-        infrastructure = tuple(_condition(kind, None, Reason.MANAGED_DISABLED) for kind in types)
+        types = (
+            NodeConditionType.DRIVER_MISSING,
+            NodeConditionType.TOOLKIT_MISSING,
+            NodeConditionType.GFD_READY,
+            NodeConditionType.MONITORING_MISSING,
+        )
+        infrastructure = tuple(_condition(kind, None, PreparationReason.MANAGED_DISABLED) for kind in types)
     degraded = _infra_degraded(infrastructure)
     found = (
         *infrastructure,
@@ -34,63 +38,70 @@ def conditions_of(view: NodeView, checks: Checks, states: Sequence[str]) -> tupl
 
 
 def _driver(checks: Checks) -> Condition:
-    status = None if checks.verdict is None else checks.verdict is Verdict.DRIVER_MISSING
-    told = Check(Standing.FINE, Reason.VALIDATOR_READY) if checks.verdict is Verdict.TOOLKIT_MISSING else None
-    return _checked(Type.DRIVER_MISSING, status, told or checks.validator)
+    status = None if checks.verdict is None else checks.verdict is ValidatorVerdict.DRIVER_MISSING
+    told = (
+        Check(Standing.FINE, PreparationReason.VALIDATOR_READY)
+        if checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
+        else None
+    )
+    return _checked(NodeConditionType.DRIVER_MISSING, status, told or checks.validator)
 
 
 def _toolkit(checks: Checks) -> Condition:
     """Where the driver is missing, nobody can tell of the toolkit."""
-    if checks.verdict is Verdict.DRIVER_MISSING:
-        return _condition(Type.TOOLKIT_MISSING, None, Reason.WAITING_FOR_DRIVER)
-    status = None if checks.verdict is None else checks.verdict is Verdict.TOOLKIT_MISSING
-    return _checked(Type.TOOLKIT_MISSING, status, checks.validator)
+    if checks.verdict is ValidatorVerdict.DRIVER_MISSING:
+        return _condition(NodeConditionType.TOOLKIT_MISSING, None, PreparationReason.WAITING_FOR_DRIVER)
+    status = None if checks.verdict is None else checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
+    return _checked(NodeConditionType.TOOLKIT_MISSING, status, checks.validator)
 
 
 def _gfd(check: Check) -> Condition:
-    return _checked(Type.GFD_READY, check.standing is Standing.FINE, check)
+    return _checked(NodeConditionType.GFD_READY, check.standing is Standing.FINE, check)
 
 
 def _monitoring(check: Check) -> Condition:
-    return _checked(Type.MONITORING_MISSING, check.standing is not Standing.FINE, check)
+    return _checked(NodeConditionType.MONITORING_MISSING, check.standing is not Standing.FINE, check)
 
 
 def _infra_degraded(infrastructure: Iterable[Condition]) -> Condition:
     for one in infrastructure:
         if one.type in _MISSING and one.status == "True":
-            return _condition(Type.INFRA_DEGRADED, True, one.type, one.message)
-    return _condition(Type.INFRA_DEGRADED, False, Reason.NOT_DEGRADED)
+            return _condition(NodeConditionType.INFRA_DEGRADED, True, one.type, one.message)
+    return _condition(NodeConditionType.INFRA_DEGRADED, False, PreparationReason.NOT_DEGRADED)
 
 
 def _degraded_workloads(view: NodeView, degraded: Condition) -> Condition:
     if degraded.status != "True":
-        return _condition(Type.DEGRADED_WORKLOADS, False, Reason.NOT_DEGRADED)
+        return _condition(NodeConditionType.DEGRADED_WORKLOADS, False, PreparationReason.NOT_DEGRADED)
     has_assigned = any(map(is_held, view.devices))
-    reason = Reason.DEVICES_ASSIGNED if has_assigned else Reason.NO_DEVICES_ASSIGNED
-    return _condition(Type.DEGRADED_WORKLOADS, has_assigned, reason)
+    reason = PreparationReason.DEVICES_ASSIGNED if has_assigned else PreparationReason.NO_DEVICES_ASSIGNED
+    return _condition(NodeConditionType.DEGRADED_WORKLOADS, has_assigned, reason)
 
 
 def _ready_for_pooling(view: NodeView, infrastructure: Iterable[Condition], states: Sequence[str]) -> Condition:
-    fine = {Type.GFD_READY: "True", **dict.fromkeys(_MISSING, "False")}
+    fine = {NodeConditionType.GFD_READY: "True", **dict.fromkeys(_MISSING, "False")}
     rules = (
-        (bool(view.devices), Reason.NO_DEVICES),
-        (view.row.managed, Reason.MANAGED_DISABLED),
-        (view.row.complete, Reason.INVENTORY_INCOMPLETE),
-        (all(one.status == fine[Type(one.type)] for one in infrastructure), Reason.INFRASTRUCTURE_NOT_READY),
-        (all(state == State.READY for state in states), Reason.DEVICES_NOT_READY),
+        (bool(view.devices), PreparationReason.NO_DEVICES),
+        (view.row.managed, PreparationReason.MANAGED_DISABLED),
+        (view.row.complete, PreparationReason.INVENTORY_INCOMPLETE),
+        (
+            all(one.status == fine[NodeConditionType(one.type)] for one in infrastructure),
+            PreparationReason.INFRASTRUCTURE_NOT_READY,
+        ),
+        (all(state == DeviceState.READY for state in states), PreparationReason.DEVICES_NOT_READY),
     )
     for holds, reason in rules:
         if not holds:
-            return _condition(Type.READY_FOR_POOLING, False, reason)
-    return _condition(Type.READY_FOR_POOLING, True, Reason.READY_FOR_POOLING)
+            return _condition(NodeConditionType.READY_FOR_POOLING, False, reason)
+    return _condition(NodeConditionType.READY_FOR_POOLING, True, PreparationReason.READY_FOR_POOLING)
 
 
-def _checked(kind: Type, holds: bool | None, check: Check) -> Condition:
+def _checked(kind: NodeConditionType, holds: bool | None, check: Check) -> Condition:
     return _condition(kind, holds, check.reason, check.message)
 
 
 _STATUS: dict[bool | None, Literal["True", "False", "Unknown"]] = {None: "Unknown", True: "True", False: "False"}
 
 
-def _condition(kind: Type, holds: bool | None, reason: str, message: str = "") -> Condition:
+def _condition(kind: NodeConditionType, holds: bool | None, reason: str, message: str = "") -> Condition:
     return Condition(type=kind.value, status=_STATUS[holds], reason=str(reason), message=message)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.api.bootstrap_names import Phase
-from gpuledger.api.inventory_names import State
+from gpuledger.api.phases import DeviceState, PreparationPhase
 from gpuledger.deciders.bootstrap.checks import Checks, checks_of
 from gpuledger.deciders.bootstrap.conditions import conditions_of
 from gpuledger.deciders.bootstrap.device_states import VALIDATING, Target, prepared, states_between, target_of
@@ -88,19 +87,21 @@ def _on_node(state: BootstrapFacts, fact: Fact, node: str) -> Iterator[Decision]
     checks = checks_of(view)
     phase = phase_of(view, checks)
     plan = _planned(state, view, checks, phase)
-    has_new = any(target.state == State.DISCOVERED for target in plan.states.values())
-    for step in way_to(phase, None if known is None else Phase(known.phase), has_new_device=has_new):
+    has_new = any(target.state == DeviceState.DISCOVERED for target in plan.states.values())
+    for step in way_to(phase, None if known is None else PreparationPhase(known.phase), has_new_device=has_new):
         plan = plan._replace(states={name: prepared(state.state.get(name)) for name in plan.states})
         yield from _enter(state, cause, plan, step, is_last=step is phase)
 
 
-def _planned(state: BootstrapFacts, view: NodeView, checks: Checks, phase: Phase) -> _Plan:
+def _planned(state: BootstrapFacts, view: NodeView, checks: Checks, phase: PreparationPhase) -> _Plan:
     states = {device.name: prepared(state.state.get(device.name)) for device in view.devices}
     wanted = {device.name: target_of(view, phase, device, states[device.name]) for device in view.devices}
     return _Plan(view, checks, states, wanted)
 
 
-def _enter(state: BootstrapFacts, cause: _Cause, plan: _Plan, phase: Phase, *, is_last: bool) -> Iterator[Decision]:
+def _enter(
+    state: BootstrapFacts, cause: _Cause, plan: _Plan, phase: PreparationPhase, *, is_last: bool
+) -> Iterator[Decision]:
     """Let the node come into a phase, and its devices into their states there."""
     wanted = plan.wanted if is_last else {name: _on_the_way(plan, name) for name in plan.wanted}
     conditions = conditions_of(plan.view, plan.checks, [target.state for target in wanted.values()])
@@ -116,11 +117,14 @@ def _enter(state: BootstrapFacts, cause: _Cause, plan: _Plan, phase: Phase, *, i
 def _on_the_way(plan: _Plan, name: str) -> Target:
     """While a node goes through Validating, so do its devices that will be validated, and are not."""
     known, wanted = plan.states[name], plan.wanted[name]
-    begins = known.state in (State.DISCOVERED, State.FAULTED) and wanted.state in (State.VALIDATING, State.READY)
+    begins = known.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and wanted.state in (
+        DeviceState.VALIDATING,
+        DeviceState.READY,
+    )
     return VALIDATING if begins else known
 
 
-def _differs(state: BootstrapFacts, node: str, phase: Phase, conditions: Iterable[Condition]) -> bool:
+def _differs(state: BootstrapFacts, node: str, phase: PreparationPhase, conditions: Iterable[Condition]) -> bool:
     known = state.phase.get(node)
     if known is None or known.phase != phase:
         return True

@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.api.bootstrap_names import Phase
-from gpuledger.api.bootstrap_names import PreparationReason as Reason
-from gpuledger.api.inventory_names import State
+from gpuledger.api.phases import DeviceState, PreparationPhase
+from gpuledger.api.reasons import PreparationReason
 from gpuledger.deciders.bootstrap.node_facts import NodeView, latest
 from gpuledger.domain.bootstrap.facts import BootstrapDevice, BootstrapHealth
-from gpuledger.domain.bootstrap.state import DeviceState
+from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.device_names import place_of
 
 HELD = frozenset({"Assigned", "Unassigning"})
@@ -24,15 +23,21 @@ class Target(NamedTuple):
     message: str = ""
 
 
-VALIDATING = Target(State.VALIDATING.value, Reason.NODE_VALIDATING.value)
-READY = Target(State.READY.value, Reason.VALIDATED.value)
-_DISABLED = Target(State.DISCOVERED.value, Reason.MANAGED_DISABLED.value)
+VALIDATING = Target(DeviceState.VALIDATING.value, PreparationReason.NODE_VALIDATING.value)
+READY = Target(DeviceState.READY.value, PreparationReason.VALIDATED.value)
+_DISABLED = Target(DeviceState.DISCOVERED.value, PreparationReason.MANAGED_DISABLED.value)
 _DEGRADED = Target(
-    State.FAULTED.value, Reason.INFRASTRUCTURE_DEGRADED.value, "The node's conditions say what is missing."
+    DeviceState.FAULTED.value,
+    PreparationReason.INFRASTRUCTURE_DEGRADED.value,
+    "The node's conditions say what is missing.",
 )
-_NOT_OBSERVED = Target(State.FAULTED.value, Reason.NOT_OBSERVED.value, "The node's agent does not see the card.")
-_RECOVERING = Target(State.FAULTED.value, Reason.RECOVERING.value, "The card is fit again, and is watched for a while.")
-_NEW = Target(State.DISCOVERED.value, "")
+_NOT_OBSERVED = Target(
+    DeviceState.FAULTED.value, PreparationReason.NOT_OBSERVED.value, "The node's agent does not see the card."
+)
+_RECOVERING = Target(
+    DeviceState.FAULTED.value, PreparationReason.RECOVERING.value, "The card is fit again, and is watched for a while."
+)
+_NEW = Target(DeviceState.DISCOVERED.value, "")
 
 
 def is_held(device: BootstrapDevice) -> bool:
@@ -40,30 +45,35 @@ def is_held(device: BootstrapDevice) -> bool:
     return device.assignment in HELD
 
 
-def prepared(known: DeviceState | None) -> Target:
+def prepared(known: PreparedDevice | None) -> Target:
     """The state that a device has; without a row it is Discovered."""
     return _NEW if known is None else Target(known.state, known.reason, known.message)
 
 
-def target_of(view: NodeView, phase: Phase, device: BootstrapDevice, known: Target) -> Target:
+def target_of(view: NodeView, phase: PreparationPhase, device: BootstrapDevice, known: Target) -> Target:
     """The state that a device should have when its node is in a phase."""
-    if phase is Phase.DISABLED and not is_held(device):
+    if phase is PreparationPhase.DISABLED and not is_held(device):
         return _DISABLED
     fault = _fault(view, device)
     if fault is not None:
         return fault
-    if is_held(device) and (phase is Phase.DISABLED or known.state in (State.READY, State.FAULTED)):
+    if is_held(device) and (
+        phase is PreparationPhase.DISABLED or known.state in (DeviceState.READY, DeviceState.FAULTED)
+    ):
         return known  # What a pool has stays as it is until it is given back, or is Pending again after a fault.
-    if phase is Phase.VALIDATING_FAILED:
+    if phase is PreparationPhase.VALIDATING_FAILED:
         return _DEGRADED
-    return READY if phase is Phase.READY else VALIDATING
+    return READY if phase is PreparationPhase.READY else VALIDATING
 
 
 def states_between(known: Target, wanted: Target) -> list[Target]:
     """The states to go through, the wanted one last: none becomes Ready or Faulted without being validated."""
     if known == wanted:
         return []
-    begins = known.state in (State.DISCOVERED, State.FAULTED) and wanted.state in (State.READY, State.FAULTED)
+    begins = known.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and wanted.state in (
+        DeviceState.READY,
+        DeviceState.FAULTED,
+    )
     return [VALIDATING, wanted] if begins and known.state != wanted.state else [wanted]
 
 
@@ -74,7 +84,7 @@ def _fault(view: NodeView, device: BootstrapDevice) -> Target | None:
     health = _health(view.health, device)
     if health is not None and not health.healthy:
         text = ": ".join(part for part in (health.kind, health.message) if part)
-        return Target(State.FAULTED.value, Reason.HARDWARE_FAULT.value, text)
+        return Target(DeviceState.FAULTED.value, PreparationReason.HARDWARE_FAULT.value, text)
     recovered_at = latest([_recovered_at(health), None if device.provisional else device.found_at])
     if recovered_at is None or not view.tells_heartbeats:
         return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from gpuledger.api.bootstrap_names import HEARTBEAT_MAX_AGE_S, Component
+from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S, Component
 from gpuledger.domain.bootstrap.facts import (
     BootstrapComponent,
     BootstrapDevice,

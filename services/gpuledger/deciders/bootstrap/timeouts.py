@@ -7,7 +7,7 @@ the log, and everybody who folds the log draws the conclusion at that place.
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from gpuledger.api.bootstrap_names import Component
+from gpuledger.api.phases import Component
 from gpuledger.deciders.bootstrap.node_facts import HEARTBEAT_MAX_AGE, NodeView, is_over, view_of
 from gpuledger.domain.bootstrap.facts import BootstrapFacts, BootstrapSettings
 from gpuledger.domain.bootstrap.folds import WAITED

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gpuledger.api.inventory_names import IGNORE, MODULE, TRUE
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.labels import LABEL_IGNORE, LABEL_TRUE
 from gpuledger.deciders.inventory.conditions import node_conditions, prerequisite
 from gpuledger.deciders.inventory.managed import is_managed
 from gpuledger.domain.fact import Fact
@@ -75,7 +76,7 @@ def on_fact(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
 
 
 def _is_met(state: InventoryFacts) -> bool:
-    row = state.module.get(MODULE)
+    row = state.module.get(MODULE_CONFIG)
     return row is not None and row.met
 
 
@@ -85,11 +86,11 @@ def _exists(state: InventoryFacts, node: str) -> bool:
 
 
 def _on_prerequisite(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
-    known, wanted = state.module.get(MODULE), prerequisite(state.nfd_count())
+    known, wanted = state.module.get(MODULE_CONFIG), prerequisite(state.nfd_count())
     if wanted is None or (known is not None and (known.met, known.reason) == (wanted.met, wanted.reason)):
         return
     time = fact.event.time if known is None else max(fact.event.time, known.changed_at)
-    yield _Cause(fact, time).decision(MODULE, wanted)
+    yield _Cause(fact, time).decision(MODULE_CONFIG, wanted)
 
 
 def _all_nodes(state: InventoryFacts) -> list[str]:
@@ -179,7 +180,7 @@ def _name(state: InventoryFacts, node: str, device: Wanted) -> str:
 
 def _is_ignored(state: InventoryFacts, name: str) -> bool:
     mark = state.mark.get(name)
-    return mark is not None and orjson.loads(mark.labels).get(IGNORE) == TRUE
+    return mark is not None and orjson.loads(mark.labels).get(LABEL_IGNORE) == LABEL_TRUE
 
 
 def _settle_slots(state: InventoryFacts, cause: _Cause, node: str, view: View) -> Iterator[Decision]:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import orjson
 
-from gpuledger.api.pool_names import MANUAL, READY, SELECTOR, Phase, Reason, Word
+from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
+from gpuledger.api.pool_spec import MANUAL, SELECTOR
+from gpuledger.api.reasons import AssignmentReason
 from gpuledger.deciders.pools.conditions import closed
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.domain.pools.decisions import Assignment
@@ -22,7 +24,7 @@ from gpuledger.events.node import CARDS_PER_NODE_MAX
 class _Why(NamedTuple):
     """Why a device is not, or not any more, in a pool."""
 
-    reason: Reason
+    reason: AssignmentReason
     message: str = ""
 
 
@@ -46,30 +48,30 @@ def next_step(state: PoolFacts, name: str) -> DeviceAssignmentChanged | None:
 def _of_held(state: PoolFacts, device: PoolDevice, known: Assignment, pool: str) -> DeviceAssignmentChanged | None:
     setup = state.setup.get(device.name)
     word = setup.word if setup is not None and setup.pool == pool else None
-    if known.phase == Phase.UNASSIGNING:
-        return _released(state, device) if word == Word.RELEASED else None
+    if known.phase == AssignmentPhase.UNASSIGNING:
+        return _released(state, device) if word == AgentReport.RELEASED else None
     asked, row = _asked_for(state, device), state.pool.get(pool)
     why = _why_to_leave(state, device, row, asked)
     automatic = asked.pool is None
     if why is not None:
-        return _assignment(pool, Phase.UNASSIGNING, known.automatic, why)
-    if known.phase == Phase.PENDING and word == Word.APPLIED and device.prepared == READY:
-        return _assignment(pool, Phase.ASSIGNED, automatic, _Why(Reason.CONFIRMED))
-    lost = _lost(device, word, setup) if known.phase == Phase.ASSIGNED else None
+        return _assignment(pool, AssignmentPhase.UNASSIGNING, known.automatic, why)
+    if known.phase == AssignmentPhase.PENDING and word == AgentReport.APPLIED and device.prepared == DeviceState.READY:
+        return _assignment(pool, AssignmentPhase.ASSIGNED, automatic, _Why(AssignmentReason.CONFIRMED))
+    lost = _lost(device, word, setup) if known.phase == AssignmentPhase.ASSIGNED else None
     if lost is not None:
-        return _assignment(pool, Phase.PENDING, automatic, lost)
+        return _assignment(pool, AssignmentPhase.PENDING, automatic, lost)
     if known.automatic != automatic:
-        reason = Reason.APPROVED if automatic else Reason.ASKED_FOR
-        return _assignment(pool, Phase(known.phase or Phase.PENDING), automatic, _Why(reason))
+        reason = AssignmentReason.APPROVED if automatic else AssignmentReason.ASKED_FOR
+        return _assignment(pool, AssignmentPhase(known.phase or AssignmentPhase.PENDING), automatic, _Why(reason))
     return None
 
 
 def _lost(device: PoolDevice, word: str | None, setup: PoolSetup | None) -> _Why | None:
     """Why an assigned device is not set up any more; None where it is."""
-    if device.prepared != READY:
-        return _Why(Reason.LOST, f"The device is {device.prepared}.")
-    if setup is not None and word in (Word.REFUSED, Word.RELEASED):
-        return _Why(Reason.TAKEN_BACK, setup.message or setup.reason)
+    if device.prepared != DeviceState.READY:
+        return _Why(AssignmentReason.LOST, f"The device is {device.prepared}.")
+    if setup is not None and word in (AgentReport.REFUSED, AgentReport.RELEASED):
+        return _Why(AssignmentReason.TAKEN_BACK, setup.message or setup.reason)
     return None
 
 
@@ -77,8 +79,8 @@ def _released(state: PoolFacts, device: PoolDevice) -> DeviceAssignmentChanged:
     """Nobody's, for the reason that keeps it so; where another pool is to take it, that is the next step."""
     then = _of_free(state, device, None)
     if then is None:
-        return _nobody(_Why(Reason.NOT_ASKED_FOR))
-    return then if then.pool is None else _nobody(_Why(Reason.RELEASED))
+        return _nobody(_Why(AssignmentReason.NOT_ASKED_FOR))
+    return then if then.pool is None else _nobody(_Why(AssignmentReason.RELEASED))
 
 
 def _of_free(state: PoolFacts, device: PoolDevice, known: Assignment | None) -> DeviceAssignmentChanged | None:
@@ -86,11 +88,15 @@ def _of_free(state: PoolFacts, device: PoolDevice, known: Assignment | None) -> 
     if asked.pool is None and asked.wrong is None:
         taker = next(_takers(state, device), None)
         if taker is not None:
-            return _assignment(taker.subject, Phase.PENDING, True, _Why(Reason.APPROVED))
-        return None if known is None or known.reason == Reason.NOT_ASKED_FOR else _nobody(_Why(Reason.NOT_ASKED_FOR))
+            return _assignment(taker.subject, AssignmentPhase.PENDING, True, _Why(AssignmentReason.APPROVED))
+        return (
+            None
+            if known is None or known.reason == AssignmentReason.NOT_ASKED_FOR
+            else _nobody(_Why(AssignmentReason.NOT_ASKED_FOR))
+        )
     why = asked.wrong or (asked.pool and _why_not(state, device, asked.pool))
     if asked.pool is not None and why is None:
-        return _assignment(asked.pool.subject, Phase.PENDING, False, _Why(Reason.ASKED_FOR))
+        return _assignment(asked.pool.subject, AssignmentPhase.PENDING, False, _Why(AssignmentReason.ASKED_FOR))
     if why is None or (known is not None and (known.reason, known.message) == why):
         return None
     return _nobody(why)
@@ -114,7 +120,7 @@ def _asked_for(state: PoolFacts, device: PoolDevice) -> _Asked:
 
 
 def _mismatched(message: str) -> _Asked:
-    return _Asked(wrong=_Why(Reason.MISMATCH, message))
+    return _Asked(wrong=_Why(AssignmentReason.MISMATCH, message))
 
 
 def _why_not(state: PoolFacts, device: PoolDevice, pool: Pool) -> _Why | None:
@@ -123,43 +129,45 @@ def _why_not(state: PoolFacts, device: PoolDevice, pool: Pool) -> _Why | None:
     if why is not None:
         return why
     if (wrong := _unselected(state, device, pool)) is not None:
-        return _Why(Reason.MISMATCH, wrong.message)
+        return _Why(AssignmentReason.MISMATCH, wrong.message)
     if not (node := state.node.get(device.node)) or not node.ready:
-        return _Why(Reason.NODE_NOT_READY)
+        return _Why(AssignmentReason.NODE_NOT_READY)
     limit = read_spec(pool.said).said.devices_per_node_max
     if limit is not None and state.held_beside(device, pool.subject) >= limit:
-        return _Why(Reason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
+        return _Why(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
     if state.is_crowded(device.node) and len(state.held_on(device.node)) >= CARDS_PER_NODE_MAX:
-        return _Why(Reason.NODE_FULL, f"Pools have {CARDS_PER_NODE_MAX} devices of the node, and take no more of one.")
+        return _Why(
+            AssignmentReason.NODE_FULL, f"Pools have {CARDS_PER_NODE_MAX} devices of the node, and take no more of one."
+        )
     problem = closed(state, pool)
-    return None if problem is None else _Why(Reason.POOL_CLOSED, problem.message)
+    return None if problem is None else _Why(AssignmentReason.POOL_CLOSED, problem.message)
 
 
 def _unavailable(device: PoolDevice) -> _Why | None:
     if (why := _excluded(device)) is not None:
         return why
     if device.missing:
-        return _Why(Reason.MISSING)
-    if device.prepared != READY:
-        return _Why(Reason.LOST, f"The device is {device.prepared}.")
+        return _Why(AssignmentReason.MISSING)
+    if device.prepared != DeviceState.READY:
+        return _Why(AssignmentReason.LOST, f"The device is {device.prepared}.")
     return None
 
 
 def _excluded(device: PoolDevice) -> _Why | None:
     if device.ignored:
-        return _Why(Reason.IGNORED)
-    return None if device.managed else _Why(Reason.NOT_MANAGED)
+        return _Why(AssignmentReason.IGNORED)
+    return None if device.managed else _Why(AssignmentReason.NOT_MANAGED)
 
 
 def _unselected(state: PoolFacts, device: PoolDevice, pool: Pool, *, is_held: bool = False) -> _Why | None:
     """Why the pool's selectors do not mean the device: for its hardware, or for its node."""
     spec = read_spec(pool.said)
     if (message := mismatch(spec, _facts(device), was_meant=is_held)) is not None:
-        return _Why(Reason.DRIFT, message)
+        return _Why(AssignmentReason.DRIFT, message)
     node = state.node.get(device.node)
     labels = orjson.loads(node.labels) if spec.nodes and node is not None else {}
     if not selects(spec.nodes, device.node, labels):
-        return _Why(Reason.NOT_MATCHING, f"The node {device.node} is not among the pool's nodeSelector.")
+        return _Why(AssignmentReason.NOT_MATCHING, f"The node {device.node} is not among the pool's nodeSelector.")
     return None
 
 
@@ -170,9 +178,9 @@ def _facts(device: PoolDevice) -> DeviceFacts:
 
 def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, asked: _Asked) -> _Why | None:
     if pool is None:
-        return _Why(Reason.POOL_GONE)
+        return _Why(AssignmentReason.POOL_GONE)
     if pool.deleting:
-        return _Why(Reason.POOL_DELETED)
+        return _Why(AssignmentReason.POOL_DELETED)
     if (why := _excluded(device)) is not None:
         return why
     if asked.wrong is not None:
@@ -181,7 +189,7 @@ def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, asked
         keeps = _approves(pool, device, _labels(state, device)) and state.owner(pool.name) == pool
     else:
         keeps = asked.pool.subject == pool.subject
-    return _unselected(state, device, pool, is_held=True) if keeps else _Why(Reason.NOT_ASKED_FOR)
+    return _unselected(state, device, pool, is_held=True) if keeps else _Why(AssignmentReason.NOT_ASKED_FOR)
 
 
 def _takers(state: PoolFacts, device: PoolDevice) -> Iterator[Pool]:
@@ -219,7 +227,7 @@ def _labels(state: PoolFacts, device: PoolDevice) -> dict[str, str]:
     return {**people, **orjson.loads(device.labels)}
 
 
-def _assignment(pool: str, phase: Phase, automatic: bool, why: _Why) -> DeviceAssignmentChanged:
+def _assignment(pool: str, phase: AssignmentPhase, automatic: bool, why: _Why) -> DeviceAssignmentChanged:
     return DeviceAssignmentChanged(
         pool=pool, phase=phase.value, automatic=automatic, reason=why.reason, message=why.message
     )

@@ -1,6 +1,8 @@
 """What holds for a pool: whether it takes devices, how much it offers, and its conditions. Pure."""
 
-from gpuledger.api.pool_names import FALSE, MAINTENANCE_ENABLED, TRUE, PoolReason, Type
+from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
+from gpuledger.api.pool_spec import MAINTENANCE_ENABLED
+from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.rows import DRIFTED, REFUSED, PoolTally, PoolTrouble
 from gpuledger.domain.pools.spec import Pool, Problem, name_of, problem_of, read_spec, units, unsupported
 from gpuledger.domain.pools.state import PoolFacts
@@ -76,15 +78,15 @@ def _wrong(state: PoolFacts, row: Pool) -> Problem | None:
 
 
 def _supported(said: PoolDefined) -> Condition:
-    return _condition(Type.SUPPORTED, unsupported(said), PoolReason.SUPPORTED, holds=False)
+    return _condition(PoolConditionType.SUPPORTED, unsupported(said), PoolReason.SUPPORTED, holds=False)
 
 
 def _configured(state: PoolFacts, row: Pool, misconfigured: Condition) -> Condition:
     wrong = _wrong(state, row)
     if wrong is None and misconfigured.status == TRUE:
         reason, message = misconfigured.reason, misconfigured.message
-        return Condition(type=Type.CONFIGURED, status=FALSE, reason=reason, message=message)
-    return _condition(Type.CONFIGURED, wrong, PoolReason.CONFIGURED, holds=False)
+        return Condition(type=PoolConditionType.CONFIGURED, status=FALSE, reason=reason, message=message)
+    return _condition(PoolConditionType.CONFIGURED, wrong, PoolReason.CONFIGURED, holds=False)
 
 
 def _misconfigured(state: PoolFacts, row: Pool) -> Condition:
@@ -92,25 +94,25 @@ def _misconfigured(state: PoolFacts, row: Pool) -> Condition:
     refused = state.troubles(row.subject, REFUSED) if wrong is None else []
     if refused:
         text = f"An agent refuses {_devices(refused)}: {refused[0].message or refused[0].reason}"
-        return Condition(type=Type.MISCONFIGURED, status=TRUE, reason=refused[0].reason, message=text)
-    return _condition(Type.MISCONFIGURED, wrong, PoolReason.NO_PROBLEMS, holds=True)
+        return Condition(type=PoolConditionType.MISCONFIGURED, status=TRUE, reason=refused[0].reason, message=text)
+    return _condition(PoolConditionType.MISCONFIGURED, wrong, PoolReason.NO_PROBLEMS, holds=True)
 
 
 def _capacity_low(total: int | None) -> Condition:
     if total:
-        return Condition(type=Type.CAPACITY_LOW, status=FALSE, reason=PoolReason.HAS_CAPACITY)
+        return Condition(type=PoolConditionType.CAPACITY_LOW, status=FALSE, reason=PoolReason.HAS_CAPACITY)
     reason = PoolReason.CAPACITY_UNKNOWN if total is None else PoolReason.NO_CAPACITY
-    return Condition(type=Type.CAPACITY_LOW, status=TRUE, reason=reason)
+    return Condition(type=PoolConditionType.CAPACITY_LOW, status=TRUE, reason=reason)
 
 
 def _maintenance(state: PoolFacts, pool: str, said: PoolDefined) -> Condition:
     if said.maintenance == MAINTENANCE_ENABLED:
-        return Condition(type=Type.MAINTENANCE, status=TRUE, reason=PoolReason.BY_OPERATOR)
+        return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.BY_OPERATOR)
     drifted = state.troubles(pool, DRIFTED)
     if not drifted:
-        return Condition(type=Type.MAINTENANCE, status=FALSE, reason=PoolReason.IN_SERVICE)
+        return Condition(type=PoolConditionType.MAINTENANCE, status=FALSE, reason=PoolReason.IN_SERVICE)
     text = f"{_devices(drifted)}: {drifted[0].message} Put it right, and confirm the maintenance of {name_of(pool)}."
-    return Condition(type=Type.MAINTENANCE, status=TRUE, reason=PoolReason.DRIFT, message=text)
+    return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.DRIFT, message=text)
 
 
 def _devices(troubles: list[PoolTrouble]) -> str:
@@ -118,7 +120,7 @@ def _devices(troubles: list[PoolTrouble]) -> str:
     return f"{troubles[0].device}{more}"
 
 
-def _condition(kind: Type, wrong: Problem | None, fine: PoolReason, *, holds: bool) -> Condition:
+def _condition(kind: PoolConditionType, wrong: Problem | None, fine: PoolReason, *, holds: bool) -> Condition:
     """A condition with this status where something is wrong, and the opposite one where nothing is."""
     reason, message = (fine, "") if wrong is None else (wrong.reason, wrong.message)
     is_true = (wrong is not None) == holds

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Final, Literal, NamedTuple
 
-from gpuledger.api.pool_names import Phase, PoolReason
+from gpuledger.api.phases import AssignmentPhase
+from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.orders import NOTHING, last_list, text_of
 from gpuledger.domain.pools.spec import Pool, problem_of, read_spec, resource_name, unsupported
@@ -60,7 +61,7 @@ def _wanted(state: PoolFacts, node: str) -> Iterator[WantedDevice]:
                 unit=setup.unit,
                 mig_profile=setup.mig_profile,
                 slices_per_unit=setup.slices_per_unit,
-                releasing=assignment.phase == Phase.UNASSIGNING,
+                releasing=assignment.phase == AssignmentPhase.UNASSIGNING,
                 asked_at=(said and said.asked_at) or assignment.changed_at,
             )
 
@@ -68,7 +69,7 @@ def _wanted(state: PoolFacts, node: str) -> Iterator[WantedDevice]:
 def _setup(state: PoolFacts, pool: str, assignment: Assignment, last: _List) -> _Setup | None:
     """How the device is to be set up; None where nobody knows. What leaves its pool is not set up otherwise first."""
     now = _asked_for(state, state.pool.get(pool))
-    if assignment.phase == Phase.UNASSIGNING:
+    if assignment.phase == AssignmentPhase.UNASSIGNING:
         return _told(last().get(assignment.device), pool) or now or _WHOLE
     return now or _told(last().get(assignment.device), pool)
 

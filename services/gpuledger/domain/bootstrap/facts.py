@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.domain.bootstrap.state import BOOTSTRAP_SPECS, Bootstrap
 from gpuledger.domain.bootstrap.streaks import Streak
 from gpuledger.domain.bootstrap.waits import Waits
@@ -131,7 +131,7 @@ VALUES = (*SWITCHES, "heartbeats", "recovery_heartbeats", "validation_timeout_s"
 """The settings that the preparation depends on."""
 
 _DEFAULTS = {name: getattr(SettingsChanged(), name) for name in VALUES}
-DEFAULT_SETTINGS = BootstrapSettings(MODULE, None, None, False, **_DEFAULTS)
+DEFAULT_SETTINGS = BootstrapSettings(MODULE_CONFIG, None, None, False, **_DEFAULTS)
 
 BOOTSTRAP_NODE = TableSpec("bootstrap_node", BootstrapNode, ("node",))
 BOOTSTRAP_COMPONENT = TableSpec("bootstrap_component", BootstrapComponent, ("node", "component"))
@@ -169,7 +169,7 @@ class BootstrapFacts(Bootstrap):
 
     def settings_in_force(self) -> BootstrapSettings:
         """The settings, or their defaults where nobody has set any."""
-        return self.settings.get(MODULE) or DEFAULT_SETTINGS
+        return self.settings.get(MODULE_CONFIG) or DEFAULT_SETTINGS
 
     def nodes(self) -> list[str]:
         """Every node that something was said of, or decided about."""

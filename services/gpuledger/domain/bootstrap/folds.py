@@ -5,8 +5,9 @@ from datetime import datetime
 from sys import intern
 from typing import Any
 
-from gpuledger.api.bootstrap_names import Component
-from gpuledger.api.inventory_names import MODULE, Status, Type
+from gpuledger.api.conditions import ConditionStatus, NodeConditionType
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.phases import Component
 from gpuledger.domain.bootstrap import state as bootstrap
 from gpuledger.domain.bootstrap.facts import (
     SWITCHES,
@@ -54,8 +55,8 @@ def waited(state: BootstrapFacts, fact: Fact, data: NodeBootstrapWaited) -> None
 
 def _inventory_changed(state: BootstrapFacts, fact: Fact, data: NodeInventoryChanged) -> None:
     row, time = node_row(state, fact.event.subject), fact.event.time
-    managed = not _holds(data.conditions, Type.MANAGED_DISABLED)
-    complete = _holds(data.conditions, Type.INVENTORY_COMPLETE)
+    managed = not _holds(data.conditions, NodeConditionType.MANAGED_DISABLED)
+    complete = _holds(data.conditions, NodeConditionType.INVENTORY_COMPLETE)
     changed = row._replace(
         is_known=True,
         managed=managed,
@@ -66,8 +67,8 @@ def _inventory_changed(state: BootstrapFacts, fact: Fact, data: NodeInventoryCha
     put_node(state, changed)
 
 
-def _holds(conditions: Iterable[Condition], kind: Type) -> bool:
-    return any(one.type == kind and one.status == Status.TRUE.value for one in conditions)
+def _holds(conditions: Iterable[Condition], kind: NodeConditionType) -> bool:
+    return any(one.type == kind and one.status == ConditionStatus.TRUE.value for one in conditions)
 
 
 def _inventory_withdrawn(state: BootstrapFacts, fact: Fact, _data: NodeInventoryWithdrawn) -> None:
@@ -139,14 +140,14 @@ def _withdrawn(state: BootstrapFacts, fact: Fact, data: DeviceWithdrawn) -> None
 
 def _prerequisite_changed(state: BootstrapFacts, fact: Fact, data: ModulePrerequisiteChanged) -> None:
     known = state.settings_in_force()
-    if fact.event.subject == MODULE and known.met != data.met:
+    if fact.event.subject == MODULE_CONFIG and known.met != data.met:
         state.settings.put(known._replace(met=data.met))
         state.touch_all()
 
 
 def _settings_changed(state: BootstrapFacts, fact: Fact, data: SettingsChanged) -> None:
     known, time = state.settings_in_force(), fact.event.time
-    if fact.event.subject != MODULE or (known.changed_at is not None and known.changed_at > time):
+    if fact.event.subject != MODULE_CONFIG or (known.changed_at is not None and known.changed_at > time):
         return
     changed = known._replace(changed_at=time, **{name: getattr(data, name) for name in VALUES})
     if any(getattr(changed, name) != getattr(known, name) for name in SWITCHES):

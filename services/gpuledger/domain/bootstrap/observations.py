@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from sys import intern
 
-from gpuledger.api.bootstrap_names import DRIVER_STEP, WATCHING_STEP, Component, Verdict
+from gpuledger.api.phases import DRIVER_STEP, WATCHING_STEP, Component, ValidatorVerdict
 from gpuledger.domain.bootstrap.facts import BootstrapComponent, BootstrapFacts, BootstrapHealth, BootstrapNode
 from gpuledger.domain.bootstrap.streaks import told
 from gpuledger.domain.fact import Fact, Handlers
@@ -36,14 +36,14 @@ def beats_of(row: BootstrapNode) -> list[datetime]:
     return [look for look in look_times(row) if row.stale_at is None or look > row.stale_at]
 
 
-def failed_at_step(step: str | None) -> Verdict:
+def failed_at_step(step: str | None) -> ValidatorVerdict:
     """What a validator that gets no further than this step tells."""
-    return Verdict.DRIVER_MISSING if step in (None, DRIVER_STEP) else Verdict.TOOLKIT_MISSING
+    return ValidatorVerdict.DRIVER_MISSING if step in (None, DRIVER_STEP) else ValidatorVerdict.TOOLKIT_MISSING
 
 
-def stuck_at_step(step: str | None) -> Verdict:
+def stuck_at_step(step: str | None) -> ValidatorVerdict:
     """What a validator tells that has not come to an end for too long, and does not fail."""
-    return Verdict.DRIVER_MISSING if step == WATCHING_STEP else failed_at_step(step)
+    return ValidatorVerdict.DRIVER_MISSING if step == WATCHING_STEP else failed_at_step(step)
 
 
 def node_row(state: BootstrapFacts, node: str) -> BootstrapNode:
@@ -149,7 +149,7 @@ def _judged(row: BootstrapNode, pods: Iterable[ComponentPod], time: datetime) ->
     pod = _of_component(own, Component.VALIDATOR)
     if not pod.ready and not pod.failing:
         return row
-    verdict = Verdict.FINE if pod.ready else failed_at_step(pod.step)
+    verdict = ValidatorVerdict.FINE if pod.ready else failed_at_step(pod.step)
     return row._replace(verdict=verdict.value, verdict_at=time)
 
 

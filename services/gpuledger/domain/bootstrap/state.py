@@ -25,7 +25,7 @@ class NodePhase(NamedTuple):
     changed_at: datetime
 
 
-class DeviceState(NamedTuple):
+class PreparedDevice(NamedTuple):
     """How far a GPUDevice is prepared, and since when; whether a pool has it is told apart."""
 
     name: str
@@ -36,7 +36,7 @@ class DeviceState(NamedTuple):
 
 
 GPU_NODE_PHASE = TableSpec("gpu_node_phase", NodePhase, ("node",))
-GPU_DEVICE_STATE = TableSpec("gpu_device_state", DeviceState, ("name",))
+GPU_DEVICE_STATE = TableSpec("gpu_device_state", PreparedDevice, ("name",))
 GPU_NODE_PREPARATION = TableSpec("gpu_node_preparation", GpuNodeCondition, ("node", "type"))
 BOOTSTRAP_SPECS: tuple[TableSpec[Any], ...] = (GPU_NODE_PHASE, GPU_DEVICE_STATE, GPU_NODE_PREPARATION)
 
@@ -86,7 +86,7 @@ def state_changed(state: Bootstrap, fact: Fact, data: DeviceStateChanged) -> Non
     name, time = intern(fact.event.subject), fact.event.time
     known = state.state.get(name)
     changed_at = known.changed_at if known is not None and known.state == data.state else time
-    state.state.put(DeviceState(name, intern(data.state), intern(data.reason), intern(data.message), changed_at))
+    state.state.put(PreparedDevice(name, intern(data.state), intern(data.reason), intern(data.message), changed_at))
 
 
 def device_withdrawn(state: Bootstrap, fact: Fact, _data: DeviceWithdrawn) -> None:

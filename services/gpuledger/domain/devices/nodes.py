@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.api.inventory_names import DEVICE_COUNT, GFD_PRODUCT
+from gpuledger.api.labels import GFD_PRODUCT, LABEL_DEVICE_COUNT
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
@@ -89,7 +89,7 @@ def _left(state: Nodes, fact: Fact, _data: NodeDecommissioned | NodeGone) -> Non
 
 def _observed(state: Nodes, fact: Fact, data: NodeObserved) -> None:
     """What a Node's labels tell of its GPUs; a count that is none counts as unknown."""
-    count = data.labels.get(DEVICE_COUNT, "")
+    count = data.labels.get(LABEL_DEVICE_COUNT, "")
     gpu_count = int(count) if COUNT(count) else None
     model = data.labels.get(GFD_PRODUCT) or None
     _put(state, _version(fact, present=True)._replace(gpu_count=gpu_count, gpu_model=model))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gpuledger.api.inventory_names import DEVICE_PREFIX, MODULE, NFD_LABEL_PREFIX
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.labels import LABEL_DEVICE_PREFIX, NFD_LABEL_PREFIX
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory.device_names import place_of, provisional_card
 from gpuledger.domain.inventory.labels import (
@@ -40,7 +41,7 @@ AGENT, FEATURES, LABELS = "agent", "features", "labels"
 """Who tells of a card, the one that is believed most first."""
 
 _JUST_BEFORE = timedelta(microseconds=1)
-_TRACES = (f'"{DEVICE_PREFIX}', f'"{NFD_LABEL_PREFIX}')
+_TRACES = (f'"{LABEL_DEVICE_PREFIX}', f'"{NFD_LABEL_PREFIX}')
 """What only Node Feature Discovery puts among a node's labels, as their JSON has it."""
 
 
@@ -120,7 +121,7 @@ class InventoryFacts(Inventory):
 
     def nfd_count(self) -> NfdCount:
         """Where Node Feature Discovery was seen."""
-        return self.nfd.get(MODULE) or NfdCount(MODULE, 0, 0, 0)
+        return self.nfd.get(MODULE_CONFIG) or NfdCount(MODULE_CONFIG, 0, 0, 0)
 
 
 def is_current(row: InventoryNode, sighting: Sighting) -> bool:
@@ -280,7 +281,7 @@ def _put(state: InventoryFacts, row: InventoryNode) -> None:
     state.said.put(row)
     if was != now:
         count = state.nfd_count()
-        state.nfd.put(NfdCount(MODULE, *(n - a + b for n, a, b in zip(count[1:], was, now, strict=True))))
+        state.nfd.put(NfdCount(MODULE_CONFIG, *(n - a + b for n, a, b in zip(count[1:], was, now, strict=True))))
 
 
 def _nfd(row: InventoryNode | None) -> tuple[int, int, int]:

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gpuledger.api.inventory_names import (
-    DEVICE_COUNT,
-    DEVICE_PREFIX,
+from gpuledger.api.kinds import NFD_VERSION_MIN
+from gpuledger.api.labels import (
     GFD_COMPUTE_MAJOR,
     GFD_COMPUTE_MINOR,
     GFD_MEMORY_MIB,
@@ -16,16 +15,17 @@ from gpuledger.api.inventory_names import (
     GFD_PRESENT,
     GFD_PRODUCT,
     GPU_CLASSES,
-    NFD_VERSION_MIN,
-    PRESENT,
-    TRUE,
+    LABEL_DEVICE_COUNT,
+    LABEL_DEVICE_PREFIX,
+    LABEL_PRESENT,
+    LABEL_TRUE,
     VENDOR_NVIDIA,
 )
 from gpuledger.api.mig_profile import MigProfile
 from gpuledger.events.device import PROFILES_MAX
 from gpuledger.events.node import PciDevice
 
-_DEVICE = re.compile(rf"{re.escape(DEVICE_PREFIX)}(\d{{1,4}})\.(vendor|device|class)").fullmatch
+_DEVICE = re.compile(rf"{re.escape(LABEL_DEVICE_PREFIX)}(\d{{1,4}})\.(vendor|device|class)").fullmatch
 _PROFILE = re.compile(rf"{re.escape(GFD_MIG_PREFIX)}(.+)\.count").fullmatch
 _PRODUCT = re.compile(r"(?P<product>.+?)(?:-MIG-(?P<profile>[0-9][0-9a-z.+-]*))?(?:-SHARED)?").fullmatch
 _HEX = re.compile(r"(?:0x)?[0-9A-Fa-f]{4,6}").fullmatch
@@ -86,14 +86,14 @@ def _hex(text: str | None) -> str | None:
 
 def expected_devices(labels: Mapping[str, str]) -> int | None:
     """How many PCI devices the node's rule counted."""
-    return _number(labels.get(DEVICE_COUNT))
+    return _number(labels.get(LABEL_DEVICE_COUNT))
 
 
 def tells_of_gpus(labels: Mapping[str, str]) -> bool:
     """Whether a node's labels say that it has GPUs, however little else they say."""
-    if TRUE in (labels.get(PRESENT), labels.get(GFD_PRESENT)) or GFD_PRODUCT in labels:
+    if LABEL_TRUE in (labels.get(LABEL_PRESENT), labels.get(GFD_PRESENT)) or GFD_PRODUCT in labels:
         return True
-    return any(key.startswith(DEVICE_PREFIX) for key in labels)
+    return any(key.startswith(LABEL_DEVICE_PREFIX) for key in labels)
 
 
 def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
         written += [match["profile"]] if match and match["profile"] else []
         profiles = {str(profile) for profile in map(MigProfile.of_resource, written) if profile is not None}
         capable = labels.get(GFD_MIG_CAPABLE)
-        facts["mig_capable"] = None if capable is None else capable == TRUE
+        facts["mig_capable"] = None if capable is None else capable == LABEL_TRUE
         facts["mig_strategy"] = labels.get(GFD_MIG_STRATEGY) or None
         facts["mig_profiles"] = sorted(profiles)[:PROFILES_MAX] or None
     return {name: value for name, value in facts.items() if value is not None}

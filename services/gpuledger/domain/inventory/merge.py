@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gpuledger.api.inventory_names import VENDOR_NVIDIA
+from gpuledger.api.labels import VENDOR_NVIDIA
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.facts import (
     AGENT,

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gpuledger.api.inventory_names import MODULE, State
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.phases import DeviceState
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import (
@@ -171,14 +172,14 @@ class Inventory:
 
     def settings_in_force(self) -> ModuleSettings:
         """The settings, or their defaults where nobody has set any."""
-        return self.settings.get(MODULE) or DEFAULT_SETTINGS
+        return self.settings.get(MODULE_CONFIG) or DEFAULT_SETTINGS
 
 
 def settings_row(data: SettingsChanged, changed_at: datetime | None) -> ModuleSettings:
     """The settings as a row."""
     selector = json_text(data.approval_selector)
     values = {**data.model_dump(exclude={"approval_selector"}), "approval_selector": selector}
-    return ModuleSettings(module=MODULE, changed_at=changed_at, **values)
+    return ModuleSettings(module=MODULE_CONFIG, changed_at=changed_at, **values)
 
 
 def json_text(value: object) -> str:
@@ -224,7 +225,7 @@ def _detected(state: Inventory, fact: Fact, data: DeviceDetected) -> None:
         intern(data.card),
         data.provisional,
         data.index,
-        State.DISCOVERED.value,
+        DeviceState.DISCOVERED.value,
         detected_at=time,
         slot=None,
         managed=data.managed,
@@ -308,8 +309,8 @@ def _marked(state: Inventory, fact: Fact, data: DeviceMarked) -> None:
 
 
 def _settings_changed(state: Inventory, fact: Fact, data: SettingsChanged) -> None:
-    known = state.settings.get(MODULE)
-    if fact.event.subject == MODULE and (
+    known = state.settings.get(MODULE_CONFIG)
+    if fact.event.subject == MODULE_CONFIG and (
         known is None or known.changed_at is None or known.changed_at <= fact.event.time
     ):
         state.settings.put(settings_row(data, fact.event.time))

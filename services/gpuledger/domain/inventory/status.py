@@ -8,20 +8,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuledger.api.inventory_names import (
-    PRECISION_PREFIX,
-    PREREQUISITE_NOT_MET,
-    PRODUCT,
-    TRUE,
-    VENDOR,
-    VENDOR_NVIDIA,
-    Reason,
-    State,
-    Status,
-    Type,
-)
-from gpuledger.api.pool_names import Phase
-from gpuledger.domain.bootstrap.state import DeviceState
+from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, DeviceConditionType
+from gpuledger.api.labels import LABEL_PRECISION_PREFIX, LABEL_PRODUCT, LABEL_TRUE, LABEL_VENDOR, VENDOR_NVIDIA
+from gpuledger.api.phases import AssignmentPhase, DeviceState
+from gpuledger.api.reasons import InventoryReason
+from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.state import GpuDevice, GpuModule, GpuNode, GpuNodeCondition
 from gpuledger.domain.pools.decisions import Assignment
 
@@ -40,7 +31,7 @@ def inventory_id(row: GpuDevice) -> str:
 
 
 def device_status(
-    row: GpuDevice, prepared: DeviceState | None = None, assignment: Assignment | None = None
+    row: GpuDevice, prepared: PreparedDevice | None = None, assignment: Assignment | None = None
 ) -> Document:
     """The status of a GPUDevice; `prepared` is how far its preparation is, `assignment` which pool it belongs to."""
     assigned = assignment if assignment is not None and assignment.phase is not None else None
@@ -58,7 +49,7 @@ def device_status(
     return status
 
 
-def device_state(row: GpuDevice, prepared: DeviceState | None, assignment: Assignment | None) -> str:
+def device_state(row: GpuDevice, prepared: PreparedDevice | None, assignment: Assignment | None) -> str:
     """The state that a GPUDevice shows."""
     return held_state(row.state if prepared is None else prepared.state, assignment)
 
@@ -73,12 +64,12 @@ def shown_state(prepared: str, phase: str | None, was_assigned: bool) -> str:
 
     Nothing but its agent's word makes it Assigned; one that leaves its pool shows what it showed before.
     """
-    if prepared != State.READY:
+    if prepared != DeviceState.READY:
         return prepared
     if phase is None:
-        return State.READY.value
-    is_assigned = phase == Phase.ASSIGNED or was_assigned
-    return State.ASSIGNED.value if is_assigned else State.PENDING_ASSIGNMENT.value
+        return DeviceState.READY.value
+    is_assigned = phase == AssignmentPhase.ASSIGNED or was_assigned
+    return DeviceState.ASSIGNED.value if is_assigned else DeviceState.PENDING_ASSIGNMENT.value
 
 
 def pool_reference(pool: str) -> Document:
@@ -91,12 +82,12 @@ def device_labels(row: GpuDevice) -> dict[str, str]:
     """The labels of a GPUDevice that are ours to keep."""
     labels = {}
     if row.product is not None and (product := product_label(row.product)):
-        labels[PRODUCT] = product
+        labels[LABEL_PRODUCT] = product
     if row.pci_vendor is not None:
-        labels[VENDOR] = VENDOR_NAMES.get(row.pci_vendor, row.pci_vendor)
+        labels[LABEL_VENDOR] = VENDOR_NAMES.get(row.pci_vendor, row.pci_vendor)
     for precision in _listed(row.precision) or ():
         if (name := _label_text(f"{precision}")) == precision:
-            labels[f"{PRECISION_PREFIX}{name}"] = TRUE
+            labels[f"{LABEL_PRECISION_PREFIX}{name}"] = LABEL_TRUE
     return labels
 
 
@@ -128,32 +119,39 @@ def hardware(row: GpuDevice) -> Document:
 
 def device_conditions(row: GpuDevice) -> list[Document]:
     """The conditions of a GPUDevice that the inventory keeps."""
-    managed_reason = Reason.ENABLED if row.managed else Reason.NODE_NOT_MANAGED
-    ignored_reason = Reason.IGNORED_BY_LABEL if row.ignored else Reason.NOT_IGNORED
-    missing_reason = Reason.NOT_OBSERVED if row.missing else Reason.OBSERVED
+    managed_reason = InventoryReason.ENABLED if row.managed else InventoryReason.NODE_NOT_MANAGED
+    ignored_reason = InventoryReason.IGNORED_BY_LABEL if row.ignored else InventoryReason.NOT_IGNORED
+    missing_reason = InventoryReason.NOT_OBSERVED if row.missing else InventoryReason.OBSERVED
     return [
-        _flag(Type.IGNORED, row.ignored, ignored_reason, row.ignored_at),
-        _flag(Type.MANAGED_DISABLED, not row.managed, managed_reason, row.managed_at),
-        _flag(Type.MISSING, row.missing, missing_reason, row.missing_at),
+        _flag(DeviceConditionType.IGNORED, row.ignored, ignored_reason, row.ignored_at),
+        _flag(DeviceConditionType.MANAGED_DISABLED, not row.managed, managed_reason, row.managed_at),
+        _flag(DeviceConditionType.MISSING, row.missing, missing_reason, row.missing_at),
     ]
 
 
-def _faulted(prepared: DeviceState | None) -> list[Document]:
+def _faulted(prepared: PreparedDevice | None) -> list[Document]:
     """Why the device is not usable; nothing where it is."""
-    if prepared is None or prepared.state != State.FAULTED:
+    if prepared is None or prepared.state != DeviceState.FAULTED:
         return []
-    return [condition(Type.FAULTED, Status.TRUE, prepared.reason, prepared.changed_at, prepared.message)]
+    return [
+        condition(
+            DeviceConditionType.FAULTED, ConditionStatus.TRUE, prepared.reason, prepared.changed_at, prepared.message
+        )
+    ]
 
 
 def _assignment_conditions(assignment: Assignment | None) -> list[Document]:
     """Whether the pool's configuration is in force on the device, and whether it is being taken back."""
     if assignment is None:
         return []
-    status = Status.TRUE if assignment.phase == Phase.ASSIGNED else Status.FALSE
+    status = ConditionStatus.TRUE if assignment.phase == AssignmentPhase.ASSIGNED else ConditionStatus.FALSE
     why = (assignment.reason, assignment.changed_at, assignment.message)
-    configured = condition(Type.CONFIGURED, status, *why)
-    is_leaving = assignment.phase == Phase.UNASSIGNING
-    return [configured, *([condition(Type.UNASSIGNING, Status.TRUE, *why)] if is_leaving else ())]
+    configured = condition(DeviceConditionType.CONFIGURED, status, *why)
+    is_leaving = assignment.phase == AssignmentPhase.UNASSIGNING
+    return [
+        configured,
+        *([condition(DeviceConditionType.UNASSIGNING, ConditionStatus.TRUE, *why)] if is_leaving else ()),
+    ]
 
 
 def node_status(row: GpuNode, conditions: Iterable[GpuNodeCondition]) -> Document:
@@ -167,7 +165,7 @@ def node_status(row: GpuNode, conditions: Iterable[GpuNodeCondition]) -> Documen
 
 def module_condition(row: GpuModule) -> Document:
     """The module's condition `PrerequisiteNotMet`."""
-    status = Status.FALSE if row.met else Status.TRUE
+    status = ConditionStatus.FALSE if row.met else ConditionStatus.TRUE
     return condition(PREREQUISITE_NOT_MET, status, row.reason, row.changed_at, row.message)
 
 
@@ -176,8 +174,8 @@ def rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _flag(kind: Type, holds: bool, reason: Reason, changed_at: datetime) -> Document:
-    return condition(kind, Status.TRUE if holds else Status.FALSE, reason, changed_at, "")
+def _flag(kind: DeviceConditionType, holds: bool, reason: InventoryReason, changed_at: datetime) -> Document:
+    return condition(kind, ConditionStatus.TRUE if holds else ConditionStatus.FALSE, reason, changed_at, "")
 
 
 def condition(kind: str, status: str, reason: str, changed_at: datetime, message: str) -> Document:

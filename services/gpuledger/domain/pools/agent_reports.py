@@ -7,7 +7,8 @@ pool that a device belongs to; what it said before a step of the assignment does
 from datetime import UTC, datetime, timedelta
 from sys import intern
 
-from gpuledger.api.pool_names import Phase, Reason, Word
+from gpuledger.api.phases import AgentReport, AssignmentPhase
+from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.pools.rows import PoolSetup
 from gpuledger.domain.pools.state import PoolFacts
@@ -40,19 +41,22 @@ def _applied(state: PoolFacts, fact: Fact, data: DevicePoolApplied) -> None:
         return
     partitions = data.partitions or 0
     most = max(setup.partitions_most, partitions)
-    _tell(state, setup._replace(word=Word.APPLIED, partitions=partitions, partitions_most=most, reason="", message=""))
+    _tell(
+        state,
+        setup._replace(word=AgentReport.APPLIED, partitions=partitions, partitions_most=most, reason="", message=""),
+    )
 
 
 def _refused(state: PoolFacts, fact: Fact, data: DevicePoolRefused) -> None:
     setup = _heard(state, fact, data.pool)
     if setup is not None:
-        _tell(state, setup._replace(word=Word.REFUSED, partitions=0, reason=data.reason, message=data.message))
+        _tell(state, setup._replace(word=AgentReport.REFUSED, partitions=0, reason=data.reason, message=data.message))
 
 
 def _released(state: PoolFacts, fact: Fact, data: DevicePoolReleased) -> None:
     setup = _heard(state, fact, data.pool)
     if setup is not None:
-        _tell(state, setup._replace(word=Word.RELEASED, partitions=0, reason="", message=""))
+        _tell(state, setup._replace(word=AgentReport.RELEASED, partitions=0, reason="", message=""))
 
 
 def _heard(state: PoolFacts, fact: Fact, pool: str) -> PoolSetup | None:
@@ -80,14 +84,14 @@ def _tell(state: PoolFacts, setup: PoolSetup) -> None:
 def _note_drift(state: PoolFacts, setup: PoolSetup) -> None:
     """An assigned device drifts when its agent has it no more, or not whole."""
     assignment = state.assignment.get(setup.device)
-    if assignment is None or assignment.phase != Phase.ASSIGNED or setup.pool is None:
+    if assignment is None or assignment.phase != AssignmentPhase.ASSIGNED or setup.pool is None:
         return
-    if setup.word != Word.APPLIED:
+    if setup.word != AgentReport.APPLIED:
         text = setup.message or f"The agent says {setup.word} of the assigned device {setup.device}."
-        state.drift(setup.device, setup.pool, setup.reason or Reason.DRIFT, text)
+        state.drift(setup.device, setup.pool, setup.reason or AssignmentReason.DRIFT, text)
     elif setup.partitions < setup.partitions_most:
         text = f"Of {setup.partitions_most} partitions of {setup.device} {setup.partitions} are left."
-        state.drift(setup.device, setup.pool, Reason.DRIFT, text)
+        state.drift(setup.device, setup.pool, AssignmentReason.DRIFT, text)
 
 
 WORD_HANDLERS: Handlers = {

@@ -9,7 +9,7 @@ from datetime import datetime
 from sys import intern
 from typing import Any, NamedTuple, Protocol
 
-from gpuledger.api.pool_names import Phase
+from gpuledger.api.phases import AssignmentPhase
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
@@ -85,8 +85,8 @@ def _assignment_changed(state: HasPools, fact: Fact, data: DeviceAssignmentChang
     device = intern(fact.event.subject)
     pool = None if data.pool is None else intern(data.pool)
     known = state.assignment.get(device)
-    is_leaving = data.phase == Phase.UNASSIGNING.value and known is not None and known.pool == pool
-    was_assigned = is_leaving and known is not None and (known.was_assigned or known.phase == Phase.ASSIGNED)
+    is_leaving = data.phase == AssignmentPhase.UNASSIGNING.value and known is not None and known.pool == pool
+    was_assigned = is_leaving and known is not None and (known.was_assigned or known.phase == AssignmentPhase.ASSIGNED)
     # The pool is indexed, and what is indexed does not change while a row stands.
     state.assignment.delete(device)
     texts = (data.phase, data.automatic, intern(data.reason), data.message)

@@ -6,16 +6,11 @@ Of what watchers say the latest by event time is in force; what services decided
 from datetime import datetime
 from sys import intern
 
-from gpuledger.api.inventory_names import State
-from gpuledger.api.pool_names import (
-    ASSIGNMENT,
-    CLUSTER_ASSIGNMENT,
-    MAINTENANCE_CONFIRMED,
-    READY_FOR_POOLING,
-    TRUE,
-    Phase,
-    Reason,
-)
+from gpuledger.api.conditions import TRUE, NodeConditionType
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT
+from gpuledger.api.phases import AssignmentPhase, DeviceState
+from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED
+from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory.state import (
     DECIDED_HANDLERS,
@@ -48,7 +43,7 @@ from gpuledger.events.settings import SettingsChanged
 
 def _detected(state: PoolFacts, fact: Fact, data: DeviceDetected) -> None:
     known = state.device.get(fact.event.subject)
-    prepared = State.DISCOVERED.value if known is None else known.prepared
+    prepared = DeviceState.DISCOVERED.value if known is None else known.prepared
     _put_device(state, _shown(fact, data, data.node, data.index), prepared)
 
 
@@ -106,7 +101,10 @@ def _marked(state: PoolFacts, fact: Fact, data: DeviceMarked) -> None:
     if known is not None and known.marked_at > time:
         return
     state.mark.delete(device)
-    asked, asked_cluster = data.annotations.get(ASSIGNMENT), data.annotations.get(CLUSTER_ASSIGNMENT)
+    asked, asked_cluster = (
+        data.annotations.get(ANNOTATION_ASSIGNMENT),
+        data.annotations.get(ANNOTATION_CLUSTER_ASSIGNMENT),
+    )
     state.mark.put(PoolMark(device, time, intern(json_text(data.labels)), asked, asked_cluster))
     if device in state.device.rows:
         state.touch_device(device)
@@ -130,7 +128,7 @@ def _label(state: PoolFacts, fact: Fact, labels: str) -> None:
 
 
 def _bootstrap_changed(state: PoolFacts, fact: Fact, data: NodeBootstrapChanged) -> None:
-    ready = any(one.type == READY_FOR_POOLING and one.status == TRUE for one in data.conditions)
+    ready = any(one.type == NodeConditionType.READY_FOR_POOLING and one.status == TRUE for one in data.conditions)
     _set_ready(state, fact.event.subject, ready)
 
 
@@ -228,15 +226,15 @@ def _assignment_changed(state: PoolFacts, fact: Fact, data: DeviceAssignmentChan
     with state.counted(name):
         POOLS_HANDLERS[DeviceAssignmentChanged](state, fact, data)
         is_step = before is None or (before.pool, before.phase) != (data.pool, data.phase)
-        if is_step and data.phase != Phase.ASSIGNED.value and data.reason != Reason.TAKEN_BACK:
+        if is_step and data.phase != AssignmentPhase.ASSIGNED.value and data.reason != AssignmentReason.TAKEN_BACK:
             # What the agent said was about the step before, and not what led to this one.
             asked_at = asked_anew(known, fact.event.time)
             state.setup.put(unheard(name, data.pool, None if known is None else known.told_at, asked_at))
     state.touch_list(name)
     if before is None or before.pool is None:
         return
-    if data.reason == Reason.DRIFT and before.phase == Phase.ASSIGNED:
-        state.drift(name, before.pool, Reason.DRIFT, data.message)
+    if data.reason == AssignmentReason.DRIFT and before.phase == AssignmentPhase.ASSIGNED:
+        state.drift(name, before.pool, AssignmentReason.DRIFT, data.message)
     device = state.device.get(name)
     if device is not None and data.pool != before.pool:
         state.free_room(before.pool, device.node)

@@ -11,15 +11,10 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from gpuledger.api.kinds import CLUSTER_GPU_GROUP, GPU_GROUP
 from gpuledger.api.mig_profile import MigProfile
-from gpuledger.api.pool_names import (
-    BACKEND_DEVICE_PLUGIN,
-    CLUSTER_GROUP,
-    GROUP,
-    PROVIDER_NVIDIA,
-    UNIT_MIG,
-    PoolReason,
-)
+from gpuledger.api.pool_spec import BACKEND_DEVICE_PLUGIN, PROVIDER_NVIDIA, UNIT_MIG
+from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.dra.objects import Node, Reach, Requirement
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.labels import pci_id
@@ -141,7 +136,7 @@ def name_of(pool: str) -> str:
 
 def resource_name(pool: str) -> str:
     """The extended resource with which pods ask for units of a pool."""
-    return f"{GROUP if is_namespaced(pool) else CLUSTER_GROUP}/{name_of(pool)}"
+    return f"{GPU_GROUP if is_namespaced(pool) else CLUSTER_GPU_GROUP}/{name_of(pool)}"
 
 
 def units(said: PoolDefined, *, cards: int, partitions: int, cap: int) -> int:

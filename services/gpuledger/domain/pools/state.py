@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gpuledger.api.inventory_names import MODULE
-from gpuledger.api.pool_names import READY, Phase, Word
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS, ModuleSettings, json_text
 from gpuledger.domain.pools import rows
 from gpuledger.domain.pools.decisions import PoolsDecided
@@ -58,11 +58,11 @@ class PoolFacts(PoolsDecided):
 
     def settings_in_force(self) -> ModuleSettings:
         """The settings, or their defaults where nobody has set any."""
-        return self.settings.get(MODULE) or DEFAULT_SETTINGS
+        return self.settings.get(MODULE_CONFIG) or DEFAULT_SETTINGS
 
     def is_in_force(self) -> bool:
         """Whether anything is decided: the module is enabled, and what it builds on is there."""
-        module = self.module.get(MODULE)
+        module = self.module.get(MODULE_CONFIG)
         return module is not None and module.met and self.settings_in_force().enabled
 
     def owner(self, name: str) -> Pool | None:
@@ -130,7 +130,7 @@ class PoolFacts(PoolsDecided):
         key, _, value = approval.partition("=")
         text, held = json_text({key: value})[1:-1] if approval else "", self.assignment.rows
         for name, row in self.device.rows.items():
-            if row.prepared == READY and (name not in held or held[name].pool is None):
+            if row.prepared == DeviceState.READY and (name not in held or held[name].pool is None):
                 mark = self.mark.get(name)
                 if text in row.labels or (mark is not None and text in mark.labels):
                     self._devices[name] = None
@@ -198,8 +198,8 @@ class PoolFacts(PoolsDecided):
         if row is None or row.pool is None:
             return None
         word = setup.word if setup is not None and setup.pool == row.pool else None
-        offers = setup is not None and row.phase == Phase.ASSIGNED and word == Word.APPLIED
-        refused = setup is not None and row.phase != Phase.UNASSIGNING and word == Word.REFUSED
+        offers = setup is not None and row.phase == AssignmentPhase.ASSIGNED and word == AgentReport.APPLIED
+        refused = setup is not None and row.phase != AssignmentPhase.UNASSIGNING and word == AgentReport.REFUSED
         return _Share(
             row.pool,
             int(offers),

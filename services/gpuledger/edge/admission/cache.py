@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from gpuledger.api.kube_names import NAMESPACE
+from gpuledger.api.kinds import NAMESPACE
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings
 from gpuledger.domain.table import Table

@@ -1,6 +1,6 @@
 """Takes the webhooks out of a cluster, so that nothing there waits for an answer that nobody gives any more."""
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError

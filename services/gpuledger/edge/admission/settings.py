@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpuledger.api.kube_names import NAMESPACE
+from gpuledger.api.kinds import NAMESPACE
 from gpuledger.runtime.backoff import Backoff
 
 SERVICE: Final = "gpu-control-plane-admission"

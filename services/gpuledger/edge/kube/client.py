@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
 
-from gpuledger.api.kube_names import FIELD_MANAGER, Resource
+from gpuledger.api.kinds import FIELD_MANAGER, Resource
 from gpuledger.edge.kube.errors import GoneError, ResponseError
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.kube.transport import JSON, Ask, ClientSettings, Object, Transport

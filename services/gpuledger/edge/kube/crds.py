@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 import yaml
 
-from gpuledger.api.kube_names import CRDS, Resource
+from gpuledger.api.kinds import CRDS, Resource
 from gpuledger.edge.kube.client import Ask, KubeClient, Object
 from gpuledger.edge.kube.errors import CrdError, NotFoundError, TooManyRequestsError
 

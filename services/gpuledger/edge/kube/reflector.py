@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 from gpuledger.edge.kube.client import ALL, Batch, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import KubeConfigError, KubeError, ResponseError, TransientError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries, system_jitter

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpuledger.api.kube_names import NAMESPACES, Resource
+from gpuledger.api.kinds import NAMESPACES, Resource
 from gpuledger.edge.kube.client import Ask, KubeClient
 
 CLUSTER_NAMESPACE: Final = "kube-system"

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 from gpuledger.events.payload import Payload
 from gpuledger.events.subjects import ROOT, SERVICE, escape
 

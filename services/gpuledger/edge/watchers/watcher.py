@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from gpuledger.api.kube_names import NAMESPACE, Resource
+from gpuledger.api.kinds import NAMESPACE, Resource
 from gpuledger.edge.kube.client import KubeClient, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector

@@ -8,7 +8,10 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.pool_names import FALSE, MANUAL, READY, TRUE, Reason, Type
+from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
+from gpuledger.api.phases import DeviceState
+from gpuledger.api.pool_spec import MANUAL
+from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.rows import PoolDevice
@@ -61,20 +64,20 @@ def _obstacles(
     yield from _of_device(device)
     node, limit = state.node.get(device.node), spec.said.devices_per_node_max
     if node is None or not node.ready:
-        yield Obstacle(Reason.NODE_NOT_READY, f"Devices of {device.node} cannot be pooled now.")
+        yield Obstacle(AssignmentReason.NODE_NOT_READY, f"Devices of {device.node} cannot be pooled now.")
     if limit is not None and state.held_beside(device, pool.subject) >= limit:
-        yield Obstacle(Reason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
+        yield Obstacle(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
 
 
 def _of_device(device: PoolDevice) -> Iterator[Obstacle]:
     if device.ignored:
-        yield Obstacle(Reason.IGNORED)
+        yield Obstacle(AssignmentReason.IGNORED)
     if not device.managed:
-        yield Obstacle(Reason.NOT_MANAGED)
+        yield Obstacle(AssignmentReason.NOT_MANAGED)
     if device.missing:
-        yield Obstacle(Reason.MISSING)
-    elif device.prepared != READY:
-        yield Obstacle(Reason.LOST, f"The device is {device.prepared}.")
+        yield Obstacle(AssignmentReason.MISSING)
+    elif device.prepared != DeviceState.READY:
+        yield Obstacle(AssignmentReason.LOST, f"The device is {device.prepared}.")
 
 
 def _not_asked(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice) -> Iterator[Obstacle]:
@@ -83,19 +86,19 @@ def _not_asked(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice) -> 
         names = " and ".join(repr(name) for name in asked if name is not None)
         yield Obstacle(ASKED_FOR_ANOTHER, f"Its annotations ask for {names}.")
     elif spec.approves is None:
-        yield Obstacle(Reason.NOT_ASKED_FOR, f"No annotation gives it to {pool.name}.")
+        yield Obstacle(AssignmentReason.NOT_ASKED_FOR, f"No annotation gives it to {pool.name}.")
     elif not selects(spec.approves, device.name, _labels(state, device)):
-        yield Obstacle(Reason.NOT_ASKED_FOR, "Its labels are not among the pool's autoApproveSelector.")
+        yield Obstacle(AssignmentReason.NOT_ASKED_FOR, "Its labels are not among the pool's autoApproveSelector.")
     elif state.settings_in_force().approval_mode == MANUAL:
-        yield Obstacle(Reason.NOT_ASKED_FOR, "The module's setting has no pool approve devices by itself.")
+        yield Obstacle(AssignmentReason.NOT_ASKED_FOR, "The module's setting has no pool approve devices by itself.")
 
 
 def _closed(state: PoolFacts, pool: Pool) -> Iterator[Obstacle]:
     """Why the pool takes no devices at all now, by its conditions."""
-    for kind, status in ((Type.CONFIGURED, FALSE), (Type.MAINTENANCE, TRUE)):
+    for kind, status in ((PoolConditionType.CONFIGURED, FALSE), (PoolConditionType.MAINTENANCE, TRUE)):
         row = state.condition.get((pool.subject, kind))
         if row is not None and row.status == status:
-            yield Obstacle(Reason.POOL_CLOSED, f"{kind} is {status}: {row.reason}.")
+            yield Obstacle(AssignmentReason.POOL_CLOSED, f"{kind} is {status}: {row.reason}.")
 
 
 def _is_meant(state: PoolFacts, spec: Spec, device: PoolDevice) -> bool:

@@ -10,7 +10,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gpuledger.api.pool_names import FALSE, TRUE, UNIT_MIG, Phase, PoolReason, Type
+from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
+from gpuledger.api.phases import AssignmentPhase
+from gpuledger.api.pool_spec import UNIT_MIG
+from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.decisions import Assignment, PoolCondition
 from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of, read_spec, units
@@ -153,10 +156,10 @@ Hindrances = Mapping[str, Sequence[Hindrance]]
 """By node what keeps the pod off it. A node that is not named is open to it, or was not looked at."""
 
 _AGAINST: Final = (
-    (Type.SUPPORTED, FALSE),
-    (Type.MISCONFIGURED, TRUE),
-    (Type.CONFIGURED, FALSE),
-    (Type.MAINTENANCE, TRUE),
+    (PoolConditionType.SUPPORTED, FALSE),
+    (PoolConditionType.MISCONFIGURED, TRUE),
+    (PoolConditionType.CONFIGURED, FALSE),
+    (PoolConditionType.MAINTENANCE, TRUE),
 )
 """In the order in which admission looks at them."""
 
@@ -275,8 +278,8 @@ def _condition_of(state: PoolFacts, held: Assignment) -> tuple[str, str, str]:
     """A device's state, and why it offers nothing: what its agent said last comes first."""
     device, setup = state.device.get(held.device), state.setup.get(held.device)
     shown = str(held.phase) if device is None else held_state(device.prepared, held)
-    if held.phase == Phase.UNASSIGNING:
-        shown = Phase.UNASSIGNING.value
+    if held.phase == AssignmentPhase.UNASSIGNING:
+        shown = AssignmentPhase.UNASSIGNING.value
     if setup is not None and setup.pool == held.pool and setup.reason:
         return shown, setup.reason, setup.message
     return shown, held.reason, held.message

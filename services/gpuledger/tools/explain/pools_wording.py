@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from gpuledger.api.pool_names import GROUP
+from gpuledger.api.kinds import GPU_GROUP
 from gpuledger.domain.pools.spec import is_namespaced, name_of, resource_name
 from gpuledger.tools.explain.pools import HAS_OR_NEEDS_NONE, Barrier, Finding, Idle, PoolAnswer, Room, is_about_deletion
 
@@ -99,7 +99,7 @@ def _other_kind(found: PoolAnswer) -> str:
     name = name_of(found.ask.pool)
     if is_namespaced(found.ask.pool):
         return f"{_not_found(found)}; there is a ClusterGPUPool of that name: ask for {resource_name(name)}"
-    way = f"ask for {GROUP}/{name} in its namespace"
+    way = f"ask for {GPU_GROUP}/{name} in its namespace"
     return f"{_not_found(found)}; there is a GPUPool of that name: {way}"
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from gpuledger.api.kube_names import LABEL_APP, NAMESPACE
+from gpuledger.api.kinds import NAMESPACE
+from gpuledger.api.labels import LABEL_APP
 from gpuledger.tools.simulation import names
 from gpuledger.tools.simulation.components import Component
 from gpuledger.tools.simulation.objects import timestamp

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from gpuledger.api.kube_names import COMPONENT_BY_APP
+from gpuledger.api.labels import COMPONENT_BY_APP
 
 _APP: Final = {component: app for app, component in COMPONENT_BY_APP.items()}
 

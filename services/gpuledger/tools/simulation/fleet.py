@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gpuledger.api.kube_names import VENDOR_NVIDIA
+from gpuledger.api.labels import VENDOR_NVIDIA
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation.errors import FleetSpecError
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI, Model, Partition, Profile

@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
 from gpuledger.runtime.clock import Sleep

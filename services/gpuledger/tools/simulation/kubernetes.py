@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from gpuledger.api.kube_names import LABEL_ENABLED, NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, PODS, TRUE, Resource
+from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, PODS, Resource
+from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
@@ -48,7 +49,7 @@ class Cluster:
         missing = [one for one in (*crds.shipped(), *crds.foreign()) if not await self._has_crd(one)]
         if missing:
             await patiently(lambda: crds.install(self._client, missing), sleep=self._sleep)
-        demo = objects.namespace(names.DEMO_NAMESPACE, **{LABEL_ENABLED: TRUE})
+        demo = objects.namespace(names.DEMO_NAMESPACE, **{LABEL_ENABLED: LABEL_TRUE})
         others = [objects.namespace(name) for name in (names.NFD_NAMESPACE, names.LEASE_NAMESPACE, NAMESPACE)]
         for namespace in (demo, *others):
             await self._apply(NAMESPACES, namespace, names.USERS)

@@ -2,7 +2,35 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuledger.api import kube_names
+from gpuledger.api.labels import (
+    GFD_COMPUTE_MAJOR,
+    GFD_COMPUTE_MINOR,
+    GFD_COUNT,
+    GFD_FAMILY,
+    GFD_MEMORY_MIB,
+    GFD_MIG_CAPABLE,
+    GFD_MIG_STRATEGY,
+    GFD_PRESENT,
+    GFD_PRODUCT,
+    HOSTNAME,
+    LABEL_DEVICE_COUNT,
+    LABEL_DRIVER_MODULE_PREFIX,
+    LABEL_DRIVER_NAME,
+    LABEL_FALSE,
+    LABEL_KERNEL_PREFIX,
+    LABEL_OS_ID,
+    LABEL_OS_VERSION_ID,
+    LABEL_PRESENT,
+    LABEL_TRUE,
+    NFD_KERNEL_MODULES,
+    NFD_KERNEL_VERSION,
+    NFD_LABEL_PREFIX,
+    NFD_OS_RELEASE,
+    NFD_PCI_DEVICE,
+    NFD_WORKER_VERSION,
+    TOPOLOGY_ZONE,
+    device_label,
+)
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation.fleet import FleetNode
 from gpuledger.tools.simulation.hardware import (
@@ -22,11 +50,11 @@ Object = dict[str, object]
 def kubelet_labels(node: FleetNode) -> dict[str, str]:
     """The labels that a node registers with."""
     return {
-        kube_names.HOSTNAME: node.name,
+        HOSTNAME: node.name,
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": node.model.machine,
-        kube_names.TOPOLOGY_ZONE: node.zone,
+        TOPOLOGY_ZONE: node.zone,
     }
 
 
@@ -40,44 +68,42 @@ def features(node: FleetNode, cards: Mapping[int, Card]) -> Object:
     kernel, release = _kernel(), {"ID": OS_ID, "VERSION_ID": OS_VERSION_ID}
     modules: dict[str, Object] = {module: {} for module in KERNEL_MODULES}
     return {
-        "flags": {kube_names.NFD_KERNEL_MODULES: {"elements": modules}},
+        "flags": {NFD_KERNEL_MODULES: {"elements": modules}},
         "attributes": {
-            kube_names.NFD_KERNEL_VERSION: {"elements": kernel},
-            kube_names.NFD_OS_RELEASE: {"elements": release},
+            NFD_KERNEL_VERSION: {"elements": kernel},
+            NFD_OS_RELEASE: {"elements": release},
         },
-        "instances": {kube_names.NFD_PCI_DEVICE: {"elements": [{"attributes": one} for one in _pci(node, cards)]}},
+        "instances": {NFD_PCI_DEVICE: {"elements": [{"attributes": one} for one in _pci(node, cards)]}},
     }
 
 
 def worker_version() -> dict[str, str]:
     """The annotation that tells NFD's version."""
-    return {kube_names.NFD_WORKER_VERSION: NFD_VERSION}
+    return {NFD_WORKER_VERSION: NFD_VERSION}
 
 
 def _rule_labels(cards: Mapping[int, Card]) -> dict[str, str]:
-    labels = {
-        f"{kube_names.LABEL_KERNEL_PREFIX}{name}": value for name, value in _kernel().items() if name != "revision"
-    }
+    labels = {f"{LABEL_KERNEL_PREFIX}{name}": value for name, value in _kernel().items() if name != "revision"}
     labels |= {
-        kube_names.LABEL_OS_ID: OS_ID,
-        kube_names.LABEL_OS_VERSION_ID: OS_VERSION_ID,
-        kube_names.LABEL_DRIVER_NAME: "nvidia",
+        LABEL_OS_ID: OS_ID,
+        LABEL_OS_VERSION_ID: OS_VERSION_ID,
+        LABEL_DRIVER_NAME: "nvidia",
     }
-    labels |= {f"{kube_names.LABEL_DRIVER_MODULE_PREFIX}{module}": kube_names.TRUE for module in KERNEL_MODULES}
+    labels |= {f"{LABEL_DRIVER_MODULE_PREFIX}{module}": LABEL_TRUE for module in KERNEL_MODULES}
     if cards:
-        labels |= {kube_names.LABEL_PRESENT: kube_names.TRUE, kube_names.LABEL_DEVICE_COUNT: str(len(cards))}
+        labels |= {LABEL_PRESENT: LABEL_TRUE, LABEL_DEVICE_COUNT: str(len(cards))}
     for index, card in enumerate(in_order(cards)):
         facts = {"vendor": card.pci_vendor, "device": card.pci_device, "class": str(card.pci_class)}
-        labels |= {kube_names.device_label(index, fact): value for fact, value in facts.items()}
+        labels |= {device_label(index, fact): value for fact, value in facts.items()}
     return labels
 
 
 def nfd_labels(cards: Mapping[int, Card]) -> dict[str, str]:
     """The labels that NFD itself gives."""
-    prefix = kube_names.NFD_LABEL_PREFIX
+    prefix = NFD_LABEL_PREFIX
     labels = {f"{prefix}kernel-version.{name}": value for name, value in _kernel().items()}
     labels |= {f"{prefix}system-os_release.ID": OS_ID, f"{prefix}system-os_release.VERSION_ID": OS_VERSION_ID}
-    return labels | {f"{prefix}pci-{card.pci_vendor}.present": kube_names.TRUE for card in cards.values()}
+    return labels | {f"{prefix}pci-{card.pci_vendor}.present": LABEL_TRUE for card in cards.values()}
 
 
 def _driver_labels(node: FleetNode, cards: Mapping[int, Card]) -> dict[str, str]:
@@ -87,14 +113,14 @@ def _driver_labels(node: FleetNode, cards: Mapping[int, Card]) -> dict[str, str]
     model = node.model
     driver, cuda = DRIVER_VERSION.split("."), CUDA_VERSION.split(".")
     labels = {
-        kube_names.GFD_PRESENT: kube_names.TRUE,
-        kube_names.GFD_PRODUCT: _word(model.product),
-        kube_names.GFD_COUNT: str(len(cards)),
-        kube_names.GFD_MEMORY_MIB: str(model.memory_mib),
-        kube_names.GFD_COMPUTE_MAJOR: str(model.compute[0]),
-        kube_names.GFD_COMPUTE_MINOR: str(model.compute[1]),
-        kube_names.GFD_FAMILY: model.family,
-        kube_names.GFD_MIG_CAPABLE: kube_names.TRUE if model.mig_profiles else kube_names.FALSE,
+        GFD_PRESENT: LABEL_TRUE,
+        GFD_PRODUCT: _word(model.product),
+        GFD_COUNT: str(len(cards)),
+        GFD_MEMORY_MIB: str(model.memory_mib),
+        GFD_COMPUTE_MAJOR: str(model.compute[0]),
+        GFD_COMPUTE_MINOR: str(model.compute[1]),
+        GFD_FAMILY: model.family,
+        GFD_MIG_CAPABLE: LABEL_TRUE if model.mig_profiles else LABEL_FALSE,
         "nvidia.com/gpu.machine": model.machine,
         "nvidia.com/gpu.mode": "compute",
         "nvidia.com/gpu.replicas": "1",
@@ -108,7 +134,7 @@ def _driver_labels(node: FleetNode, cards: Mapping[int, Card]) -> dict[str, str]
         "nvidia.com/cuda.runtime-version.minor": cuda[1],
     }
     if model.mig_profiles:
-        labels[kube_names.GFD_MIG_STRATEGY] = "mixed" if node.profile.layouts else "none"
+        labels[GFD_MIG_STRATEGY] = "mixed" if node.profile.layouts else "none"
     return labels | _mig_labels(node, cards)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from gpuledger.api.kube_names import GPU_DEVICES, PODS
+from gpuledger.api.kinds import GPU_DEVICES, PODS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.clock import Clock, Sleep

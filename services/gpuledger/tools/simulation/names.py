@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 
 DEMO_NAMESPACE: Final = "gpu-demo"
 """Where pods arrive. Whoever creates a pod here that asks for a resource of the fleet has it run as well."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from gpuledger.api.kube_names import NFD_NODE_NAME
+from gpuledger.api.labels import NFD_NODE_NAME
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation import labels, names
 from gpuledger.tools.simulation.allocation import Pod

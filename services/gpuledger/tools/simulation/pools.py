@@ -8,14 +8,9 @@ or where everything was listed anew, so that nothing is missed.
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.kube_names import (
-    CLUSTER_GPU_POOLS,
-    GPU_POOLS,
-    DeviceCondition,
-    DeviceState,
-    Resource,
-    Status,
-)
+from gpuledger.api.conditions import ConditionStatus, DeviceConditionType
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
+from gpuledger.api.phases import DeviceState
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.edge.kube.reflector import Changes, Listed
 from gpuledger.tools.simulation.fleet import Fleet, Place
@@ -62,7 +57,7 @@ def device_of(live: Object) -> Device:
     ref = status.get("poolRef")
     pool = PoolRef(ref["name"], ref.get("namespace")) if ref else None
     leaves = pool is not None and any(
-        one.get("type") == DeviceCondition.UNASSIGNING and one.get("status") == Status.TRUE
+        one.get("type") == DeviceConditionType.UNASSIGNING and one.get("status") == ConditionStatus.TRUE
         for one in status.get("conditions") or ()
     )
     return Device(

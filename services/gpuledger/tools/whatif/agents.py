@@ -7,7 +7,8 @@ is left waiting, and what an agent has refused stays refused.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gpuledger.api.pool_names import UNIT_MIG, Phase, Word
+from gpuledger.api.phases import AgentReport, AssignmentPhase
+from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
@@ -62,14 +63,18 @@ def _differs(row: Assignment, recorded: PoolFacts) -> bool:
 
 def _is_refused(state: PoolFacts, row: Assignment) -> bool:
     setup = state.setup.get(row.device)
-    return row.phase == Phase.PENDING and setup is not None and (setup.pool, setup.word) == (row.pool, Word.REFUSED)
+    return (
+        row.phase == AssignmentPhase.PENDING
+        and setup is not None
+        and (setup.pool, setup.word) == (row.pool, AgentReport.REFUSED)
+    )
 
 
 def _answer(world: SupposedPools, row: Assignment) -> bool:
     """The agent's word; False where it could not set the device up."""
     assert row.pool is not None, "a device that waits for its agent has a pool"
     device, held = world.state.device.rows[row.device], world.state.pool.get(row.pool)
-    if row.phase == Phase.UNASSIGNING or held is None:
+    if row.phase == AssignmentPhase.UNASSIGNING or held is None:
         _say(world, row, device, DevicePoolReleased(pool=row.pool))
         return True
     said = read_spec(held.said).said
@@ -107,7 +112,7 @@ def _set_up(state: PoolFacts, pool: str) -> Iterator[PoolSetup]:
     """What the agents of devices that the pool has assigned said of them."""
     for row in state.assignment.where("pool", pool):
         setup = state.setup.get(row.device)
-        if setup is not None and row.phase == Phase.ASSIGNED and setup.word == Word.APPLIED:
+        if setup is not None and row.phase == AssignmentPhase.ASSIGNED and setup.word == AgentReport.APPLIED:
             yield setup
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuledger.api.pool_names import Reason
+from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.pools.decisions import PoolCondition
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.tools.whatif.world import SupposedPools
@@ -96,7 +96,7 @@ def _why(world: SupposedPools, device: str, was: Held, would: Held) -> Iterator[
         told = True
     if not told:
         row = world.state.assignment.get(device)
-        yield Why(Reason.NOT_ASKED_FOR, "") if row is None else Why(row.reason, row.message)
+        yield Why(AssignmentReason.NOT_ASKED_FOR, "") if row is None else Why(row.reason, row.message)
 
 
 def _told(offer: Offer | None) -> object:

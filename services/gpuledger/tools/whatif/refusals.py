@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gpuledger.api.kube_names import Resource
+from gpuledger.api.kinds import Resource
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.domain.pools.spec import name_of, read_spec
 from gpuledger.domain.pools.state import PoolFacts

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from gpuledger.api.pool_names import Phase
+from gpuledger.api.phases import AssignmentPhase
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.decisions import Assignment
@@ -89,7 +89,11 @@ class SupposedPools:
 
     def waiting(self) -> Iterator[Assignment]:
         """The devices that wait for their agents' word."""
-        return (row for row in self.state.assignment.rows.values() if row.phase in (Phase.PENDING, Phase.UNASSIGNING))
+        return (
+            row
+            for row in self.state.assignment.rows.values()
+            if row.phase in (AssignmentPhase.PENDING, AssignmentPhase.UNASSIGNING)
+        )
 
     def _since(self) -> datetime:
         """The earliest time at which a definition counts."""
@@ -127,7 +131,7 @@ class SupposedPools:
 
     def _note(self, device: str, data: DeviceAssignmentChanged) -> None:
         known = self.state.assignment.get(device)
-        if data.phase == Phase.UNASSIGNING.value:
+        if data.phase == AssignmentPhase.UNASSIGNING.value:
             self.left[device] = data
         elif data.pool is not None and (known is None or known.pool != data.pool):
             self.taken[device] = data
@@ -140,7 +144,7 @@ class SupposedPools:
 
 def _is_leaving(state: PoolFacts, device: str, pool: str) -> bool:
     known = state.assignment.get(device)
-    return known is not None and (known.pool, known.phase) == (pool, Phase.UNASSIGNING)
+    return known is not None and (known.pool, known.phase) == (pool, AssignmentPhase.UNASSIGNING)
 
 
 def copy_of(state: PoolFacts) -> PoolFacts:

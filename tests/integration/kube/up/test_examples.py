@@ -9,16 +9,8 @@ from typing import Final
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_ASSIGNMENT,
-    ANNOTATION_CLUSTER_ASSIGNMENT,
-    CLUSTER_GPU_POOLS,
-    GPU_DEVICES,
-    GPU_POOLS,
-    LABEL_PRODUCT,
-    PODS,
-    Resource,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS, Resource
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_PRODUCT
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError

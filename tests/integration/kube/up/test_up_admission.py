@@ -5,15 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_CLUSTER_ASSIGNMENT,
-    CLUSTER_GPU_POOLS,
-    GPU_DEVICES,
-    LABEL_ENABLED,
-    NAMESPACES,
-    PODS,
-    TRUE,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, NAMESPACES, PODS
+from gpuledger.api.labels import ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_ENABLED, LABEL_TRUE
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
 from gpuledger.edge.kube.client import KubeClient, open_client
@@ -54,7 +47,7 @@ async def test_the_webhooks_answer(up: Up, client: KubeClient) -> None:
 
 
 async def test_a_pool_serves_pods_once_it_offers_something(client: KubeClient) -> None:
-    labels = {LABEL_ENABLED: TRUE}
+    labels = {LABEL_ENABLED: LABEL_TRUE}
     await client.create(NAMESPACES, {"metadata": {"name": TEAM, "labels": labels}})
     await eventually(lambda: is_refused(client, pod("demo-a"), "PoolNotFound"))
     await client.create(CLUSTER_GPU_POOLS, manifests("cluster-pools")[0])

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api import kube_names
+from gpuledger.api.kinds import GPU_DEVICES, NAMESPACE, NODES, PODS
+from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.kube.client import KubeClient, Selection, open_client
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeMonitoringObserved
@@ -24,29 +25,29 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up --fleet` brings its own API server and refuses another")
 
-NODES, GPUS = 3, 2
-FLEET = ("--fleet", f"nodes={NODES},gpus={GPUS},profile=mixed", "--speed", "600", "--seed", "7")
+NODE_COUNT, GPUS = 3, 2
+FLEET = ("--fleet", f"nodes={NODE_COUNT},gpus={GPUS},profile=mixed", "--speed", "600", "--seed", "7")
 
 
 async def statuses(client: KubeClient) -> list[dict[str, Any]]:
-    return [device.get("status", {}) for device in (await client.list(kube_names.GPU_DEVICES)).items]
+    return [device.get("status", {}) for device in (await client.list(GPU_DEVICES)).items]
 
 
 async def test_every_card_becomes_a_gpudevice_with_a_status(client: KubeClient) -> None:
     async def shown() -> bool:
-        return sum("hardware" in status for status in await statuses(client)) == NODES * GPUS
+        return sum("hardware" in status for status in await statuses(client)) == NODE_COUNT * GPUS
 
     await eventually(shown)
     told = await statuses(client)
-    assert len({status["hardware"]["uuid"] for status in told}) == NODES * GPUS
+    assert len({status["hardware"]["uuid"] for status in told}) == NODE_COUNT * GPUS
 
 
 async def test_every_node_has_its_components(client: KubeClient) -> None:
     async def ready() -> bool:
-        pods = (await client.list(kube_names.PODS, Selection(namespace=kube_names.NAMESPACE))).items
+        pods = (await client.list(PODS, Selection(namespace=NAMESPACE))).items
         found = {(pod["spec"]["nodeName"], pod["metadata"]["labels"]["app"]) for pod in pods if is_ready(pod)}
-        nodes = {node["metadata"]["name"] for node in (await client.list(kube_names.NODES)).items}
-        return found == {(node, app) for node in nodes for app in kube_names.COMPONENT_BY_APP} and len(nodes) == NODES
+        nodes = {node["metadata"]["name"] for node in (await client.list(NODES)).items}
+        return found == {(node, app) for node in nodes for app in COMPONENT_BY_APP} and len(nodes) == NODE_COUNT
 
     await eventually(ready)
 
@@ -58,7 +59,7 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 async def test_the_ledger_has_the_first_heartbeats_of_every_node(up: Up, client: KubeClient) -> None:
     beats: Counter[str] = Counter()
-    nodes = {node["metadata"]["name"] for node in (await client.list(kube_names.NODES)).items}
+    nodes = {node["metadata"]["name"] for node in (await client.list(NODES)).items}
     subjects = "ledger.node.*.node.*.monitoring-observed"
     url = up.running.endpoints.nats_url
     connected = connect_ledger(url, name="test")
@@ -73,7 +74,7 @@ async def test_the_ledger_has_the_first_heartbeats_of_every_node(up: Up, client:
 
 async def test_a_nodes_label_is_seen_in_the_status_of_its_devices(client: KubeClient) -> None:
     node = (await statuses(client))[0]["nodeName"]
-    await client.merge_patch(kube_names.NODES, node, {"metadata": {"labels": {"gpu.deckhouse.io/enabled": "false"}}})
+    await client.merge_patch(NODES, node, {"metadata": {"labels": {"gpu.deckhouse.io/enabled": "false"}}})
 
     async def unmanaged() -> bool:
         return {one["managed"] for one in await statuses(client) if one["nodeName"] == node} == {False}
@@ -84,7 +85,7 @@ async def test_a_nodes_label_is_seen_in_the_status_of_its_devices(client: KubeCl
 async def test_the_ledger_answers_for_the_fleet(up: Up, client: KubeClient) -> None:
     async def known() -> bool:
         told = await asyncio.to_thread(gpuledger, up.data_dir, "get", "devices", "-o", "json")
-        return len(json.loads(told.stdout)) >= NODES * GPUS
+        return len(json.loads(told.stdout)) >= NODE_COUNT * GPUS
 
     await eventually(known)
     assert gpuledger(up.data_dir, "verify").returncode == 0
@@ -130,7 +131,7 @@ async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
     nodes, asked = set(Fleet(FleetSpec(3, 1), seed=7).nodes), "nodes=1,gpus=1,profile=h200"
 
     async def there(client: KubeClient) -> bool:
-        return {one["metadata"]["name"] for one in (await client.list(kube_names.NODES)).items} == nodes
+        return {one["metadata"]["name"] for one in (await client.list(NODES)).items} == nodes
 
     with short_directory() as directory:
         first_run = running_up(directory, "--fleet", "nodes=3,gpus=1,profile=h200", "--seed", "7")

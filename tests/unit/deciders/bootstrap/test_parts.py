@@ -2,15 +2,15 @@
 
 import pytest
 
-from gpuledger.api.bootstrap_names import Phase
+from gpuledger.api.phases import PreparationPhase
 from gpuledger.deciders.bootstrap.device_states import READY, VALIDATING, Target, states_between
 from gpuledger.deciders.bootstrap.phases import way_to
 from gpuledger.domain.bootstrap.streaks import Streak, told
 from gpuledger.domain.bootstrap.waits import Waits
 from support.bootstrap import second
 
-DISABLED, BEGUN, GFD = Phase.DISABLED, Phase.VALIDATING, Phase.GFD
-MONITORING, DONE, FAILED = Phase.MONITORING, Phase.READY, Phase.VALIDATING_FAILED
+DISABLED, BEGUN, GFD = PreparationPhase.DISABLED, PreparationPhase.VALIDATING, PreparationPhase.GFD
+MONITORING, DONE, FAILED = PreparationPhase.MONITORING, PreparationPhase.READY, PreparationPhase.VALIDATING_FAILED
 
 WAYS = [
     (None, False, DISABLED, [DISABLED]),
@@ -38,7 +38,9 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("known", "has_new_device", "wanted", "way"), WAYS)
-def test_way(known: Phase | None, has_new_device: bool, wanted: Phase, way: list[Phase]) -> None:
+def test_way(
+    known: PreparationPhase | None, has_new_device: bool, wanted: PreparationPhase, way: list[PreparationPhase]
+) -> None:
     assert way_to(wanted, known, has_new_device=has_new_device) == way
 
 

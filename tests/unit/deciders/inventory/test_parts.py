@@ -2,8 +2,6 @@
 
 import pytest
 
-from gpuledger.api import inventory_names as names
-from gpuledger.api import kube_names as kube
 from gpuledger.domain.inventory.device_names import NAME_MAX, device_name, free_name, place_of
 from gpuledger.domain.inventory.labels import (
     expected_devices,
@@ -188,24 +186,3 @@ def test_the_status_has_the_shape_of_the_resource() -> None:
         "gpu.deckhouse.io/precision.bf16": "true",
     }
     assert module_condition(inventory.state.module.rows[MODULE])["status"] == "False"
-
-
-def test_the_names_are_those_of_the_kubernetes_edge() -> None:
-    assert names.MODULE == kube.MODULE_CONFIG
-    assert names.NFD_VERSION_MIN == kube.NFD_VERSION_MIN
-    assert names.DEVICE_PREFIX == kube.LABEL_DEVICE_PREFIX
-    assert names.DEVICE_COUNT == kube.LABEL_DEVICE_COUNT
-    assert names.NFD_LABEL_PREFIX == kube.NFD_LABEL_PREFIX
-    assert (names.PRESENT, names.IGNORE) == (kube.LABEL_PRESENT, kube.LABEL_IGNORE)
-    assert (names.PRODUCT, names.VENDOR) == (kube.LABEL_PRODUCT, kube.LABEL_VENDOR)
-    assert names.PRECISION_PREFIX == kube.LABEL_PRECISION_PREFIX
-    gfd = [name for name in vars(names) if name.startswith("GFD_")]
-    assert {name: getattr(names, name) for name in gfd} == {name: getattr(kube, name) for name in gfd}
-    assert (names.VENDOR_NVIDIA, names.GPU_CLASSES) == (kube.VENDOR_NVIDIA, kube.GPU_CLASSES)
-    assert names.PREREQUISITE_NOT_MET == kube.PREREQUISITE_NOT_MET
-    assert names.State.DISCOVERED.value == kube.DeviceState.DISCOVERED.value
-    own = {names.Reason.NODE_FEATURE_MISSING, names.Reason.NODE_NOT_MANAGED}
-    own |= {names.Reason.NOT_OBSERVED, names.Reason.OBSERVED}
-    assert {str(reason) for reason in set(names.Reason) - own} <= {str(reason) for reason in kube.Reason}
-    conditions = {*map(str, kube.NodeCondition), *map(str, kube.DeviceCondition)}
-    assert {str(kind) for kind in names.Type} - {"Missing"} <= conditions

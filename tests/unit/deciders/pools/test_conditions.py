@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.events.device import DeviceWithdrawn, Hardware
 from gpuledger.events.pool import PoolChanged, PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
@@ -88,7 +88,7 @@ def test_the_total_counts_what_is_set_up(
 def test_the_cap_limits_the_total_and_says_so(world: Pools) -> None:
     world.say("ns/p", pool(slices_per_unit=8))
     world.assign("n1-0", "ns/p")
-    world.say(MODULE, SettingsChanged(max_slices_per_device=2))
+    world.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=2))
     assert world.total("ns/p") == 2
     assert world.conditions("ns/p")["Misconfigured"] == ("True", "SlicesAboveCap")
 
@@ -202,10 +202,10 @@ def test_who_waits_for_room_waits_for_it_however_the_pool_drifts(world: Pools) -
 def test_what_drifts_when_its_pool_is_gone_leaves_nothing(world: Pools) -> None:
     world.say("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.say(MODULE, SettingsChanged(enabled=False))
+    world.say(MODULE_CONFIG, SettingsChanged(enabled=False))
     world.say("ns/p", PoolGone())
     world.say("n1-0", refused("ns/p"))
-    world.say(MODULE, SettingsChanged())
+    world.say(MODULE_CONFIG, SettingsChanged())
     assert world.of("n1-0") == ("ns/p", "Unassigning")
     assert len(world.state.trouble) == 0
 
@@ -254,7 +254,7 @@ def test_a_pool_may_go_once_it_holds_nothing(world: Pools) -> None:
     assert not any(isinstance(one.data, PoolReleased) for decided in endings for one in decided)
     decided = world.say("n1-1", DeviceWithdrawn())
     assert [one.subject for one in decided if isinstance(one.data, PoolReleased)] == ["ns/p"]
-    for again in (world.say("ns/p", pool(deleting=True)), world.say(MODULE, SettingsChanged())):
+    for again in (world.say("ns/p", pool(deleting=True)), world.say(MODULE_CONFIG, SettingsChanged())):
         assert not any(isinstance(one.data, PoolReleased) for one in again)
     world.say("ns/p", PoolGone())
     assert world.conditions("ns/p") == {}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.events.device import DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeBootstrapWithdrawn, NodeLabelled, NodeUnlabelled
 from gpuledger.events.pool import PoolGone
@@ -183,7 +183,7 @@ def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late(world: 
         ("n1", prepared(ready=False)),
         ("n1-0", described(missing=True)),
         ("ns/p", pool(maintenance="enabled")),
-        (MODULE, SettingsChanged(approval_mode="Manual")),
+        (MODULE_CONFIG, SettingsChanged(approval_mode="Manual")),
     ],
 )
 def test_an_assigned_device_stays(world: Pools, subject: str, fact: Any) -> None:
@@ -339,7 +339,7 @@ def test_a_withdrawn_device_leaves_nothing(world: Pools) -> None:
 def test_a_pool_may_approve_devices_by_itself(
     world: Pools, settings: Any, said: Any, labels: Any, *, takes: bool, pool_first: bool
 ) -> None:
-    world.say(MODULE, SettingsChanged(**settings))
+    world.say(MODULE_CONFIG, SettingsChanged(**settings))
     facts = [("ns/p", pool(**said)), ("n1-0", state("Ready"))]
     world.say("n1-0", state("Validating"))
     world.say("n1-0", asks(**labels))
@@ -379,7 +379,7 @@ def test_of_the_pools_that_approve_a_device_the_oldest_takes_it(world: Pools) ->
 
 def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(world: Pools) -> None:
     world.say("ns/p", pool(requires_annotation=False, auto_approve={}))
-    world.say(MODULE, SettingsChanged(approval_mode="Manual"))
+    world.say(MODULE_CONFIG, SettingsChanged(approval_mode="Manual"))
     assert world.of("n1-0") == ("ns/p", PENDING)
     world.say("ns/p", pool())
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
@@ -390,9 +390,9 @@ def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(w
 )
 def test_nothing_is_decided_while_the_module_is_not_in_force(before: Any) -> None:
     world = Pools().begin("n1")
-    world.say(MODULE, before)
+    world.say(MODULE_CONFIG, before)
     for subject, fact in (("ns/p", pool()), ("n1-0", asks("p"))):
         assert world.say(subject, fact) == []
-    world.say(MODULE, SettingsChanged() if isinstance(before, SettingsChanged) else MET)
+    world.say(MODULE_CONFIG, SettingsChanged() if isinstance(before, SettingsChanged) else MET)
     assert world.of("n1-0") == ("ns/p", PENDING)
     assert world.total("ns/p") == 0

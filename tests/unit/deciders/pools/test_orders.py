@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.domain.pools.agent_reports import asked_anew, unheard
 from gpuledger.domain.pools.orders import last_list
 from gpuledger.domain.pools.state import PoolFacts
@@ -115,7 +115,7 @@ NOTHING_NEW: dict[str, tuple[str, Payload]] = {
     "the node falls": ("n1", prepared(ready=False)),
     "the agent refuses it after all": ("n1-0", refused("ns/p")),
     "another pool comes": ("ns/other", pool(slices_per_unit=3)),
-    "another cap that does not matter": (MODULE, SettingsChanged(max_slices_per_device=1)),
+    "another cap that does not matter": (MODULE_CONFIG, SettingsChanged(max_slices_per_device=1)),
 }
 
 
@@ -170,7 +170,7 @@ def test_what_was_released_leaves_one_empty_list() -> None:
     world.say("n1-0", asks())
     assert lists(world.say("n1-0", released("ns/p"))) == {"n1": ()}
     assert lists(world.say("n1-0", state("Faulted"))) == {}
-    assert lists(world.say(MODULE, MET)) == {}
+    assert lists(world.say(MODULE_CONFIG, MET)) == {}
     assert lists(world.say("n1-0", DeviceWithdrawn())) == {}
 
 
@@ -242,9 +242,9 @@ def test_a_card_that_is_divided_otherwise_as_its_pool_asks_has_not_drifted() -> 
 def test_no_more_slices_are_wanted_than_the_module_allows() -> None:
     world = held(slices_per_unit=4)
     assert [one.slices_per_unit for one in lists(world.say("ns/p", pool(slices_per_unit=9)))["n1"]] == [8]
-    decided = lists(world.say(MODULE, SettingsChanged(max_slices_per_device=2)))
+    decided = lists(world.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=2)))
     assert [one.slices_per_unit for one in decided["n1"]] == [2] == [world.total("ns/p")]
-    decided = lists(world.say(MODULE, SettingsChanged(max_slices_per_device=16)))
+    decided = lists(world.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=16)))
     assert [one.slices_per_unit for one in decided["n1"]] == [9]
 
 
@@ -261,7 +261,7 @@ WRONG: dict[str, PoolDefined] = {
 def test_devices_of_a_pool_whose_spec_makes_no_sense_stay_set_up_as_they_are(what: str) -> None:
     world = held(slices_per_unit=2, **MIG)
     assert lists(world.say("ns/p", WRONG[what])) == {}
-    assert lists(world.say(MODULE, MET)) == {}
+    assert lists(world.say(MODULE_CONFIG, MET)) == {}
     assert setup(world) == ("MIG", "1g.5gb", 2)
     world.say("n1-0", state("Faulted"))
     assert setup(world) == ("MIG", "1g.5gb", 2), "Asked anew, and for the same."
@@ -300,7 +300,7 @@ def test_a_log_of_an_older_build_has_no_list_to_go_by() -> None:
     world = held(**MIG)
     world.say("ns/p", pool(unit="MIG"))
     world.state.wanted.delete("n1")
-    assert lists(world.say(MODULE, MET)) == {}
+    assert lists(world.say(MODULE_CONFIG, MET)) == {}
     world.say("ns/p", PoolGone())
     assert (wanted(world).releasing, setup(world)) == (True, ("Card", None, 1))
 
@@ -309,7 +309,7 @@ def test_where_no_list_is_known_it_is_told_anew() -> None:
     world = held(slices_per_unit=2)
     before = wanted(world)
     world.state.wanted.delete("n1")
-    assert lists(world.say(MODULE, MET)) == {"n1": (before,)}
+    assert lists(world.say(MODULE_CONFIG, MET)) == {"n1": (before,)}
 
 
 def test_a_device_is_never_set_up_as_another_pool_asked() -> None:
@@ -317,23 +317,23 @@ def test_a_device_is_never_set_up_as_another_pool_asked() -> None:
     world.say("ns/p", pool(unit="MIG"))
     row = world.state.wanted.rows["n1"]
     world.state.wanted.put(row._replace(devices=row.devices.replace("ns/p", "ns/q")))
-    assert lists(world.say(MODULE, MET)) == {"n1": ()}
+    assert lists(world.say(MODULE_CONFIG, MET)) == {"n1": ()}
 
 
 def test_nothing_is_told_while_nothing_is_decided() -> None:
     world = held()
-    world.say(MODULE, SettingsChanged(enabled=False))
+    world.say(MODULE_CONFIG, SettingsChanged(enabled=False))
     assert lists(world.say("ns/p", pool(slices_per_unit=2))) == {}
     assert lists(world.say("n1-0", described(CARD))) == {}
-    one = lists(world.say(MODULE, SettingsChanged()))["n1"][0]
+    one = lists(world.say(MODULE_CONFIG, SettingsChanged()))["n1"][0]
     assert (one.slices_per_unit, one.uuid) == (2, "GPU-1")
 
 
 def test_a_device_that_goes_while_nothing_is_decided_leaves_the_list_afterwards() -> None:
     world = held()
-    world.say(MODULE, SettingsChanged(enabled=False))
+    world.say(MODULE_CONFIG, SettingsChanged(enabled=False))
     world.say("n1-0", DeviceWithdrawn())
-    assert lists(world.say(MODULE, SettingsChanged())) == {"n1": ()}
+    assert lists(world.say(MODULE_CONFIG, SettingsChanged())) == {"n1": ()}
 
 
 def test_no_list_is_told_at_a_time_before_the_last() -> None:

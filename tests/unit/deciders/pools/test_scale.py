@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
@@ -40,7 +40,7 @@ FACTS: dict[str, tuple[str, Payload]] = {
 def cluster(pools: int) -> Pools:
     """Pools that hold a device each, which a pod asks for, and as many that approve devices by a label of their own."""
     world = Pools()
-    world.say(MODULE, MET)
+    world.say(MODULE_CONFIG, MET)
     for number in range(pools):
         node = f"n{number}"
         world.say(node, prepared())
@@ -85,5 +85,5 @@ def test_a_fact_costs_the_same_in_a_cluster_ten_times_as_large(clusters: dict[in
 
 def test_the_cost_of_what_concerns_everything_does_grow(clusters: dict[int, Pools]) -> None:
     """The measure measures: what touches every device is seen to."""
-    small, large = (work(clusters[size], MODULE, MET) for size in (SMALL, LARGE))
+    small, large = (work(clusters[size], MODULE_CONFIG, MET) for size in (SMALL, LARGE))
     assert large > 5 * small

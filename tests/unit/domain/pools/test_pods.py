@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.pods import POD_HANDLERS, units_by_resource
 from gpuledger.domain.pools.rows import PoolPod
@@ -93,7 +93,7 @@ def test_nothing_is_decided_upon_pods() -> None:
     pools = cards(w1=2)
     assert pools.say(POD, asks("w1", 9)) == []
     assert pools.say(POD, PodGone()) == []
-    assert pools.say(MODULE, MET) == []
+    assert pools.say(MODULE_CONFIG, MET) == []
 
 
 def _fold(state: PoolFacts, data: Payload) -> None:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api import kube_names as kube
-from gpuledger.api import pool_names
+from gpuledger.api.labels import pool_resource
 from gpuledger.api.mig_profile import CHARS_MAX
 from gpuledger.domain.pools.spec import (
     DeviceFacts,
@@ -146,7 +145,7 @@ def test_units(said: dict[str, Any], cap: int, offers: int) -> None:
 
 def test_resources_are_named_by_the_kind_of_pool() -> None:
     for pool_id in ("ns/a.b", "a.b"):
-        assert resource_name(pool_id) == kube.pool_resource("a.b", cluster="/" not in pool_id)
+        assert resource_name(pool_id) == pool_resource("a.b", cluster="/" not in pool_id)
 
 
 def selecting(operator: str, *values: str) -> dict[str, Any]:
@@ -189,13 +188,3 @@ def test_what_is_wrong_with_a_spec_is_said_with_a_reason(
 def test_what_nothing_here_serves(said: dict[str, Any], reason: str | None) -> None:
     problem = unsupported(pool(**said))
     assert (None if problem is None else problem.reason) == reason
-
-
-def test_the_names_are_those_of_the_edge() -> None:
-    assert pool_names.ASSIGNMENT == kube.ANNOTATION_ASSIGNMENT
-    assert pool_names.CLUSTER_ASSIGNMENT == kube.ANNOTATION_CLUSTER_ASSIGNMENT
-    assert (pool_names.GROUP, pool_names.CLUSTER_GROUP) == (kube.GPU_GROUP, kube.CLUSTER_GPU_GROUP)
-    assert kube.NodeCondition.READY_FOR_POOLING.value == pool_names.READY_FOR_POOLING
-    assert kube.DeviceState.READY.value == pool_names.READY
-    assert (kube.Status.TRUE.value, kube.Status.FALSE.value) == (pool_names.TRUE, pool_names.FALSE)
-    assert pool_names.Phase.UNASSIGNING.value == kube.DeviceCondition.UNASSIGNING.value

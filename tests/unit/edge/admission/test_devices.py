@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import NAMESPACE
+from gpuledger.api.kinds import NAMESPACE
 from gpuledger.edge.admission.cache import Known
 from gpuledger.edge.admission.rules.access import trusted_groups
 from gpuledger.edge.admission.rules.decide import decide

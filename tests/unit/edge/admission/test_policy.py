@@ -9,7 +9,8 @@ import cel
 import pytest
 import yaml
 
-from gpuledger.api.kube_names import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_IGNORE, NAMESPACE
+from gpuledger.api.kinds import NAMESPACE
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_IGNORE
 from gpuledger.edge.admission.rules.access import trusted_groups
 from support.admission import Json
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.kube_names import GPU_POOLS
+from gpuledger.api.kinds import GPU_POOLS
 from gpuledger.domain.pools.spec import problems
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pool_spec import problems_of

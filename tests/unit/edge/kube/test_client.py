@@ -7,7 +7,7 @@ import orjson
 import pytest
 from kubernetes.aio.client.configuration import Configuration
 
-from gpuledger.api.kube_names import GPU_DEVICES, NODE_FEATURES, NODES
+from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURES, NODES
 from gpuledger.edge.kube import client as client_module
 from gpuledger.edge.kube import errors
 from gpuledger.edge.kube.client import KubeClient, Selection

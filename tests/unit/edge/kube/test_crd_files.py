@@ -6,8 +6,31 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api import kube_names as names
-from gpuledger.api.kube_names import DeviceState, NodeCondition, Resource
+from gpuledger.api.conditions import NodeConditionType
+from gpuledger.api.kinds import (
+    CLUSTER_GPU_POOLS,
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    GPU_POOLS,
+    MODULE_CONFIGS,
+    NODE_FEATURE_RULE,
+    NODE_FEATURE_RULES,
+    NODE_FEATURES,
+    PRINTED_CATEGORY,
+    RESOURCE_SLICE_STATUSES,
+    Resource,
+)
+from gpuledger.api.labels import (
+    LABEL_DEVICE_COUNT,
+    LABEL_DEVICE_PREFIX,
+    LABEL_DRIVER_MODULE_PREFIX,
+    LABEL_DRIVER_NAME,
+    LABEL_KERNEL_PREFIX,
+    LABEL_OS_ID,
+    LABEL_OS_VERSION_ID,
+    LABEL_PRESENT,
+)
+from gpuledger.api.phases import DeviceState
 from gpuledger.domain.dra import verdicts
 from gpuledger.edge.kube import crds
 
@@ -50,8 +73,8 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 @pytest.mark.parametrize(
-    "resource", [names.GPU_DEVICES, names.GPU_NODE_STATES, names.GPU_POOLS, names.CLUSTER_GPU_POOLS,
-                 names.RESOURCE_SLICE_STATUSES, names.MODULE_CONFIGS, names.NODE_FEATURES, names.NODE_FEATURE_RULES]
+    "resource", [GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, CLUSTER_GPU_POOLS,
+                 RESOURCE_SLICE_STATUSES, MODULE_CONFIGS, NODE_FEATURES, NODE_FEATURE_RULES]
 )  # fmt: skip
 def test_names_are_those_of_the_code(resource: Resource) -> None:
     spec = by_name(resource.full_name)["spec"]
@@ -90,7 +113,7 @@ def test_strings_and_lists_have_bounds(crd: dict[str, Any]) -> None:
 @pytest.mark.parametrize("crd", SHIPPED, ids=ids)
 def test_kubectl_is_served(crd: dict[str, Any]) -> None:
     spec = crd["spec"]
-    assert spec["names"]["categories"] == [names.PRINTED_CATEGORY]
+    assert spec["names"]["categories"] == [PRINTED_CATEGORY]
     assert spec["names"]["shortNames"]
     assert version(crd)["subresources"] == {"status": {}}
     columns = version(crd)["additionalPrinterColumns"]
@@ -125,20 +148,20 @@ def test_states_and_reasons_of_a_slices_devices_are_those_of_the_code() -> None:
 
 def test_the_description_names_every_condition_of_a_node() -> None:
     status = schema(by_name("gpunodestates.gpu.deckhouse.io"))["properties"]["status"]["properties"]
-    assert [name for name in NodeCondition if name not in status["conditions"]["description"]] == []
+    assert [name for name in NodeConditionType if name not in status["conditions"]["description"]] == []
 
 
 def test_what_the_code_calls_the_rule_is_what_is_shipped() -> None:
     rule = crds.node_feature_rule()
-    assert rule["metadata"] == {"name": names.NODE_FEATURE_RULE}
-    assert rule["apiVersion"] == names.NODE_FEATURE_RULES.api_version
+    assert rule["metadata"] == {"name": NODE_FEATURE_RULE}
+    assert rule["apiVersion"] == NODE_FEATURE_RULES.api_version
 
 
 def test_the_rule_gives_every_label_that_the_code_reads() -> None:
     text = str(crds.node_feature_rule())
     wanted = [
-        names.LABEL_PRESENT, names.LABEL_DEVICE_COUNT, names.LABEL_DEVICE_PREFIX, names.LABEL_DRIVER_NAME,
-        names.LABEL_DRIVER_MODULE_PREFIX, names.LABEL_KERNEL_PREFIX, names.LABEL_OS_ID, names.LABEL_OS_VERSION_ID,
+        LABEL_PRESENT, LABEL_DEVICE_COUNT, LABEL_DEVICE_PREFIX, LABEL_DRIVER_NAME,
+        LABEL_DRIVER_MODULE_PREFIX, LABEL_KERNEL_PREFIX, LABEL_OS_ID, LABEL_OS_VERSION_ID,
     ]  # fmt: skip
     assert [label for label in wanted if label not in text] == []
 

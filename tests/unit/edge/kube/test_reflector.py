@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import NODES
+from gpuledger.api.kinds import NODES
 from gpuledger.edge.kube.client import Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
 from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.bootstrap_names import DRIVER_STEP, WATCHING_STEP
-from gpuledger.api.kube_names import COMPONENT_BY_APP, MODULE_CONFIG
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.labels import COMPONENT_BY_APP
+from gpuledger.api.phases import DRIVER_STEP, WATCHING_STEP
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.edge.statuswriter.desired.components import NO_COMPONENTS, SWITCHES, Components

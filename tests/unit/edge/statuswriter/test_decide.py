@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpuledger.api.kube_names import ANNOTATION_ASSIGNMENT, ASSIGNMENT_FIELD_MANAGER, POOL_FINALIZER
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, POOL_FINALIZER
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.edge.statuswriter.cache.observed import read
 from gpuledger.edge.statuswriter.reconcile.decide import (

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpuledger.api.inventory_names import MODULE
-from gpuledger.api.kube_names import EventReason
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.reasons import EventReason
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
 from gpuledger.edge.statuswriter.desired.fold import WantedProjection
 from gpuledger.edge.statuswriter.desired.objects import Wanted, desired
@@ -108,5 +108,5 @@ def test_metrics_have_the_names_that_dashboards_know() -> None:
 
 def test_a_disabled_module_has_no_metrics() -> None:
     state = wanted(("w1-0", detected()))
-    state.settings.put(state.settings_in_force()._replace(enabled=False, module=MODULE))
+    state.settings.put(state.settings_in_force()._replace(enabled=False, module=MODULE_CONFIG))
     assert samples(state) == {}

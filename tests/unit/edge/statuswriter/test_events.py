@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuledger.api.kube_names import EventReason
+from gpuledger.api.reasons import EventReason
 from gpuledger.edge.statuswriter.desired.objects import News
 from gpuledger.edge.statuswriter.events.messages import Told, count_of, event_of, is_fresh, series_name
 from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kube_names import MODULE_CONFIG, POOL_FINALIZER, DeviceState, EventReason
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.labels import POOL_FINALIZER
+from gpuledger.api.phases import DeviceState
+from gpuledger.api.reasons import EventReason
 from gpuledger.domain.inventory.status import pool_reference, shown_state
 from gpuledger.domain.pools.status import capacity
 from gpuledger.edge.kube.crds import node_feature_rule, shipped

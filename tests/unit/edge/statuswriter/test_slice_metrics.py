@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.edge.statuswriter.desired.fold import WantedProjection
 from gpuledger.edge.statuswriter.desired.objects import Wanted
 from gpuledger.edge.statuswriter.metrics.slices import WORK_QUEUE, SliceMetrics, note_duration, note_sync
@@ -28,7 +28,7 @@ BEHIND_S = 7.0
 def wanted(*facts: tuple[str, Payload], **settings: Any) -> Wanted:
     state = folded(WantedProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
     assert isinstance(state, Wanted)
-    state.settings.put(state.settings_in_force()._replace(module=MODULE, **settings))
+    state.settings.put(state.settings_in_force()._replace(module=MODULE_CONFIG, **settings))
     return state
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
-from gpuledger.api.kube_names import MODULE_CONFIG, MODULE_CONFIGS
+from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.domain.fact import Fact
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
 from gpuledger.edge.statuswriter.cache.objects import RECENT_MAX, View
@@ -117,7 +116,7 @@ def test_settings_change_how_every_slice_is_shown() -> None:
     state = wanted(PUBLISHED, HELD, ("s2", published("q", [])), ("s3", published("r", [])), ("s3", withdrawn()))
     state.take_changed()
     full = shown(state).status
-    put = state.settings_in_force()._replace(module=MODULE)
+    put = state.settings_in_force()._replace(module=MODULE_CONFIG)
     state.settings.put(put._replace(resync_period_s=7))
     assert state.take_changed() == {}
     state.settings.put(put._replace(claim_references="Redacted"))
@@ -134,7 +133,7 @@ def test_a_closed_gate_leaves_objects_as_they_are() -> None:
         [read(Kind.SLICE, {"metadata": {"name": "x", "uid": "u", "resourceVersion": "1"}})], "1"
     )
     assert view.step(SLICE).action is Action.CREATE
-    state.settings.put(state.settings_in_force()._replace(module=MODULE, dra_availability=False))
+    state.settings.put(state.settings_in_force()._replace(module=MODULE_CONFIG, dra_availability=False))
     assert view.step(SLICE).action is Action.NOTHING
     assert (state.keeps(Kind.SLICE), state.keeps(Kind.DEVICE)) == (False, True)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.kube_names import COMPONENT_BY_APP, NAMESPACE
+from gpuledger.api.kinds import NAMESPACE
+from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.watchers.decide import View
 from gpuledger.edge.watchers.resources import components
 from gpuledger.edge.watchers.resources.pod_progress import (

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.kube_names import ANNOTATION_ASSIGNMENT, LABEL_ENABLED, LABEL_IGNORE, MODULE_CONFIG
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, LABEL_ENABLED, LABEL_IGNORE
 from gpuledger.edge.watchers.decide import (
     Fact,
     Kind,

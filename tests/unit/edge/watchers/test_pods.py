@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.kube_names import LABEL_ENABLED
+from gpuledger.api.labels import LABEL_ENABLED
 from gpuledger.edge.watchers.decide import View
 from gpuledger.edge.watchers.resources import namespaces, pods
 from gpuledger.events.namespace import NamespaceGone, NamespaceObserved

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.kube_names import ANNOTATION_MAINTENANCE
+from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.edge.watchers.decide import View
 from gpuledger.edge.watchers.problems import PROBLEMS_MAX, SAID_BYTES_MAX
 from gpuledger.edge.watchers.resources import gpupools

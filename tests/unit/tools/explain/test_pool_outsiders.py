@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
@@ -43,7 +43,7 @@ TABLE: list[tuple[PoolDefined, Story, list[str]]] = [
     (
         APPROVING,
         lambda told: (
-            told.say(MODULE, SettingsChanged(approval_mode="Manual")),
+            told.say(MODULE_CONFIG, SettingsChanged(approval_mode="Manual")),
             told.say("w1-0", asks(fleet="free")),
         ),
         ["NotAskedFor"],

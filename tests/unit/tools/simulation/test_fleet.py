@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpuledger.api.inventory_names import NFD_VERSION_MIN
+from gpuledger.api.kinds import NFD_VERSION_MIN
 from gpuledger.domain.inventory.labels import expected_devices, gpus_among, hardware_facts, pci_devices, tells_of_gpus
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation import labels, objects

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.api.kube_names import COMPONENT_BY_APP, LABEL_APP, NAMESPACE
+from gpuledger.api.kinds import NAMESPACE
+from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP
 from gpuledger.edge.watchers.resources.components import combine, read
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.tools.simulation.agenda import Agenda

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.inventory_names import MODULE
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.pool import PoolGone
@@ -316,9 +316,9 @@ def test_a_device_that_is_not_ready_would_be_pending_and_the_agents_word_would_n
 
 
 def test_facts_that_are_no_definitions_are_heard_alike(told: Pools) -> None:
-    told.say(MODULE, SettingsChanged(max_slices_per_device=1))
+    told.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
     told.say("n2", NodeLabelled(uid="n", labels={"zone": "a"}))
-    told.say(MODULE, MET.model_copy(update={"met": False}))
+    told.say(MODULE_CONFIG, MET.model_copy(update={"met": False}))
     told.say("n1-1", asks("p"))
     assert suppose(told, POOL, pool(slices_per_unit=2), since=0).devices == {}
     nothing = suppose(told, POOL, pool(slices_per_unit=2, node_selector={"labels": {"zone": "a"}}))

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from gpuledger.api.kube_names import CA_SECRET, CONTROLLER_TLS_SECRET
+from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET
 from gpuledger.edge.admission.certificates.authority import Pair, authority_at, expires_at, serving_at
 from gpuledger.edge.admission.certificates.secrets import kept
 from gpuledger.edge.admission.certificates.webhook_configuration import configurations, names_of

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from gpuledger.api.kube_names import SECRETS
+from gpuledger.api.kinds import SECRETS
 from gpuledger.edge.admission.certificates.authority import Pair, read_pair
 from gpuledger.edge.admission.errors import CertificateError
 from gpuledger.edge.kube.client import KubeClient

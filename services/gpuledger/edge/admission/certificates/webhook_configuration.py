@@ -10,15 +10,8 @@ import base64
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from gpuledger.api.kube_names import (
-    CLUSTER_GPU_POOLS,
-    GPU_DEVICES,
-    GPU_POOLS,
-    MANAGED_BY,
-    PODS,
-    POOL_RESOURCES,
-    Resource,
-)
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, MANAGED_BY, PODS, Resource
+from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.edge.admission.rules.access import product_group
 from gpuledger.edge.admission.settings import AdmissionSettings, Reached
 

@@ -5,7 +5,7 @@ The policy `gpu-control-plane-restricted-access` names the same groups.
 
 from typing import Final
 
-from gpuledger.api.kube_names import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER
 from gpuledger.edge.admission.serving.review import Review, User
 
 MASTERS: Final = "system:masters"

@@ -6,7 +6,7 @@ Objects that make pods (Deployments, Jobs) are not looked at: their pods are.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gpuledger.api.kube_names import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS
 from gpuledger.edge.admission.cache import Known
 from gpuledger.edge.admission.rules.devices import review_device
 from gpuledger.edge.admission.rules.pods import review_pod

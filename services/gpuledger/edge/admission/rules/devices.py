@@ -7,16 +7,17 @@ product writes the annotation itself where a pool approves by itself; that was d
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpuledger.api.inventory_names import FALSE, TRUE
-from gpuledger.api.kube_names import (
+from gpuledger.api.labels import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
+    LABEL_FALSE,
     LABEL_IGNORE,
     LABEL_PRECISION_PREFIX,
     LABEL_PRODUCT,
+    LABEL_TRUE,
     LABEL_VENDOR,
 )
-from gpuledger.api.pool_names import READY
+from gpuledger.api.phases import DeviceState
 from gpuledger.domain.pools.spec import facts_of, mismatch, selects, spec_of
 from gpuledger.edge.admission.cache import Known, KnownDevice, KnownPool
 from gpuledger.edge.admission.rules.access import is_by_the_product, is_trusted
@@ -42,8 +43,10 @@ def _label_problem(review: Review, home: str) -> Problem | None:
     if ours and not is_trusted(review.user, home):
         message = f"{', '.join(ours)} of {review.name} says what was found. Leave it as it is; set labels of your own."
         return Problem("LabelNotYours", message)
-    if LABEL_IGNORE in changed and new.get(LABEL_IGNORE, TRUE) not in (TRUE, FALSE):
-        message = f"The label {LABEL_IGNORE} of {review.name} is {new[LABEL_IGNORE]!r}. Use {TRUE} or {FALSE}."
+    if LABEL_IGNORE in changed and new.get(LABEL_IGNORE, LABEL_TRUE) not in (LABEL_TRUE, LABEL_FALSE):
+        message = (
+            f"The label {LABEL_IGNORE} of {review.name} is {new[LABEL_IGNORE]!r}. Use {LABEL_TRUE} or {LABEL_FALSE}."
+        )
         return Problem("InvalidIgnoreLabel", message)
     return None
 
@@ -107,11 +110,11 @@ def _readiness_problem(review: Review, device: KnownDevice, pool: KnownPool) -> 
     name, node = device.row.name, device.row.node
     if pool.spec.deleting:
         return Problem("PoolDeleting", f"{pool.name} is being deleted. Use another pool.")
-    if _labels(review.new).get(LABEL_IGNORE) == TRUE:
-        return Problem("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={TRUE}. Remove it first.")
+    if _labels(review.new).get(LABEL_IGNORE) == LABEL_TRUE:
+        return Problem("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")
     if not device.row.managed:
         return Problem("DeviceNotManaged", f"{name} is in the node {node}, which is not managed. Manage it first.")
-    if device.row.missing or device.prepared != READY:
+    if device.row.missing or device.prepared != DeviceState.READY:
         state = "not seen now" if device.row.missing else device.prepared
         return Problem("DeviceNotReady", f"{name} is {state}. Wait until it is Ready, then annotate it.")
     return None

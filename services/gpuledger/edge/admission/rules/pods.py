@@ -5,9 +5,8 @@ A pod that asks for nothing of ours is allowed before anything is looked up.
 
 from typing import Any
 
-from gpuledger.api.inventory_names import TRUE
-from gpuledger.api.kube_names import LABEL_ENABLED, pool_resource
-from gpuledger.api.pool_names import Type
+from gpuledger.api.conditions import PoolConditionType
+from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE, pool_resource
 from gpuledger.edge.admission.cache import Known, KnownPool, PoolName
 from gpuledger.edge.admission.rules.requests import Asked, asked_of_pools
 from gpuledger.edge.admission.rules.scheduling_hints import hinted
@@ -60,7 +59,7 @@ def _way_out(asked: Asked, namespace: str, known: Known) -> str:
 def _gate_problem(namespace: str, known: Known) -> Problem | None:
     if known.has_gate_open(namespace):
         return None
-    message = f"The namespace {namespace} may not use GPUs. Label it {LABEL_ENABLED}={TRUE}."
+    message = f"The namespace {namespace} may not use GPUs. Label it {LABEL_ENABLED}={LABEL_TRUE}."
     return Problem("NamespaceNotEnabled", message)
 
 
@@ -77,10 +76,10 @@ def _pool_problem(pool: KnownPool) -> Problem | None:
 
 
 _CONDITIONS = (
-    ("PoolNotSupported", Type.SUPPORTED, True),
-    ("PoolMisconfigured", Type.MISCONFIGURED, False),
-    ("PoolNotConfigured", Type.CONFIGURED, True),
-    ("PoolInMaintenance", Type.MAINTENANCE, False),
+    ("PoolNotSupported", PoolConditionType.SUPPORTED, True),
+    ("PoolMisconfigured", PoolConditionType.MISCONFIGURED, False),
+    ("PoolNotConfigured", PoolConditionType.CONFIGURED, True),
+    ("PoolInMaintenance", PoolConditionType.MAINTENANCE, False),
 )
 """Reason, type of condition, and whether it has to hold."""
 

@@ -6,8 +6,8 @@ namespaces and kinds. Two that are created in the same moment may both pass: the
 
 from typing import Any, Final
 
-from gpuledger.api.kube_names import ANNOTATION_MAINTENANCE
-from gpuledger.api.pool_names import MAINTENANCE_CONFIRMED, MAINTENANCE_ENABLED
+from gpuledger.api.labels import ANNOTATION_MAINTENANCE
+from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED, MAINTENANCE_ENABLED
 from gpuledger.edge.admission.cache import Known, PoolName
 from gpuledger.edge.admission.rules.pool_spec import problems_of
 from gpuledger.edge.admission.serving.review import ALLOWED, CREATE, DELETE, Object, Problem, Review, Verdict, part

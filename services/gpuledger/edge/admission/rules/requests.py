@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gpuledger.api.kube_names import CLUSTER_GPU_GROUP, POOL_RESOURCES, pool_resource
+from gpuledger.api.kinds import CLUSTER_GPU_GROUP
+from gpuledger.api.labels import POOL_RESOURCES, pool_resource
 from gpuledger.domain.quantities import UNIT, parse_quantity
 from gpuledger.edge.admission.serving.review import Object, Problem, items, part
 

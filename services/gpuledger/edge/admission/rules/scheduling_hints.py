@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from gpuledger.api.kube_names import GPU_GROUP
+from gpuledger.api.kinds import GPU_GROUP
 from gpuledger.domain.dra.objects import Requirement
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.domain.pools.spec import spec_of

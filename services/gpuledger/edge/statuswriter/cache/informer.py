@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from gpuledger.api.kube_names import MODULE_CONFIG, NODE_FEATURE_RULE
+from gpuledger.api.kinds import MODULE_CONFIG, NODE_FEATURE_RULE
 from gpuledger.edge.kube.client import ALL, KubeClient, Selection
 from gpuledger.edge.kube.errors import UnavailableError
 from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector

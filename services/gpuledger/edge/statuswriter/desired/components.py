@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Final
 
-from gpuledger.api.kube_names import COMPONENT_BY_APP, FALSE, LABEL_APP, LABEL_PRESENT, MANAGED_BY, TRUE
+from gpuledger.api.kinds import MANAGED_BY
+from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP, LABEL_FALSE, LABEL_PRESENT, LABEL_TRUE
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.kube.client import Selection
 from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind
@@ -72,7 +73,7 @@ class Components:
 
 def _managed(module: ModuleSettings) -> Document:
     """Managed nodes with GPUs."""
-    operator, value = ("NotIn", FALSE) if module.enabled_by_default else ("In", TRUE)
+    operator, value = ("NotIn", LABEL_FALSE) if module.enabled_by_default else ("In", LABEL_TRUE)
     managed = {"key": module.managed_label_key, "operator": operator, "values": [value]}
     return {"nodeSelectorTerms": [{"matchExpressions": [{"key": LABEL_PRESENT, "operator": "Exists"}, managed]}]}
 

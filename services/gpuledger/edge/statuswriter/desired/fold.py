@@ -3,10 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from gpuledger.api.inventory_names import State, Status, Type
-from gpuledger.api.kube_names import PREREQUISITE_NOT_MET, EventReason
-from gpuledger.api.pool_names import Reason
-from gpuledger.api.pool_names import Type as PoolType
+from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, NodeConditionType, PoolConditionType
+from gpuledger.api.phases import DeviceState
+from gpuledger.api.reasons import AssignmentReason, EventReason
 from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
 from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
 from gpuledger.domain.fact import Fact, Handler, Handlers
@@ -38,7 +37,12 @@ from gpuledger.events.slice import SlicePublished, SliceWithdrawn
 from gpuledger.events.subjects import NODE, Origin, origin_of
 from gpuledger.projection.definition import Projection
 
-USUAL = frozenset({(Type.INVENTORY_COMPLETE, Status.TRUE), (Type.MANAGED_DISABLED, Status.FALSE)})
+USUAL = frozenset(
+    {
+        (NodeConditionType.INVENTORY_COMPLETE, ConditionStatus.TRUE),
+        (NodeConditionType.MANAGED_DISABLED, ConditionStatus.FALSE),
+    }
+)
 """Conditions that are no news of a node that has just become known."""
 
 FAILED_PHASE = "ValidatingFailed"
@@ -46,8 +50,8 @@ FIRST_PHASE = "Validating"
 """The phase that is no news of a node that has just become known."""
 
 POOL_NEWS: Mapping[str, EventReason] = {
-    PoolType.MAINTENANCE: EventReason.MAINTENANCE,
-    PoolType.MISCONFIGURED: EventReason.MISCONFIGURED,
+    PoolConditionType.MAINTENANCE: EventReason.MAINTENANCE,
+    PoolConditionType.MISCONFIGURED: EventReason.MISCONFIGURED,
 }
 """Conditions of pools that people are told of."""
 
@@ -149,7 +153,10 @@ def _inventory_changed(state: Wanted, fact: Fact, data: NodeInventoryChanged) ->
         was = None if known is None else (known.status, known.reason)
         is_usual = (condition.type, condition.status) in USUAL
         if was != (condition.status, condition.reason) and not (was is None and is_usual):
-            is_warning = (condition.type, condition.status) == (Type.INVENTORY_COMPLETE, Status.FALSE)
+            is_warning = (condition.type, condition.status) == (
+                NodeConditionType.INVENTORY_COMPLETE,
+                ConditionStatus.FALSE,
+            )
             _tell_condition(state, fact, key, EventReason.CONDITION_CHANGED, condition, is_warning=is_warning)
     _fold(state, fact, data)
 
@@ -172,7 +179,7 @@ def _prerequisite_changed(state: Wanted, fact: Fact, data: ModulePrerequisiteCha
     _fold(state, fact, data)
     if data.met and known is None:
         return
-    status = Status.FALSE if data.met else Status.TRUE
+    status = ConditionStatus.FALSE if data.met else ConditionStatus.TRUE
     note = f"{PREREQUISITE_NOT_MET} is {status}: {data.reason}. {data.message}".strip()
     about = f"{PREREQUISITE_NOT_MET}={status}/{data.reason}"
     key = Key(Kind.MODULE, fact.event.subject)
@@ -195,7 +202,7 @@ def _bootstrap_changed(state: Wanted, fact: Fact, data: NodeBootstrapChanged) ->
 
 
 def _is_wrong(condition: Condition) -> bool:
-    return condition.type.endswith("Missing") and condition.status == Status.TRUE.value
+    return condition.type.endswith("Missing") and condition.status == ConditionStatus.TRUE.value
 
 
 def _bootstrap_withdrawn(state: Wanted, fact: Fact, data: NodeBootstrapWithdrawn) -> None:
@@ -207,7 +214,7 @@ def _state_changed(state: Wanted, fact: Fact, data: DeviceStateChanged) -> None:
     known = state.bootstrap.state.get(fact.event.subject)
     _fold(state, fact, data)
     _device_changed(state, fact)
-    if data.state == State.FAULTED.value and (known is None or known.state != State.FAULTED):
+    if data.state == DeviceState.FAULTED.value and (known is None or known.state != DeviceState.FAULTED):
         note = f"The device is not usable: {data.reason}. {data.message}".strip()
         key = Key(Kind.DEVICE, fact.event.subject)
         _tell(state, fact, key, EventReason.DEVICE_FAULTED, data.reason, note, is_warning=True)
@@ -216,7 +223,7 @@ def _state_changed(state: Wanted, fact: Fact, data: DeviceStateChanged) -> None:
 def _assignment_changed(state: Wanted, fact: Fact, data: DeviceAssignmentChanged) -> None:
     _fold(state, fact, data)
     _device_changed(state, fact)
-    if data.pool is None and data.reason == Reason.MISMATCH:
+    if data.pool is None and data.reason == AssignmentReason.MISMATCH:
         note = data.message or "The device cannot belong to the pool that its annotation names."
         key = Key(Kind.DEVICE, fact.event.subject)
         _tell(state, fact, key, EventReason.ANNOTATION_MISMATCH, "", note, is_warning=True)
@@ -241,10 +248,10 @@ def _pool_changed(state: Wanted, fact: Fact, data: PoolChanged) -> None:
     pool = fact.event.subject
     for condition in data.conditions:
         known = state.pools.condition.get((pool, condition.type))
-        was = Status.FALSE.value if known is None else known.status
+        was = ConditionStatus.FALSE.value if known is None else known.status
         reason = POOL_NEWS.get(condition.type)
         if reason is not None and condition.status != was:
-            is_warning = condition.status == Status.TRUE.value
+            is_warning = condition.status == ConditionStatus.TRUE.value
             _tell_condition(state, fact, pool_key(pool), reason, condition, is_warning=is_warning)
     _fold(state, fact, data)
 

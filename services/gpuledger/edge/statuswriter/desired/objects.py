@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.api.inventory_names import State
-from gpuledger.api.kube_names import EventReason, assignment_annotation
-from gpuledger.api.pool_names import READY_FOR_POOLING, TRUE, Phase
+from gpuledger.api.conditions import TRUE, NodeConditionType
+from gpuledger.api.labels import assignment_annotation
+from gpuledger.api.phases import AssignmentPhase, DeviceState
+from gpuledger.api.reasons import EventReason
 from gpuledger.domain.bootstrap.state import Bootstrap
 from gpuledger.domain.inventory.state import GpuDevice, Inventory
 from gpuledger.domain.inventory.status import (
@@ -29,7 +30,7 @@ from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key,
 REDACTED = "Redacted"
 """The setting of claim references that leaves out which claims hold something."""
 
-HOLDING = frozenset({Phase.PENDING, Phase.ASSIGNED})
+HOLDING = frozenset({AssignmentPhase.PENDING, AssignmentPhase.ASSIGNED})
 """Phases in which a pool that takes devices by itself says so on the device."""
 
 
@@ -155,11 +156,11 @@ class Wanted(Inventory):
 
     def is_without_pool(self, node: str) -> bool:
         """Whether a node could give devices to a pool, and no pool has any of it."""
-        ready = self.bootstrap.preparation.get((node, READY_FOR_POOLING))
+        ready = self.bootstrap.preparation.get((node, NodeConditionType.READY_FOR_POOLING))
         if ready is None or ready.status != TRUE:
             return False
         states = [self.state_of(device) for device in self.device.where("node", node)]
-        return State.READY in states and not {State.ASSIGNED, State.PENDING_ASSIGNMENT} & set(states)
+        return DeviceState.READY in states and not {DeviceState.ASSIGNED, DeviceState.PENDING_ASSIGNMENT} & set(states)
 
 
 def _rows(table: Table[Any]) -> Iterator[Any]:

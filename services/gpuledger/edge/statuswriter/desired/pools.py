@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.api.kube_names import CLUSTER_GPU_GROUP, GPU_GROUP, POOL_FINALIZER
-from gpuledger.api.pool_names import UNIT_MIG, Phase
+from gpuledger.api.kinds import CLUSTER_GPU_GROUP, GPU_GROUP
+from gpuledger.api.labels import POOL_FINALIZER
+from gpuledger.api.phases import AssignmentPhase
+from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.pools.decisions import PoolsDecided
 from gpuledger.domain.pools.status import pool_status
@@ -96,7 +98,7 @@ def slots(objects: PoolObjects, decided: PoolsDecided, pool: str, slices_max: in
     if row is None:
         return
     for one in decided.assignment.where("pool", pool):
-        if one.phase == Phase.ASSIGNED:
+        if one.phase == AssignmentPhase.ASSIGNED:
             partitions = objects.partitions.get(one.device, 0) if row.is_mig else 1
             yield one.device, partitions * min(row.slices, slices_max)
 

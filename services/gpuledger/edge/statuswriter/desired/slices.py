@@ -5,7 +5,7 @@ Only the present is kept here: rows of the past leave memory once somebody says 
 
 from typing import Final
 
-from gpuledger.api.kube_names import RESOURCE_SLICES
+from gpuledger.api.kinds import RESOURCE_SLICES
 from gpuledger.domain.dra.fold import Availability
 from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, canonical
 

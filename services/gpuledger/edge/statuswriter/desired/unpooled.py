@@ -6,7 +6,7 @@ A pool takes what it is given in a moment, so that only what lasts is news. It i
 from collections.abc import Iterator
 from datetime import timedelta
 
-from gpuledger.api.kube_names import EventReason
+from gpuledger.api.reasons import EventReason
 from gpuledger.edge.statuswriter.desired.objects import News, Since, Wanted
 from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
 from gpuledger.runtime.clock import Clock

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from gpuledger.api.kube_names import EventReason
+from gpuledger.api.reasons import EventReason
 from gpuledger.edge.statuswriter.desired.objects import News
 from gpuledger.edge.statuswriter.reconcile.decide import Key
 

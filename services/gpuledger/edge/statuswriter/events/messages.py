@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import NamedTuple
 
-from gpuledger.api.kube_names import EVENT_REPORTER, EventReason
+from gpuledger.api.kinds import EVENT_REPORTER
+from gpuledger.api.reasons import EventReason
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.edge.statuswriter.desired.objects import News
 from gpuledger.edge.statuswriter.reconcile.decide import RESOURCES, Document, Key

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from gpuledger.api.kube_names import EVENTS
+from gpuledger.api.kinds import EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from gpuledger.edge.statuswriter.cache.pending import Waiting

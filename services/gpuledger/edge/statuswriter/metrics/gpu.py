@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gpuledger.api.inventory_names import State, Status
+from gpuledger.api.conditions import ConditionStatus
+from gpuledger.api.phases import DeviceState
 from gpuledger.domain.inventory.status import module_condition
 from gpuledger.edge.statuswriter.desired.objects import Wanted
 from gpuledger.edge.statuswriter.desired.pools import pool_key, slots
@@ -58,9 +59,9 @@ def _walked(state: Wanted) -> _Seen:
     unassigned = 0
     for row in list(state.device.rows.values()):
         shown = state.state_of(row)
-        if row.missing and shown != State.FAULTED:
+        if row.missing and shown != DeviceState.FAULTED:
             continue
-        unassigned += shown == State.READY and not row.ignored
+        unassigned += shown == DeviceState.READY and not row.ignored
         if row.node in present:
             in_sight[row.node] += not row.missing
             by_node[row.node][shown] += 1
@@ -80,10 +81,10 @@ def _states(_state: Wanted, seen: _Seen) -> Samples:
 
 def _conditions(state: Wanted, _: _Seen) -> Samples:
     for row in list(state.condition.rows.values()):
-        yield (row.node, row.type), row.status == Status.TRUE
+        yield (row.node, row.type), row.status == ConditionStatus.TRUE
     for module in list(state.module.rows.values()):
         condition = module_condition(module)
-        yield ("", condition["type"]), condition["status"] == Status.TRUE
+        yield ("", condition["type"]), condition["status"] == ConditionStatus.TRUE
 
 
 def _phases(state: Wanted, _: _Seen) -> Samples:
@@ -98,7 +99,7 @@ def _ready(state: Wanted, _: _Seen) -> Samples:
 
 def _preparation(state: Wanted, _: _Seen) -> Samples:
     for row in list(state.bootstrap.preparation.rows.values()):
-        yield (row.node, row.type), row.status == Status.TRUE
+        yield (row.node, row.type), row.status == ConditionStatus.TRUE
 
 
 def _unassigned(_state: Wanted, seen: _Seen) -> Samples:

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.conditions import PREREQUISITE_NOT_MET
+from gpuledger.api.kinds import (
     ASSIGNMENT_FIELD_MANAGER,
     CLUSTER_GPU_POOLS,
     DAEMON_SETS,
@@ -23,17 +24,13 @@ from gpuledger.api.kube_names import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     GPU_POOLS,
-    LABEL_PRECISION_PREFIX,
-    LABEL_PRODUCT,
-    LABEL_VENDOR,
     MODULE_CONFIGS,
     NODE_FEATURE_RULES,
-    POOL_FINALIZER,
-    PREREQUISITE_NOT_MET,
     RESOURCE_SLICE_STATUSES,
     RESOURCE_SLICES,
     Resource,
 )
+from gpuledger.api.labels import LABEL_PRECISION_PREFIX, LABEL_PRODUCT, LABEL_VENDOR, POOL_FINALIZER
 
 Document = dict[str, Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gpuledger.api.kube_names import ASSIGNMENT_FIELD_MANAGER
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError, SchemaError
 from gpuledger.edge.statuswriter.cache.objects import Step, View

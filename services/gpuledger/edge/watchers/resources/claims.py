@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.kube_names import RESOURCE_CLAIMS
+from gpuledger.api.kinds import RESOURCE_CLAIMS
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.reading import key_of, mapping, name_of, subject_text, text

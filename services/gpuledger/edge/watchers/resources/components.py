@@ -5,7 +5,8 @@ All pods of components on a node are one fact together, in the order of their na
 
 import orjson
 
-from gpuledger.api.kube_names import COMPONENT_BY_APP, LABEL_APP, PODS
+from gpuledger.api.kinds import PODS
+from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.reading import key_of, mapping, name_of, packed, subject_text, text
 from gpuledger.edge.watchers.resources.pod_progress import progress_of

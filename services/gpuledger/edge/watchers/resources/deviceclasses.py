@@ -4,7 +4,7 @@ from typing import Final
 
 import orjson
 
-from gpuledger.api.kube_names import DEVICE_CLASSES
+from gpuledger.api.kinds import DEVICE_CLASSES
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.reading import key_of, mapping, name_of, text

@@ -9,12 +9,10 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.kube_names import (
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER, GPU_DEVICES
+from gpuledger.api.labels import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
-    ASSIGNMENT_FIELD_MANAGER,
-    FIELD_MANAGER,
-    GPU_DEVICES,
     LABEL_PRECISION_PREFIX,
     LABEL_PRODUCT,
     LABEL_VENDOR,

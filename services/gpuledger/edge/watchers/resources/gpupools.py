@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.kube_names import ANNOTATION_MAINTENANCE, CLUSTER_GPU_POOLS, GPU_POOLS, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
+from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.reading import key_of, mapping, name_of, subject_text, text

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.kube_names import MODULE_CONFIG, MODULE_CONFIGS
+from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.problems import shown
 from gpuledger.edge.watchers.reading import chosen, key_of, mapping, name_of, number, packed, text

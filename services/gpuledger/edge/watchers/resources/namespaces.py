@@ -4,7 +4,8 @@ from typing import Final
 
 import orjson
 
-from gpuledger.api.kube_names import LABEL_ENABLED, NAMESPACES, TRUE
+from gpuledger.api.kinds import NAMESPACES
+from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.reading import key_of, mapping, name_of, packed, text
 from gpuledger.events.namespace import NamespaceGone, NamespaceObserved
@@ -17,7 +18,7 @@ def read(obj: Object) -> Part:
         return Part(key_of(obj), None, b"", ("it has no name",))
     said = {
         "uid": text(metadata.get("uid")) or "-",
-        "gpu_enabled": mapping(metadata, "labels").get(LABEL_ENABLED) == TRUE,
+        "gpu_enabled": mapping(metadata, "labels").get(LABEL_ENABLED) == LABEL_TRUE,
     }
     return Part(key_of(obj), name, packed(said))
 

@@ -10,14 +10,8 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.kube_names import (
-    GPU_CLASSES,
-    NFD_NODE_NAME,
-    NFD_PCI_DEVICE,
-    NFD_WORKER_VERSION,
-    NODE_FEATURES,
-    VENDOR_NVIDIA,
-)
+from gpuledger.api.kinds import NODE_FEATURES
+from gpuledger.api.labels import GPU_CLASSES, NFD_NODE_NAME, NFD_PCI_DEVICE, NFD_WORKER_VERSION, VENDOR_NVIDIA
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.reading import key_of, mapping, packed, text
 from gpuledger.edge.watchers.resources.nodes import labels_that_matter

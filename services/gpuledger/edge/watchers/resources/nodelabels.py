@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from gpuledger.api.kube_names import NODES
+from gpuledger.api.kinds import NODES
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.reading import chosen, key_of, mapping, name_of, packed, text

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.kube_names import LABELS_OF_HARDWARE, NFD_LABEL_PREFIX, NFD_WORKER_VERSION, NODES
+from gpuledger.api.kinds import NODES
+from gpuledger.api.labels import LABELS_OF_HARDWARE, NFD_LABEL_PREFIX, NFD_WORKER_VERSION
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.reading import chosen, key_of, mapping, name_of, packed, text
 from gpuledger.events.node import LABELS_MAX, NodeGone, NodeObserved

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpuledger.api.kube_names import POOL_RESOURCES
+from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.domain.quantities import UNIT, parse_quantity
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.reading import mapping, text

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.kube_names import RESOURCE_SLICES
+from gpuledger.api.kinds import RESOURCE_SLICES
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.reading import amount, is_storable, key_of, mapping, name_of, text

@@ -4,7 +4,7 @@ from typing import Final
 
 import orjson
 
-from gpuledger.api.kube_names import DEVICE_TAINT_RULES, OLDER_DEVICE_TAINT_RULES
+from gpuledger.api.kinds import DEVICE_TAINT_RULES, OLDER_DEVICE_TAINT_RULES
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.reading import key_of, mapping, name_of, text

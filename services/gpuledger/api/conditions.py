@@ -1,0 +1,53 @@
+"""Condition types of GPUNodeStates, GPUDevices and pools, and the statuses that a condition can have. Pure."""
+
+from enum import StrEnum
+from typing import Final
+
+TRUE: Final = "True"
+FALSE: Final = "False"
+
+
+class ConditionStatus(StrEnum):
+    """Statuses of a condition."""
+
+    TRUE = TRUE
+    FALSE = FALSE
+
+
+class NodeConditionType(StrEnum):
+    """Condition types of a GPUNodeState; the first seed's table gives them."""
+
+    MANAGED_DISABLED = "ManagedDisabled"
+    INVENTORY_COMPLETE = "InventoryComplete"
+    GFD_READY = "GFDReady"
+    DRIVER_MISSING = "DriverMissing"
+    TOOLKIT_MISSING = "ToolkitMissing"
+    MONITORING_MISSING = "MonitoringMissing"
+    INFRA_DEGRADED = "InfraDegraded"
+    DEGRADED_WORKLOADS = "DegradedWorkloads"
+    READY_FOR_POOLING = "ReadyForPooling"
+
+
+class DeviceConditionType(StrEnum):
+    """Condition types of a GPUDevice."""
+
+    MANAGED_DISABLED = "ManagedDisabled"
+    IGNORED = "Ignored"
+    MISSING = "Missing"
+    CONFIGURED = "Configured"
+    FAULTED = "Faulted"
+    UNASSIGNING = "Unassigning"
+
+
+class PoolConditionType(StrEnum):
+    """Condition types of a GPUPool or ClusterGPUPool."""
+
+    SUPPORTED = "Supported"
+    CONFIGURED = "Configured"
+    MISCONFIGURED = "Misconfigured"
+    CAPACITY_LOW = "CapacityLow"
+    MAINTENANCE = "Maintenance"
+
+
+PREREQUISITE_NOT_MET: Final = "PrerequisiteNotMet"
+"""The module's own condition while Node Feature Discovery is missing or too old; it belongs to no node."""
