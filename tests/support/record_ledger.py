@@ -15,16 +15,11 @@ from typing import Final
 import orjson
 import yaml
 
-from gpuledger.api.kube_names import (
-    ANNOTATION_ASSIGNMENT,
-    ANNOTATION_CLUSTER_ASSIGNMENT,
+from gpuledger.api.kinds import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     GPU_DEVICES,
     GPU_POOLS,
-    LABEL_ENABLED,
-    LABEL_IGNORE,
-    LABEL_PRODUCT,
     MODULE_CONFIG,
     MODULE_CONFIGS,
     NAMESPACES,
@@ -33,6 +28,13 @@ from gpuledger.api.kube_names import (
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+)
+from gpuledger.api.labels import (
+    ANNOTATION_ASSIGNMENT,
+    ANNOTATION_CLUSTER_ASSIGNMENT,
+    LABEL_ENABLED,
+    LABEL_IGNORE,
+    LABEL_PRODUCT,
 )
 from gpuledger.db.revision import HEAD_REVISION
 from gpuledger.deciders.sources.projection import SourcesProjection
