@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gpuledger.db.engine import AsyncConnection, connect
-from gpuledger.db.errors import LockedError
-from gpuledger.db.locks import lock, lock_key, lock_until_commit, try_lock, unlock
+from gpuledger.db.errors import LockedError, LockLostError
+from gpuledger.db.locks import LockCheck, lock, lock_key, lock_until_commit, try_lock, unlock, while_locked
 
 DEADLINE_S = 30
 
@@ -62,6 +62,35 @@ async def test_a_transactions_lock_ends_with_it(database_url: str) -> None:
             await lock_until_commit(one, "views")
             assert not await try_lock(two, "views")
         assert await try_lock(two, "views")
+
+
+async def test_work_under_a_lock_ends_when_the_lock_is_lost(database_url: str) -> None:
+    turns: list[str] = []
+    check = LockCheck(interval_s=0.01)
+
+    async def cut() -> None:
+        async with connect(database_url, application_name="cut") as connection:
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leader'"
+            )
+
+    async def work() -> None:
+        turns.append("leads")
+        try:
+            await cut()
+            await asyncio.Event().wait()
+        finally:
+            turns.append("ended")
+
+    with pytest.raises(LockLostError, match="'writer'"):
+        await while_locked(database_url, "writer", work, application_name="leader", check=check)
+    assert turns == ["leads", "ended"]
+
+    async def ends() -> None:
+        turns.append("leads again")
+
+    await while_locked(database_url, "writer", ends, application_name="leader", check=check)
+    assert turns[-1] == "leads again"
 
 
 async def _until_waiting(connection: AsyncConnection) -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import REGISTRY
 
+from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.watchers.decide import Kind
 from gpuledger.edge.watchers.main import run
@@ -21,7 +22,7 @@ HASTY = WatcherSettings(
     components_namespace="default",
     audit_interval_s=0.1,
     first_look_s=2.0,
-    lock_check_s=0.05,
+    lock_check=LockCheck(interval_s=0.05),
     backoff=Backoff(first_s=0.02, max_s=0.2),
 )
 

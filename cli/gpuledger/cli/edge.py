@@ -9,10 +9,10 @@ through the Service of the Helm chart, which says where to listen.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import structlog
 
@@ -31,14 +31,13 @@ from gpuledger.local.kubeapi.persistence import ObjectsFileError
 from gpuledger.local.kubeapi.running import EmbeddedKube, embedded_kube
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
+from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
 from gpuledger.tools.simulation.errors import SimulationError
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.main import run as simulate
 from gpuledger.tools.simulation.pace import Pace
 from gpuledger.tools.simulation.resume import standing
-
-Work = Coroutine[Any, Any, None]
 
 EMBEDDED_LISTEN = "127.0.0.1:0"
 """Where the webhooks of the embedded API server listen."""

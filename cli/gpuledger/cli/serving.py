@@ -5,10 +5,10 @@ that cannot be brought back do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -24,14 +24,12 @@ from gpuledger.projection.published import CountedLedger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Settings
-from gpuledger.runtime.tasks import end
+from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, ListenError, serving
 
 EMBEDDED_SERVERS = 2
 
 log = structlog.get_logger("gpuledger.up")
-
-Work = Coroutine[Any, Any, None]
 
 
 class Servers(NamedTuple):
@@ -58,7 +56,7 @@ async def serve(settings: Settings, address: str, edge_options: EdgeOptions | No
             edge = await stack.enter_async_context(starting)
         url = await stack.enter_async_context(_http(address, supervision, edge))
         _tell(settings, servers, edge, url)
-        await _side_by_side([*supervision.work(), *servers.watch, *(edge.work if edge else ())])
+        await run_until_one_fails([*supervision.work(), *servers.watch, *(edge.work if edge else ())])
 
 
 @asynccontextmanager
@@ -107,15 +105,6 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
 def _reason(supervision: Supervision) -> str:
     stopped = [found.reason for found in supervision.health().values() if found.reason]
     return " ".join(stopped) or "The servers have not answered lately."
-
-
-async def _side_by_side(work: list[Work]) -> None:
-    """Run all of it until one fails; that failure is raised once the others have ended."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        await end(tasks)
 
 
 def _tell(settings: Settings, servers: Servers, edge: Edge | None, url: str) -> None:

@@ -1,35 +1,17 @@
-"""How a command that serves ends: in an orderly way, on SIGINT and SIGTERM, whatever it is just doing."""
+"""Runs a command that serves until a signal stops it, and tells the user so."""
 
-import asyncio
-import signal
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
 
 from gpuledger.cli.render import message
+from gpuledger.runtime.tasks import Work, run_until_stopped
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run until the work fails or a signal says to stop; the end is an orderly one either way."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not working.done():
-        working.cancel()
-        say("Stopping ...")
-    try:
-        await working
-    except asyncio.CancelledError:
-        say("Stopped.")
+async def until_stopped(work: Work) -> None:
+    """Run until the work fails or a signal stops it; the end is an orderly one either way."""
+    await run_until_stopped(work, say)
 
 
 def say(text: str) -> None:
-    """Tell something. Whoever listened to stderr may be gone; that must not keep the servers from being stopped."""
+    """Write a line to stderr. Its reader may be gone; that must not keep the servers from being stopped."""
     with suppress(OSError):
         message(text)

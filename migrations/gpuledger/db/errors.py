@@ -3,6 +3,7 @@
 DatabaseError
 ├── DatabaseUrlError
 ├── DatabaseUnavailableError
+│   └── LockLostError
 ├── LockedError
 ├── MigrationError
 ├── SchemaError
@@ -22,6 +23,10 @@ class DatabaseUrlError(DatabaseError):
 
 class DatabaseUnavailableError(DatabaseError):
     """No connection to PostgreSQL can be made, or the one there was is lost."""
+
+
+class LockLostError(DatabaseUnavailableError):
+    """The connection that held a lock is lost; another process may hold it by now."""
 
 
 class LockedError(DatabaseError):

@@ -1,14 +1,19 @@
-"""Advisory locks by name: who may write what. They are held by a connection, and gone with it.
+"""Advisory locks by name, which elect the one process that may write something.
 
-A lock belongs to one database: the same name in another database is another lock.
+A connection holds a lock, and the lock is gone with it. A lock belongs to one database: the same name in another
+database is another lock.
 """
 
+import asyncio
+from collections.abc import Callable
 from hashlib import sha256
+from typing import NamedTuple
 
 import psycopg
 
-from gpuledger.db.engine import AsyncConnection
-from gpuledger.db.errors import LockedError
+from gpuledger.db.engine import AsyncConnection, connect
+from gpuledger.db.errors import LockedError, LockLostError
+from gpuledger.runtime.tasks import Work, run_until_one_ends
 
 VIEWS_LOCK = "views"
 """Who makes the views anew takes this first, before any table: see `lock_until_commit`."""
@@ -37,6 +42,43 @@ async def lock(connection: AsyncConnection, name: str) -> None:
         await connection.execute("SELECT pg_advisory_lock(%s)", [lock_key(name)])
     except psycopg.errors.LockNotAvailable as error:
         raise LockedError(f"Another process holds {name!r}. Stop it, or wait until it ends.") from error
+
+
+class LockCheck(NamedTuple):
+    """How often the connection that holds a lock is checked, and how soon PostgreSQL has to answer."""
+
+    interval_s: float = 1.0
+    answer_timeout_s: float = 5.0
+
+
+async def while_locked(
+    database_url: str, name: str, work: Callable[[], Work], *, application_name: str, check: LockCheck
+) -> None:
+    """Wait for the lock, and run `work` until it ends or the lock is lost, before anything else happens.
+
+    Raises:
+        LockLostError: the connection, and the lock with it, is lost.
+        DatabaseUnavailableError: no connection can be made.
+    """
+    async with connect(database_url, application_name=application_name) as connection:
+        await lock(connection, name)
+        await run_until_one_ends(_watch(connection, name, check), work())
+
+
+async def _watch(connection: AsyncConnection, name: str, check: LockCheck) -> None:
+    """Never return; raise when the connection is lost."""
+    try:
+        while True:
+            # Waiting for notifications reveals a broken connection at once; nobody ever sends one.
+            async for _ in connection.notifies(timeout=check.interval_s):
+                pass
+            async with asyncio.timeout(check.answer_timeout_s):
+                await connection.execute("SELECT 1")
+    except (psycopg.OperationalError, TimeoutError) as error:
+        raise LockLostError(
+            f"PostgreSQL no longer answers for the lock {name!r} ({str(error).strip() or 'time-out'}). "
+            "Nothing more is written until this process holds it again."
+        ) from error
 
 
 async def unlock(connection: AsyncConnection, name: str) -> bool:

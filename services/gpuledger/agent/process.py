@@ -1,7 +1,6 @@
 """The agent's process: puts the parts together, serves what is known of them, and ends in an orderly way."""
 
 import asyncio
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -41,7 +40,7 @@ from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import SettingsError
-from gpuledger.runtime.tasks import end
+from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import ListenError, serving
 
@@ -52,8 +51,6 @@ PLUGINS: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources/kubelet.sock"
 ENDING_MAX_S: Final = 20.0
 """How long an orderly end may take before it is interrupted: the ledger and the disk are waited for, within bounds."""
-
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ def serve(environ: Mapping[str, str]) -> int:
     """Run the agent that the environment describes until a signal says to stop; returns the exit code."""
     configure_logging()
     try:
-        asyncio.run(_until_stopped(read_agent_settings(environ)))
+        asyncio.run(run_until_stopped(_work(read_agent_settings(environ)), _say, ending_max_s=ENDING_MAX_S))
     except SettingsError as error:
         return _failed(error, USAGE)
     except FolderTakenError as error:
@@ -85,24 +82,6 @@ def serve(environ: Mapping[str, str]) -> int:
     except (AgentError, OutboxError, LedgerError, ListenError) as error:
         return _failed(error, FAILED)
     return OK
-
-
-async def _until_stopped(settings: AgentSettings) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    working, stopping = asyncio.create_task(_work(settings)), asyncio.create_task(stop.wait())
-    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-    await end([stopping])
-    if working.done():
-        await working
-        return
-    _say("Stopping ...")
-    working.cancel()
-    await asyncio.wait((working,), timeout=ENDING_MAX_S)
-    await end([working])
-    _say("Stopped.")
 
 
 async def _work(settings: AgentSettings) -> None:

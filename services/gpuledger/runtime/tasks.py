@@ -1,11 +1,20 @@
-"""Ending tasks for certain."""
+"""Running tasks side by side until one fails, or a signal stops the process, and ending them for certain.
+
+A task that is cancelled here has ended when the function returns: nothing goes on behind a failure.
+"""
 
 import asyncio
-from collections.abc import Collection
-from typing import Any, Final
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 CANCEL_AGAIN_S: Final = 1.0
 """How long something that was cancelled has to end before it is cancelled again."""
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+Work = Coroutine[Any, Any, None]
+T = TypeVar("T")
 
 
 async def end(tasks: Collection["asyncio.Task[Any]"]) -> None:
@@ -22,3 +31,66 @@ async def end(tasks: Collection["asyncio.Task[Any]"]) -> None:
         _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
         for task in pending:
             task.cancel()
+
+
+async def run_until_one_fails(works: Iterable[Work]) -> None:
+    """Run all to their ends. The first failure ends the others, and is raised once they have ended."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        await end(tasks)
+
+
+async def run_until_one_ends(*works: Work) -> None:
+    """Run until one ends or fails, and end the others; raises what that one raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end(tasks)
+    for task in tasks:
+        if task in done:
+            task.result()
+
+
+async def run_until_stopped(work: Work, say: Callable[[str], None], *, ending_max_s: float | None = None) -> None:
+    """Run a process's work until it ends or fails, or until SIGINT or SIGTERM stops it in an orderly way.
+
+    `say` tells the user about stopping. An end that takes longer than `ending_max_s` is interrupted.
+    """
+    stop = asyncio.Event()
+    for number in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await end([stopping])
+    if not working.done():
+        say("Stopping ...")
+        working.cancel()
+        await asyncio.wait((working,), timeout=ending_max_s)
+        await end([working])
+    try:
+        await working
+    except asyncio.CancelledError:
+        say("Stopped.")
+
+
+async def ticking(items: AsyncIterator[T], interval_s: float) -> AsyncGenerator[T | None]:
+    """The items as they come, and None whenever none came for `interval_s`."""
+    while True:
+        following = asyncio.create_task(_next(items))
+        try:
+            while not (await asyncio.wait([following], timeout=interval_s))[0]:
+                yield None
+        finally:
+            await end([following])
+        try:
+            item = following.result()
+        except StopAsyncIteration:
+            return
+        yield item
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)

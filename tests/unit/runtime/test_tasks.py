@@ -1,11 +1,15 @@
-"""Ending tasks for certain."""
+"""Tasks that run side by side end for certain, whichever fails first, and on a signal in an orderly way."""
 
 import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
-from gpuledger.edge.watchers.tasks import first_of
 from gpuledger.runtime import tasks
+from gpuledger.runtime.tasks import run_until_one_ends, run_until_one_fails, run_until_stopped, ticking
 
 
 async def deaf_once(turns: list[str]) -> None:
@@ -35,5 +39,93 @@ async def test_the_first_that_fails_ends_the_others_for_certain(monkeypatch: pyt
         raise LookupError("lost")
 
     with pytest.raises(LookupError, match="lost"):
-        await first_of(deaf_once(turns), fails())
+        await run_until_one_ends(deaf_once(turns), fails())
     assert turns == ["missed"]
+
+
+async def test_who_ends_first_ends_the_others() -> None:
+    ended: list[str] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("first")
+
+    with pytest.raises(ValueError, match="first"):
+        await run_until_one_ends(waits(), fails(), waits())
+    assert ended == ["cancelled", "cancelled"]
+
+
+async def test_ticks_come_between_items_and_lose_none() -> None:
+    more = asyncio.Event()
+
+    async def items() -> AsyncIterator[int]:
+        yield 1
+        await more.wait()
+        yield 2
+
+    seen: list[int | None] = []
+    async with aclosing(ticking(items(), 0.01)) as ticks:
+        async for one in ticks:
+            seen.append(one)
+            if seen.count(None) == 2:
+                more.set()
+    assert (seen[0], seen[-1]) == (1, 2)
+    assert len(seen) - seen.count(None) == 2
+
+
+async def test_the_first_failure_ends_the_others_and_an_end_does_not() -> None:
+    turns: list[str] = []
+
+    async def ends() -> None:
+        turns.append("ended")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("first")
+
+    with pytest.raises(ValueError, match="first"):
+        await run_until_one_fails([ends(), asyncio.sleep(3600), fails()])
+    assert turns == ["ended"]
+    await run_until_one_fails([ends(), ends()])
+
+
+async def test_a_signal_stops_in_an_orderly_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(50):
+                await asyncio.sleep(0.001)
+            seen.append("orderly")
+
+    monkeypatch.setattr(tasks, "CANCEL_AGAIN_S", 0.001)
+    await run_until_stopped(work(), seen.append, ending_max_s=30.0)
+    assert seen == ["Stopping ...", "orderly", "Stopped."]
+
+
+async def test_an_end_that_takes_too_long_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[str] = []
+    monkeypatch.setattr(tasks, "CANCEL_AGAIN_S", 0.001)
+    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
+    await run_until_stopped(deaf_once(turns), lambda _text: None, ending_max_s=0.01)
+    assert turns == ["missed"]
+
+
+async def test_work_that_fails_needs_no_signal() -> None:
+    seen: list[str] = []
+
+    async def fails() -> None:
+        raise LookupError("lost")
+
+    with pytest.raises(LookupError, match="lost"):
+        await run_until_stopped(fails(), seen.append)
+    assert seen == []

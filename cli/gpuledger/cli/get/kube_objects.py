@@ -3,7 +3,6 @@
 Tables and CSV show what the API server lays out; the other formats show the objects themselves.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,7 +18,7 @@ from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import TransientError
 from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
-from gpuledger.runtime.tasks import end
+from gpuledger.runtime.tasks import run_until_one_fails
 
 AS_TABLE = frozenset({Output.TABLE, Output.WIDE, Output.CSV})
 NAMESPACE = Column("Namespace", "Namespace")
@@ -101,11 +100,7 @@ async def watch_objects(wanted: Wanted, output: Output, *, headers: bool) -> Non
     """
     screen = _Screen(wanted.nouns, output, headers)
     async with open_kube(wanted.access, _client_class(output)) as client:
-        following = [asyncio.create_task(_watch(wanted._replace(noun=one), client, screen)) for one in wanted.nouns]
-        try:
-            await asyncio.gather(*following)
-        finally:
-            await end(following)
+        await run_until_one_fails(_watch(wanted._replace(noun=one), client, screen) for one in wanted.nouns)
 
 
 class _Screen:

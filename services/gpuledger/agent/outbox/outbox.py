@@ -28,7 +28,7 @@ from gpuledger.ledger.api import Publishing
 from gpuledger.ledger.errors import EventRefusedError, LedgerError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
-from gpuledger.runtime.tasks import end
+from gpuledger.runtime.tasks import run_until_one_fails
 
 RETRY: Final = Backoff(first_s=0.2, max_s=15.0)
 """Its jitter keeps the agents of a fleet from coming back all at once."""
@@ -129,11 +129,7 @@ class Outbox:
 
     async def run(self, connect: Connect) -> None:
         """Record for ever."""
-        tasks = [asyncio.create_task(work) for work in (self._record(connect), self._check())]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            await end(tasks)
+        await run_until_one_fails([self._record(connect), self._check()])
 
     async def drained(self) -> None:
         """Return when nothing waits any more."""

@@ -26,7 +26,7 @@ from gpuledger.projection.skips import skipped_positions
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
-from gpuledger.runtime.tasks import end
+from gpuledger.runtime.tasks import run_until_one_fails
 
 log = structlog.get_logger("gpuledger.admission")
 
@@ -101,11 +101,7 @@ class Admission:
             self._url = url
             reached = self._settings.reached or Reached(url=url)
             self._keeper = Keeper(self._client, self._certificates, reached, self._settings, self._clock, self._jitter)
-            tasks = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self._follow())]
-            try:
-                await asyncio.gather(*tasks)
-            finally:
-                await end(tasks)
+            await run_until_one_fails([self._keeper.run(), self._follow()])
 
     def decide(self, review: Review) -> Verdict | None:
         """The verdict, by what is known now; None while too little is."""

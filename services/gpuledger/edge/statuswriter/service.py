@@ -11,9 +11,8 @@ import psycopg
 import structlog
 from prometheus_client.registry import Collector
 
-from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError
-from gpuledger.db.locks import lock
+from gpuledger.db.locks import while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
 from gpuledger.edge.statuswriter.cache.informer import Following
@@ -32,7 +31,6 @@ from gpuledger.edge.statuswriter.reconcile.work_queue import Queue
 from gpuledger.edge.statuswriter.reconcile.writer import Writer
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.statuswriter.throttle.rate_limiter import Bucket, Gate
-from gpuledger.edge.statuswriter.together import together
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
@@ -41,6 +39,7 @@ from gpuledger.projection.skips import skipped_positions
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
+from gpuledger.runtime.tasks import run_until_one_fails
 
 LOCK = "statuswriter"
 """Who holds this lock may write."""
@@ -124,23 +123,24 @@ class StatusWriter:
             await asyncio.sleep(pause_s)
 
     async def _stand(self) -> None:
-        async with connect(self._database_url, application_name="gpuledger statuswriter") as connection:
-            await lock(connection, LOCK)
-            ACTIVE.set(1)
-            self._round = _Round(self._ledger, self._client, self._settings, self._clock, self._jitter)
-            try:
-                await self._round.fold_to_head()
-                self._stopped = None
-                with registered(self._round.collectors()):
-                    await together([self._keep_lock(connection), *self._round.work()])
-            finally:
-                ACTIVE.set(0)
+        await while_locked(
+            self._database_url,
+            LOCK,
+            self._lead,
+            application_name="gpuledger statuswriter",
+            check=self._settings.lock_check,
+        )
 
-    async def _keep_lock(self, connection: AsyncConnection) -> None:
-        """Ask for nothing, again and again: the lock is gone with its connection."""
-        while True:
-            await connection.execute("SELECT 1")
-            await asyncio.sleep(self._settings.lock_check_s)
+    async def _lead(self) -> None:
+        ACTIVE.set(1)
+        self._round = _Round(self._ledger, self._client, self._settings, self._clock, self._jitter)
+        try:
+            await self._round.fold_to_head()
+            self._stopped = None
+            with registered(self._round.collectors()):
+                await run_until_one_fails(self._round.work())
+        finally:
+            ACTIVE.set(0)
 
 
 class _Round:

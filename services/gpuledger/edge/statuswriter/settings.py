@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from gpuledger.db.locks import LockCheck
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.settings import ComponentSettings
 
@@ -25,7 +26,7 @@ class StatusWriterSettings:
     without_pool_grace_s: float = 30.0
     orphan_grace_s: float = 0.5
     relist_period_s: float = 600.0
-    lock_check_s: float = 5.0
+    lock_check: LockCheck = field(default_factory=LockCheck)
     messages_per_batch: int = 1024
     events_per_s: float = 5.0
     events_burst: int = 50

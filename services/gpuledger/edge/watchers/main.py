@@ -9,16 +9,18 @@ import psycopg
 import structlog
 
 from gpuledger.db.errors import DatabaseUnavailableError
+from gpuledger.db.locks import while_locked
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.watchers.errors import LockLostError
-from gpuledger.edge.watchers.leader import while_locked
 from gpuledger.edge.watchers.service import Watching
 from gpuledger.edge.watchers.watcher import Surroundings, WatcherSettings
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 
-TRANSIENT = (DatabaseUnavailableError, LockLostError, psycopg.OperationalError)
+LOCK = "watchers"
+"""The name of the lock that the leader holds."""
+
+TRANSIENT = (DatabaseUnavailableError, psycopg.OperationalError)
 """What an instance recovers from by waiting for the lock again."""
 
 log = structlog.get_logger("gpuledger.watchers")
@@ -48,7 +50,7 @@ async def run(
     while True:
         try:
             await while_locked(
-                database_url, watching.run, check_s=bounds.lock_check_s, answer_timeout_s=bounds.lock_answer_timeout_s
+                database_url, LOCK, watching.run, application_name="gpuledger watchers", check=bounds.lock_check
             )
         except TRANSIENT as error:
             if watching.took_turn():

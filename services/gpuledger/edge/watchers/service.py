@@ -25,12 +25,12 @@ from gpuledger.edge.watchers.resources import (
     slices,
     taintrules,
 )
-from gpuledger.edge.watchers.tasks import first_of
 from gpuledger.edge.watchers.watcher import Surroundings, Watcher
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.clock import NewId
+from gpuledger.runtime.tasks import run_until_one_ends
 
 UNRELATED: Final = (
     nodefeatures.KIND,
@@ -68,7 +68,7 @@ class Watching:
         settings = Watcher(moduleconfig.KIND, self._settings, self._around)
         metrics.active(True)
         try:
-            await first_of(
+            await run_until_one_ends(
                 settings.run(),
                 self._watch_nodes(settings.looked),
                 *(Watcher(kind, book, self._around).run() for kind, book in self._unrelated),
@@ -89,7 +89,7 @@ class Watching:
         while True:
             key = self._key.value
             watcher = Watcher(nodes.kind(key), self._nodes, self._around)
-            await first_of(watcher.run(), self._key.differs(key))
+            await run_until_one_ends(watcher.run(), self._key.differs(key))
 
 
 class ManagedKey:

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from gpuledger.api.kinds import NAMESPACE, Resource
+from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
@@ -34,10 +35,10 @@ from gpuledger.edge.watchers.decide import (
 from gpuledger.edge.watchers.errors import RecordingError
 from gpuledger.edge.watchers.journal import Book
 from gpuledger.edge.watchers.metrics import WatcherMetrics
-from gpuledger.edge.watchers.tasks import ticking
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 from gpuledger.runtime.clock import Clock, Sleep
+from gpuledger.runtime.tasks import ticking
 
 FACTS_PER_PUBLISH: Final = 1000
 """One atomic batch."""
@@ -62,15 +63,13 @@ class WatcherSettings:
     """Bounds of the watchers.
 
     `audit_interval_s` is how often a quiet watcher looks whether somebody else recorded under its name; `first_look_s`
-    how long the Nodes wait for the settings to be looked up before what the ledger says of them will do. The lock is
-    looked after every `lock_check_s`, and lost where PostgreSQL does not answer within `lock_answer_timeout_s`.
-    Components are looked for in `components_namespace` alone: pods elsewhere, whoever made them, do not speak for them.
+    how long the Nodes wait for the settings to be looked up before what the ledger says of them will do. Components are
+    looked for in `components_namespace` alone: pods elsewhere, whoever made them, do not speak for them.
     """
 
     audit_interval_s: float = 30.0
     first_look_s: float = 10.0
-    lock_check_s: float = 1.0
-    lock_answer_timeout_s: float = 5.0
+    lock_check: LockCheck = field(default_factory=LockCheck)
     backoff: Backoff = field(default_factory=Backoff)
     components_namespace: str = NAMESPACE
 

@@ -17,6 +17,7 @@ from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Sel
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
 from gpuledger.events.device import Card
 from gpuledger.runtime.clock import Clock, Sleep
+from gpuledger.runtime.tasks import run_until_one_fails
 from gpuledger.tools.simulation import component_pods, names, objects
 from gpuledger.tools.simulation.allocation import Pod
 from gpuledger.tools.simulation.components import COMPONENTS, Component
@@ -206,13 +207,7 @@ async def side_by_side(work: Callable[[T], Awaitable[None]], things: Iterable[T]
         for thing in waiting:
             await work(thing)
 
-    tasks = [asyncio.create_task(worker()) for _ in range(REQUESTS_MAX)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await run_until_one_fails(worker() for _ in range(REQUESTS_MAX))
 
 
 def _path(pod: str) -> str:

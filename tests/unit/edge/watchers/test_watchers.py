@@ -1,8 +1,6 @@
 """One watcher against an API server that says what a test wrote down: lists, changes, and what failures do not say."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -10,7 +8,6 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from gpuledger.edge.watchers.resources import nodefeatures
-from gpuledger.edge.watchers.tasks import first_of, ticking
 from gpuledger.events.envelope import decode
 from gpuledger.ledger.memory import MemoryLedger
 from support.events import START, hour
@@ -144,42 +141,6 @@ async def test_a_long_list_is_recorded_whole() -> None:
     async with watching(ledger, listing(*many, version="5"), ON):
         await eventually(lambda: has(ledger, 1_200))
     assert [int(one.split()[0]) for one in await said(ledger)] == list(range(1, 1_201))
-
-
-async def test_who_ends_first_ends_the_others() -> None:
-    ended: list[str] = []
-
-    async def waits() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("cancelled")
-
-    async def fails() -> None:
-        await asyncio.sleep(0)
-        raise ValueError("first")
-
-    with pytest.raises(ValueError, match="first"):
-        await first_of(waits(), fails(), waits())
-    assert ended == ["cancelled", "cancelled"]
-
-
-async def test_ticks_come_between_items_and_lose_none() -> None:
-    more = asyncio.Event()
-
-    async def items() -> AsyncIterator[int]:
-        yield 1
-        await more.wait()
-        yield 2
-
-    seen: list[int | None] = []
-    async with aclosing(ticking(items(), 0.01)) as ticks:
-        async for one in ticks:
-            seen.append(one)
-            if seen.count(None) == 2:
-                more.set()
-    assert (seen[0], seen[-1]) == (1, 2)
-    assert len(seen) - seen.count(None) == 2
 
 
 @pytest.mark.parametrize(
