@@ -1,7 +1,6 @@
-"""What released builds wrote opens with this one: databases migrate, and every row is what the recorded log says.
+"""A database and a ledger that an earlier build recorded open with this build, and every row equals a fold of the log.
 
-A build that folds a recorded event otherwise, without a new version of its projection, fails here; and so does a
-migration that loses rows.
+A change to a fold fails here unless the projection gets a new version, and a migration fails if it loses rows.
 """
 
 from collections import Counter
@@ -20,10 +19,10 @@ from support.projections import all_projections, execute
 from support.recordings import Recording, recordings
 
 REPLAYS: frozenset[str] = frozenset()
-"""Projections that the CHANGELOG has people replay after this build's migrations."""
+"""The projections that need a replay after this build's migrations; the CHANGELOG names them."""
 
 ROLLED_BACK = "devices"
-"""A projection that was replayed while it was recorded, so that the rows of before are there as well."""
+"""A projection with a replay in the recording: the database also holds its rows from before that replay."""
 
 BOOKKEEPING = ("decider", "outbox", "projection", "seen")
 
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.parametrize("recording", recordings(), ids=lambda one: 
 
 
 class Opened(NamedTuple):
-    """A recording on servers that every command of the test uses."""
+    """A recording on running servers, which the environment names to every command."""
 
     url: str
     head: int
@@ -53,10 +52,10 @@ def test_a_recorded_database_is_migrated_and_every_row_is_as_the_recorded_log_sa
     opened: Opened, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli = Cli(capsys)
-    rows, books = counts(opened.url), bookkeeping(opened.url)
+    rows, checkpoints = counts(opened.url), bookkeeping(opened.url)
     assert cli("migrate").code == 0
     assert counts(opened.url) == rows
-    assert bookkeeping(opened.url) == books
+    assert bookkeeping(opened.url) == checkpoints
     assert outdated(opened.url) == REPLAYS
     for name in sorted(REPLAYS):
         assert cli("replay", name).code == 0
@@ -86,7 +85,7 @@ def test_every_recorded_event_still_has_its_type_its_subject_and_its_fields(reco
 
 
 def document_of(event: Decoded) -> Any:
-    """The event as this build records it; the data of a version that is not the newest is as it is read."""
+    """The event as this build records it; upcasters have brought its data to the newest version."""
     return orjson.loads(encode(event))
 
 
@@ -98,7 +97,7 @@ def is_kept(before: Any, now: Any) -> bool:
 
 
 def counts(url: str) -> Counter[tuple[str, int]]:
-    """How many tables of each schema have so many rows: what moves, and is not renamed by a migration."""
+    """For each schema and row count, the number of tables: a migration may rename a table, but not lose a row."""
     tables = execute(
         url, "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('gpuledger_live', 'gpuledger_prev')"
     )
@@ -107,12 +106,12 @@ def counts(url: str) -> Counter[tuple[str, int]]:
 
 
 def bookkeeping(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """What the projections keep beside their rows: positions, numbers, decisions that are not published."""
+    """Checkpoints, the sources' last numbers, and the decisions that wait in the outbox."""
     return {name: sorted(execute(url, f"SELECT * FROM gpuledger.{name}"), key=str) for name in BOOKKEEPING}
 
 
 def positions(url: str) -> list[int]:
-    """Up to where in the log the live rows of each projection are true."""
+    """The checkpoint of each projection's live rows."""
     return [
         position for (position,) in execute(url, "SELECT position FROM gpuledger.projection WHERE edition = 'live'")
     ]

@@ -1,7 +1,7 @@
 """Records a ledger and its database for `tests/migration`: `PYTHONPATH=tests python -m support.record_ledger`.
 
-A simulated fleet, imported histories and one node's hand-made agent write as many event types as one machine can make
-in two minutes. A recording is made by the build before a change of schema or events, and never rewritten.
+Imported histories, a simulated fleet and agents that this script plays produce every event type in two minutes. Record
+with the last build before a change of schema or events; nothing here may overwrite a recording.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ FLEET: Final = ("--fleet", "nodes=4,gpus=2,profile=mixed", "--speed", "60")
 FLEET_DEVICES: Final = 8
 
 SPARE: Final = "spare-01"
-"""A node with an agent of this script's own, which says what no simulated one does; at the end it is gone."""
+"""A node whose agent this script plays, with facts that no simulated agent reports; it is deleted at the end."""
 
 SPARE_CARD: Final = "GPU-5a7e0001-0000-4000-8000-000000000001"
 TITAN_DEVICES: Final = 12
@@ -92,7 +92,7 @@ def record(folder: Path) -> None:
         with running_up(data, *FLEET) as up:
             asyncio.run(live(up))
         for name in ("devices", "pools"):
-            _run(data, "replay", name)  # its tables of before the replay are kept beside the live ones
+            _run(data, "replay", name)  # which keeps the tables from before beside the live ones
         dump = asyncio.run(close(data))
         (folder / DATABASE).write_bytes(gzip.compress(dump, mtime=0))
         pack_store(data / "nats", folder / STORE)
@@ -101,7 +101,7 @@ def record(folder: Path) -> None:
 
 
 def import_histories(directory: Path, data: Path) -> None:
-    """Each importer's format, a few lines of it."""
+    """Import a few lines in each importer's format."""
     titan, nodes, pods, lines = (directory / name for name in ("titan.csv", "nodes.csv", "pods.csv", "events.jsonl"))
     with titan.open("w", newline="") as file:
         write_titan_sample(file, seed=1, devices=TITAN_DEVICES)
@@ -123,7 +123,7 @@ def import_histories(directory: Path, data: Path) -> None:
 
 
 async def live(up: Up) -> None:
-    """All that happens while the services run."""
+    """Drive everything that needs running services."""
     async with (
         connect_ledger(up.running.endpoints.nats_url, name="recorder") as ledger,
         open_client(up.data_dir / "kubeconfig") as client,
@@ -143,7 +143,7 @@ async def live(up: Up) -> None:
 
 
 async def share_devices(client: KubeClient) -> None:
-    """Claims get devices; one gives them back, and so do those who offer them."""
+    """Allocate a device to each of two claims, as a scheduler does."""
     for claim, device in (("held", "gpu-0"), ("over", "gpu-1")):
         result = {"request": "gpus", "driver": "gpu.example.com", "pool": "shelf", "device": device}
         status = {"status": {"allocation": {"devices": {"results": [result]}}}}
@@ -151,7 +151,7 @@ async def share_devices(client: KubeClient) -> None:
 
 
 async def use_pools(client: KubeClient, ledger: Ledger) -> None:
-    """Devices of every kind get into pools, and pods ask for them."""
+    """Assign devices to every pool, and wait for their set-up."""
 
     async def are_ready() -> bool:
         states = [one.get("status", {}).get("state") for one in (await client.list(GPU_DEVICES)).items]
@@ -180,7 +180,7 @@ async def mark(client: KubeClient, device: str, **metadata: dict[str, str]) -> N
 
 
 async def come_and_go(client: KubeClient, ledger: Ledger) -> None:
-    """A node that an agent of this script's own speaks for comes and goes, and so does what others made."""
+    """Add the spare node, report facts as its agent, and delete it together with part of the other objects."""
     await label_like_nfd(client, SPARE)
 
     async def is_there() -> bool:
@@ -214,7 +214,7 @@ async def come_and_go(client: KubeClient, ledger: Ledger) -> None:
 
 
 def spare_facts() -> list[tuple[str, Payload]]:
-    """Facts of an agent that no simulated agent reports."""
+    """The facts that no simulated agent reports."""
     begun = system_clock() - timedelta(minutes=1)
     whole = AllocatedDevices(resource="cluster.gpu.deckhouse.io/cluster-a", devices=(SPARE_CARD,))
     shared = AllocatedDevices(resource="gpu.deckhouse.io/shared", devices=(f"{SPARE_CARD}::0",))
@@ -237,7 +237,7 @@ def spare_facts() -> list[tuple[str, Payload]]:
 
 
 async def change_and_delete(client: KubeClient) -> None:
-    """Part of everything goes; the rest stays, so that tables are not empty."""
+    """Delete one object of each kind; the others stay, so that no table is empty."""
     t4 = sorted(name for name, product in (await products(client)).items() if product == "t4")
     await mark(client, t4[0], labels={LABEL_IGNORE: "true"})
     host = (await client.get(GPU_DEVICES, t4[0]))["status"]["nodeName"]
@@ -252,7 +252,7 @@ async def change_and_delete(client: KubeClient) -> None:
 
 
 async def leave_pools(client: KubeClient, ledger: Ledger) -> None:
-    """Pods wait for units and go; a device leaves its pool, and a pool goes with its device."""
+    """Create pods that request units, delete one, take a device out of its pool, and delete the pool."""
     for pod in manifests("pods"):
         await client.create(KINDS["Pod"], pod)
     await recorded(ledger, "pod.observed")
@@ -267,7 +267,7 @@ async def leave_pools(client: KubeClient, ledger: Ledger) -> None:
 
 
 async def go_wrong(client: KubeClient, ledger: Ledger) -> None:
-    """A card of a pool fails, and the pool's set-up of it as well: both stay so."""
+    """Report a card of a pool as failed, and its set-up as refused; neither recovers."""
     name = next(name for name, product in sorted((await products(client)).items()) if product == "h200")
     device = (await client.get(GPU_DEVICES, name))["status"]
     failed = DeviceHealthChanged(healthy=False, kind="XID 79", message="fell off the bus")
@@ -276,7 +276,7 @@ async def go_wrong(client: KubeClient, ledger: Ledger) -> None:
 
 
 async def lose_and_find(ledger: Ledger) -> None:
-    """An agent's number is missing until the gap is detected, and then comes; another one stays missing."""
+    """Leave out a number of two agents; once the gaps are detected, publish one of the missing events."""
     late, lost = Agent(ledger, "spare-02"), Agent(ledger, "spare-03")
     for agent in (late, lost):
         agent.number = 1
@@ -292,7 +292,7 @@ async def lose_and_find(ledger: Ledger) -> None:
 
 
 async def break_a_service(ledger: Ledger) -> int:
-    """An event that only a defect of a service of ours can make; projections stop at its position."""
+    """Publish an event that only a defective service would; projections stop at its position, which is returned."""
     return (await ledger.publish(unfit(1, "/services/inventory"))).sequence
 
 
@@ -332,7 +332,7 @@ async def recorded(ledger: Ledger, *events: str) -> None:
 
 
 async def close(data: Path) -> bytes:
-    """Dump the database, and then record what no projection has folded: a build may stop at any moment."""
+    """Dump the database, and then record events that no projection has folded: a build may stop at any moment."""
     async with (
         embedded_servers(data, command="record", now=system_clock()) as servers,
         connect_ledger(servers.endpoints.nats_url, name="recorder") as ledger,
@@ -345,7 +345,7 @@ async def close(data: Path) -> bytes:
 
 
 async def stop_before_publishing(ledger: Ledger, database_url: str) -> None:
-    """A decision is in the outbox, and the process that made it ended before it was published."""
+    """Leave a decision in the outbox, as a process does that ends before it publishes."""
     await Agent(ledger, "spare-06").report((SPARE_CARD, DeviceWithdrawn()))  # which no agent may publish
     failing = Failing(ledger)
     failing.fails = "before"

@@ -1,6 +1,6 @@
-"""Ledgers and databases that earlier builds wrote, put back on servers of a test: the same positions, times and rows.
+"""Restores ledgers and databases that earlier builds recorded, with the same positions, times and rows.
 
-A recording stands for what lies in people's data directories, so nothing here may change one.
+A recording stands for a data directory that somebody already has, so nothing here may change a recording.
 """
 
 import gzip
@@ -25,18 +25,18 @@ _JETSTREAM: Final = "jetstream"
 
 
 class Recording(NamedTuple):
-    """What one build wrote: the folder is named after the revision of its database's schema."""
+    """A ledger and a database of one build; the folder's name is the revision of the database's schema."""
 
     folder: Path
 
     def messages(self) -> list[Message]:
-        """The log, as that build exported it."""
+        """The log, from the archive that the build exported."""
         verified(self.folder / ARCHIVE)
         return list(messages(self.folder / ARCHIVE))
 
     @contextmanager
     def nats_server(self) -> Iterator[NatsServer]:
-        """A NATS server with the ledger as that build's server had it on disk."""
+        """A NATS server that runs on a copy of the recorded store."""
         with short_directory() as directory:
             with tarfile.open(self.folder / STORE) as store:
                 store.extractall(directory / "nats", filter="data")
@@ -64,7 +64,7 @@ def dump_database(url: str) -> bytes:
 
 
 def pack_store(nats: Path, target: Path) -> None:
-    """Keep what a stopped NATS server has on disk, without its password and without who owned the files."""
+    """Pack the store of a stopped NATS server, without passwords and owners."""
     with tarfile.open(target, "w:gz") as store:
         store.add(nats / _JETSTREAM, _JETSTREAM, filter=_without_owner)
 
