@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpuledger.cli.backend import CURRENT_WAIT_S, Backend, bring_current
+from gpuledger.cli.render import TerminalReporter
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import lock
 from gpuledger.events.device import DeviceFailed
 from gpuledger.projection.runner import writer_lock
 from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.tools.queries.backend import CURRENT_WAIT_S, Backend, bring_current
 from support.cli import Cli
 from support.events import event
 from support.ledgers import jetstream_ledger
@@ -19,9 +20,9 @@ from support.waiting import eventually
 
 
 @pytest.fixture
-async def place(clean_nats_url: str, url: str) -> AsyncIterator[Backend]:
+async def backend(clean_nats_url: str, url: str) -> AsyncIterator[Backend]:
     async with jetstream_ledger(clean_nats_url) as ledger:
-        yield Backend(ledger, url, clean_nats_url, None)
+        yield Backend(ledger, url, clean_nats_url, None, TerminalReporter())
 
 
 @pytest.mark.parametrize("command", [("verify",), ("replay", "--dry-run"), ("report", "fleet"), ("log", "gaps")])
@@ -39,9 +40,9 @@ def test_an_empty_ledger_is_no_failure(
 
 
 async def test_what_another_command_leaves_undone_is_projected_here(
-    place: Backend, url: str, capsys: pytest.CaptureFixture[str]
+    backend: Backend, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    head = await publish(place.ledger, [event(DeviceFailed(kind="DBE"), "d1", number=number) for number in (1, 2)])
+    head = await publish(backend.ledger, [event(DeviceFailed(kind="DBE"), "d1", number=number) for number in (1, 2)])
     looked: set[int] = set()
 
     async def looked_twice() -> bool:
@@ -51,7 +52,7 @@ async def test_what_another_command_leaves_undone_is_projected_here(
 
     async with asyncio.timeout(CURRENT_WAIT_S * 2), connect(url, application_name="another command") as connection:
         await lock(connection, writer_lock("devices"))
-        work = asyncio.create_task(bring_current(place, [DevicesProjection()]))
+        work = asyncio.create_task(bring_current(backend, [DevicesProjection()]))
         await eventually(looked_twice, interval_s=0.001)
     await work
     found = await checkpoint(url, "devices")

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
-from gpuledger.cli.rows import rows_at
 from gpuledger.db.engine import connect
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
@@ -19,6 +18,7 @@ from gpuledger.readmodels.allocations import AllocationsProjection
 from gpuledger.readmodels.devices import DevicesProjection
 from gpuledger.readmodels.nodes import NodesProjection
 from gpuledger.readmodels.workloads import WorkloadsProjection
+from gpuledger.tools.queries.rows import rows_at
 from support.events import Said, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish
 
@@ -50,12 +50,12 @@ async def _agree(url: str, events: list[Decoded], recorded: list[Decoded], until
         for noun in ASKED:
             table = folds[noun.projection].state.tables()[noun.spec.name]
             expected = [_shown(noun, row) for row in table.rows.values()]
-            found = await rows_at(connection, noun, hour(until))
+            found = await rows_at(connection, noun.source, hour(until))
             assert sorted(map(repr, found)) == sorted(map(repr, expected)), noun.view.kind
 
 
 def _shown(noun: Noun, row: Any) -> dict[str, object]:
-    return {name: getattr(row, name) for name in noun.columns}
+    return {name: getattr(row, name) for name in noun.source.columns}
 
 
 def _forget(url: str) -> None:

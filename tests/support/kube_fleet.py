@@ -4,13 +4,13 @@ from typing import Any
 
 from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURES, NODES, Resource
 from gpuledger.api.labels import device_label
-from gpuledger.cli.cluster import CORE_EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.device import DeviceAttached, DeviceDetected, DeviceFailed, DeviceInserted, Hardware
 from gpuledger.events.node import NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.tools.cluster import CORE_EVENTS
 from support.events import Said, numbered, outgoing
 
 INVENTORY, IMPORT = "/services/inventory", "/import/titan"

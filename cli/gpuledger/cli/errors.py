@@ -1,13 +1,13 @@
-"""What a command says when it cannot do its work, and the exit code it ends with.
+"""The errors that a user sees, and the exit codes of the commands.
 
-Every failure a user can meet is a `CliError`: one sentence and a next step, never a traceback. This module must
-not import anything else of the command line, so that all of it can raise these.
+Every failure that a user can meet ends as a `CliError`: one sentence and a next step, never a traceback. All of the
+command line imports this module, so that it must not import anything else of the command line.
 """
 
 from enum import IntEnum
 from typing import TextIO
 
-SENTENCE_ENDS = (".", "?", "!")
+from gpuledger.tools.errors import ToolError
 
 
 class ExitCode(IntEnum):
@@ -34,17 +34,12 @@ class ExitCode(IntEnum):
     PIPE = 141
 
 
-class CliError(Exception):
-    """A command cannot go on: what happened, and what the user can do about it."""
+class CliError(ToolError):
+    """A command cannot go on: what happened, what the user can do about it, and the exit code."""
 
     def __init__(self, message: str, hint: str = "", code: ExitCode = ExitCode.ERROR) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        super().__init__(message, hint)
         self.code = code
-
-    def __str__(self) -> str:
-        return " ".join(_sentence(part) for part in (self.message, self.hint) if part.strip())
 
 
 def report(error: CliError, stderr: TextIO) -> ExitCode:
@@ -54,12 +49,7 @@ def report(error: CliError, stderr: TextIO) -> ExitCode:
 
 
 def visible(text: str) -> str:
-    r"""Spell out what a terminal would obey or hide (`\x1b`, `\n`, `\u202e`); all else stays as it is."""
+    r"""Escape what a terminal would obey or hide (`\x1b`, `\n`, `\u202e`); all else stays as it is."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _sentence(text: str) -> str:
-    line = " ".join(text.split())
-    return line if line.endswith(SENTENCE_ENDS) else f"{line}."

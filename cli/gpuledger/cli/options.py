@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.render import Output
-from gpuledger.runtime.settings import DATA_DIR, DEFAULT_DATA_DIR
+from gpuledger.runtime.settings import DATA_DIR, DEFAULT_DATA_DIR, KUBECONFIG
 
 DataDir = Annotated[
     Path | None,
@@ -16,6 +16,13 @@ DataDir = Annotated[
         show_default=str(DEFAULT_DATA_DIR),
     ),
 ]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig", help=f"The cluster's kubeconfig (or ${KUBECONFIG}).", show_default="that of `gpuledger up`"
+    ),
+]
+Context = Annotated[str | None, typer.Option("--context", help="The kubeconfig's context to use.")]
 OutputFormat = Annotated[Output, typer.Option("--output", "-o", help="How to show the rows.")]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave out the header line.")]
 At = Annotated[

@@ -1,6 +1,6 @@
-"""Runs a command's coroutine, and turns every error a user can meet into one sentence and an exit code.
+"""Runs a command's coroutine, and turns every error that a user can meet into one sentence and an exit code.
 
-The one place where the packages' error trees meet the command line; nothing below it prints a traceback.
+This is the only place that knows the error trees of all packages. No command prints a traceback.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
 from gpuledger.local.servers.errors import DataDirBusyError, EmbeddedError
 from gpuledger.projection.errors import ProjectionError, RebuildBusyError
 from gpuledger.runtime.settings import SettingsError
+from gpuledger.tools.errors import RequestError, ToolError
 from gpuledger.tools.importers.errors import ImporterError
 
 T = TypeVar("T")
@@ -47,15 +48,21 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """
     try:
         return asyncio.run(work)
+    except CliError:
+        raise
     except Exception as error:
-        said = as_cli_error(error)
-        if said is None:
+        shown = as_cli_error(error)
+        if shown is None:
             raise
-        raise said from error
+        raise shown from error
 
 
 def as_cli_error(error: Exception) -> CliError | None:
-    """What a user is told of an error, None where it is one of ours in the code."""
+    """The error as the user sees it; None for a defect in the code."""
+    if isinstance(error, ToolError):
+        return CliError(
+            error.message, error.hint, ExitCode.USAGE if isinstance(error, RequestError) else ExitCode.ERROR
+        )
     for kind, code in _CODES:
         if isinstance(error, kind):
             return CliError(str(error), code=code)

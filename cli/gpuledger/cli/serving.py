@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import structlog
 
-from gpuledger.cli.backend import all_projections
 from gpuledger.cli.edge import Edge, EdgeOptions, kube_edge
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Console, quiet_pipe
@@ -26,6 +25,7 @@ from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, ListenError, serving
+from gpuledger.tools.queries.backend import all_projections
 
 EMBEDDED_SERVERS = 2
 

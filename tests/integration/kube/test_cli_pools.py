@@ -10,13 +10,13 @@ import pytest
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS, Resource
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT
-from gpuledger.cli.cluster import Access, open_kube
 from gpuledger.cli.commands.pool import TRIES_MAX, write
-from gpuledger.cli.describe.pool import QUOTAS, pool_objects
+from gpuledger.cli.describe.pool import pool_objects
 from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object
 from gpuledger.edge.kube.errors import ConflictError, ForbiddenError
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.pod import PodObserved
+from gpuledger.tools.cluster import QUOTAS, KubeAccess, open_kube
 from support.admission import asking
 from support.cli import Run
 from support.kube_fleet import create, create_device
@@ -240,7 +240,7 @@ class Blind(KubeClient):
 
 async def test_quotas_that_may_not_be_read_hide_nothing_else(kube: KubeServer, client: KubeClient) -> None:
     await some_pools(client)
-    async with open_kube(Access(kube.kubeconfig), Blind) as blind:
+    async with open_kube(KubeAccess(kube.kubeconfig), Blind) as blind:
         told = await pool_objects(blind, POOL)
     assert (told.quotas, told.quotas_problem) == ([], "You may not.")
     assert told.object is not None
@@ -355,7 +355,7 @@ async def test_a_device_that_others_change_is_read_again(
     kube: KubeServer, client: KubeClient, disturbances: int, is_written: bool
 ) -> None:
     await create_device(client, "w1-0")
-    async with open_kube(Access(kube.kubeconfig), Disturbed) as disturbed:
+    async with open_kube(KubeAccess(kube.kubeconfig), Disturbed) as disturbed:
         disturbed.disturbances = disturbances
         writing = write(disturbed, "w1-0", lambda _: {ASKED: "a"})
         if is_written:

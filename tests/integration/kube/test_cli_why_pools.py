@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gpuledger.api.kinds import NAMESPACES, NODES, PODS, Resource
-from gpuledger.cli.describe.pool import QUOTAS
-from gpuledger.cli.why.pools import NO_SCHEDULER
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.events.claim import ClaimRequested
 from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserved
 from gpuledger.events.pod import PodGone, PodObserved
+from gpuledger.tools.cluster import QUOTAS
+from gpuledger.tools.explain.pod_units import NO_SCHEDULER
 from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX
 from support.cli import Run
 from support.dra_asking import asking, wish

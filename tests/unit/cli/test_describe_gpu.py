@@ -5,12 +5,12 @@ import io
 import pytest
 
 from gpuledger.cli.describe.preparation import UNDECIDED, Decided, assignment_section, preparation_section
-from gpuledger.cli.lookup import row_of
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
 from gpuledger.domain.pools.decisions import Assignment
+from gpuledger.tools.queries.rows import row_of
 from support.events import START, hour
 
 ROW = GpuDevice("w1-0", "w1", "c", False, 0, "Discovered", START, None, True, START, False, START, False, START)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuledger.cli.cluster import OWN_KUBECONFIG, Access, event_of, event_row, kubeconfig_of
-from gpuledger.cli.commands.timeline import _OF_NODE, in_order
+from gpuledger.cli.commands.timeline import _OF_NODE, event_row, in_order
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.nouns import KUBE_NOUNS, NODES, KubeNoun, noun_to_get
 from gpuledger.cli.render import Column, Console
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.values import cell
 from gpuledger.cli.times import format_time
+from gpuledger.tools.cluster import OWN_KUBECONFIG, KubeAccess, event_of, kubeconfig_of
 
 NAMED = Path("/named")
 
@@ -22,15 +22,15 @@ NAMED = Path("/named")
 @pytest.mark.parametrize(
     ("access", "environ", "own", "expected"),
     [
-        (Access(NAMED), {"KUBECONFIG": "/e"}, True, "named"),
-        (Access(), {"KUBECONFIG": "/e"}, True, None),
-        (Access(), {}, True, "own"),
-        (Access(), {}, False, None),
-        (Access(context="prod"), {}, True, None),
+        (KubeAccess(NAMED), {"KUBECONFIG": "/e"}, True, "named"),
+        (KubeAccess(), {"KUBECONFIG": "/e"}, True, None),
+        (KubeAccess(), {}, True, "own"),
+        (KubeAccess(), {}, False, None),
+        (KubeAccess(context="prod"), {}, True, None),
     ],
 )
 def test_which_kubeconfig_is_used(
-    access: Access, environ: dict[str, str], own: bool, expected: str | None, tmp_path: Path
+    access: KubeAccess, environ: dict[str, str], own: bool, expected: str | None, tmp_path: Path
 ) -> None:
     if own:
         (tmp_path / OWN_KUBECONFIG).write_text("")

@@ -3,13 +3,14 @@
 import pytest
 
 from gpuledger.cli.commands.timeline import _OF_NODE
-from gpuledger.cli.pool_state import PoolName, pool_name
+from gpuledger.cli.get.nouns import pool_name
 from gpuledger.cli.render.pool_spec import spec_tree
 from gpuledger.cli.render.tree import tree_lines
 from gpuledger.cli.render.values import cell
 from gpuledger.events.node import NodeBootstrapChanged
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolTaint
 from gpuledger.events.reach import NodeRequirement
+from gpuledger.tools.queries.pools import PoolName
 from support.gpu_states import ready
 from support.pools import pool
 
@@ -70,7 +71,7 @@ def test_how_pools_are_named(given: tuple[str, str, str | None], expected: PoolN
     ],
 )
 def test_which_pools_are_meant(name: PoolName, meant: list[str]) -> None:
-    assert [pool for pool in ("team/a", "other/a", "a", "team/b", "b") if name.means(pool)] == meant
+    assert [pool for pool in ("team/a", "other/a", "a", "team/b", "b") if name.matches(pool)] == meant
 
 
 def test_a_timeline_tells_conditions_by_their_status() -> None:

@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import backend, bring_current
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, NODES, NOUNS, SLOTS, WORKLOADS, Noun, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
-from gpuledger.cli.rows import RowDict, rows_at
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.db.readonly import read_only
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.queries.backend import bring_current
+from gpuledger.tools.queries.rows import RowDict, rows_at
 
 COMPARED = (DEVICES, SLOTS, NODES, WORKLOADS, ALLOCATIONS, CONTRADICTIONS)
 """Failures are events; between two moments they only become more."""
@@ -57,12 +58,12 @@ def diff(
 
 async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir: DataDir) -> list[RowDict]:
     found: list[RowDict] = []
-    async with backend(data_dir, "diff") as place:
-        await bring_current(place)
-        async with read_only(place.database_url, application_name="gpuledger diff") as connection:
+    async with open_backend(data_dir, "diff") as backend:
+        await bring_current(backend)
+        async with read_only(backend.database_url, application_name="gpuledger diff") as connection:
             for noun in nouns:
-                before = await rows_at(connection, noun, earlier)
-                found.extend(differences(noun, before, await rows_at(connection, noun, later)))
+                before = await rows_at(connection, noun.source, earlier)
+                found.extend(differences(noun, before, await rows_at(connection, noun.source, later)))
     return found
 
 
@@ -79,7 +80,7 @@ def differences(noun: Noun, before: list[RowDict], after: list[RowDict]) -> Iter
 
 
 def _compared(noun: Noun, was: RowDict, is_: RowDict) -> Changes:
-    pairs = {name: (was.get(name), is_.get(name)) for name in noun.columns if name not in noun.spec.key}
+    pairs = {name: (was.get(name), is_.get(name)) for name in noun.source.columns if name not in noun.spec.key}
     return {name: (before, after) for name, (before, after) in pairs.items() if before != after}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from gpuledger.cli.backend import all_projections
 from gpuledger.cli.doctor.check import Check, Status, warning
 from gpuledger.cli.doctor.database import DatabaseChecks
 from gpuledger.cli.doctor.host import host_checks
@@ -20,6 +19,7 @@ from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
 from gpuledger.local.servers.datadir import read_running
 from gpuledger.runtime.settings import Servers, Settings, read_settings
+from gpuledger.tools.queries.backend import all_projections
 
 VIEW = View("check", (Column("check"), Column("status"), Column("detail")), name_key="check")
 

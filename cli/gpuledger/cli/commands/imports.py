@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import Backend, backend, bring_current
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, progress
@@ -19,6 +19,7 @@ from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.importers.draft import Reject
 from gpuledger.tools.importers.rejects import RejectFile
 from gpuledger.tools.importers.run import ImportResult, Progress, RejectSink, import_jsonl, import_openb, import_titan
+from gpuledger.tools.queries.backend import Backend, bring_current
 
 app = typer.Typer(no_args_is_help=True, help="Import a fleet's history. Exits with 3 if rows were rejected.")
 
@@ -38,7 +39,7 @@ def titan(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
     """Import GPU lives in the format of the Titan data set (Ostrouchov et al., SC20)."""
     now = system_clock()
     _import(
-        lambda place, sink, told: import_titan(place.ledger, file, now=now, rejects=sink, on_progress=told),
+        lambda backend, sink, told: import_titan(backend.ledger, file, now=now, rejects=sink, on_progress=told),
         "titan",
         rejects,
         data_dir,
@@ -60,8 +61,8 @@ def openb(
     now = system_clock()
     began: datetime = parse_time(start, now)
     _import(
-        lambda place, sink, told: import_openb(
-            place.ledger, nodes, pods, now=now, rejects=sink, start=began, on_progress=told
+        lambda backend, sink, told: import_openb(
+            backend.ledger, nodes, pods, now=now, rejects=sink, start=began, on_progress=told
         ),
         "openb",
         rejects,
@@ -76,7 +77,7 @@ def jsonl(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
     """Import one JSON object a line: type, subject, time and data of an event."""
     now = system_clock()
     _import(
-        lambda place, sink, told: import_jsonl(place.ledger, file, now=now, rejects=sink, on_progress=told),
+        lambda backend, sink, told: import_jsonl(backend.ledger, file, now=now, rejects=sink, on_progress=told),
         "jsonl",
         rejects,
         data_dir,
@@ -104,11 +105,11 @@ def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Pat
 
 
 async def _work(importing: Importing, name: str, sink: RejectSink, data_dir: Path | None) -> ImportResult:
-    async with backend(data_dir, f"import {name}") as place:
+    async with open_backend(data_dir, f"import {name}") as backend:
         with progress(f"Importing {name}", total=None) as advance:
-            result = await importing(place, sink, advance.to)
-        await bring_current(place)
-        if result.published and name != "jsonl" and await _told_before(place, result):
+            result = await importing(backend, sink, advance.to)
+        await bring_current(backend)
+        if result.published and name != "jsonl" and await _told_before(backend, result):
             message(
                 f"Another {name} file is in the log as well: what both of them tell is recorded twice, and failures "
                 "count twice. Import repaired rows in a file of their own."
@@ -116,8 +117,8 @@ async def _work(importing: Importing, name: str, sink: RejectSink, data_dir: Pat
         return result
 
 
-async def _told_before(place: Backend, result: ImportResult) -> bool:
-    async with read_only(place.database_url, application_name="gpuledger import") as connection:
+async def _told_before(backend: Backend, result: ImportResult) -> bool:
+    async with read_only(backend.database_url, application_name="gpuledger import") as connection:
         query = "SELECT 1 FROM gpuledger_live.source WHERE source = %s AND epoch <> %s LIMIT 1"
         return await (await connection.execute(query, (result.source, result.epoch))).fetchone() is not None
 

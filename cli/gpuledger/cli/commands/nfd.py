@@ -6,14 +6,14 @@ from typing import NamedTuple
 import typer
 
 from gpuledger.api.kinds import NODE_FEATURE_RULE, NODE_FEATURE_RULES, NODE_FEATURES, NODES
-from gpuledger.cli.cluster import Access, Context, Kubeconfig, open_kube
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.tools.cluster import KubeAccess, open_kube
 from gpuledger.tools.nfd_coverage import (
     RARE_NODES,
     RARE_SHARE,
@@ -65,7 +65,7 @@ def nfd_coverage(
     Exits with 1 where labels are missing, different or left over, or where a GPU is of a class that the rule does not
     look for. Rare models are pointed out, and are no failure.
     """
-    seen = run(_seen(Access(kubeconfig, context, data_dir)))
+    seen = run(_seen(KubeAccess(kubeconfig, context, data_dir)))
     found = _coverage(seen.nodes)
     if found.rows or output is not Output.TABLE:
         render((row._asdict() for row in found.rows), VIEW, output, headers=not no_headers)
@@ -91,7 +91,7 @@ def _conclude(found: Coverage, *, has_rule: bool) -> None:
     )
 
 
-async def _seen(access: Access) -> Seen:
+async def _seen(access: KubeAccess) -> Seen:
     async with open_kube(access, KubeClient) as client:
         features = features_by_node((await client.collect(NODE_FEATURES, _of_features)).items)
         nodes = (await client.collect(NODES, _name_and_labels)).items

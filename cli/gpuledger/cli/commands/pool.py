@@ -16,15 +16,15 @@ from gpuledger.api.labels import (
     LABEL_TRUE,
     assignment_annotation,
 )
-from gpuledger.cli.cluster import Access, Context, Kubeconfig, open_kube
 from gpuledger.cli.errors import CliError
-from gpuledger.cli.get.nouns import KUBE_NOUNS
-from gpuledger.cli.options import DataDir
-from gpuledger.cli.pool_state import PoolName, pool_name
+from gpuledger.cli.get.nouns import KUBE_NOUNS, pool_name
+from gpuledger.cli.options import Context, DataDir, Kubeconfig
 from gpuledger.cli.render import message
 from gpuledger.cli.run import run
 from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, NotFoundError
+from gpuledger.tools.cluster import KubeAccess, open_kube
+from gpuledger.tools.queries.pools import PoolName
 
 CLI_FIELD_MANAGER: Final = "gpuledger-cli"
 """Owns what a person writes by this command; what the product itself keeps has other owners."""
@@ -76,16 +76,16 @@ def assign(
     wanted = pool_name("pools", pool, namespace)
     assert wanted is not None, "`pools` is a kind of pool"
     name = KUBE_NOUNS["gpudevices"].bare(device)
-    run(_assign(Access(kubeconfig, context, data_dir), name, wanted, overwrite=overwrite))
+    run(_assign(KubeAccess(kubeconfig, context, data_dir), name, wanted, overwrite=overwrite))
 
 
 @app.command()
 def unassign(device: Device, kubeconfig: Kubeconfig = None, context: Context = None, data_dir: DataDir = None) -> None:
     """Take a GPUDevice back from the pool that it was given to."""
-    run(_unassign(Access(kubeconfig, context, data_dir), KUBE_NOUNS["gpudevices"].bare(device)))
+    run(_unassign(KubeAccess(kubeconfig, context, data_dir), KUBE_NOUNS["gpudevices"].bare(device)))
 
 
-async def _assign(access: Access, device: str, wanted: PoolName, *, overwrite: bool) -> None:
+async def _assign(access: KubeAccess, device: str, wanted: PoolName, *, overwrite: bool) -> None:
     async with open_kube(access, KubeClient) as client:
         await _given(client, device)
         pool = await _pool(client, wanted)
@@ -105,7 +105,7 @@ async def _assign(access: Access, device: str, wanted: PoolName, *, overwrite: b
     message(f"GPUDevice {device} {told}. What comes of it: `gpuledger describe device {device}`.")
 
 
-async def _unassign(access: Access, device: str) -> None:
+async def _unassign(access: KubeAccess, device: str) -> None:
     def change(given: Given) -> dict[str, str | None] | None:
         if given.is_automatic:
             hint = f"To keep it out of every pool, label it {LABEL_IGNORE}={LABEL_TRUE}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import Backend, backend, named_projections
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.verify import Projections, describe
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
@@ -18,6 +18,7 @@ from gpuledger.projection.errors import NotBuiltError, VersionError
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.store import PREV, Store
 from gpuledger.projection.verify import verify
+from gpuledger.tools.queries.backend import Backend, named_projections
 
 Work = Callable[[Backend, Projection], Awaitable[None]]
 
@@ -37,50 +38,50 @@ def replay(
     run(_each(projections or [], data_dir, work))
 
 
-async def rebuild_all(place: Backend, projections: Sequence[Projection]) -> None:
+async def rebuild_all(backend: Backend, projections: Sequence[Projection]) -> None:
     """Rebuild these projections one after the other, with progress."""
     for projection in projections:
-        await _rebuild(place, projection)
+        await _rebuild(backend, projection)
 
 
 async def _each(names: list[str], data_dir: DataDir, work: Work) -> None:
-    async with backend(data_dir, "replay") as place:
+    async with open_backend(data_dir, "replay") as backend:
         projections = named_projections(names)
         if work is _roll_back:
-            await _check_kept(place, projections)
+            await _check_kept(backend, projections)
         for projection in projections:
-            await work(place, projection)
+            await work(backend, projection)
 
 
-async def _check_kept(place: Backend, projections: Sequence[Projection]) -> None:
+async def _check_kept(backend: Backend, projections: Sequence[Projection]) -> None:
     """All of them can go back, or none does."""
-    async with connect(place.database_url, application_name="gpuledger replay") as connection:
+    async with connect(backend.database_url, application_name="gpuledger replay") as connection:
         kept = [one.name for one in projections if await Store(connection, one, PREV).checkpoint() is not None]
     if len(kept) < len(projections):
         able = f"Only {', '.join(kept)} can go back; name them" if kept else "Nothing was replayed yet"
         raise CliError("Not every projection keeps the rows of before a replay", able)
 
 
-async def _rebuild(place: Backend, projection: Projection) -> None:
-    with progress(f"Rebuilding {projection.name}", total=await place.ledger.head()) as advance:
+async def _rebuild(backend: Backend, projection: Projection) -> None:
+    with progress(f"Rebuilding {projection.name}", total=await backend.ledger.head()) as advance:
         result = await rebuild(
-            projection, place.ledger, place.database_url, on_progress=lambda done, _total: advance.to(done)
+            projection, backend.ledger, backend.database_url, on_progress=lambda done, _total: advance.to(done)
         )
     message(f"{projection.name}: rebuilt from {result.events} events, up to position {result.checkpoint.position}.")
 
 
-async def _roll_back(place: Backend, projection: Projection) -> None:
-    checkpoint = await rollback(projection, place.database_url)
+async def _roll_back(backend: Backend, projection: Projection) -> None:
+    checkpoint = await rollback(projection, backend.database_url)
     message(
         f"{projection.name}: rolled back to the rows of version {checkpoint.version}, position {checkpoint.position}."
     )
 
 
-async def _rehearse(place: Backend, projection: Projection) -> None:
+async def _rehearse(backend: Backend, projection: Projection) -> None:
     try:
-        result = await verify(projection, place.ledger, place.database_url)
+        result = await verify(projection, backend.ledger, backend.database_url)
     except (NotBuiltError, VersionError):
-        fold = await fold_until(projection, place.ledger)
+        fold = await fold_until(projection, backend.ledger)
         rows = sum(len(table) for table in fold.state.tables().values())
         message(f"{projection.name}: would write {rows} rows, up to position {fold.sequence}.")
         return

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from gpuledger.cli.backend import backend, bring_current
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders
 from gpuledger.cli.render import Console, Output, View, columns_of, quiet_pipe, render
@@ -16,11 +16,12 @@ from gpuledger.cli.render.plot import Chart
 from gpuledger.cli.render.plot_reports import CHARTS, chart_of
 from gpuledger.cli.render.plot_svg import svg
 from gpuledger.cli.render.plot_terminal import coloured, plain, terminal_lines
-from gpuledger.cli.rows import RowDict
 from gpuledger.cli.run import run
 from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import REPORTS, view_of
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.queries.backend import bring_current
+from gpuledger.tools.queries.rows import RowDict
 
 ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")
 """The reports whose rows are each about one pool of a driver; `describe pool` is for GPUPools."""
@@ -148,9 +149,9 @@ def _of_gpu_pool(pool: str) -> Composed:
 
 async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[str], list[RowDict]]:
     """The columns and rows of one read-only statement, on tables that are up to date."""
-    async with backend(data_dir, command) as place:
-        await bring_current(place)
-        async with read_only(place.database_url) as connection:
+    async with open_backend(data_dir, command) as backend:
+        await bring_current(backend)
+        async with read_only(backend.database_url) as connection:
             cursor = await query(connection, statement)
             columns = distinct([column.name for column in cursor.description or ()])
             return columns, [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]

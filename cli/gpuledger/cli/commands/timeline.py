@@ -11,24 +11,25 @@ import typer
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS
 from gpuledger.api.kinds import NODES as KUBE_NODES
-from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
-from gpuledger.cli.cluster import Access, Answer, Context, Kubeconfig, KubeEvent, event_row, events_about, if_reachable
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.get.nouns import CONTRADICTIONS, DEVICES, NODES, noun_of
-from gpuledger.cli.identity import Recorded, identify, recorded, stood_as
-from gpuledger.cli.lookup import rows_where, slots_of
-from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
-from gpuledger.cli.pool_state import PoolName, assignments_of, current_pools, pool_name, pool_named
+from gpuledger.cli.get.nouns import CONTRADICTIONS, DEVICES, NODES, noun_of, pool_name
+from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.values import cell
-from gpuledger.cli.rows import RowDict, current_rows
 from gpuledger.cli.run import run
+from gpuledger.cli.times import format_time
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.devices.fold import STINT
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
 from gpuledger.domain.pools.spec import is_namespaced
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceStateChanged
+from gpuledger.tools.cluster import KubeAccess, KubeEvent, KubeReply, events_about, if_reachable
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.devices import RecordedEvent, identify, recorded_events, registered_as
+from gpuledger.tools.queries.pools import PoolName, assignments_of, current_pools, find_pool
+from gpuledger.tools.queries.rows import RowDict, current_rows, rows_where, slots_of
 
 DEVICES_MAX = 256
 """Devices whose events a node's timeline holds."""
@@ -119,9 +120,9 @@ def timeline(
         raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
     view, listed = (_OF_NODE, POOL_KIND) if pool is not None else _view_of(kind)
     rows, objects = run(_told(kind, name, pool, data_dir))
-    events: Answer[list[KubeEvent]] = Answer([])
+    events: KubeReply[list[KubeEvent]] = KubeReply([])
     if objects and not no_kube:
-        access = Access(kubeconfig, context, data_dir)
+        access = KubeAccess(kubeconfig, context, data_dir)
         events = run(if_reachable(access, lambda client: events_about(client, objects)))
     rows = [*rows, *map(event_row, events.value or ())]
     if not rows:
@@ -147,68 +148,85 @@ async def _told(kind: str, name: str, pool: PoolName | None, data_dir: DataDir) 
 
 
 async def _of_device(name: str, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
-    async with backend(data_dir, "timeline") as place:
-        await bring_current(place, named_projections(["devices"]))
-        found = await identify(place, name)
+    async with open_backend(data_dir, "timeline") as backend:
+        await bring_current(backend, named_projections(["devices"]))
+        found = await identify(backend, name)
         if found is None:
             return [], [(GPU_DEVICES.kind, name)]
-        rows = event_rows(place, found.events)
-        rows += await _contradictions(place, found.cards or [name])
+        rows = event_rows(backend, found.events)
+        rows += await _contradictions(backend, found.cards or [name])
     return rows, [(GPU_DEVICES.kind, obj) for obj in found.objects]
 
 
 async def _of_node(name: str, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
-    async with backend(data_dir, "timeline") as place:
-        await bring_current(place, named_projections(["devices", "inventory"]))
-        rows = event_rows(place, await recorded(place, "node", name))
-        slots, devices = await slots_and_devices(place, name)
-        here: list[Recorded] = []
+    async with open_backend(data_dir, "timeline") as backend:
+        await bring_current(backend, named_projections(["devices", "inventory"]))
+        rows = event_rows(backend, await recorded_events(backend, "node", name))
+        slots, devices = await slots_and_devices(backend, name)
+        here: list[RecordedEvent] = []
         for device in devices[:DEVICES_MAX]:
-            here += [one for one in await recorded(place, "device", device) if slot_of(one) in slots]
-        rows += event_rows(place, here)
-        gpus = sorted({*stood_as(here), *await _gpu_devices(place, name)})
-        rows += event_rows(place, await _decided(place, gpus[:DEVICES_MAX]))
+            here += [one for one in await recorded_events(backend, "device", device) if slot_of(one) in slots]
+        rows += event_rows(backend, here)
+        gpus = sorted({*registered_as(here), *await _gpu_devices(backend, name)})
+        rows += event_rows(backend, await _decided(backend, gpus[:DEVICES_MAX]))
     if len(devices) > DEVICES_MAX:
         message(f"{len(devices)} devices sat in this node; the events of {DEVICES_MAX} are shown.")
-    objects = [(GPU_DEVICES.kind, obj) for obj in stood_as(here)]
+    objects = [(GPU_DEVICES.kind, obj) for obj in registered_as(here)]
     return rows, [(KUBE_NODES.kind, name), (GPU_NODE_STATES.kind, name), *objects]
 
 
-async def _gpu_devices(place: Backend, node: str) -> list[str]:
+async def _gpu_devices(backend: Backend, node: str) -> list[str]:
     """The GPUDevices that a node has now."""
-    async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
+    async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
         return [str(row["name"]) for row in await rows_where(connection, GPU_DEVICE, {"node": node})]
 
 
-async def _decided(place: Backend, gpu_devices: Sequence[str]) -> list[Recorded]:
+async def _decided(backend: Backend, gpu_devices: Sequence[str]) -> list[RecordedEvent]:
     """How the states of GPUDevices changed, and which pools they belonged to."""
-    told: list[Recorded] = []
+    told: list[RecordedEvent] = []
     for name in gpu_devices:
-        told += [one for one in await recorded(place, "device", name) if isinstance(one.event.data, DECIDED)]
+        told += [one for one in await recorded_events(backend, "device", name) if isinstance(one.event.data, DECIDED)]
     return told
 
 
 async def _of_pool(wanted: PoolName, data_dir: DataDir) -> tuple[list[RowDict], Objects]:
-    async with backend(data_dir, "timeline") as place:
-        row = pool_named(await current_pools(place), wanted)
+    async with open_backend(data_dir, "timeline") as backend:
+        row = find_pool(await current_pools(backend), wanted)
         pool = wanted.id if row is None else row.subject
-        rows = event_rows(place, [*await recorded(place, "pool", pool), *await assignments_of(place, pool)])
+        events = [*await recorded_events(backend, "pool", pool), *await assignments_of(backend, pool)]
+        rows = event_rows(backend, events)
     kind = GPU_POOLS if is_namespaced(pool) else CLUSTER_GPU_POOLS
     return rows, [(kind.kind, wanted.name)]
 
 
-def slot_of(one: Recorded) -> str | None:
+def slot_of(one: RecordedEvent) -> str | None:
     """The slot that an event is about, where it is about one."""
     slot = getattr(one.event.data, "slot", None)
     return slot if isinstance(slot, str) else None
 
 
-async def slots_and_devices(place: Backend, node: str) -> tuple[set[str], list[str]]:
+async def slots_and_devices(backend: Backend, node: str) -> tuple[set[str], list[str]]:
     """The slots of a node, and the devices that ever sat in one of them."""
-    async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
+    async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
         slots = {str(row["slot"]) for row in await slots_of(connection, node)}
         stints = await rows_where(connection, STINT, {"slot": sorted(slots)})
     return slots, sorted({str(row["device"]) for row in stints})
+
+
+def event_row(event: KubeEvent) -> dict[str, object]:
+    """An Event of Kubernetes as a row of a timeline."""
+    repeats = {"count": event.times, "first": format_time(event.first_at)} if event.times > 1 else {}
+    return {
+        "time": event.time,
+        "event": event.reason,
+        "about": event.about,
+        "slot": None,
+        "detail": {"type": event.type, "message": event.message, **repeats},
+        "source": f"kubernetes/{event.reporter}",
+        "position": None,
+        "recorded_at": None,
+        "event_id": None,
+    }
 
 
 def in_order(rows: Iterable[RowDict]) -> list[RowDict]:
@@ -222,12 +240,12 @@ def _when(row: RowDict) -> tuple[datetime, int]:
     return time, 0 if position is None else int(str(position).rpartition("/")[2])
 
 
-def event_rows(place: Backend, events: Iterable[Recorded]) -> list[RowDict]:
+def event_rows(backend: Backend, events: Iterable[RecordedEvent]) -> list[RowDict]:
     """Events of the log as rows."""
-    return [_event_row(one, place.ledger.generation) for one in events]
+    return [_event_row(one, backend.ledger.generation) for one in events]
 
 
-def _event_row(one: Recorded, generation: int) -> RowDict:
+def _event_row(one: RecordedEvent, generation: int) -> RowDict:
     event = one.event
     data = event.data.model_dump(mode="json", exclude_none=True)
     return {
@@ -243,9 +261,9 @@ def _event_row(one: Recorded, generation: int) -> RowDict:
     }
 
 
-async def _contradictions(place: Backend, names: Sequence[str]) -> list[RowDict]:
-    async with read_only(place.database_url, application_name="gpuledger timeline") as connection:
-        found = await current_rows(connection, CONTRADICTIONS)
+async def _contradictions(backend: Backend, names: Sequence[str]) -> list[RowDict]:
+    async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
+        found = await current_rows(connection, CONTRADICTIONS.source)
     rows = []
     for name in names:
         rows += [

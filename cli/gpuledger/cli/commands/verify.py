@@ -4,17 +4,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
-from gpuledger.cli.cluster import Access, Context, Kubeconfig, open_kube
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError
-from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, progress, render
 from gpuledger.cli.render.values import csv_field
-from gpuledger.cli.rows import RowDict
 from gpuledger.cli.run import run
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.projection.verify import Difference, Verification
 from gpuledger.projection.verify import verify as verify_projection
+from gpuledger.tools.cluster import KubeAccess, open_kube
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.rows import RowDict
 
 if TYPE_CHECKING:
     from gpuledger.edge.statuswriter.reconcile.verify import KubeVerification
@@ -57,7 +58,8 @@ def verify(
 
     With --kube the objects of Kubernetes are compared in the same way, which needs an API server.
     """
-    found, objects = run(_verify(projections or [], data_dir, Access(kubeconfig, context, data_dir) if kube else None))
+    access = KubeAccess(kubeconfig, context, data_dir) if kube else None
+    found, objects = run(_verify(projections or [], data_dir, access))
     rows = [_row(result) for result in found] + ([_kube_row(objects)] if objects else [])
     render(rows, _VIEW, output, headers=not no_headers)
     wrong = [result for result in found if result.differences]
@@ -94,30 +96,30 @@ def _value(value: object) -> str:
 
 
 async def _verify(
-    names: list[str], data_dir: DataDir, access: Access | None
+    names: list[str], data_dir: DataDir, access: KubeAccess | None
 ) -> tuple[list[Verification], "KubeVerification | None"]:
     results = []
     objects = None
-    async with backend(data_dir, "verify") as place:
-        await bring_current(place, named_projections(names))
+    async with open_backend(data_dir, "verify") as backend:
+        await bring_current(backend, named_projections(names))
         for projection in named_projections(names):
             with progress(f"Verifying {projection.name}", total=None) as advance:
                 results.append(
                     await verify_projection(
-                        projection, place.ledger, place.database_url, lambda done, _total: advance.to(done)
+                        projection, backend.ledger, backend.database_url, lambda done, _total: advance.to(done)
                     )
                 )
         if access is not None:
-            objects = await _compare(place, access)
+            objects = await _compare(backend, access)
     return results, objects
 
 
-async def _compare(place: Backend, access: Access) -> "KubeVerification":
+async def _compare(backend: Backend, access: KubeAccess) -> "KubeVerification":
     from gpuledger.edge.statuswriter.reconcile.verify import compare  # noqa: PLC0415 - only --kube needs the status writer
 
     async with open_kube(access, KubeClient) as client:
         with progress("Verifying Kubernetes", total=None) as advance:
-            return await compare(client, place.ledger, lambda done, _total: advance.to(done))
+            return await compare(client, backend.ledger, lambda done, _total: advance.to(done))
 
 
 def describe(difference: Difference) -> str:

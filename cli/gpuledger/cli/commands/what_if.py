@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuledger.cli.backend import backend
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.what_if_state import worlds
-from gpuledger.cli.moments import sequence_of
 from gpuledger.cli.options import DataDir
-from gpuledger.cli.pool_pods import uses_of
 from gpuledger.cli.render.answers import AnswerOutput, Output, show_answer
 from gpuledger.cli.render.what_if_page import what_if_page
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_as_recorded
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.explain.pools import uses_of
+from gpuledger.tools.queries.moments import sequence_of
 from gpuledger.tools.whatif.differences import pool_differences
 from gpuledger.tools.whatif.document import Document, Used, notes, worlds_document
 
@@ -70,9 +70,9 @@ async def _pool(manifest: "Manifest", since: str | None, data_dir: DataDir) -> D
 
     supposition = manifest.supposition
     when = None if since is None else parse_as_recorded(since, system_clock())
-    async with backend(data_dir, "what-if") as place:
-        begun = None if when is None else await sequence_of(place, when)
-        found, generation = await worlds(place, supposition, begun), place.ledger.generation
+    async with open_backend(data_dir, "what-if") as backend:
+        begun = None if when is None else await sequence_of(backend, when)
+        found, generation = await worlds(backend, supposition, begun), backend.ledger.generation
     recorded, pool = found.recorded, supposition.pool
     differing = {one.pool for one in pool_differences(recorded, found.supposed)}
     used = _used(recorded, {*differing, pool})

@@ -4,21 +4,26 @@ What is asked of pools and devices is answered from the ledger. Kubernetes is as
 off nodes, and which claims and pods may be named to whoever asks.
 """
 
-from datetime import datetime
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuledger.cli.cluster import Access, Context, Kubeconfig
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import At, DataDir
-from gpuledger.cli.render.answers import AnswerOutput, Output, show_answer
+from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
+from gpuledger.cli.render.answers import AnswerOutput, Document, Output, show_answer
 from gpuledger.cli.render.why_page import why_page
 from gpuledger.cli.run import run
-from gpuledger.cli.times import parse_time
-from gpuledger.cli.why.answer import of_claim, of_pod
-from gpuledger.cli.why.question import Question
+from gpuledger.cli.times import format_time, parse_time
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.explain.query import WhyQuery
+from gpuledger.tools.explain.why import why_claim, why_pod
+from gpuledger.tools.queries.backend import Backend
+
+Explain = Callable[[Backend, WhyQuery], Awaitable[Document]]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -56,9 +61,9 @@ def claim(
     data_dir: DataDir = None,
 ) -> None:
     """Explain which request of a ResourceClaim fails on which pools, and why."""
-    access = None if no_kube else Access(kubeconfig, context, data_dir)
-    question = Question(_full_name(name, namespace, *CLAIM_KINDS), _time(at), node, access, data_dir)
-    show_answer(run(of_claim(question)), output, why_page)
+    access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
+    query = _query(_full_name(name, namespace, *CLAIM_KINDS), at, node, access)
+    show_answer(run(_explain(why_claim, query, data_dir)), output, why_page)
 
 
 @app.command()
@@ -77,13 +82,19 @@ def pod(
 
     It needs all of them on one node. In the past, and with --no-kube, less is known of it: see docs/kube-commands.md.
     """
-    access = None if no_kube else Access(kubeconfig, context, data_dir)
-    question = Question(_full_name(name, namespace, *POD_KINDS), _time(at), node, access, data_dir)
-    show_answer(run(of_pod(question)), output, why_page)
+    access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
+    query = _query(_full_name(name, namespace, *POD_KINDS), at, node, access)
+    show_answer(run(_explain(why_pod, query, data_dir)), output, why_page)
 
 
-def _time(at: str | None) -> datetime | None:
-    return None if at is None else parse_time(at, system_clock())
+def _query(name: str, at: str | None, node: str | None, access: KubeAccess | None) -> WhyQuery:
+    time = None if at is None else parse_time(at, system_clock())
+    return WhyQuery(name, time, "now" if time is None else format_time(time), node, access)
+
+
+async def _explain(explain: Explain, query: WhyQuery, data_dir: Path | None) -> Document:
+    async with open_backend(data_dir, "why") as backend:
+        return await explain(backend, query)
 
 
 def _full_name(name: str, namespace: str | None, *kinds: str) -> str:

@@ -10,25 +10,25 @@ from typing import Annotated, TypeVar
 import typer
 
 from gpuledger.api.kinds import GPU_DEVICES
-from gpuledger.cli.backend import backend, bring_current
-from gpuledger.cli.cluster import Access, Answer, Context, Kubeconfig, if_reachable
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.timeline import KINDS, NoKube
 from gpuledger.cli.describe.device import device_facts, device_objects, device_page
 from gpuledger.cli.describe.node import node_facts, node_objects, node_page
 from gpuledger.cli.describe.pool import PoolObjects, pool_facts, pool_objects, pool_page
-from gpuledger.cli.describe.sections import found_or_none
 from gpuledger.cli.describe.slice import SliceObjects, slice_facts, slice_objects, slice_page, status_of
 from gpuledger.cli.describe.slices_of_node import node_resources, resources_tree
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of
-from gpuledger.cli.options import At, DataDir
-from gpuledger.cli.pool_state import PoolName, pool_name
+from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of, pool_name
+from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
-from gpuledger.cli.why.claim_access import NOTHING, namespaces_in, readable
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.cluster import KubeAccess, KubeReply, if_reachable, object_or_none
+from gpuledger.tools.explain.access import NOTHING, namespaces_in, readable
+from gpuledger.tools.queries.backend import bring_current
+from gpuledger.tools.queries.pools import PoolName
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def describe(
 
     --at shows how a slice stood in the past, by the ledger alone.
     """
-    access = None if no_kube else Access(kubeconfig, context, data_dir)
+    access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
     if kind.lower() in SLICE_NAMES:
         when = None if at is None else parse_time(at, system_clock())
         _shown(run(_slice(name.removeprefix(f"{SLICE_KIND}/"), when, data_dir, access)), SLICE_KIND, name)
@@ -96,24 +96,24 @@ def _shown(page: Page | None, kind: str, name: str) -> None:
     page.show()
 
 
-async def _device(name: str, data_dir: DataDir, access: Access | None) -> Page | None:
-    async with backend(data_dir, "describe") as place:
-        await bring_current(place)
-        facts = await device_facts(place, name)
+async def _device(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
+    async with open_backend(data_dir, "describe") as backend:
+        await bring_current(backend)
+        facts = await device_facts(backend, name)
         if facts is None:
             uuid = await _uuid_of(name, access)
-            facts = await device_facts(place, uuid) if uuid else None
+            facts = await device_facts(backend, uuid) if uuid else None
     if facts is None:
         return None
     found = facts
     return device_page(found, await _asked(access, lambda client: device_objects(client, found)))
 
 
-async def _node(name: str, data_dir: DataDir, access: Access | None) -> Page | None:
-    async with backend(data_dir, "describe") as place:
-        await bring_current(place)
-        facts = await node_facts(place, name)
-        resources = await node_resources(place, name)
+async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
+    async with open_backend(data_dir, "describe") as backend:
+        await bring_current(backend)
+        facts = await node_facts(backend, name)
+        resources = await node_resources(backend, name)
     answer = await _asked(access, lambda client: node_objects(client, name))
     if not facts.is_known and not resources.pools and not (answer.value and answer.value.is_known):
         return None
@@ -121,34 +121,34 @@ async def _node(name: str, data_dir: DataDir, access: Access | None) -> Page | N
     return node_page(facts, answer, resources_tree(resources, may_name))
 
 
-async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Access | None) -> Page | None:
-    async with backend(data_dir, "describe") as place:
-        facts = await slice_facts(place, name, at)
+async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
+    async with open_backend(data_dir, "describe") as backend:
+        facts = await slice_facts(backend, name, at)
     if facts is None:
         return None
-    answer: Answer[SliceObjects] = Answer(None, PAST)
+    answer: KubeReply[SliceObjects] = KubeReply(None, PAST)
     if at is None:
         answer = await _asked(access, lambda client: slice_objects(client, name))
     namespaces = namespaces_in(status_of(facts, answer)[1])
     return slice_page(facts, answer, NOTHING if facts.is_redacted else await readable(access, namespaces))
 
 
-async def _pool(wanted: PoolName, data_dir: DataDir, access: Access | None) -> Page | None:
-    async with backend(data_dir, "describe") as place:
-        facts = await pool_facts(place, wanted)
+async def _pool(wanted: PoolName, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
+    async with open_backend(data_dir, "describe") as backend:
+        facts = await pool_facts(backend, wanted)
     if facts is None:
         return None
     pool = facts.row.subject
-    answer: Answer[PoolObjects] = await _asked(access, lambda client: pool_objects(client, pool))
+    answer: KubeReply[PoolObjects] = await _asked(access, lambda client: pool_objects(client, pool))
     return pool_page(facts, answer)
 
 
-async def _uuid_of(name: str, access: Access | None) -> str | None:
+async def _uuid_of(name: str, access: KubeAccess | None) -> str | None:
     """The UUID of a GPUDevice that Kubernetes has, and the ledger under another name."""
-    answer: Answer[Object | None] = await _asked(access, lambda client: found_or_none(client, GPU_DEVICES, name))
+    answer: KubeReply[Object | None] = await _asked(access, lambda client: object_or_none(client, GPU_DEVICES, name))
     status = (answer.value or {}).get("status") or {}
     return (status.get("hardware") or {}).get("uuid")
 
 
-async def _asked(access: Access | None, ask: Callable[[KubeClient], Awaitable[T]]) -> Answer[T]:
-    return Answer(None, NOT_WANTED) if access is None else await if_reachable(access, ask)
+async def _asked(access: KubeAccess | None, ask: Callable[[KubeClient], Awaitable[T]]) -> KubeReply[T]:
+    return KubeReply(None, NOT_WANTED) if access is None else await if_reachable(access, ask)

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import GPU_DEVICES
-from gpuledger.cli.backend import Backend
-from gpuledger.cli.cluster import Answer, KubeEvent, events_about
 from gpuledger.cli.describe.holders import Holders, holders_of, holders_section
 from gpuledger.cli.describe.preparation import UNDECIDED, Decided, assignment_section, decided_of, preparation_section
 from gpuledger.cli.describe.sections import (
@@ -15,20 +13,20 @@ from gpuledger.cli.describe.sections import (
     conditions_of,
     counted,
     events_section,
-    found_or_none,
     known,
 )
-from gpuledger.cli.identity import Identity, identify
-from gpuledger.cli.lookup import has_table, row_of, rows_where
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
-from gpuledger.cli.rows import RowDict
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.devices.fold import FAILURE, SLOT, STINT
 from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
 from gpuledger.domain.inventory.status import device_status
 from gpuledger.domain.workloads.fold import ALLOCATION
 from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.devices import DeviceIdentity, identify
+from gpuledger.tools.queries.rows import RowDict, has_table, row_of, rows_where
 
 LIVES = (Column("Slot", "slot"), Column("From", "valid_from"), Column("To", "valid_to"), Column("Retired", "retired"))
 ALLOCATIONS = (
@@ -42,7 +40,7 @@ ALLOCATIONS = (
 class DeviceFacts(NamedTuple):
     """What the ledger knows of a device; `inventory` is the row of its GPUDevice, `decided` what follows from it."""
 
-    identity: Identity
+    identity: DeviceIdentity
     inventory: GpuDevice | None
     decided: Decided
     node: str | None
@@ -66,12 +64,12 @@ class DeviceObjects(NamedTuple):
     events: list[KubeEvent]
 
 
-async def device_facts(place: Backend, name: str) -> DeviceFacts | None:
+async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
     """Everything that the ledger knows; None where it has no such device."""
-    identity = await identify(place, name)
+    identity = await identify(backend, name)
     if identity is None:
         return None
-    async with read_only(place.database_url, application_name="gpuledger describe") as connection:
+    async with read_only(backend.database_url, application_name="gpuledger describe") as connection:
         inventory: list[RowDict] = []
         if await has_table(connection, GPU_DEVICE):
             inventory += await rows_where(connection, GPU_DEVICE, {"name": identity.objects})
@@ -100,10 +98,10 @@ async def device_objects(client: KubeClient, facts: DeviceFacts) -> DeviceObject
     if name is None:
         return DeviceObjects(None, [])
     events = await events_about(client, [(GPU_DEVICES.kind, one) for one in (*facts.identity.objects, name)])
-    return DeviceObjects(await found_or_none(client, GPU_DEVICES, name), events)
+    return DeviceObjects(await object_or_none(client, GPU_DEVICES, name), events)
 
 
-def device_page(facts: DeviceFacts, answer: Answer[DeviceObjects]) -> Page:
+def device_page(facts: DeviceFacts, answer: KubeReply[DeviceObjects]) -> Page:
     """The page."""
     page = Page()
     obj = answer.value.object if answer.value else None
@@ -122,7 +120,7 @@ def device_page(facts: DeviceFacts, answer: Answer[DeviceObjects]) -> Page:
 def _head(facts: DeviceFacts, status: Mapping[str, Any]) -> dict[str, object]:
     row, hardware = facts.identity.row or {}, status.get("hardware") or {}
     return {
-        "Name": row.get("device") or facts.gpu_device or facts.identity.asked,
+        "Name": row.get("device") or facts.gpu_device or facts.identity.requested,
         "Serial": row.get("serial") or hardware.get("serial"),
         "UUID": row.get("uuid") or hardware.get("uuid"),
         "Model": row.get("model") or hardware.get("product"),
@@ -137,7 +135,7 @@ def _head(facts: DeviceFacts, status: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _gpu_device(
-    page: Page, facts: DeviceFacts, status: Mapping[str, Any], obj: Object | None, answer: Answer[DeviceObjects]
+    page: Page, facts: DeviceFacts, status: Mapping[str, Any], obj: Object | None, answer: KubeReply[DeviceObjects]
 ) -> None:
     name = facts.gpu_device
     if name is None:
@@ -161,7 +159,7 @@ def _gpu_device(
         assignment_section(page, facts.decided.assignment)
 
 
-def _origin(obj: Object | None, answer: Answer[DeviceObjects]) -> str:
+def _origin(obj: Object | None, answer: KubeReply[DeviceObjects]) -> str:
     if obj is not None:
         return "Kubernetes"
     return "the ledger; Kubernetes has no such object" if answer.value else "the ledger"

@@ -6,11 +6,10 @@ from typing import Any, Final, NamedTuple
 from psycopg import AsyncConnection
 
 from gpuledger.cli.describe.sections import ROWS_SHOWN, counted
-from gpuledger.cli.lookup import rows_where
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
-from gpuledger.cli.rows import RowDict
 from gpuledger.domain.workloads.allocations import ALLOCATION, HISTORY
+from gpuledger.tools.queries.rows import RowDict, rows_where
 
 FORMER_SHOWN: Final = 5
 """Containers that had a device last; `gpuledger report container-allocations` has them all."""

@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODES
 from gpuledger.api.labels import LABELS_OF_HARDWARE
-from gpuledger.cli.backend import Backend
-from gpuledger.cli.cluster import Answer, KubeEvent, events_about
 from gpuledger.cli.describe.holders import HOLDERS, holders_on
 from gpuledger.cli.describe.preparation import UNDECIDED, Decided, decided_of, phase_of
 from gpuledger.cli.describe.sections import (
@@ -16,14 +14,11 @@ from gpuledger.cli.describe.sections import (
     conditions_of,
     counted,
     events_section,
-    found_or_none,
     known,
 )
-from gpuledger.cli.lookup import has_table, row_of, rows_where, slots_of
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.tree import Tree
-from gpuledger.cli.rows import RowDict
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.bootstrap.state import GPU_NODE_PREPARATION, NodePhase
 from gpuledger.domain.devices.fold import DEVICE, FAILURE
@@ -33,6 +28,9 @@ from gpuledger.domain.inventory.status import device_status, node_status
 from gpuledger.domain.workloads.fold import RUNNING, WORKLOAD
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.rows import RowDict, has_table, row_of, rows_where, slots_of
 
 SLOTS = (
     Column("Slot", "slot"),
@@ -95,10 +93,10 @@ class NodeObjects(NamedTuple):
         return bool(self.node or self.state or self.devices)
 
 
-async def node_facts(place: Backend, name: str) -> NodeFacts:
+async def node_facts(backend: Backend, name: str) -> NodeFacts:
     """Everything that the ledger knows."""
     here = {"node": name}
-    async with read_only(place.database_url, application_name="gpuledger describe") as connection:
+    async with read_only(backend.database_url, application_name="gpuledger describe") as connection:
         row = await rows_where(connection, NODE, here)
         slots = await slots_of(connection, name)
         names = [slot["slot"] for slot in slots]
@@ -125,8 +123,8 @@ async def node_facts(place: Backend, name: str) -> NodeFacts:
 async def node_objects(client: KubeClient, name: str) -> NodeObjects:
     """The Node, its GPUNodeState and GPUDevices, and the Events about the first two."""
     return NodeObjects(
-        await found_or_none(client, NODES, name),
-        await found_or_none(client, GPU_NODE_STATES, name),
+        await object_or_none(client, NODES, name),
+        await object_or_none(client, GPU_NODE_STATES, name),
         await _gpu_devices(client, name),
         await events_about(client, [(NODES.kind, name), (GPU_NODE_STATES.kind, name)]),
     )
@@ -139,7 +137,7 @@ async def _gpu_devices(client: KubeClient, node: str) -> list[Object]:
         return []
 
 
-def node_page(facts: NodeFacts, answer: Answer[NodeObjects], resources: Tree) -> Page:
+def node_page(facts: NodeFacts, answer: KubeReply[NodeObjects], resources: Tree) -> Page:
     """The page; `resources` are those of dynamic resource allocation."""
     page, objects = Page(), answer.value
     row = facts.row or {}
@@ -166,7 +164,7 @@ def node_page(facts: NodeFacts, answer: Answer[NodeObjects], resources: Tree) ->
     return page
 
 
-def _state(facts: NodeFacts, answer: Answer[NodeObjects]) -> dict[str, object]:
+def _state(facts: NodeFacts, answer: KubeReply[NodeObjects]) -> dict[str, object]:
     state = answer.value.state if answer.value else None
     if state is None and facts.gpu_node is None:
         return {}
@@ -184,7 +182,7 @@ def _labels(node: Object) -> dict[str, object]:
     return {key: value for key, value in sorted(labels.items()) if key.startswith(LABELS_OF_HARDWARE)}
 
 
-def _devices(facts: NodeFacts, answer: Answer[NodeObjects]) -> list[RowDict]:
+def _devices(facts: NodeFacts, answer: KubeReply[NodeObjects]) -> list[RowDict]:
     if answer.value is None:
         told = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
     else:

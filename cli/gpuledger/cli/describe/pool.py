@@ -4,29 +4,25 @@ The ledger tells all of it but for quotas, which only Kubernetes knows.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
-from gpuledger.cli.backend import Backend
-from gpuledger.cli.cluster import Answer, KubeEvent, events_about
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
 from gpuledger.cli.describe.sections import CONDITIONS, ROWS_SHOWN, conditions_of, counted, events_section
-from gpuledger.cli.pool_pods import uses_of
-from gpuledger.cli.pool_state import PoolName, current_pools, pool_named
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.pool_spec import spec_tree
-from gpuledger.cli.rows import RowDict
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.spec import Pool, is_namespaced, read_spec, resource_name
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import pool_status
-from gpuledger.edge.kube.client import KubeClient, Object, Selection
-from gpuledger.edge.kube.errors import NotFoundError, RefusedError
+from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none, quotas_on
 from gpuledger.tools.explain.pool_outsiders import Outsider, outsiders
-from gpuledger.tools.explain.pools import PodUse
-
-QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
+from gpuledger.tools.explain.pools import PodUse, uses_of
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.pools import PoolName, current_pools, find_pool
+from gpuledger.tools.queries.rows import RowDict
 
 DEVICES = (
     Column("Name", "name"),
@@ -62,15 +58,15 @@ class PoolObjects(NamedTuple):
     """What Kubernetes knows of a pool; `quotas_problem` says why its quotas are not known."""
 
     object: Object | None
-    quotas: list[RowDict]
+    quotas: list[dict[str, Any]]
     quotas_problem: str
     events: list[KubeEvent]
 
 
-async def pool_facts(place: Backend, wanted: PoolName) -> PoolPage | None:
+async def pool_facts(backend: Backend, wanted: PoolName) -> PoolPage | None:
     """Everything that the ledger knows; None where it has no such pool."""
-    state = await current_pools(place)
-    row = pool_named(state, wanted)
+    state = await current_pools(backend)
+    row = find_pool(state, wanted)
     if row is None:
         return None
     pods = uses_of(state.pod.rows, row.subject)
@@ -86,39 +82,10 @@ async def pool_objects(client: KubeClient, pool: str) -> PoolObjects:
     namespace, _, name = pool.rpartition("/")
     quotas, problem = await quotas_on(client, resource_name(pool), namespace or None)
     events = await events_about(client, [(resource.kind, name)])
-    try:
-        obj = await client.get(resource, name, namespace or None)
-    except NotFoundError:
-        obj = None
-    return PoolObjects(obj, quotas, problem, events)
+    return PoolObjects(await object_or_none(client, resource, name, namespace or None), quotas, problem, events)
 
 
-async def quotas_on(client: KubeClient, resource: str, namespace: str | None) -> tuple[list[RowDict], str]:
-    """The quotas on a resource in one namespace or in all; or why they are not known."""
-    key = f"requests.{resource}"
-    try:
-        found = (await client.list(QUOTAS, Selection(namespace))).items
-    except RefusedError as error:
-        return [], str(error)
-    return [_quota(one, key) for one in found if key in _hard(one)], ""
-
-
-def _hard(quota: Object) -> Mapping[str, Any]:
-    """What a quota limits, also where nobody has reckoned it up yet."""
-    return {**((quota.get("spec") or {}).get("hard") or {}), **((quota.get("status") or {}).get("hard") or {})}
-
-
-def _quota(quota: Object, key: str) -> RowDict:
-    metadata, used = quota["metadata"], (quota.get("status") or {}).get("used") or {}
-    return {
-        "namespace": metadata["namespace"],
-        "name": metadata["name"],
-        "used": used.get(key),
-        "hard": _hard(quota)[key],
-    }
-
-
-def pool_page(facts: PoolPage, answer: Answer[PoolObjects]) -> Page:
+def pool_page(facts: PoolPage, answer: KubeReply[PoolObjects]) -> Page:
     """The page."""
     page, objects, row = Page(), answer.value, facts.row
     obj = objects.object if objects else None
@@ -150,7 +117,7 @@ def pool_page(facts: PoolPage, answer: Answer[PoolObjects]) -> Page:
     return page
 
 
-def _origin(obj: Object | None, answer: Answer[PoolObjects]) -> str:
+def _origin(obj: Object | None, answer: KubeReply[PoolObjects]) -> str:
     if obj is not None and obj.get("status"):
         return "Kubernetes"
     return "the ledger; Kubernetes has none" if answer.value else "the ledger"
@@ -165,7 +132,7 @@ def _capacity(capacity: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _quotas_section(page: Page, answer: Answer[PoolObjects]) -> None:
+def _quotas_section(page: Page, answer: KubeReply[PoolObjects]) -> None:
     if answer.value is None:
         page.line("Resource quotas", f"Kubernetes was not asked: {answer.problem}")
     elif answer.value.quotas_problem:

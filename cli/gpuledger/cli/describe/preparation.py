@@ -7,11 +7,11 @@ from psycopg import AsyncConnection
 
 from gpuledger.api.phases import DeviceState
 from gpuledger.cli.describe.sections import known
-from gpuledger.cli.lookup import row_of, rows_where
 from gpuledger.cli.render.page import Page
 from gpuledger.domain.bootstrap.state import GPU_DEVICE_STATE, GPU_NODE_PHASE, NodePhase, PreparedDevice
 from gpuledger.domain.inventory.state import GpuDevice
 from gpuledger.domain.pools.decisions import GPU_DEVICE_ASSIGNMENT, Assignment
+from gpuledger.tools.queries.rows import row_of, rows_where
 
 
 class Decided(NamedTuple):

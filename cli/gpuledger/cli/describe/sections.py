@@ -3,13 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuledger.api.kinds import Resource
-from gpuledger.cli.cluster import KubeEvent
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.times import format_time
-from gpuledger.edge.kube.client import KubeClient, Object
-from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.tools.cluster import KubeEvent
 
 ROWS_SHOWN = 20
 """Rows of a page's table; the newest come first, and `get` or `sql` show all."""
@@ -61,11 +58,3 @@ def events_section(page: Page, events: Sequence[KubeEvent] | None, problem: str)
 def known(fields: Mapping[str, object]) -> dict[str, object]:
     """The fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-async def found_or_none(client: KubeClient, resource: Resource, name: str) -> Object | None:
-    """An object; None where there is none, or not even its kind."""
-    try:
-        return await client.get(resource, name)
-    except NotFoundError:
-        return None

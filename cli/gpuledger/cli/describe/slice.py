@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import orjson
 
 from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
-from gpuledger.cli.availability_state import as_of, current
-from gpuledger.cli.backend import Backend
-from gpuledger.cli.cluster import Answer, KubeEvent, events_about
-from gpuledger.cli.describe.sections import events_section, found_or_none
+from gpuledger.cli.describe.sections import events_section
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.tree import Tree, spelt, spelt_tree
 from gpuledger.cli.times import format_time
-from gpuledger.cli.why.claim_access import Readable, elided, is_redacted
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.status import Document
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import SliceDevice, SlicePublished
+from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
+from gpuledger.tools.explain.access import Readable, elided, is_redacted
+from gpuledger.tools.queries.availability import availability_as_of, current_availability
+from gpuledger.tools.queries.backend import Backend
 
 NOT_FOR_STATUS = (rows.CLAIM.name, rows.AVAILABILITY.name)
 """Tables that no status follows from."""
@@ -43,10 +43,13 @@ class SliceObjects(NamedTuple):
     events: list[KubeEvent]
 
 
-async def slice_facts(place: Backend, name: str, at: datetime | None) -> SliceFacts | None:
+async def slice_facts(backend: Backend, name: str, at: datetime | None) -> SliceFacts | None:
     """Everything that the ledger knows; None where it has no such slice."""
-    state = await current(place, without=NOT_FOR_STATUS) if at is None else await as_of(place, at)
-    redacted = await is_redacted(place)
+    if at is None:
+        state = await current_availability(backend, without=NOT_FOR_STATUS)
+    else:
+        state = await availability_as_of(backend, at)
+    redacted = await is_redacted(backend)
     status = state.status(name, redacted=redacted)
     if status is None:
         return None
@@ -57,10 +60,10 @@ async def slice_facts(place: Backend, name: str, at: datetime | None) -> SliceFa
 async def slice_objects(client: KubeClient, name: str) -> SliceObjects:
     """The slice's ResourceSliceStatus, and the Events about both."""
     about = [(RESOURCE_SLICES.kind, name), (RESOURCE_SLICE_STATUSES.kind, name)]
-    return SliceObjects(await found_or_none(client, RESOURCE_SLICE_STATUSES, name), await events_about(client, about))
+    return SliceObjects(await object_or_none(client, RESOURCE_SLICE_STATUSES, name), await events_about(client, about))
 
 
-def status_of(facts: SliceFacts, answer: Answer[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
+def status_of(facts: SliceFacts, answer: KubeReply[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
     """Whose status the page shows, and the status."""
     obj = answer.value.status if answer.value else None
     if obj is not None and obj.get("status"):
@@ -70,7 +73,7 @@ def status_of(facts: SliceFacts, answer: Answer[SliceObjects]) -> tuple[str, Map
     return "the ledger; Kubernetes has no such object" if answer.value else "the ledger", facts.status
 
 
-def slice_page(facts: SliceFacts, answer: Answer[SliceObjects], readable: Readable) -> Page:
+def slice_page(facts: SliceFacts, answer: KubeReply[SliceObjects], readable: Readable) -> Page:
     """The page."""
     page = Page()
     origin, status = status_of(facts, answer)
@@ -82,7 +85,7 @@ def slice_page(facts: SliceFacts, answer: Answer[SliceObjects], readable: Readab
             "UID": facts.row.uid,
             "Published": facts.row.published_at,
             "Status from": origin,
-            "Claims named": readable.told,
+            "Claims named": readable.basis,
             "Spec": _spec(facts.said),
             "Status": status_tree(elided(status, readable.may_name)),
         }

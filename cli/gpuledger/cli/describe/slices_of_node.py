@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gpuledger.cli.availability_state import current
-from gpuledger.cli.backend import Backend
 from gpuledger.cli.describe.slice import NOT_FOR_STATUS, attributes_tree, said_of, state_words, summary_tree
 from gpuledger.cli.render.tree import Tree, spelt_tree
-from gpuledger.cli.why.claim_access import Readable, claims_words, elided, is_redacted, namespaces_in
 from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.dra.status import Document
 from gpuledger.domain.quantities import Quantity, parse_quantity
 from gpuledger.events.slice import SlicePublished
+from gpuledger.tools.explain.access import Readable, elided, is_redacted, names_and_count, namespaces_in
+from gpuledger.tools.queries.availability import current_availability
+from gpuledger.tools.queries.backend import Backend
 
 
 class SliceOfNode(NamedTuple):
@@ -34,10 +34,10 @@ class NodeResources(NamedTuple):
         return {name for slices in self.pools.values() for one in slices for name in namespaces_in(one.status)}
 
 
-async def node_resources(place: Backend, node: str) -> NodeResources:
+async def node_resources(backend: Backend, node: str) -> NodeResources:
     """The slices that the ledger knows of a node."""
-    state = await current(place, without=NOT_FOR_STATUS)
-    redacted = await is_redacted(place)
+    state = await current_availability(backend, without=NOT_FOR_STATUS)
+    redacted = await is_redacted(backend)
     pools: dict[PoolId, list[SliceOfNode]] = {}
     for row in sorted(state.slice.where("node", node), key=lambda row: (row.driver, row.pool, row.name)):
         status = state.status(row.name, redacted=redacted) or {}
@@ -49,7 +49,7 @@ async def node_resources(place: Backend, node: str) -> NodeResources:
 def resources_tree(resources: NodeResources, readable: Readable) -> Tree:
     """The section."""
     pools = [_pool(pool, slices, readable) for pool, slices in resources.pools.items()]
-    return {"DRA Resources": [{"Claims named": readable.told}, *pools] if pools else []}
+    return {"DRA Resources": [{"Claims named": readable.basis}, *pools] if pools else []}
 
 
 def _pool(pool: PoolId, slices: list[SliceOfNode], readable: Readable) -> Tree:
@@ -79,7 +79,7 @@ def _device(device: Mapping[str, Any], attributes: Tree) -> Tree:
     named = [f"{one['claimNamespace']}/{one['claimName']}" for one in allocations if one.get("claimName")]
     return {
         "Status": state_words(device),
-        "Allocated To": claims_words(named, len(allocations) - len(named)) if named else None,
+        "Allocated To": names_and_count(named, len(allocations) - len(named)) if named else None,
         "Capacity": device.get("capacity"),
         "Available": device.get("availableCapacity"),
         "Attributes": attributes or None,

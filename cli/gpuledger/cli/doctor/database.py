@@ -114,11 +114,11 @@ def skew_check(before: datetime, theirs: datetime, after: datetime) -> Check:
     return ok("clock", detail)
 
 
-def _server(version: int, place: str) -> Check:
+def _server(version: int, backend: str) -> Check:
     major = version // 10_000
     if major < MAJOR_MIN:
-        return failed("postgresql server", f"Version {major} at {place} is too old. Use {MAJOR_MIN} or newer.")
-    return ok("postgresql server", f"Version {major}.{version % 10_000} at {place}")
+        return failed("postgresql server", f"Version {major} at {backend} is too old. Use {MAJOR_MIN} or newer.")
+    return ok("postgresql server", f"Version {major}.{version % 10_000} at {backend}")
 
 
 async def _reader(connection: AsyncConnection) -> Check:

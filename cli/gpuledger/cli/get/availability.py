@@ -4,17 +4,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuledger.cli.availability_state import as_of, current
-from gpuledger.cli.backend import Backend, backend
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 from gpuledger.cli.get.watch import Rows, Watched, follow
-from gpuledger.cli.moments import Moment, sequence_of
 from gpuledger.cli.render import Output, render
-from gpuledger.cli.rows import RowDict
 from gpuledger.cli.run import run
 from gpuledger.domain.dra.fold import Availability
 from gpuledger.readmodels.availability import AvailabilityProjection
+from gpuledger.tools.queries.availability import availability_as_of, current_availability
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.moments import PointInTime, sequence_of
+from gpuledger.tools.queries.rows import RowDict
 
 
 class Selected(NamedTuple):
@@ -46,7 +47,7 @@ class Selected(NamedTuple):
 
 
 def show_availability(
-    wanted: Selected, moment: Moment, output: Output, data_dir: Path | None, *, headers: bool
+    wanted: Selected, moment: PointInTime, output: Output, data_dir: Path | None, *, headers: bool
 ) -> None:
     """Show the rows of a moment.
 
@@ -65,21 +66,21 @@ async def watch_availability(wanted: Selected, data_dir: Path | None, output: Ou
     """Show the rows, then every one that changes, for ever. What is no more is told on stderr."""
     noun = wanted.noun
     watched = Watched(noun.view, noun.name_of, lambda rows: noun.shown(rows, output))
-    async with backend(data_dir, f"get {noun.view.kinds} --watch") as place:
+    async with open_backend(data_dir, f"get {noun.view.kinds} --watch") as backend:
 
         async def read() -> Rows:
-            rows = wanted.of(await current(place))
+            rows = wanted.of(await current_availability(backend))
             return {tuple(row[part] for part in noun.key): row for row in rows}
 
-        await follow(place, AvailabilityProjection(), read, watched, output, headers=headers)
+        await follow(backend, AvailabilityProjection(), read, watched, output, headers=headers)
 
 
-async def _state(noun: AvailabilityNoun, moment: Moment, data_dir: Path | None) -> Availability:
-    async with backend(data_dir, f"get {noun.view.kinds}") as place:
-        return await _state_at(place, moment)
+async def _state(noun: AvailabilityNoun, moment: PointInTime, data_dir: Path | None) -> Availability:
+    async with open_backend(data_dir, f"get {noun.view.kinds}") as backend:
+        return await _state_at(backend, moment)
 
 
-async def _state_at(place: Backend, moment: Moment) -> Availability:
+async def _state_at(backend: Backend, moment: PointInTime) -> Availability:
     if moment.recorded is not None:
-        return await as_of(place, await sequence_of(place, moment.recorded))
-    return await current(place) if moment.at is None else await as_of(place, moment.at)
+        return await availability_as_of(backend, await sequence_of(backend, moment.recorded))
+    return await current_availability(backend) if moment.at is None else await availability_as_of(backend, moment.at)

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gpuledger.cli.cluster import Access, open_kube, without_managed_fields
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.kube_tables import TableClient
 from gpuledger.cli.get.nouns import KubeNoun
@@ -19,6 +18,7 @@ from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import TransientError
 from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
 from gpuledger.runtime.tasks import run_until_one_fails
+from gpuledger.tools.cluster import KubeAccess, open_kube
 
 AS_TABLE = frozenset({Output.TABLE, Output.WIDE, Output.CSV})
 NAMESPACE = Column("Namespace", "Namespace")
@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
     noun: KubeNoun
     selection: Selection
     names: tuple[str, ...]
-    access: Access
+    access: KubeAccess
 
     @property
     def nouns(self) -> tuple[KubeNoun, ...]:
@@ -237,6 +237,12 @@ def _rows(objects: Sequence[Object], noun: KubeNoun, client: KubeClient, output:
 def _table_row(obj: Object, names: Sequence[str], noun: KubeNoun) -> dict[str, Any]:
     namespace = {NAMESPACE.field: obj["metadata"].get("namespace")} if noun.resource.namespaced else {}
     return namespace | dict(zip(names, obj["cells"], strict=False))
+
+
+def without_managed_fields(obj: Object) -> Object:
+    """An object without the record of who wrote which field, which kubectl does not show either."""
+    metadata: dict[str, Any] = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    return {**obj, "metadata": metadata}
 
 
 def _object_row(obj: Object, noun: KubeNoun) -> dict[str, Any]:

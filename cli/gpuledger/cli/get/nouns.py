@@ -20,6 +20,8 @@ from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import TableSpec
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
+from gpuledger.tools.queries.pools import PoolName
+from gpuledger.tools.queries.rows import RowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,10 @@ class Noun:
     narrowed_by: tuple[str, ...] = ()
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a user sees, in their order."""
-        return tuple(name for name in self.spec.columns if name not in self.hidden)
+    def source(self) -> RowSource:
+        """Where its rows come from."""
+        view = self.view
+        return RowSource(view.kinds, self.projection, self.spec, self.order, view.name_key, self.at, self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +303,8 @@ KUBE_NOUNS = {
 }
 """The Kubernetes kinds. `nodes` are the ledger's unless Kubernetes' are asked for; `pools` are those of both kinds."""
 
+POOL_KINDS = ("pools", "gpupools", "clustergpupools")
+
 KINDS = tuple(dict.fromkeys((*NOUNS, *AVAILABILITY_NOUNS, *KUBE_NOUNS)))
 """Every kind, for those who choose one."""
 
@@ -331,6 +336,15 @@ def noun_to_get(kind: str, *, kube: bool = False) -> Noun | AvailabilityNoun | K
     if noun is None:
         raise _unknown(kind, KINDS)
     return noun
+
+
+def pool_name(kind: str, name: str, namespace: str | None = None) -> PoolName | None:
+    """The pool that a name stands for behind a kind of pool; None behind any other kind. `<namespace>/<name>` works."""
+    noun = _named(kind, {one: KUBE_NOUNS[one] for one in POOL_KINDS})
+    if noun is None:
+        return None
+    within, _, bare = noun.bare(name).rpartition("/")
+    return PoolName(bare, namespace or within or None, None if noun.beside else not noun.resource.namespaced)
 
 
 def _named(kind: str, nouns: Mapping[str, N]) -> N | None:

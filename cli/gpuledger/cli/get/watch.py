@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuledger.cli.backend import Backend, backend, bring_current, named_projections
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.log.tail import steady
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.values import NONE
-from gpuledger.cli.rows import Chosen, RowDict, current_rows
 from gpuledger.db.readonly import read_only
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.rows import RowDict, RowFilter, current_rows
 
 PAUSE_S = 0.5
 """Between two readings of the rows, while events keep coming."""
@@ -36,20 +37,20 @@ class Watched(NamedTuple):
     shown: Callable[[Sequence[RowDict]], Sequence[RowDict]] = list
 
 
-async def watch_rows(noun: Noun, chosen: Chosen, data_dir: Path | None, output: Output, *, headers: bool) -> None:
+async def watch_rows(noun: Noun, chosen: RowFilter, data_dir: Path | None, output: Output, *, headers: bool) -> None:
     """Show the rows, then every one that changes, for ever. What is no more is told on stderr."""
     (projection,) = named_projections([noun.projection])
     watched = Watched(noun.view, lambda row: row[noun.view.name_key])
-    async with backend(data_dir, f"get {noun.view.kinds} --watch") as place:
+    async with open_backend(data_dir, f"get {noun.view.kinds} --watch") as backend:
 
         async def read() -> Rows:
-            return await _current(place, noun, projection, chosen)
+            return await _current(backend, noun, projection, chosen)
 
-        await follow(place, projection, read, watched, output, headers=headers)
+        await follow(backend, projection, read, watched, output, headers=headers)
 
 
 async def follow(
-    place: Backend,
+    backend: Backend,
     projection: Projection,
     read: Callable[[], Awaitable[Rows]],
     watched: Watched,
@@ -60,7 +61,7 @@ async def follow(
     """Read rows whenever the log has something for a projection, and show those that differ, for ever."""
     view = steady(watched.view)
     known: Rows = {}
-    async with place.ledger.read(after=await place.ledger.head()) as reader:
+    async with backend.ledger.read(after=await backend.ledger.head()) as reader:
         while True:
             rows = await read()
             fresh = watched.shown(differing(known, rows))
@@ -75,10 +76,10 @@ async def follow(
             await asyncio.sleep(PAUSE_S)
 
 
-async def _current(place: Backend, noun: Noun, projection: Projection, chosen: Chosen) -> Rows:
-    await bring_current(place, [projection])
-    async with read_only(place.database_url, application_name="gpuledger get --watch") as connection:
-        rows = await current_rows(connection, noun, chosen)
+async def _current(backend: Backend, noun: Noun, projection: Projection, chosen: RowFilter) -> Rows:
+    await bring_current(backend, [projection])
+    async with read_only(backend.database_url, application_name="gpuledger get --watch") as connection:
+        rows = await current_rows(connection, noun.source, chosen)
     return {tuple(row[part] for part in noun.spec.key if part in row): row for row in rows}
 
 

@@ -6,7 +6,7 @@ from typing import IO, Annotated
 
 import typer
 
-from gpuledger.cli.backend import backend
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.archive import PART, ArchiveWriter, Header, opened
 from gpuledger.cli.options import DataDir
@@ -30,11 +30,11 @@ def export(target: Target, data_dir: DataDir = None) -> None:
 
 
 async def _export(data_dir: Path | None, target: str) -> int:
-    async with backend(data_dir, "log export") as place:
+    async with open_backend(data_dir, "log export") as backend:
         if target == STDOUT:
             with quiet_pipe(sys.stdout):
-                return await _write(place.ledger, sys.stdout.buffer)
-        return await _write_file(place.ledger, Path(target))
+                return await _write(backend.ledger, sys.stdout.buffer)
+        return await _write_file(backend.ledger, Path(target))
 
 
 async def _write_file(ledger: Ledger, path: Path) -> int:

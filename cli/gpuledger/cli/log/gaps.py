@@ -5,13 +5,14 @@ The exit code is 0 whatever is found: a gap is something to look at and no failu
 
 from pathlib import Path
 
-from gpuledger.cli.backend import backend, bring_current
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.log.rows import Row
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
 from gpuledger.db.engine import connect
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.tools.queries.backend import bring_current
 
 VIEW = View(
     "gap",
@@ -48,8 +49,8 @@ def gaps(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_heade
 
 
 async def _gaps(data_dir: Path | None) -> list[Row]:
-    async with backend(data_dir, "log gaps") as place:
-        await bring_current(place, [SourcesProjection()])
-        async with connect(place.database_url, application_name="gpuledger log gaps") as connection:
+    async with open_backend(data_dir, "log gaps") as backend:
+        await bring_current(backend, [SourcesProjection()])
+        async with connect(backend.database_url, application_name="gpuledger log gaps") as connection:
             cursor = await connection.execute(_QUERY.encode())
             return [dict(zip(_KEYS, row, strict=True)) for row in await cursor.fetchall()]

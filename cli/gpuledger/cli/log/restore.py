@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import orjson
 import typer
 
-from gpuledger.cli.backend import Backend, all_projections, backend, bring_current
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.replay import rebuild_all
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.archive import Header, messages, verified
@@ -37,6 +37,7 @@ from gpuledger.ledger.stream import begin_generation
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, Store
 from gpuledger.runtime.clock import random_id
+from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
 
 MESSAGES_PER_PUBLISH = 2_000
 SKIP_SUBJECTS_END = f".{SourcePositionSkipped.EVENT}"
@@ -61,25 +62,25 @@ def restore(archive: Archive, yes: Yes = False, data_dir: DataDir = None) -> Non
 
 
 async def _restore(data_dir: Path | None, archive: Path, header: Header, *, yes: bool) -> Restored:
-    async with backend(data_dir, "log import") as place, AsyncExitStack() as stack:
-        await _refuse_writers(place)
-        before = await place.ledger.head()
+    async with open_backend(data_dir, "log import") as backend, AsyncExitStack() as stack:
+        await _refuse_writers(backend)
+        before = await backend.ledger.head()
         if before:
-            old = place.ledger.generation
+            old = backend.ledger.generation
             consent(f"The ledger holds {before:,} events: keep them as generation {old}, and go on anew?", given=yes)
-            async with connected(place.nats_url, name="gpuledger log import") as connection:
+            async with connected(backend.nats_url, name="gpuledger log import") as connection:
                 await begin_generation(connection)
-            ledger = await stack.enter_async_context(connect_ledger(place.nats_url, name="gpuledger log import"))
+            ledger = await stack.enter_async_context(connect_ledger(backend.nats_url, name="gpuledger log import"))
         else:
-            ledger = place.ledger
+            ledger = backend.ledger
         skips = await _publish(ledger, archive, header)
-        await _project(place, ledger)
+        await _project(backend, ledger)
         return Restored(ledger.generation, header.events, skips)
 
 
-async def _refuse_writers(place: Backend) -> None:
+async def _refuse_writers(backend: Backend) -> None:
     """Nobody may be folding, into rows and decisions, the log that is to become another."""
-    async with connect(place.database_url, application_name="gpuledger log import") as connection:
+    async with connect(backend.database_url, application_name="gpuledger log import") as connection:
         for projection in all_projections():
             if not await try_lock(connection, writer_lock(projection.name)):
                 hint = "Stop `gpuledger up`, import, and start it again"
@@ -137,19 +138,19 @@ def _with_recorded_time(one: Message) -> bytes:
     return orjson.dumps(orjson.loads(one.data) | {"recordedtime": format_time(time_of_ns(one.recorded_ns))})
 
 
-async def _project(place: Backend, ledger: JetStreamLedger) -> None:
+async def _project(backend: Backend, ledger: JetStreamLedger) -> None:
     """Bring the tables to the restored log."""
-    if ledger.generation == place.ledger.generation:
-        await _settle_deciders(place, ledger)
-        await bring_current(place)
+    if ledger.generation == backend.ledger.generation:
+        await _settle_deciders(backend, ledger)
+        await bring_current(backend)
         return
-    await rebuild_all(replace(place, ledger=ledger), all_projections())
+    await rebuild_all(replace(backend, ledger=ledger), all_projections())
 
 
-async def _settle_deciders(place: Backend, ledger: Ledger) -> None:
+async def _settle_deciders(backend: Backend, ledger: Ledger) -> None:
     """What was decided in the restored log is the past: a decider that started on the empty one must see it first."""
     head = await ledger.head()
-    async with connect(place.database_url, application_name="gpuledger log import") as connection:
+    async with connect(backend.database_url, application_name="gpuledger log import") as connection:
         for projection in all_projections():
             if projection.decides:
                 await Store(connection, projection).create_decider(Decider(random_id(), 1, head))

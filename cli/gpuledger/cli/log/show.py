@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import Backend, backend
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.log.rows import VIEW, Row, row_of
 from gpuledger.cli.options import DataDir, NoHeaders
@@ -18,6 +18,7 @@ from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Ledger, Message, Position
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.tools.queries.backend import Backend
 
 _POSITION = re.compile(r"[0-9]+(/[0-9]+)?")
 
@@ -34,17 +35,17 @@ def show(what: What, data_dir: DataDir = None, output: Format = Output.YAML, no_
 
 
 async def _find(data_dir: Path | None, what: str) -> list[Row]:
-    async with backend(data_dir, "log show") as place:
+    async with open_backend(data_dir, "log show") as backend:
         if _POSITION.fullmatch(what):
             generation, sequence = parse_position(what)
-            return [await _at(place, generation or place.ledger.generation, sequence)]
-        return [row_of(message, place.ledger.generation) async for message in with_id(place.ledger, what)]
+            return [await _at(backend, generation or backend.ledger.generation, sequence)]
+        return [row_of(message, backend.ledger.generation) async for message in with_id(backend.ledger, what)]
 
 
-async def _at(place: Backend, generation: int, sequence: int) -> Row:
-    if generation == place.ledger.generation:
-        return row_of(await message_at(place.ledger, sequence), generation)
-    async with connect_ledger(place.nats_url, name="gpuledger log show", generation=generation) as archived:
+async def _at(backend: Backend, generation: int, sequence: int) -> Row:
+    if generation == backend.ledger.generation:
+        return row_of(await message_at(backend.ledger, sequence), generation)
+    async with connect_ledger(backend.nats_url, name="gpuledger log show", generation=generation) as archived:
         return row_of(await message_at(archived, sequence), generation)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import Backend, all_projections, backend
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.operator import consent, skip_positions
 from gpuledger.cli.log.show import message_at
@@ -18,6 +18,7 @@ from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.ledger.api import Position
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.projection.store import Store
+from gpuledger.tools.queries.backend import Backend, all_projections
 
 Where = Annotated[str, typer.Argument(metavar="POSITION", help="A position, 1500 or 1/1500.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded with your name.")]
@@ -33,8 +34,8 @@ def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = Non
 
 
 async def _skip(data_dir: Path | None, generation: int | None, sequence: int, reason: str, *, yes: bool) -> None:
-    async with backend(data_dir, "log skip") as place:
-        ledger = place.ledger
+    async with open_backend(data_dir, "log skip") as backend:
+        ledger = backend.ledger
         position = Position(generation or ledger.generation, sequence)
         if position.generation != ledger.generation:
             hint = f"Name a position of generation {ledger.generation}"
@@ -46,12 +47,12 @@ async def _skip(data_dir: Path | None, generation: int | None, sequence: int, re
         consent(f"Pass over {position} ({found.subject}) for good?", given=yes)
         (recorded,) = await skip_positions(ledger, [(position, reason)])
         message(f"Position {position} is passed over from now on; recorded at {recorded}.")
-        if beyond := await _beyond(place, sequence):
+        if beyond := await _beyond(backend, sequence):
             message(f"Rows that it made stay until they are rebuilt: run `gpuledger replay` for {', '.join(beyond)}.")
 
 
-async def _beyond(place: Backend, sequence: int) -> list[str]:
+async def _beyond(backend: Backend, sequence: int) -> list[str]:
     """The projections that had folded the position already."""
-    async with connect(place.database_url, application_name="gpuledger log skip") as connection:
+    async with connect(backend.database_url, application_name="gpuledger log skip") as connection:
         checkpoints = {one.name: await Store(connection, one).checkpoint() for one in all_projections()}
     return [name for name, checkpoint in checkpoints.items() if checkpoint and checkpoint.position >= sequence]

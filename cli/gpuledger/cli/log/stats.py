@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from gpuledger.cli.backend import Backend, backend
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.log.rows import UNDECODABLE, Row, event_name
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, progress, render
@@ -14,6 +14,7 @@ from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.tools.queries.backend import Backend
 
 GROUPS_MAX = 1_000
 """How many different events, and sources, are counted by name; a hostile log may hold any number."""
@@ -107,20 +108,20 @@ def stats(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_head
 
 async def _stats(data_dir: Path | None) -> list[Row]:
     statistics = Statistics()
-    async with backend(data_dir, "log stats") as place:
-        with progress("Counting", total=await place.ledger.head(), unit="events") as advance:
-            async for batch in place.ledger.history():
+    async with open_backend(data_dir, "log stats") as backend:
+        with progress("Counting", total=await backend.ledger.head(), unit="events") as advance:
+            async for batch in backend.ledger.history():
                 for message in batch:
                     statistics.add(message)
                 advance(len(batch))
-        generation = place.ledger.generation
-        archived = [await _archived(place, number) for number in range(1, generation)]
+        generation = backend.ledger.generation
+        archived = [await _archived(backend, number) for number in range(1, generation)]
     return [*statistics.rows(generation), *archived]
 
 
-async def _archived(place: Backend, generation: int) -> Row:
+async def _archived(backend: Backend, generation: int) -> Row:
     """An earlier generation; as nothing is ever deleted, its last position is the number of its events."""
-    async with connect_ledger(place.nats_url, name="gpuledger log stats", generation=generation) as ledger:
+    async with connect_ledger(backend.nats_url, name="gpuledger log stats", generation=generation) as ledger:
         row = Tally().row("archived", f"generation {generation}")
         return row | {"events": await ledger.head(), "bytes": None}
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import backend
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.filters import Aggregate, AggregateId, EventType, Filter, SourceName, filter_of
 from gpuledger.cli.log.rows import VIEW, row_of
@@ -48,15 +48,15 @@ def tail(
 
 
 async def _show(data_dir: Path | None, wanted: Filter, lines: int, output: Output, *, headers: bool) -> None:
-    async with backend(data_dir, "log tail") as place:
-        last = await last_messages(place.ledger, wanted, lines, await place.ledger.head())
-        render((row_of(message, place.ledger.generation) for message in last), VIEW, output, headers=headers)
+    async with open_backend(data_dir, "log tail") as backend:
+        last = await last_messages(backend.ledger, wanted, lines, await backend.ledger.head())
+        render((row_of(message, backend.ledger.generation) for message in last), VIEW, output, headers=headers)
 
 
 async def _follow(data_dir: Path | None, wanted: Filter, lines: int, output: Output, *, headers: bool) -> None:
     view = steady(VIEW)
-    async with backend(data_dir, "log tail --follow") as place:
-        ledger = place.ledger
+    async with open_backend(data_dir, "log tail --follow") as backend:
+        ledger = backend.ledger
         head = await ledger.head()
         batch = list(await last_messages(ledger, wanted, lines, head))
         async with ledger.read(after=head, subject_filter=wanted.subject) as reader:

@@ -4,14 +4,14 @@ A command makes rows and a `View`; it must never print to stdout by itself.
 """
 
 from gpuledger.cli.render.rows import render
-from gpuledger.cli.render.terminal import Advance, Console, message, progress, quiet_pipe
+from gpuledger.cli.render.terminal import Console, TerminalReporter, message, progress, quiet_pipe
 from gpuledger.cli.render.view import Column, Output, View, columns_of
 
 __all__ = [
-    "Advance",
     "Column",
     "Console",
     "Output",
+    "TerminalReporter",
     "View",
     "columns_of",
     "message",

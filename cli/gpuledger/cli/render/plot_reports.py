@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render.plot import Chart, Point, Series
-from gpuledger.cli.rows import RowDict
+from gpuledger.tools.queries.rows import RowDict
 
 RANGE_MIN = timedelta(seconds=1)
 """What has just begun is drawn as if it had lasted this long."""

@@ -1,20 +1,21 @@
-"""Where output goes: data on stdout, words on stderr, bars and colours only where a person watches.
+"""The terminal: data goes to stdout, messages to stderr, progress bars and colours only to a person's terminal.
 
-Nothing but `render`'s rows may be written to stdout; a bar never redirects it.
+Only rows, pages and documents may be written to stdout; a bar never redirects it.
 """
 
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol, Self, TextIO
+from typing import Self, TextIO
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from gpuledger.cli.errors import ExitCode, visible
+from gpuledger.tools.reporting import Advance, NoProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,6 @@ class Console:
         return cls(out, err, terminal=terminal, colour=colour, bars=able and err.isatty())
 
 
-class Advance(Protocol):
-    """Moves a progress bar."""
-
-    def __call__(self, steps: int = 1) -> None:
-        """So many more are done."""
-
-    def to(self, done: int, total: int | None = None) -> None:
-        """So many are done in all, of a total that may become known only now."""
-
-
 def message(text: str, console: Console | None = None) -> None:
     """One line for the person who ran the command, on stderr."""
     (console or Console.standard()).err.write(f"{visible(text)}\n")
@@ -66,7 +57,7 @@ def progress(
     """
     console = console or Console.standard()
     if not console.bars:
-        yield _Unseen()
+        yield NoProgress()
         return
     with Progress(
         TextColumn("{task.description}", markup=False),
@@ -79,6 +70,20 @@ def progress(
         transient=True,
     ) as bars:
         yield _Seen(bars, bars.add_task(visible(description), total=total))
+
+
+class TerminalReporter:
+    """Shows a tool's lines and progress on stderr."""
+
+    def message(self, text: str) -> None:
+        """Show one line."""
+        message(text)
+
+    def progress(
+        self, description: str, total: int | None = None, *, unit: str = ""
+    ) -> AbstractContextManager[Advance]:
+        """Show a bar for the length of the block."""
+        return progress(description, total, unit=unit)
 
 
 @contextmanager
@@ -103,14 +108,6 @@ def _discard(out: TextIO) -> None:
             os.dup2(null, out.fileno())
         finally:
             os.close(null)
-
-
-class _Unseen:
-    def __call__(self, steps: int = 1) -> None:
-        """Nobody watches."""
-
-    def to(self, done: int, total: int | None = None) -> None:
-        """Nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)

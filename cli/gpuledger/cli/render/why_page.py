@@ -1,12 +1,12 @@
 """An explanation as a page: each pool or request with where it was looked for; the answer is the last line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.why_pools_page import pod_part, pool_part
-from gpuledger.cli.why.claim_access import claims_words
+from gpuledger.tools.explain.access import names_and_count
 from gpuledger.tools.explain.dra_wording import WORDS
 
 POOLS_SHOWN_MAX: Final = 20
@@ -90,7 +90,7 @@ def _pool(pool: Document) -> Document:
 
 def _reason(reason: Document) -> str:
     words = next(words for kind, words in WORDS.items() if kind == reason["reason"])
-    holders = claims_words(reason.get("claims") or (), reason.get("unnamedClaims") or 0)
+    holders = names_and_count(reason.get("claims") or (), reason.get("unnamedClaims") or 0)
     detail = _cut(reason["detail"])
     return f"{len(reason['devices'])} {words}{f' by {holders}' if holders else ''}{f' ({detail})' if detail else ''}"
 
@@ -101,12 +101,3 @@ def _allocated(one: Document) -> Document:
 
 def _cut(text: str) -> str:
     return text if len(text) <= DETAIL_CHARS_MAX else f"{text[:DETAIL_CHARS_MAX]}..."
-
-
-def claim_words(allocation: Sequence[Document]) -> str:
-    """What is to be said of a claim that has its devices."""
-    if not allocation:
-        return "it is allocated, and no devices were needed"
-    since = min(one["since"] for one in allocation)
-    devices = ", ".join(f"{one['request']} has {one['driver']}/{one['pool']}/{one['device']}" for one in allocation)
-    return f"it is allocated since {since:%Y-%m-%dT%H:%M:%SZ}: {devices}"

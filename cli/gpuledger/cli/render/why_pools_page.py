@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
-from gpuledger.cli.why.claim_access import claims_words
+from gpuledger.tools.explain.access import names_and_count
 from gpuledger.tools.explain.pools import HAS_OR_NEEDS_NONE, Barrier
 from gpuledger.tools.explain.pools_wording import BARRIERS
 
@@ -72,7 +72,7 @@ def pool_part(page: Page, pool: Document) -> None:
         page.table(f"Units are used by{_counted(pool['pods'])}", pool["pods"][:ROWS_SHOWN_MAX], PODS)
     unnamed = pool["unnamedPods"]
     if unnamed["pods"]:
-        page.line("Used by others", f"{unnamed['units']} by {claims_words((), unnamed['pods'], 'pod')}")
+        page.line("Used by others", f"{unnamed['units']} by {names_and_count((), unnamed['pods'], 'pod')}")
     if pool["quotas"]:
         page.table("Quotas", pool["quotas"], QUOTAS)
 

@@ -59,10 +59,10 @@ def _with_lookups(expression: str) -> str:
 
 def _closing(tokens: list[str], at: int) -> int:
     depth = 0
-    for place in range(at, len(tokens)):
-        depth += (tokens[place] in {"[", "[?"}) - (tokens[place] == "]")
+    for backend in range(at, len(tokens)):
+        depth += (tokens[backend] in {"[", "[?"}) - (tokens[backend] == "]")
         if not depth:
-            return place
+            return backend
     return len(tokens) - 1
 
 

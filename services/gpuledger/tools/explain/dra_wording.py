@@ -1,8 +1,8 @@
 """What an explanation says in a sentence: for each request, and for all of it. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from gpuledger.domain.dra.constraints import UNSELECTED, Mismatch
 from gpuledger.domain.dra.placement import Disagreement, Supply, Together
@@ -172,3 +172,12 @@ def _colon(text: str) -> str:
 
 def _value(value: object) -> str:
     return "no value" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def allocated_words(allocation: Sequence[Mapping[str, Any]]) -> str:
+    """The sentence for a claim that has its devices."""
+    if not allocation:
+        return "it is allocated, and no devices were needed"
+    since = min(one["since"] for one in allocation)
+    devices = ", ".join(f"{one['request']} has {one['driver']}/{one['pool']}/{one['device']}" for one in allocation)
+    return f"it is allocated since {since:%Y-%m-%dT%H:%M:%SZ}: {devices}"

@@ -16,7 +16,9 @@ from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.decisions import Assignment, PoolCondition
-from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of, read_spec, units
+from gpuledger.domain.pools.pods import units_by_resource
+from gpuledger.domain.pools.rows import PoolPod
+from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of, read_spec, resource_name, units
 from gpuledger.domain.pools.state import PoolFacts
 
 
@@ -189,6 +191,14 @@ def answer(
         tuple(uses),
     )
     return found._replace(finding=_of_pod(pod) or _of_units(found))
+
+
+def uses_of(pods: Mapping[str, PoolPod], pool: str) -> list[PodUse]:
+    """The pods that request units of a pool, by name."""
+    namespace, resource = pool.rpartition("/")[0], resource_name(pool)
+    requesting = (row for row in pods.values() if namespace in ("", row.pod.partition("/")[0]))
+    uses = (PodUse(row.pod, row.node, units_by_resource(row).get(resource, 0)) for row in requesting)
+    return sorted(one for one in uses if one.units)
 
 
 def rooms(state: PoolFacts, row: Pool, uses: Sequence[PodUse], *, only: str | None = None) -> Iterator[Room]:

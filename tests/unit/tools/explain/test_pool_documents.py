@@ -7,11 +7,11 @@ import pytest
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.why_pools_page import pod_part, pool_part
-from gpuledger.cli.why.claim_access import Readable
-from gpuledger.cli.why.pod import AskedPod, pod_of
-from gpuledger.cli.why.pools import OfPools
-from gpuledger.cli.why.pools_document import pod_document, pool_documents, quota_notes
+from gpuledger.tools.explain.access import Readable
+from gpuledger.tools.explain.pod_units import UnitsExplanation
 from gpuledger.tools.explain.pools import Barrier, Hindrance, PodState
+from gpuledger.tools.explain.pools_document import pod_document, pool_documents, quota_notes
+from gpuledger.tools.explain.query import QueriedPod, pod_of
 from support.events import hour
 from support.pools import asks, pool
 from support.why_pools import POOL, UNITS, asked, cards, on
@@ -20,13 +20,13 @@ MINE = Readable("of namespaces in which you may read pods", namespaces=frozenset
 QUOTA = {"namespace": "team-a", "name": "gpus", "used": "3", "hard": "4"}
 
 
-def of_pools(**other: Any) -> OfPools:
+def of_pools(**other: Any) -> UnitsExplanation:
     pools = cards(w1=3, w2=1).begin("w3")
     pools.say("w3-0", asks("a"))
     pools.say(POOL, pool(maintenance="enabled"))
     uses = (on("w1", 1, "team-a/train"), on("w1", 1, "team-b/x"), on("w2", 1, "team-c/y"), on(None, 1, "team-b/z"))
     found = asked(pools, 2, *uses)
-    return OfPools(**{"answers": (found,), "may": MINE, "quotas": {}, "untolerated": {}, "notes": ()} | other)
+    return UnitsExplanation(**{"answers": (found,), "may": MINE, "quotas": {}, "untolerated": {}, "notes": ()} | other)
 
 
 def test_pods_that_may_not_be_named_are_counted() -> None:
@@ -119,4 +119,4 @@ def test_a_pod_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert (bound.state, bound.gates, bound.scheduler) == (PodState("w1", hour(3), running=True), (), None)
     pod["status"] = {"phase": "Failed", "reason": "Evicted"}
     assert pod_of(pod).state.ended == "Failed: Evicted"
-    assert pod_document(AskedPod())["schedulingGates"] == []
+    assert pod_document(QueriedPod())["schedulingGates"] == []

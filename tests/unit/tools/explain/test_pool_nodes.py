@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from gpuledger.cli.why.pod import AskedPod
-from gpuledger.cli.why.pools import of_pools
-from gpuledger.cli.why.question import Question
+from gpuledger.tools.explain.pod_units import explain_units
 from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX, asked_notes, judged_nodes
 from gpuledger.tools.explain.pools import Ask, PodState, answer
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, SEVERAL_POOLS
+from gpuledger.tools.explain.query import QueriedPod, WhyQuery
 from support.pools import Pools, pool
 from support.why_pools import POOL, UNITS, asked, cards, on
 
 CLUSTER_UNITS = "cluster.gpu.deckhouse.io/c"
-ALONE = Question("team-a/p", None, None, None, None)
+ALONE = WhyQuery("team-a/p", None, "now", None, None)
 CAP_NOTE = (
     "Only 100 of 101 nodes that offer units were looked at for taints and a cordon; the others were judged by the "
     "labels that the ledger knows."
@@ -76,7 +75,7 @@ def both() -> Pools:
     ],
 )
 def test_notes_on_several_pools_and_on_nodes_without_kubernetes(units: dict[str, Any], notes: tuple[str, ...]) -> None:
-    found = asyncio.run(of_pools(both().state, ALONE, AskedPod(units=units)))
+    found = asyncio.run(explain_units(both().state, ALONE, QueriedPod(units=units)))
     assert found.notes == notes
 
 

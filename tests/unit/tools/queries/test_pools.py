@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpuledger.cli.backend import Backend
-from gpuledger.cli.pool_past import pools_as_of
-from gpuledger.cli.pool_pods import pods_asking, uses_of
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.ledger.api import Outgoing
-from gpuledger.tools.explain.pools import PodUse
+from gpuledger.tools.explain.pools import PodUse, uses_of
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.pools import pools_as_of, requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import memory_ledger
 from support.pools import Pools, asks
@@ -44,7 +43,7 @@ def told() -> list[Outgoing]:
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Backend]:
+async def backend() -> AsyncIterator[Backend]:
     async with memory_ledger() as ledger:
         await ledger.publish_many(told())
         yield Backend(ledger, "", "", None)  # type: ignore[arg-type]
@@ -61,18 +60,18 @@ async def place() -> AsyncIterator[Backend]:
         (None, [PodUse("team-a/late", "w2", 1), PodUse("team-a/p", "w1", 1)]),
     ],
 )
-async def test_who_asked_for_units_of_a_pool(place: Backend, at: float | None, expected: list[PodUse]) -> None:
-    pods = await pods_asking(place, None if at is None else hour(at))
+async def test_who_asked_for_units_of_a_pool(backend: Backend, at: float | None, expected: list[PodUse]) -> None:
+    pods = await requesting_pods(backend, None if at is None else hour(at))
     assert uses_of(pods, POOL) == expected
     assert uses_of(pods, "a") == []
-    assert (await pools_as_of(place, hour(LAST if at is None else at))).pod.rows == pods
+    assert (await pools_as_of(backend, hour(LAST if at is None else at))).pod.rows == pods
 
 
-async def test_since_when_a_pod_is_on_its_node(place: Backend) -> None:
-    assert (await pods_asking(place, hour(2), "team-a/p"))["team-a/p"].bound_at is None
+async def test_since_when_a_pod_is_on_its_node(backend: Backend) -> None:
+    assert (await requesting_pods(backend, hour(2), "team-a/p"))["team-a/p"].bound_at is None
     for at in (3, 6):
-        assert (await pods_asking(place, hour(at), "team-a/p"))["team-a/p"].bound_at == hour(3)
-    (known,) = (await pods_asking(place, None, "team-a/p")).values()
+        assert (await requesting_pods(backend, hour(at), "team-a/p"))["team-a/p"].bound_at == hour(3)
+    (known,) = (await requesting_pods(backend, None, "team-a/p")).values()
     assert known.bound_at == hour(7)
 
 
@@ -87,12 +86,12 @@ async def _compare(pools: Pools, before: float) -> None:
     async with memory_ledger() as ledger:
         messages = [Outgoing(one.subject, str(number), one.data) for number, one in enumerate(pools.log)]
         await ledger.publish_many(messages)
-        place = Backend(ledger, "", "", None)  # type: ignore[arg-type]
-        then = await pools_as_of(place, hour(before))
+        backend = Backend(ledger, "", "", None)  # type: ignore[arg-type]
+        then = await pools_as_of(backend, hour(before))
         assert then.total.rows[POOL].total == 2
         assert then.offered("w1-0") == (1, 0)
-        now = await pools_as_of(place, hour(pools.clock))
+        now = await pools_as_of(backend, hour(pools.clock))
         for name, table in pools.state.tables().items():
             assert now.tables()[name].rows == table.rows
         assert now.offered("w1-0") == (0, 0)
-        assert (await pools_as_of(place, hour(0))).pool.rows == {}
+        assert (await pools_as_of(backend, hour(0))).pool.rows == {}

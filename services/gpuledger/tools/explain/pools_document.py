@@ -1,18 +1,18 @@
-"""What is said of units of pools as documents, for `-o json` and the page. Pods are named where they may be."""
+"""A pod's units explained as documents, for `-o json` and the page. They name only pods that the user may read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuledger.cli.why.pod import AskedPod
-from gpuledger.cli.why.pools import OfPools
 from gpuledger.domain.quantities import parse_quantity
+from gpuledger.tools.explain.pod_units import UnitsExplanation
 from gpuledger.tools.explain.pools import PodUse, PoolAnswer, Room
 from gpuledger.tools.explain.pools_wording import apart_words, pool_words
+from gpuledger.tools.explain.query import QueriedPod
 
 Document = dict[str, Any]
 
 
-def pod_document(pod: AskedPod) -> Document:
+def pod_document(pod: QueriedPod) -> Document:
     """How far the pod is."""
     state = pod.state
     return {
@@ -25,22 +25,22 @@ def pod_document(pod: AskedPod) -> Document:
     }
 
 
-def pool_documents(found: OfPools) -> list[Document]:
-    """What is to be said of each pool."""
+def pool_documents(found: UnitsExplanation) -> list[Document]:
+    """A document for each pool."""
     return [
         _pool(one, found, [_quota(quota, one.ask.units) for quota in found.quotas.get(one.ask.resource, ())])
         for one in found.answers
     ]
 
 
-def pools_sentences(found: OfPools) -> list[str]:
+def pools_sentences(found: UnitsExplanation) -> list[str]:
     """The answer as far as pools go, a sentence each."""
     apart = apart_words(found.answers)
     return [*map(pool_words, found.answers), *([apart] if apart else [])]
 
 
 def quota_notes(documents: Sequence[Document]) -> list[str]:
-    """What quotas that leave too little mean; a pod that is there was counted when it was made."""
+    """A note for each quota that leaves too little; an existing pod was counted when it was created."""
     return [
         f"ResourceQuota {quota['name']} leaves {quota['left']} of {quota['hard']} of {pool['resource']}: another pod "
         f"that asks for {pool['asked']} would be refused. It does not keep a pod waiting that is there."
@@ -50,7 +50,7 @@ def quota_notes(documents: Sequence[Document]) -> list[str]:
     ]
 
 
-def _pool(found: PoolAnswer, of: OfPools, quotas: list[Document]) -> Document:
+def _pool(found: PoolAnswer, of: UnitsExplanation, quotas: list[Document]) -> Document:
     ask, bound = found.ask, [one for one in found.uses if one.node is not None]
     named = [one for one in bound if of.may.may_name(_namespace(one))]
     unnamed = [one for one in bound if not of.may.may_name(_namespace(one))]
@@ -78,18 +78,18 @@ def _pool(found: PoolAnswer, of: OfPools, quotas: list[Document]) -> Document:
     }
 
 
-def _node(room: Room, wanted: int) -> Document:
+def _node(room: Room, requested: int) -> Document:
     return {
         "node": room.node,
         "offered": room.offered,
         "used": room.used,
         "free": room.free,
-        "fits": room.fits(wanted),
+        "fits": room.fits(requested),
         "inTheWay": [{"reason": str(one.barrier), "detail": one.detail} for one in room.hindrances],
     }
 
 
-def _quota(quota: Mapping[str, Any], wanted: int) -> Document:
+def _quota(quota: Mapping[str, Any], requested: int) -> Document:
     hard, used = _whole(quota["hard"]), _whole(quota["used"] or 0)
     left = None if hard is None or used is None else max(0, hard - used)
     return {
@@ -97,13 +97,13 @@ def _quota(quota: Mapping[str, Any], wanted: int) -> Document:
         "hard": quota["hard"],
         "used": quota["used"],
         "left": left,
-        "reached": left is not None and left < wanted,
+        "reached": left is not None and left < requested,
     }
 
 
-def _whole(given: object) -> int | None:
+def _whole(text: object) -> int | None:
     try:
-        return parse_quantity(given).whole
+        return parse_quantity(text).whole
     except ValueError:
         return None
 

@@ -1,22 +1,21 @@
-"""The pod that is asked about: which claims it has, which units it asks for, and how far it is.
+"""The subject of a `why`: the claim or pod of the query, the pod's claims and unit requests, and how far the pod is.
 
-Now Kubernetes tells it, where it is asked. In the past, and without it, the ledger does, which knows less of pods.
+The pod as it is now comes from Kubernetes, if it may be asked. In the past, and without Kubernetes, it comes from the
+ledger, which holds less about pods.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.kinds import PODS
-from gpuledger.cli.cluster import parsed
 from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.rows import PoolPod
-from gpuledger.edge.kube.client import KubeClient, Object
-from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.edge.kube.client import Object
 from gpuledger.edge.watchers.problems import Problems
 from gpuledger.edge.watchers.resources.pods import ENDED
 from gpuledger.edge.watchers.resources.requests import requests_of
+from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.explain.pools import PodState
 
 BY_OWNER: Final = (
@@ -24,17 +23,40 @@ BY_OWNER: Final = (
 )
 
 
+class WhyQuery(NamedTuple):
+    """A claim or pod by `namespace/name`, and the time in question (None: now), which `moment` spells out.
+
+    `node` narrows the explanation to one node. Without `access` Kubernetes is not asked.
+    """
+
+    name: str
+    at: datetime | None
+    moment: str
+    node: str | None
+    access: KubeAccess | None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self.name.partition("/")[0]
+
+    @property
+    def live_access(self) -> KubeAccess | None:
+        """How to read the current objects of Kubernetes; None in the past, which Kubernetes does not keep."""
+        return self.access if self.at is None else None
+
+
 class Scheduler(NamedTuple):
-    """What the scheduler says of a pod that it has not placed."""
+    """The scheduler's message about a pod that it has not placed."""
 
     reason: str
     message: str
 
 
-class AskedPod(NamedTuple):
-    """A pod's claims by name, entries for which no claim was made yet, and units of pools by resource.
+class QueriedPod(NamedTuple):
+    """A pod's claims by name, entries without a claim so far, and requested units of pools by resource.
 
-    `gates` are those that the scheduler waits for; `object` is the Pod where Kubernetes told of it.
+    `gates` are the gates that the scheduler waits for; `object` is the Pod, where it was read from Kubernetes.
     """
 
     claims: tuple[str, ...] = ()
@@ -47,22 +69,13 @@ class AskedPod(NamedTuple):
     object: Object | None = None
 
 
-async def pod_now(client: KubeClient, name: str) -> Object | None:
-    """The Pod; None where there is none."""
-    namespace, _, bare = name.partition("/")
-    try:
-        return await client.get(PODS, bare, namespace)
-    except NotFoundError:
-        return None
-
-
-def pod_of(obj: Object) -> AskedPod:
-    """What a Pod says of itself."""
+def pod_of(obj: Object) -> QueriedPod:
+    """The pod as its object in Kubernetes has it."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     claims, missing = _claims_of(obj)
     scheduled = _scheduled(status)
     is_placed = bool(spec.get("nodeName"))
-    return AskedPod(
+    return QueriedPod(
         claims,
         missing,
         units=requests_of(spec, Problems()),
@@ -73,18 +86,18 @@ def pod_of(obj: Object) -> AskedPod:
     )
 
 
-def pod_known(name: str, state: Availability, told: PoolPod | None, problem: str) -> AskedPod | None:
-    """What the ledger knows of a pod; None where that is nothing. `problem` is why Kubernetes says nothing."""
+def recorded_pod(name: str, state: Availability, row: PoolPod | None, problem: str) -> QueriedPod | None:
+    """The pod as the ledger has it; None where it has nothing of it. `problem` is why Kubernetes was not asked."""
     namespace, _, owner = name.partition("/")
     rows = state.claim.rows.values()
     owned = sorted(row.claim for row in rows if row.owner == owner and row.claim.partition("/")[0] == namespace)
-    if not owned and told is None:
+    if not owned and row is None:
         return None
     note = f"{BY_OWNER} Kubernetes was not asked: {problem}" if problem else BY_OWNER
-    if told is None:
-        return AskedPod(tuple(owned), notes=(note,))
-    bound = PodState(told.node, told.bound_at)
-    return AskedPod(tuple(owned), notes=(note,), units=units_by_resource(told), state=bound)
+    if row is None:
+        return QueriedPod(tuple(owned), notes=(note,))
+    bound = PodState(row.node, row.bound_at)
+    return QueriedPod(tuple(owned), notes=(note,), units=units_by_resource(row), state=bound)
 
 
 def _claims_of(pod: Object) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -120,4 +133,4 @@ def _scheduler(condition: Mapping[str, Any]) -> Scheduler:
 
 
 def _time(text: str | None) -> datetime | None:
-    return parsed(text) if text else None
+    return datetime.fromisoformat(text) if text else None

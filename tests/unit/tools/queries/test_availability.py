@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpuledger.cli.availability_state import as_of
-from gpuledger.cli.backend import Backend
 from gpuledger.events.claim import ClaimReleased
+from gpuledger.tools.queries.availability import availability_as_of
+from gpuledger.tools.queries.backend import Backend
 from support.dra_asking import WATCHERS, devices, holding, slice_of
 from support.events import Said, hour, numbered, outgoing
 from support.ledgers import memory_ledger
@@ -22,7 +22,7 @@ FACTS = [
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Backend]:
+async def backend() -> AsyncIterator[Backend]:
     async with memory_ledger() as ledger:
         await ledger.publish_many([outgoing(event) for event in numbered(FACTS)])
         yield Backend(ledger, "", "", None)  # type: ignore[arg-type]
@@ -41,24 +41,24 @@ async def place() -> AsyncIterator[Backend]:
     ],
 )
 async def test_up_to_a_time_facts_count_in_the_order_of_their_times(
-    place: Backend, at: float, held: list[str] | None
+    backend: Backend, at: float, held: list[str] | None
 ) -> None:
-    state = await as_of(place, hour(at))
+    state = await availability_as_of(backend, hour(at))
     status = state.status("w1-slice")
     found = None if status is None else [one["name"] for one in status["devices"] if one["state"] == "Allocated"]
     assert found == held
 
 
 @pytest.mark.parametrize(("sequence", "held"), [(1, []), (2, ["gpu-0"]), (3, []), (4, ["gpu-1"])])
-async def test_up_to_a_position_facts_count_that_were_recorded(place: Backend, sequence: int, held: list[str]) -> None:
-    state = await as_of(place, sequence)
+async def test_up_to_a_position_recorded_facts_count(backend: Backend, sequence: int, held: list[str]) -> None:
+    state = await availability_as_of(backend, sequence)
     status = state.status("w1-slice")
     assert status is not None
     assert [one["name"] for one in status["devices"] if one["state"] == "Allocated"] == held
 
 
-async def test_since_when_a_claim_holds_does_not_depend_on_when_it_was_told(place: Backend) -> None:
-    state = await as_of(place, hour(99))
+async def test_since_when_a_claim_holds_does_not_depend_on_when_it_was_told(backend: Backend) -> None:
+    state = await availability_as_of(backend, hour(99))
     (row,) = state.held("a/late")
     assert row.valid_from == hour(3)
     assert [one.valid_to for one in state.allocation.rows.values() if one.claim == "a/first"] == [hour(6)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.cli.why.claim_access import claims_words, elided, namespaces_in
+from gpuledger.tools.explain.access import elided, names_and_count, namespaces_in
 from support.dra_asking import available, devices, holding, slice_of
 
 STATE = available(
@@ -44,7 +44,7 @@ def test_a_status_that_names_nobody_stays_as_it_is() -> None:
 
 
 def test_claims_are_counted_where_they_are_not_named() -> None:
-    assert claims_words(["a/one"], 0) == "a/one"
-    assert claims_words([], 1) == "(1 claim)"
-    assert claims_words(["a/one", "a/two"], 3) == "a/one, a/two and (3 claims)"
-    assert claims_words([], 0) == ""
+    assert names_and_count(["a/one"], 0) == "a/one"
+    assert names_and_count([], 1) == "(1 claim)"
+    assert names_and_count(["a/one", "a/two"], 3) == "a/one, a/two and (3 claims)"
+    assert names_and_count([], 0) == ""

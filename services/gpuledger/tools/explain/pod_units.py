@@ -1,0 +1,179 @@
+"""Explains why a pod has no units of the pools that it requests: the ledger's facts, and what Kubernetes adds.
+
+Pools, devices and pods come from the ledger. Kubernetes adds what keeps the pod off the nodes that offer units, and the
+quotas of the pod's namespace; where it cannot be asked, a note says what was not checked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from gpuledger.api.kinds import NODES, PODS
+from gpuledger.domain.dra.objects import Node
+from gpuledger.domain.pools.spec import read_spec
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.edge.kube.errors import RefusedError
+from gpuledger.edge.statuswriter.desired.pools import pool_of
+from gpuledger.tools.cluster import KubeReply, concurrently, if_reachable, object_or_none, quotas_on
+from gpuledger.tools.errors import ToolError
+from gpuledger.tools.explain.access import Readable, readable
+from gpuledger.tools.explain.node_fit import hindrances, selection, untolerated
+from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX, asked_notes, judged_nodes
+from gpuledger.tools.explain.pools import (
+    HAS_OR_NEEDS_NONE,
+    Ask,
+    Barrier,
+    Finding,
+    Hindrance,
+    Hindrances,
+    PodUse,
+    PoolAnswer,
+    answer,
+    uses_of,
+)
+from gpuledger.tools.explain.pools_wording import NOT_PLACED, ONLY_UNITS, SEVERAL_POOLS
+from gpuledger.tools.explain.query import QueriedPod, WhyQuery
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.pools import current_pools, pools_as_of
+
+NO_SCHEDULER: Final = (
+    "No scheduler has said anything of the pod; an API server of `gpuledger up` or `kube-api` has none."
+)
+
+Quotas = Mapping[str, Sequence[Mapping[str, Any]]]
+"""By resource the quotas on it."""
+
+
+class UnitsExplanation(NamedTuple):
+    """An answer for each pool; `may` says of which namespaces pods may be named.
+
+    `untolerated` are by pool the taints that it declares and the pod does not tolerate.
+    """
+
+    answers: tuple[PoolAnswer, ...]
+    may: Readable
+    quotas: Quotas
+    untolerated: Mapping[str, Sequence[str]]
+    notes: tuple[str, ...]
+
+
+class _Cluster(NamedTuple):
+    """Nodes (None: Kubernetes has no such node) and quotas, and why some could not be read."""
+
+    nodes: Mapping[str, Object | None]
+    nodes_problem: str
+    quotas: Quotas
+    quotas_problem: str
+
+
+async def recorded_pools(backend: Backend, at: datetime | None) -> PoolFacts:
+    """Pools and the pods that request their units as the ledger has them, now or at a time."""
+    return await current_pools(backend) if at is None else await pools_as_of(backend, at)
+
+
+async def explain_units(pools: PoolFacts, query: WhyQuery, pod: QueriedPod) -> UnitsExplanation:
+    """Explain each pool whose units the pod requests.
+
+    Raises:
+        ToolError: the user may not read pods of its namespace, and Kubernetes has not shown this one.
+    """
+    requests = [
+        (Ask(resource, pool, number), _uses(pools, query.name, pod, pool))
+        for resource, number in sorted(pod.units.items())
+        if (pool := pool_of(resource, query.namespace)) is not None
+    ]
+    answers = [answer(pools, ask, uses, pod.state, only=query.node) for ask, uses in requests]
+    namespaces = {use.pod.partition("/")[0] for _, uses in requests for use in uses} | {query.namespace}
+    may = await readable(query.access, namespaces, PODS)
+    if pod.object is None and not may.may_name(query.namespace):
+        hint = "Ask for the right to get pods there"
+        raise ToolError(f"You may not read Pods in namespace {query.namespace!r}", hint)
+    notes = [SEVERAL_POOLS] if len(requests) > 1 else []
+    if query.node is not None and pools.node.get(query.node) is None:
+        notes.append(f"The ledger knows no node {query.node}.")
+    judged = judged_nodes(answers)
+    if pod.object is None or query.live_access is None:
+        return UnitsExplanation(tuple(answers), may, {}, {}, (*notes, *([NOT_PLACED] if judged else [])))
+    reply = await if_reachable(query.live_access, lambda client: _read(client, query.namespace, answers, judged))
+    cluster = reply.value or _Cluster({}, reply.problem, {}, reply.problem)
+    closed = _hindrances(pod.object, pools, judged, cluster)
+    answers = [answer(pools, ask, uses, pod.state, hindrances=closed, only=query.node) for ask, uses in requests]
+    taints = _untolerated(pools, pod.object, answers)
+    notes += _notes(answers, cluster, len(judged), taints)
+    notes += [NO_SCHEDULER] if _is_unscheduled(pod, answers) else []
+    return UnitsExplanation(tuple(answers), may, cluster.quotas, taints, tuple(notes))
+
+
+def _is_unscheduled(pod: QueriedPod, answers: Sequence[PoolAnswer]) -> bool:
+    """Whether a pod waits that could be placed, and about which no scheduler has reported anything."""
+    could = any(one.finding is Finding.FITS for one in answers)
+    return could and not pod.gates and pod.scheduler is None
+
+
+def _uses(pools: PoolFacts, name: str, pod: QueriedPod, pool: str) -> list[PodUse]:
+    """Who requests units of a pool; the pod itself only where it has them."""
+    has = pod.state.node is not None and pod.state.ended is None
+    return [one for one in uses_of(pools.pod.rows, pool) if has or one.pod != name]
+
+
+async def _read(client: KubeClient, namespace: str, answers: Sequence[PoolAnswer], judged: Sequence[str]) -> _Cluster:
+    nodes, problem = await _nodes(client, judged[:NODES_ASKED_MAX])
+    quotas: dict[str, Sequence[Mapping[str, Any]]] = {}
+    quotas_problem = ""
+    for one in answers:
+        if one.finding not in HAS_OR_NEEDS_NONE:
+            quotas[one.ask.resource], quotas_problem = await quotas_on(client, one.ask.resource, namespace)
+    return _Cluster(nodes, problem, quotas, quotas_problem)
+
+
+async def _nodes(client: KubeClient, names: Sequence[str]) -> tuple[dict[str, Object | None], str]:
+    async def read(name: str) -> KubeReply[Object]:
+        try:
+            return KubeReply(await object_or_none(client, NODES, name))
+        except RefusedError as error:
+            return KubeReply(None, str(error))
+
+    replies = await concurrently(read, names)
+    problem = next((one.problem for one in replies if one.problem), "")
+    return {name: one.value for name, one in zip(names, replies, strict=True) if not one.problem}, problem
+
+
+def _hindrances(pod: Object, pools: PoolFacts, judged: Iterable[str], cluster: _Cluster) -> Hindrances:
+    """What keeps the pod off nodes; a node that could not be read is judged by the labels that the ledger has."""
+    return {
+        name: _of_node(pod, cluster.nodes[name]) if name in cluster.nodes else _by_labels(pod, pools, name)
+        for name in judged
+    }
+
+
+def _of_node(pod: Object, node: Object | None) -> tuple[Hindrance, ...]:
+    return (Hindrance(Barrier.GONE),) if node is None else hindrances(pod, node)
+
+
+def _by_labels(pod: Object, pools: PoolFacts, name: str) -> tuple[Hindrance, ...]:
+    row = pools.node.get(name)
+    if row is None or row.labelled_at is None:
+        return ()
+    return tuple(selection(pod, Node(name, orjson.loads(row.labels))))
+
+
+def _untolerated(pools: PoolFacts, pod: Object, answers: Sequence[PoolAnswer]) -> dict[str, list[str]]:
+    rows = [row for one in answers if (row := pools.pool.get(one.ask.pool)) is not None]
+    return {row.subject: untolerated(pod, read_spec(row.said).said) for row in rows}
+
+
+def _notes(
+    answers: Sequence[PoolAnswer], cluster: _Cluster, judged: int, taints: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """What was not checked, and what else may keep the pod waiting."""
+    yield from asked_notes(judged, cluster.nodes_problem)
+    if any(one.finding is Finding.FITS for one in answers):
+        yield ONLY_UNITS
+    if cluster.quotas_problem:
+        yield f"Quotas were not looked at: {cluster.quotas_problem}"
+    for pool, untolerated_taints in taints.items():
+        if untolerated_taints:
+            yield f"The pod does not tolerate taints that {pool} has for its nodes: {', '.join(untolerated_taints)}."

@@ -1,0 +1,124 @@
+"""Explains why a claim or pod waits: reads the state, finds the subject, and puts the parts of the answer together."""
+
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+from gpuledger.api.kinds import PODS
+from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.tools.cluster import if_reachable, object_or_none
+from gpuledger.tools.errors import ToolError
+from gpuledger.tools.explain.access import is_redacted
+from gpuledger.tools.explain.claims import ClaimsExplanation, explain_claims
+from gpuledger.tools.explain.dra_document import Document
+from gpuledger.tools.explain.pod_units import UnitsExplanation, explain_units, recorded_pools
+from gpuledger.tools.explain.pools_document import pod_document, pool_documents, pools_sentences, quota_notes
+from gpuledger.tools.explain.query import QueriedPod, WhyQuery, pod_of, recorded_pod
+from gpuledger.tools.queries.availability import availability_as_of, current_availability
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.pools import requesting_pods
+
+T = TypeVar("T")
+
+NOTHING_REQUESTED: Final = "it asks for no GPU of a pool and has no claims"
+NEVER_MADE: Final = (
+    "The ledger knows pods by what they ask for, Kubernetes while they are there. Ask with --at for a time when it was "
+    "there. If it was never made, a quota or admission may have refused it: `kubectl describe` its ReplicaSet or Job, "
+    "or `kubectl get events`"
+)
+
+
+async def why_claim(backend: Backend, query: WhyQuery) -> Document:
+    """The explanation of a claim.
+
+    Raises:
+        ToolError: there is no such claim, or the user may not read it.
+    """
+    state, redacted = await _state(backend, query), await is_redacted(backend)
+    if query.name not in state.claim.rows:
+        hint = "List them with `gpuledger get claims`, or ask with --at for a time when it was there"
+        raise ToolError(f"claim {query.name!r} was not found{_then(query)}", hint)
+    found = await explain_claims(query, state, QueriedPod((query.name,)), redacted=redacted)
+    return _document(query, "claim", query.node, found.answer) | _claims_part(found) | {"notes": [*found.notes]}
+
+
+async def why_pod(backend: Backend, query: WhyQuery) -> Document:
+    """The explanation of a pod: of all its claims, and of the units of pools that it requests.
+
+    Raises:
+        ToolError: there is no such pod, or the user may read nothing of what it requests.
+    """
+    state, redacted = await _state(backend, query), await is_redacted(backend)
+    pod, pools = await _pod(backend, query, state)
+    if pod is None:
+        raise ToolError(f"pod {query.name!r} was not found{_then(query)}", NEVER_MADE)
+    if pod.units and pools is None:
+        pools = await recorded_pools(backend, query.at)
+    refusals: list[ToolError] = []
+    units = await _or_refusal(explain_units(pools, query, pod), refusals) if pod.units and pools is not None else None
+    has_claims = bool(pod.claims or pod.missing)
+    explaining = explain_claims(query, state, pod, redacted=redacted) if has_claims else None
+    claims = None if explaining is None else await _or_refusal(explaining, refusals)
+    if refusals and units is None and claims is None:
+        raise refusals[0]
+    return _of_parts(query, pod, units, claims, [str(one) for one in refusals])
+
+
+async def _state(backend: Backend, query: WhyQuery) -> Availability:
+    return await current_availability(backend) if query.at is None else await availability_as_of(backend, query.at)
+
+
+async def _pod(backend: Backend, query: WhyQuery, state: Availability) -> tuple[QueriedPod | None, PoolFacts | None]:
+    """The pod, and the pools, if they had to be read to find it."""
+    problem = ""
+    if query.live_access is not None:
+        namespace, _, name = query.name.partition("/")
+        reply = await if_reachable(query.live_access, lambda client: object_or_none(client, PODS, name, namespace))
+        if not reply.problem:
+            return None if reply.value is None else pod_of(reply.value), None
+        problem = reply.problem
+    pools = await recorded_pools(backend, None) if query.at is None else None
+    pods = await requesting_pods(backend, query.at, query.name) if pools is None else pools.pod.rows
+    return recorded_pod(query.name, state, pods.get(query.name), problem), pools
+
+
+async def _or_refusal(part: Awaitable[T], refusals: list[ToolError]) -> T | None:
+    """One part of the answer; where the user may not read it, the answer has the other parts and the refusal."""
+    try:
+        return await part
+    except ToolError as error:
+        refusals.append(error)
+        return None
+
+
+def _of_parts(
+    query: WhyQuery,
+    pod: QueriedPod,
+    units: UnitsExplanation | None,
+    claims: ClaimsExplanation | None,
+    refusals: list[str],
+) -> Document:
+    """The answer: pools first, then claims."""
+    documents = [] if units is None else pool_documents(units)
+    sentences = [f"its scheduling gates keep it waiting: {', '.join(pod.gates)}"] if pod.gates else []
+    sentences += [] if units is None else pools_sentences(units)
+    sentences += [] if claims is None else [claims.answer]
+    head = _document(query, "pod", query.node or pod.state.node, "; ".join(sentences) or NOTHING_REQUESTED)
+    units_notes = [] if units is None else [*units.notes, *quota_notes(documents)]
+    notes = [*pod.notes, *refusals, *units_notes, *(() if claims is None else claims.notes)]
+    pod_part = {"pod": pod_document(pod), "podsNamed": None if units is None else units.may.basis, "pools": documents}
+    return head | pod_part | _claims_part(claims) | {"notes": notes}
+
+
+def _document(query: WhyQuery, kind: str, node: str | None, answer: str) -> Document:
+    return {"subject": f"{kind} {query.name}", "moment": query.moment, "node": node, "answer": answer}
+
+
+def _claims_part(found: ClaimsExplanation | None) -> Document:
+    if found is None:
+        return {"claimsNamed": None, "claims": [], "together": None}
+    return {"claimsNamed": found.named, "claims": found.claims, "together": found.together}
+
+
+def _then(query: WhyQuery) -> str:
+    return "" if query.at is None else f" at {query.moment}"

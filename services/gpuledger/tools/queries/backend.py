@@ -1,0 +1,130 @@
+"""The ledger and database that a tool reads, and the wait until the tables hold everything that the log holds.
+
+Whoever opens the servers builds a `Backend`; this module never starts or stops one. A person who waits learns of
+progress through the `Reporter`.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpuledger.db.engine import connect
+from gpuledger.db.readonly import read_only
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.table import Table
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.asof import fold_until
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.fold import Fold
+from gpuledger.projection.rows import RowStore
+from gpuledger.projection.runner import Runner
+from gpuledger.projection.store import LIVE, Store, schema_of
+from gpuledger.readmodels.catalogue import read_models
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.reporting import SILENT, Reporter
+
+CURRENT_WAIT_S = 15.0
+"""How long a tool waits for a running projector to reach the head of the log."""
+
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An open ledger and database. `data_dir` is the data directory of embedded servers, None for real ones."""
+
+    ledger: JetStreamLedger
+    database_url: str
+    nats_url: str
+    data_dir: Path | None
+    reporter: Reporter = SILENT
+
+
+class HasTables(Protocol):
+    """A state that is kept in tables."""
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        ...
+
+
+def all_projections() -> list[Projection]:
+    """A new instance of every projection of the product."""
+    return [*read_models(), SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection()]
+
+
+def named_projections(names: Sequence[str]) -> list[Projection]:
+    """The projections with these names; all of them if there are no names.
+
+    Raises:
+        RequestError: there is no projection of that name.
+    """
+    by_name = {projection.name: projection for projection in all_projections()}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise RequestError(f"There is no projection {unknown[0]!r}", f"Choose from {', '.join(by_name)}")
+    return [by_name[name] for name in names] or list(by_name.values())
+
+
+async def bring_current(backend: Backend, projections: Sequence[Projection] | None = None) -> None:
+    """Wait until the tables hold everything that is in the log now; where nobody projects, do it here.
+
+    A projector that does not get there in time is reported; the rows are then as of its checkpoint.
+    """
+    head = await backend.ledger.head()
+    for projection in projections or all_projections():
+        if await _lag(backend, projection, head) == 0:
+            continue
+        if lag := await _project(backend, projection, head):
+            backend.reporter.message(
+                f"Projection {projection.name} is {lag} events behind the log; what follows is as of its checkpoint."
+            )
+
+
+async def load_state(backend: Backend, state: HasTables, *, without: Collection[str] = ()) -> None:
+    """Fill a new state with the current rows, except for the tables named in `without`; it must never be written."""
+    for table in state.tables().values():
+        table.never_written()
+    async with read_only(backend.database_url, application_name="gpuledger state") as connection:
+        for table in (table for name, table in state.tables().items() if name not in without):
+            async for rows in RowStore(table.spec, schema_of(LIVE)).live(connection):
+                table.load(rows)
+
+
+async def folded(backend: Backend, projection: Projection, until: int | None = None) -> Fold:
+    """A fold of the log in memory, up to a sequence or its head."""
+    target = await backend.ledger.head() if until is None else until
+    with backend.reporter.progress("Folding the log", total=target) as advance:
+        return await fold_until(projection, backend.ledger, target, lambda done, _total: advance.to(done))
+
+
+async def _project(backend: Backend, projection: Projection, head: int) -> int:
+    """Project, or wait for whoever does; they may end before `head`, so it is tried again. Returns the lag."""
+    deadline = asyncio.get_running_loop().time() + CURRENT_WAIT_S
+    with backend.reporter.progress(f"Projecting {projection.name}", total=head) as advance:
+        runner = Runner(
+            projection,
+            backend.ledger,
+            backend.database_url,
+            on_flush=lambda checkpoint: advance.to(checkpoint.position),
+        )
+        while not await runner.catch_up(head):
+            lag = await _lag(backend, projection, head)
+            if lag == 0 or asyncio.get_running_loop().time() > deadline:
+                return head if lag is None else lag
+            await asyncio.sleep(POLL_S)
+    return 0
+
+
+async def _lag(backend: Backend, projection: Projection, head: int) -> int | None:
+    """How many events up to `head` have no rows yet; None where the projection has never started."""
+    async with connect(backend.database_url, application_name="gpuledger position") as connection:
+        checkpoint = await Store(connection, projection).checkpoint()
+    if checkpoint is None:
+        return None
+    return max(0, head - (checkpoint.position if checkpoint.generation == backend.ledger.generation else 0))

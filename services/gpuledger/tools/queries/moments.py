@@ -1,0 +1,48 @@
+"""A moment that a command reads the state of: now, a time, or a position of the log; and the sequence it stands for."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from gpuledger.events.envelope import parse
+from gpuledger.events.errors import EventError
+from gpuledger.ledger.api import Message
+from gpuledger.projection.asof import sequence_at
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.queries.backend import Backend
+
+
+class PointInTime(NamedTuple):
+    """`at` is a time of what happened, `recorded` a position in the log or a time of recording; neither means now."""
+
+    at: datetime | None = None
+    recorded: datetime | tuple[int | None, int] | None = None
+
+
+async def sequence_of(backend: Backend, when: datetime | tuple[int | None, int]) -> int:
+    """The sequence that a position, or a time of recording, stands for.
+
+    Raises:
+        RequestError: the position is of another generation, or lies beyond the end of the log.
+    """
+    ledger = backend.ledger
+    if isinstance(when, datetime):
+        return await sequence_at(ledger, int(when.timestamp() * 1_000_000_000), recorded_ns_of)
+    generation, sequence = when
+    head = await ledger.head()
+    if generation not in (None, ledger.generation):
+        hint = "Positions of an archived generation belong to that archive"
+        raise RequestError(f"The log is at generation {ledger.generation}, not {generation}", hint)
+    if sequence > head:
+        raise RequestError(f"The log ends at position {ledger.generation}/{head}")
+    return sequence
+
+
+def recorded_ns_of(message: Message) -> int:
+    """When a message was first recorded, in ns: by the broker, or by the envelope of a restored event if earlier."""
+    try:
+        recorded_at = parse(message.data).recorded_at
+    except EventError:
+        recorded_at = None
+    if recorded_at is None:
+        return message.recorded_ns
+    return min(message.recorded_ns, int(recorded_at.timestamp() * 1_000_000_000))

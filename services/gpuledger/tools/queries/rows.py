@@ -1,0 +1,176 @@
+"""Rows out of the projections' tables: as they are now, as they were at a time, or as they had been recorded.
+
+A table of now is read from PostgreSQL, one at a time from a history function, one as recorded from a fold of the log.
+Nothing here writes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from gpuledger.domain.devices.fold import SLOT
+from gpuledger.domain.inventory.device_names import place_of
+from gpuledger.domain.table import R, TableSpec
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.queries.backend import Backend, folded, named_projections
+
+LIVE = "gpuledger_live"
+ROWS_MAX = 10_000
+"""Rows that a page is made of at most."""
+
+RowDict = Mapping[str, object]
+
+
+class RowSource(NamedTuple):
+    """One kind of row: its projection, table, order and name; `at` is the function that gives its rows at a time.
+
+    `hidden` columns are bookkeeping that no user sees.
+    """
+
+    kinds: str
+    projection: str
+    spec: TableSpec[Any]
+    order: tuple[str, ...]
+    name_key: str
+    at: str | None
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a user sees, in their order."""
+        return tuple(name for name in self.spec.columns if name not in self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which rows of a source: those with these names, where some are given, and with these values in columns."""
+
+    names: Sequence[str] = ()
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    def has(self, source: RowSource, row: RowDict) -> bool:
+        """Whether the row is selected."""
+        if self.names and row[source.name_key] not in self.names:
+            return False
+        return all(row[name] == value for name, value in self.where.items())
+
+
+ALL = RowFilter()
+
+
+async def current_rows(
+    connection: AsyncConnection[Any], source: RowSource, row_filter: RowFilter = ALL
+) -> list[RowDict]:
+    """The rows of now."""
+    return await _select(connection, source, Identifier(LIVE, source.spec.name), row_filter)
+
+
+async def rows_at(
+    connection: AsyncConnection[Any], source: RowSource, at: datetime, row_filter: RowFilter = ALL
+) -> list[RowDict]:
+    """The rows as they were at a time.
+
+    Raises:
+        RequestError: this kind has no history in event time.
+    """
+    if source.at is None:
+        kinds = source.kinds.capitalize()
+        raise RequestError(f"{kinds} are about recording and have no history in event time", "Use --as-recorded")
+    relation = SQL("{}({})").format(Identifier("report", source.at), Literal(at))
+    return await _select(connection, source, relation, row_filter)
+
+
+async def rows_as_recorded(
+    backend: Backend, source: RowSource, sequence: int, row_filter: RowFilter = ALL
+) -> list[RowDict]:
+    """The rows that the log up to a sequence amounts to, folded in memory."""
+    (projection,) = named_projections([source.projection])
+    table = (await folded(backend, projection, sequence)).state.tables()[source.spec.name]
+    rows = [dict(zip(source.spec.columns, row, strict=True)) for row in table.rows.values()]
+    selected = [row for row in rows if row_filter.has(source, row)]
+    selected.sort(key=lambda row: tuple(row[column] for column in source.order))
+    return [{name: row[name] for name in source.columns} for row in selected]
+
+
+def missing_names(rows: Sequence[RowDict], source: RowSource, names: Sequence[str]) -> Iterator[str]:
+    """The names that no row has."""
+    found = {row[source.name_key] for row in rows}
+    return (name for name in names if name not in found)
+
+
+async def rows_where(
+    connection: AsyncConnection[Any],
+    spec: TableSpec[Any],
+    where: Mapping[str, object],
+    *,
+    newest: Sequence[str] = (),
+    limit: int = ROWS_MAX,
+) -> list[RowDict]:
+    """The rows whose columns have these values (a list: one of them); `newest` orders by columns, last first."""
+    columns, table = _identifiers(spec.columns), Identifier(LIVE, spec.name)
+    last_first = [SQL("{} DESC NULLS LAST").format(Identifier(name)) for name in newest]
+    order = SQL(", ").join(last_first or map(Identifier, spec.key))
+    query = SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {}").format(
+        columns, table, _condition(where), order, Literal(limit)
+    )
+    return await _dicts(connection, query, spec.columns)
+
+
+async def slots_of(connection: AsyncConnection[Any], node: str) -> list[RowDict]:
+    """The slots that were declared to be in a node, and those whose name begins with the node's and a slash."""
+    query = SQL(
+        "SELECT {} FROM {} WHERE node = {} OR (node IS NULL AND starts_with(slot, {})) ORDER BY slot LIMIT {}"
+    ).format(
+        _identifiers(SLOT.columns),
+        Identifier(LIVE, SLOT.name),
+        Literal(node),
+        Literal(place_of(node, "")),
+        Literal(ROWS_MAX),
+    )
+    return await _dicts(connection, query, SLOT.columns)
+
+
+async def has_table(connection: AsyncConnection[Any], spec: TableSpec[Any]) -> bool:
+    """Whether the projection that keeps this table has ever started here."""
+    cursor = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{LIVE}.{spec.name}"])
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+def row_of(spec: TableSpec[R], found: RowDict) -> R:
+    """A row from the database as the table's own row type."""
+    values: list[Any] = [found[name] for name in spec.columns]
+    return spec.row(*values)
+
+
+async def _select(
+    connection: AsyncConnection[Any], source: RowSource, relation: Composable, row_filter: RowFilter
+) -> list[RowDict]:
+    values: dict[str, object] = dict(row_filter.where)
+    if row_filter.names:
+        values[source.name_key] = list(row_filter.names)
+    where = SQL(" WHERE {}").format(_condition(values)) if values else SQL("")
+    query = SQL("SELECT {} FROM {}{} ORDER BY {}").format(
+        _identifiers(source.columns), relation, where, _identifiers(source.order)
+    )
+    return await _dicts(connection, query, source.columns)
+
+
+async def _dicts(connection: AsyncConnection[Any], query: Composed, columns: Sequence[str]) -> list[RowDict]:
+    cursor = await connection.execute(query)
+    return [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
+
+
+def _condition(where: Mapping[str, object]) -> Composable:
+    return SQL(" AND ").join(
+        SQL("{} = ANY({})").format(Identifier(name), Literal(value if isinstance(value, list) else [value]))
+        for name, value in where.items()
+    )
+
+
+def _identifiers(names: Sequence[str]) -> Composable:
+    return SQL(", ").join(Identifier(name) for name in names)
