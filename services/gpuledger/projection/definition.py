@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from gpuledger.domain.fact import Fact, Handlers, State, Touched
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Undecoded
+from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Position
 
@@ -24,6 +25,30 @@ class Decision(NamedTuple):
     subject: str
     time: datetime
     data: Payload
+
+
+class Causation:
+    """Names the cause of each decision that follows from a fact, and gives the decision its time.
+
+    The second decision of a type about the same subject follows from the first one, so that each has its own id.
+    `time` never lies before the fact, nor before an earlier decision about the same thing.
+    """
+
+    def __init__(self, fact: Fact, not_before: datetime | None = None) -> None:
+        event = fact.event
+        self.time = event.time if not_before is None else max(event.time, not_before)
+        self._cause = event.id
+        self._correlation = event.correlation_id or event.id
+        self._following: dict[tuple[str, str], str] = {}
+
+    def decision(self, subject: str, data: Payload, not_before: datetime | None = None) -> Decision:
+        """A decision about `subject`, at `not_before` at the earliest."""
+        key = (data.TYPE, subject)
+        cause = self._following.get(key, self._cause)
+        self._following[key] = derived_id(cause, *key)
+        if not_before is not None:
+            self.time = max(self.time, not_before)
+        return Decision(cause, self._correlation, subject, self.time, data)
 
 
 class RefusalKind(Enum):

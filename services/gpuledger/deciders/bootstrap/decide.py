@@ -6,7 +6,6 @@ prerequisites are not met.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import NamedTuple
 
 from gpuledger.api.phases import DeviceState, PreparationPhase
@@ -20,29 +19,8 @@ from gpuledger.domain.bootstrap.facts import BootstrapFacts
 from gpuledger.domain.bootstrap.folds import waited
 from gpuledger.domain.fact import Fact
 from gpuledger.events.device import DeviceStateChanged
-from gpuledger.events.ids import derived_id
 from gpuledger.events.node import Condition, NodeBootstrapChanged, NodeBootstrapWaited, NodeBootstrapWithdrawn
-from gpuledger.events.payload import Payload
-from gpuledger.projection.definition import Decision
-
-
-class _Cause:
-    """What led to decisions, and the time that they get: never before an earlier decision about the same node.
-
-    The second decision of a kind about the same subject follows from the first one, so that each has its own id.
-    """
-
-    def __init__(self, fact: Fact, decided_at: datetime | None) -> None:
-        event = fact.event
-        self._first, self._correlation = event.id, event.correlation_id or event.id
-        self._time = event.time if decided_at is None else max(event.time, decided_at)
-        self._last: dict[tuple[str, str], str] = {}
-
-    def decision(self, subject: str, data: Payload) -> Decision:
-        key = (data.TYPE, subject)
-        cause = self._last.get(key, self._first)
-        self._last[key] = derived_id(cause, data.TYPE, subject)
-        return Decision(cause, self._correlation, subject, self._time, data)
+from gpuledger.projection.definition import Causation, Decision
 
 
 class _Plan(NamedTuple):
@@ -77,10 +55,10 @@ def is_in_force(state: BootstrapFacts) -> bool:
 
 def _on_node(state: BootstrapFacts, fact: Fact, node: str) -> Iterator[Decision]:
     row, known = state.node.get(node), state.phase.get(node)
-    cause = _Cause(fact, None if row is None else row.decided_at)
+    causation = Causation(fact, None if row is None else row.decided_at)
     if row is None or not row.is_known:
         if known is not None:
-            yield cause.decision(node, NodeBootstrapWithdrawn())
+            yield causation.decision(node, NodeBootstrapWithdrawn())
         return
     view = view_of(state, row)
     note_waits(state, view)
@@ -90,7 +68,7 @@ def _on_node(state: BootstrapFacts, fact: Fact, node: str) -> Iterator[Decision]
     has_new = any(target.state == DeviceState.DISCOVERED for target in plan.states.values())
     for step in way_to(phase, None if known is None else PreparationPhase(known.phase), has_new_device=has_new):
         plan = plan._replace(states={name: prepared(state.state.get(name)) for name in plan.states})
-        yield from _enter(state, cause, plan, step, is_last=step is phase)
+        yield from _enter(state, causation, plan, step, is_last=step is phase)
 
 
 def _planned(state: BootstrapFacts, view: NodeView, checks: Checks, phase: PreparationPhase) -> _Plan:
@@ -100,18 +78,18 @@ def _planned(state: BootstrapFacts, view: NodeView, checks: Checks, phase: Prepa
 
 
 def _enter(
-    state: BootstrapFacts, cause: _Cause, plan: _Plan, phase: PreparationPhase, *, is_last: bool
+    state: BootstrapFacts, causation: Causation, plan: _Plan, phase: PreparationPhase, *, is_last: bool
 ) -> Iterator[Decision]:
     """Let the node come into a phase, and its devices into their states there."""
     wanted = plan.wanted if is_last else {name: _on_the_way(plan, name) for name in plan.wanted}
     conditions = conditions_of(plan.view, plan.checks, [target.state for target in wanted.values()])
     node = plan.view.row.node
     if _differs(state, node, phase, conditions):
-        yield cause.decision(node, NodeBootstrapChanged(phase=phase.value, conditions=conditions))
+        yield causation.decision(node, NodeBootstrapChanged(phase=phase.value, conditions=conditions))
     for name, target in wanted.items():
         for step in states_between(plan.states[name], target):
             data = DeviceStateChanged.model_validate(step._asdict())
-            yield cause.decision(name, data)
+            yield causation.decision(name, data)
 
 
 def _on_the_way(plan: _Plan, name: str) -> Target:

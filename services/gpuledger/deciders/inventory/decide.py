@@ -7,8 +7,7 @@ Node Feature Discovery is missing.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -40,22 +39,10 @@ from gpuledger.events.node import (
     NodeInventoryWithdrawn,
     NodeObserved,
 )
-from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.projection.definition import Decision
+from gpuledger.projection.definition import Causation, Decision
 
 NODE_FACTS = (NodeObserved, NodeGone, NodeFeaturesObserved, NodeFeaturesGone, NodeDevicesObserved)
-
-
-class _Cause(NamedTuple):
-    """What led to decisions, and the time that they get: never before an earlier decision about the same node."""
-
-    fact: Fact
-    time: datetime
-
-    def decision(self, subject: str, data: Payload) -> Decision:
-        event = self.fact.event
-        return Decision(event.id, event.correlation_id, subject, self.time, data)
 
 
 def on_fact(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
@@ -68,11 +55,11 @@ def on_fact(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
     is_met = _is_met(state)
     begins = is_met and not was_met
     nodes = _all_nodes(state) if begins or isinstance(fact.event.data, SettingsChanged) else _nodes_of(state, fact)
-    times = [row.decided_at for node in nodes if (row := state.node.get(node))]
-    cause = _Cause(fact, max((fact.event.time, *times)))
+    decided_at = max((row.decided_at for node in nodes if (row := state.node.get(node))), default=None)
+    causation = Causation(fact, decided_at)
     for node in nodes:
         if is_met or not _exists(state, node):
-            yield from _on_node(state, cause, settings, node)
+            yield from _on_node(state, causation, settings, node)
 
 
 def _is_met(state: InventoryFacts) -> bool:
@@ -89,8 +76,7 @@ def _on_prerequisite(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
     known, wanted = state.module.get(MODULE_CONFIG), prerequisite(state.nfd_count())
     if wanted is None or (known is not None and (known.met, known.reason) == (wanted.met, wanted.reason)):
         return
-    time = fact.event.time if known is None else max(fact.event.time, known.changed_at)
-    yield _Cause(fact, time).decision(MODULE_CONFIG, wanted)
+    yield Causation(fact, None if known is None else known.changed_at).decision(MODULE_CONFIG, wanted)
 
 
 def _all_nodes(state: InventoryFacts) -> list[str]:
@@ -108,21 +94,21 @@ def _nodes_of(state: InventoryFacts, fact: Fact) -> list[str]:
     return [*sorted(sharing(state, subject)), subject]
 
 
-def _on_node(state: InventoryFacts, cause: _Cause, settings: ModuleSettings, node: str) -> Iterator[Decision]:
+def _on_node(state: InventoryFacts, causation: Causation, settings: ModuleSettings, node: str) -> Iterator[Decision]:
     view = devices_of(state, node)
-    yield from _identify(state, cause, node, view)
+    yield from _identify(state, causation, node, view)
     wanted = {device.card: device for device in view.devices}
     known = {row.card: row for row in sorted(state.device.where("node", node))}
     for card, row in known.items():
         if card not in wanted:
-            yield from _withdraw(state, cause, row)
+            yield from _withdraw(state, causation, row)
     for card, device in wanted.items():
-        yield from _keep(state, cause, settings, node, device, known.get(card))
-    yield from _settle_slots(state, cause, node, view)
-    yield from _on_state(state, cause, settings, node, view)
+        yield from _keep(state, causation, settings, node, device, known.get(card))
+    yield from _settle_slots(state, causation, node, view)
+    yield from _on_state(state, causation, settings, node, view)
 
 
-def _identify(state: InventoryFacts, cause: _Cause, node: str, view: View) -> Iterator[Decision]:
+def _identify(state: InventoryFacts, causation: Causation, node: str, view: View) -> Iterator[Decision]:
     """GPUDevices whose card nobody counts any more, and new cards: who was provisional is the next card of its kind."""
     rows = state.device.where("node", node)
     known, wanted = {row.card for row in rows}, {device.card for device in view.devices}
@@ -131,7 +117,7 @@ def _identify(state: InventoryFacts, cause: _Cause, node: str, view: View) -> It
         device = next((device for device in new if _is_same(row, device)), None)
         if device is not None:
             new.remove(device)
-            yield cause.decision(row.name, DeviceIdentified(card=device.card))
+            yield causation.decision(row.name, DeviceIdentified(card=device.card))
 
 
 def _by_place(rows: Iterable[GpuDevice]) -> list[GpuDevice]:
@@ -149,14 +135,19 @@ def _kind(row: GpuDevice) -> Kind:
     return (row.pci_vendor or "", row.pci_device or "")
 
 
-def _withdraw(state: InventoryFacts, cause: _Cause, row: GpuDevice) -> Iterator[Decision]:
-    yield from _detach(cause, row)
+def _withdraw(state: InventoryFacts, causation: Causation, row: GpuDevice) -> Iterator[Decision]:
+    yield from _detach(causation, row)
     moved_to = owner_of(state, row.card) if not row.provisional else None
-    yield cause.decision(row.name, DeviceWithdrawn(moved_to=moved_to if moved_to != row.node else None))
+    yield causation.decision(row.name, DeviceWithdrawn(moved_to=moved_to if moved_to != row.node else None))
 
 
 def _keep(
-    state: InventoryFacts, cause: _Cause, settings: ModuleSettings, node: str, device: Wanted, row: GpuDevice | None
+    state: InventoryFacts,
+    causation: Causation,
+    settings: ModuleSettings,
+    node: str,
+    device: Wanted,
+    row: GpuDevice | None,
 ) -> Iterator[Decision]:
     managed = is_managed(state.said.rows[node], settings).managed
     name = _name(state, node, device) if row is None else row.name
@@ -167,9 +158,9 @@ def _keep(
     if row is None:
         index = device.device_index if device.provisional else None
         found = DeviceDetected(**shown, node=node, card=device.card, provisional=device.provisional, index=index)
-        yield cause.decision(name, found)
-    elif described(row, description, cause.time) != row:
-        yield cause.decision(name, DeviceDescribed(**shown))
+        yield causation.decision(name, found)
+    elif described(row, description, causation.time) != row:
+        yield causation.decision(name, DeviceDescribed(**shown))
 
 
 def _name(state: InventoryFacts, node: str, device: Wanted) -> str:
@@ -183,7 +174,7 @@ def _is_ignored(state: InventoryFacts, name: str) -> bool:
     return mark is not None and orjson.loads(mark.labels).get(LABEL_IGNORE) == LABEL_TRUE
 
 
-def _settle_slots(state: InventoryFacts, cause: _Cause, node: str, view: View) -> Iterator[Decision]:
+def _settle_slots(state: InventoryFacts, causation: Causation, node: str, view: View) -> Iterator[Decision]:
     """Where each card sits; one that is out of sight keeps its slot until another card is found there."""
     slots = {
         device.card: place_of(node, device.address)
@@ -194,27 +185,27 @@ def _settle_slots(state: InventoryFacts, cause: _Cause, node: str, view: View) -
     rows = sorted(state.device.where("node", node))
     for row in rows:
         if row.slot is not None and row.slot != slots.get(row.card, row.slot if row.slot not in taken else None):
-            yield from _detach(cause, row)
+            yield from _detach(causation, row)
     for row in rows:
         slot = slots.get(row.card)
         if slot is not None and slot != row.slot:
             facts = {"serial": row.serial, "uuid": row.uuid, "model": row.product}
-            yield cause.decision(row.card, DeviceAttached(name=row.name, slot=slot, **facts))
+            yield causation.decision(row.card, DeviceAttached(name=row.name, slot=slot, **facts))
 
 
-def _detach(cause: _Cause, row: GpuDevice) -> Iterator[Decision]:
+def _detach(causation: Causation, row: GpuDevice) -> Iterator[Decision]:
     if row.slot is not None:
-        yield cause.decision(row.card, DeviceDetached(name=row.name, slot=row.slot))
+        yield causation.decision(row.card, DeviceDetached(name=row.name, slot=row.slot))
 
 
 def _on_state(
-    state: InventoryFacts, cause: _Cause, settings: ModuleSettings, node: str, view: View
+    state: InventoryFacts, causation: Causation, settings: ModuleSettings, node: str, view: View
 ) -> Iterator[Decision]:
     said, known = state.said.get(node), state.node.get(node)
     is_told = said is not None and said.told_at is not None and (said.gone_at is None or said.gone_at < said.told_at)
     if said is None or not said.exists or not (view.devices or is_told):
         if known is not None:
-            yield cause.decision(node, NodeInventoryWithdrawn())
+            yield causation.decision(node, NodeInventoryWithdrawn())
         return
     conditions = node_conditions(said, settings, view)
     shown = [state.condition.get((node, condition.type)) for condition in conditions]
@@ -224,4 +215,4 @@ def _on_state(
     )
     present = view != NOTHING and view.in_sight > 0
     if known is None or known.present != present or has_changed:
-        yield cause.decision(node, NodeInventoryChanged(present=present, conditions=conditions))
+        yield causation.decision(node, NodeInventoryChanged(present=present, conditions=conditions))

@@ -5,37 +5,17 @@ decided. Nothing is decided while the module is disabled or Node Feature Discove
 """
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from gpuledger.deciders.pools.assignment import next_step
 from gpuledger.deciders.pools.conditions import is_empty, pool_change
 from gpuledger.deciders.pools.orders import wanted_change
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.events.ids import derived_id
-from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolReleased
-from gpuledger.projection.definition import Decision
+from gpuledger.projection.definition import Causation, Decision
 
 STEPS_MAX = 4
 """How many steps a device takes at most at once: released, taken by the next pool, and what follows from that."""
-
-
-class _Causes:
-    """What led to decisions. One that follows from another of the same kind about the same thing names that one."""
-
-    def __init__(self, fact: Fact) -> None:
-        self._event = fact.event
-        self._time = fact.event.time
-        self._last: dict[tuple[str, str], str] = {}
-
-    def decision(self, subject: str, data: Payload, not_before: datetime | None) -> Decision:
-        """A decision, at a time that is never before an earlier one about the same thing, or one that led to it."""
-        key = (data.TYPE, subject)
-        before = self._last.get(key)
-        cause = self._last[key] = self._event.id if before is None else derived_id(before, *key)
-        self._time = self._time if not_before is None else max(self._time, not_before)
-        return Decision(cause, self._event.correlation_id or self._event.id, subject, self._time, data)
 
 
 def on_fact(state: PoolFacts, fact: Fact) -> Iterator[Decision]:
@@ -43,26 +23,26 @@ def on_fact(state: PoolFacts, fact: Fact) -> Iterator[Decision]:
     if not state.is_in_force():
         state.take_all()
         return
-    causes = _Causes(fact)
+    causation = Causation(fact)
     while devices := state.take_devices():
         for device in devices:
-            yield from _on_device(state, causes, device)
+            yield from _on_device(state, causation, device)
     for pool in state.take_pools():
-        yield from _on_pool(state, causes, pool)
+        yield from _on_pool(state, causation, pool)
     for node in state.take_lists():
-        yield from _on_node(state, causes, node)
+        yield from _on_node(state, causation, node)
 
 
-def _on_device(state: PoolFacts, causes: _Causes, device: str) -> Iterator[Decision]:
+def _on_device(state: PoolFacts, causation: Causation, device: str) -> Iterator[Decision]:
     for _ in range(STEPS_MAX):
         step = next_step(state, device)
         if step is None:
             return
         known = state.assignment.get(device)
-        yield causes.decision(device, step, None if known is None else known.changed_at)
+        yield causation.decision(device, step, None if known is None else known.changed_at)
 
 
-def _on_pool(state: PoolFacts, causes: _Causes, pool: str) -> Iterator[Decision]:
+def _on_pool(state: PoolFacts, causation: Causation, pool: str) -> Iterator[Decision]:
     row = state.pool.get(pool)
     if row is None:
         return
@@ -70,12 +50,12 @@ def _on_pool(state: PoolFacts, causes: _Causes, pool: str) -> Iterator[Decision]
     changed_at = None if known is None else known.changed_at
     change = pool_change(state, row)
     if change is not None:
-        yield causes.decision(pool, change, changed_at)
+        yield causation.decision(pool, change, changed_at)
     if row.deleting and not row.released and is_empty(state, pool):
-        yield causes.decision(pool, PoolReleased(), changed_at)
+        yield causation.decision(pool, PoolReleased(), changed_at)
 
 
-def _on_node(state: PoolFacts, causes: _Causes, node: str) -> Iterator[Decision]:
+def _on_node(state: PoolFacts, causation: Causation, node: str) -> Iterator[Decision]:
     change, known = wanted_change(state, node), state.wanted.get(node)
     if change is not None:
-        yield causes.decision(node, change, None if known is None else known.changed_at)
+        yield causation.decision(node, change, None if known is None else known.changed_at)
