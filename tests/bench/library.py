@@ -31,8 +31,8 @@ WAIT_S = 300.0
 _TABLES = {
     "device": "device text PRIMARY KEY, state text, slot text, in_service_since timestamptz, serial text, "
     "first_seen_at timestamptz, removed_at timestamptz, lives bigint, failures bigint, last_failed_at timestamptz",
-    "stint": "device text, slot text, valid_from timestamptz, valid_to timestamptz, retired boolean, serial text, "
-    "PRIMARY KEY (device, slot, valid_from)",
+    "installation": "device text, slot text, valid_from timestamptz, valid_to timestamptz, retired boolean, "
+    "serial text, PRIMARY KEY (device, slot, valid_from)",
     "failure": "event_id uuid, number bigint, device text, slot text, kind text, failed_at timestamptz, "
     "PRIMARY KEY (event_id, number)",
     "slot": "slot text PRIMARY KEY, node text, slot_index bigint, device text, lives bigint, "
@@ -40,8 +40,9 @@ _TABLES = {
     "slot_history": "slot text, valid_from timestamptz, node text, slot_index bigint, PRIMARY KEY (slot, valid_from)",
 }
 
-_BEGIN_STINT = SQL(
-    "INSERT INTO peer.stint VALUES (%(device)s, %(slot)s, %(at)s, NULL, false, %(serial)s) ON CONFLICT DO NOTHING"
+_BEGIN_INSTALLATION = SQL(
+    "INSERT INTO peer.installation VALUES (%(device)s, %(slot)s, %(at)s, NULL, false, %(serial)s) "
+    "ON CONFLICT DO NOTHING"
 )
 _DEVICE_INSERTED = SQL(
     "INSERT INTO peer.device VALUES (%(device)s, 'InService', %(slot)s, %(at)s, %(serial)s, %(at)s, NULL, 1, 0, NULL) "
@@ -52,8 +53,8 @@ _SLOT_TAKEN = SQL(
     "INSERT INTO peer.slot VALUES (%(slot)s, NULL, NULL, %(device)s, 1, %(at)s, NULL) ON CONFLICT (slot) "
     "DO UPDATE SET device = excluded.device, lives = slot.lives + 1"
 )
-_END_STINT = SQL(
-    "UPDATE peer.stint SET valid_to = %(at)s, retired = %(retired)s "
+_END_INSTALLATION = SQL(
+    "UPDATE peer.installation SET valid_to = %(at)s, retired = %(retired)s "
     "WHERE device = %(device)s AND slot = %(slot)s AND valid_to IS NULL"
 )
 _DEVICE_REMOVED = SQL(
@@ -155,10 +156,10 @@ class FleetProjection(Projection[FleetView]):
         statements: tuple[SQL, ...]
         match domain_event:
             case Thing.Inserted():
-                statements = (_BEGIN_STINT, _DEVICE_INSERTED, _SLOT_TAKEN)
+                statements = (_BEGIN_INSTALLATION, _DEVICE_INSERTED, _SLOT_TAKEN)
             case Thing.Removed():
                 values["state"] = "Retired" if domain_event.retired else "Removed"
-                statements = (_END_STINT, _DEVICE_REMOVED, _SLOT_VACATED)
+                statements = (_END_INSTALLATION, _DEVICE_REMOVED, _SLOT_VACATED)
             case Thing.Failed():
                 statements = (_FAILED, _DEVICE_FAILED)
             case Thing.Declared():

@@ -93,7 +93,7 @@ def test_get_at_equals_sql_on_the_history(cli: Cli, fleet: TitanFile) -> None:
     rows = cli("get", "slots", "--at", moment, "-o", "json").json()
     occupied = sum(row["occupants"] for row in rows)
     condition = f"valid_from <= '{moment}' AND (valid_to IS NULL OR valid_to > '{moment}')"
-    counted = cli("sql", f"SELECT count(*) AS n FROM stint WHERE {condition}", "-o", "json").json()
+    counted = cli("sql", f"SELECT count(*) AS n FROM installation WHERE {condition}", "-o", "json").json()
     assert counted == [{"n": occupied}]
 
 

@@ -60,14 +60,14 @@ async def test_a_row_that_was_deleted_is_named(ledger: JetStreamLedger, url: str
 async def test_a_row_that_nobody_told_of_is_named(ledger: JetStreamLedger, url: str) -> None:
     execute(
         url,
-        "INSERT INTO gpuledger_live.stint (device, slot, valid_from, retired, source, epoch) "
+        "INSERT INTO gpuledger_live.installation (device, slot, valid_from, retired, source, epoch) "
         "VALUES ('d1', 's9', %s, false, 'me', 'now')",
         hour(3),
     )
     found = await verified(ledger, url)
     assert found.differences == 1
     assert found.first is not None
-    assert (found.first.table, found.first.key, found.first.expected) == ("stint", ("d1", "s9", hour(3)), None)
+    assert (found.first.table, found.first.key, found.first.expected) == ("installation", ("d1", "s9", hour(3)), None)
 
 
 async def test_a_database_in_another_time_zone_differs_in_nothing(ledger: JetStreamLedger, url: str) -> None:

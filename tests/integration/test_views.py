@@ -202,8 +202,8 @@ def test_mtbf(database: str) -> None:
 
 def test_mtbf_of_a_life_over_quarters_without_change(migrated_url: str) -> None:
     with psycopg.connect(migrated_url) as connection:
-        life = devices.Stint("g", "s", day(0), day(366), False, None, None, None, "/test", "1")
-        _insert(connection, "stint", [life])
+        life = devices.Installation("g", "s", day(0), day(366), False, None, None, None, "/test", "1")
+        _insert(connection, "installation", [life])
     rows = [(row["quarter"].month, row["location"], row["gpu_days"]) for row in _ask(migrated_url, "mtbf")]
     assert rows == [(1, "s", 91), (4, "s", 91), (7, "s", 92), (10, "s", 92)]
 

@@ -34,9 +34,9 @@ def test_an_empty_database_becomes_the_metadata(database_url: str) -> None:
 def test_a_column_that_the_migrations_lack_would_be_noticed(database_url: str) -> None:
     migrate(database_url)
     with psycopg.connect(database_url) as connection:
-        connection.execute("ALTER TABLE gpuledger_live.stint ALTER COLUMN retired DROP NOT NULL")
-        connection.execute("ALTER TABLE gpuledger_live.stint DROP COLUMN model CASCADE")
-        connection.execute("DROP INDEX gpuledger_live.stint_slot_idx")
+        connection.execute("ALTER TABLE gpuledger_live.installation ALTER COLUMN retired DROP NOT NULL")
+        connection.execute("ALTER TABLE gpuledger_live.installation DROP COLUMN model CASCADE")
+        connection.execute("DROP INDEX gpuledger_live.installation_slot_idx")
     assert len(_differences(database_url)) == 3
 
 
@@ -102,6 +102,31 @@ def test_settings_of_the_first_revision_get_what_later_ones_know(database_url: s
     assert rows == [("gpu", "Manual", 30, "Full", True)]
     if schema == "gpuledger_live":
         assert _differences(database_url) == []
+
+
+@pytest.mark.parametrize("schema", ["gpuledger_live", "gpuledger_next", "gpuledger_prev"])
+def test_renamed_tables_keep_their_rows_in_every_edition(database_url: str, schema: str) -> None:
+    _migrate_to(database_url, "0007")
+    with psycopg.connect(database_url) as connection:
+        if schema != "gpuledger_live":
+            connection.execute(f"CREATE TABLE {schema}.stint (LIKE gpuledger_live.stint INCLUDING ALL)".encode())
+        connection.execute(
+            f"INSERT INTO {schema}.stint VALUES "
+            "('d', 's', now(), NULL, false, 'serial', NULL, 'model', '/test', '1')".encode()
+        )
+    assert migrate(database_url)[:2] == ("0007", HEAD_REVISION)
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            f"SELECT device, slot, serial, model, source, epoch FROM {schema}.installation".encode()
+        ).fetchall()
+        left = connection.execute(
+            "SELECT relname FROM pg_class WHERE relname ~ 'stint' "
+            "UNION ALL SELECT conname FROM pg_constraint WHERE conname ~ 'stint' "
+            "UNION ALL SELECT proname FROM pg_proc WHERE proname ~ 'stint'"
+        ).fetchall()
+    assert rows == [("d", "s", "serial", "model", "/test", "1")]
+    assert left == []
+    assert _differences(database_url) == [] or schema != "gpuledger_live"
 
 
 def test_revisions_are_told_apart(database_url: str) -> None:

@@ -101,7 +101,7 @@ def test_as_of_a_time_is_what_was_true_by_then_in_whatever_order(
 
 
 class Life(NamedTuple):
-    """A stint by brute force."""
+    """An installation by brute force."""
 
     device: str
     slot: str
@@ -140,11 +140,11 @@ def lives_and_strays(events: Sequence[Decoded]) -> tuple[set[Life], set[tuple[st
 
 
 @given(said=crowded | st.lists(device_said, max_size=24))
-def test_stints_and_strays_are_those_of_brute_force(said: list[Said]) -> None:
+def test_installations_and_strays_are_those_of_brute_force(said: list[Said]) -> None:
     events = numbered(said)
     state = folded(DevicesProjection(), log_of(events)).state.tables()
     lives, strays = lives_and_strays(events)
-    assert {Life(*row[:4]) for row in state["stint"].rows.values()} == lives
+    assert {Life(*row[:4]) for row in state["installation"].rows.values()} == lives
     assert {tuple(row[:4]) for row in state["stray"].rows.values()} == strays
 
 

@@ -63,7 +63,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
 """Each projection's tables."""
 
 SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "stint": (("slot",),),
+    "installation": (("slot",),),
     "failure": (("device", "failed_at"),),
     "allocation": (("device",),),
     "device_allocation": (("driver", "pool", "device"),),

@@ -39,7 +39,7 @@ FUNCTIONS_AT = (
     "workloads_at",
     "failures_at",
     "contradictions_at",
-    "stints_at",
+    "installations_at",
     "allocations_at",
     "container_allocations_at",
 )
@@ -67,8 +67,8 @@ _FILES = (
     "pool_pods",
     "container_allocations",
     "device_errors",
-    "stints_at",
-    *(name for name in FUNCTIONS_AT if name != "stints_at"),
+    "installations_at",
+    *(name for name in FUNCTIONS_AT if name != "installations_at"),
     "grants",
 )
 """In the order in which they build on each other."""

@@ -1,4 +1,4 @@
-"""The devices projection: passports, stints, failures, errors, slots and contradictions."""
+"""The devices projection: passports, installations, failures, errors, slots and contradictions."""
 
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import installations

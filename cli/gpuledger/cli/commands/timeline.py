@@ -20,7 +20,7 @@ from gpuledger.cli.render.values import cell
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
 from gpuledger.db.readonly import read_only
-from gpuledger.domain.devices.fold import STINT
+from gpuledger.domain.devices.fold import INSTALLATION
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
 from gpuledger.domain.pools.spec import is_namespaced
@@ -209,8 +209,8 @@ async def slots_and_devices(backend: Backend, node: str) -> tuple[set[str], list
     """The slots of a node, and the devices that ever sat in one of them."""
     async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
         slots = {str(row["slot"]) for row in await slots_of(connection, node)}
-        stints = await rows_where(connection, STINT, {"slot": sorted(slots)})
-    return slots, sorted({str(row["device"]) for row in stints})
+        installations = await rows_where(connection, INSTALLATION, {"slot": sorted(slots)})
+    return slots, sorted({str(row["device"]) for row in installations})
 
 
 def event_row(event: KubeEvent) -> dict[str, object]:

@@ -18,7 +18,7 @@ from gpuledger.cli.describe.sections import (
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.db.readonly import read_only
-from gpuledger.domain.devices.fold import FAILURE, SLOT, STINT
+from gpuledger.domain.devices.fold import FAILURE, INSTALLATION, SLOT
 from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
 from gpuledger.domain.inventory.status import device_status
 from gpuledger.domain.workloads.fold import ALLOCATION
@@ -85,7 +85,7 @@ async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
             gpu_device,
             next(iter(decided.values()), UNDECIDED),
             next((str(slot["node"]) for slot in slots if slot["node"]), None),
-            await rows_where(connection, STINT, cards, newest=["valid_from"]),
+            await rows_where(connection, INSTALLATION, cards, newest=["valid_from"]),
             await rows_where(connection, FAILURE, cards, newest=["failed_at"]),
             await rows_where(connection, ALLOCATION, cards, newest=["valid_from"], limit=ROWS_SHOWN),
             await holders_of(connection, ids),

@@ -23,23 +23,23 @@ BEGIN ATOMIC
     FROM gpuledger_live.device AS device
     LEFT JOIN (
         SELECT
-            stint.device,
+            installation.device,
             count(*) AS lives,
-            count(*) FILTER (WHERE stint.valid_to IS NULL) AS places,
-            max(stint.valid_to) AS removed_at,
-            (array_agg(stint.slot ORDER BY stint.valid_from DESC, stint.slot DESC)
-                FILTER (WHERE stint.valid_to IS NULL))[1] AS slot,
-            max(stint.valid_from) FILTER (WHERE stint.valid_to IS NULL) AS in_service_since,
-            (array_agg(stint.retired ORDER BY stint.valid_to DESC, stint.retired DESC)
-                FILTER (WHERE stint.valid_to IS NOT NULL))[1] AS retired,
-            (array_agg(stint.serial ORDER BY stint.valid_from DESC, stint.slot DESC)
-                FILTER (WHERE stint.serial <> ''))[1] AS serial,
-            (array_agg(stint.uuid ORDER BY stint.valid_from DESC, stint.slot DESC)
-                FILTER (WHERE stint.uuid <> ''))[1] AS uuid,
-            (array_agg(stint.model ORDER BY stint.valid_from DESC, stint.slot DESC)
-                FILTER (WHERE stint.model <> ''))[1] AS model
-        FROM report.stints_at(devices_at.at) AS stint
-        GROUP BY stint.device
+            count(*) FILTER (WHERE installation.valid_to IS NULL) AS places,
+            max(installation.valid_to) AS removed_at,
+            (array_agg(installation.slot ORDER BY installation.valid_from DESC, installation.slot DESC)
+                FILTER (WHERE installation.valid_to IS NULL))[1] AS slot,
+            max(installation.valid_from) FILTER (WHERE installation.valid_to IS NULL) AS in_service_since,
+            (array_agg(installation.retired ORDER BY installation.valid_to DESC, installation.retired DESC)
+                FILTER (WHERE installation.valid_to IS NOT NULL))[1] AS retired,
+            (array_agg(installation.serial ORDER BY installation.valid_from DESC, installation.slot DESC)
+                FILTER (WHERE installation.serial <> ''))[1] AS serial,
+            (array_agg(installation.uuid ORDER BY installation.valid_from DESC, installation.slot DESC)
+                FILTER (WHERE installation.uuid <> ''))[1] AS uuid,
+            (array_agg(installation.model ORDER BY installation.valid_from DESC, installation.slot DESC)
+                FILTER (WHERE installation.model <> ''))[1] AS model
+        FROM report.installations_at(devices_at.at) AS installation
+        GROUP BY installation.device
     ) AS life ON life.device = device.device
     LEFT JOIN (
         SELECT failure.device, count(*) AS failures, max(failure.failed_at) AS last_failed_at

@@ -2,7 +2,7 @@ CREATE VIEW report.fleet_by_day AS
 WITH presence AS (
     -- A device in two slots is one device: its lives are merged into spans of being anywhere.
     SELECT unnest(range_agg(tstzrange(valid_from, valid_to))) AS span
-    FROM gpuledger_live.stint
+    FROM gpuledger_live.installation
     GROUP BY device
 ),
 change AS (
@@ -10,9 +10,9 @@ change AS (
     UNION ALL
     SELECT upper(span), -1, 0, 0, 0 FROM presence WHERE NOT upper_inf(span)
     UNION ALL
-    SELECT valid_from, 0, 1, 0, 0 FROM gpuledger_live.stint
+    SELECT valid_from, 0, 1, 0, 0 FROM gpuledger_live.installation
     UNION ALL
-    SELECT valid_to, 0, 0, 1, 0 FROM gpuledger_live.stint WHERE valid_to IS NOT NULL
+    SELECT valid_to, 0, 0, 1, 0 FROM gpuledger_live.installation WHERE valid_to IS NOT NULL
     UNION ALL
     SELECT failed_at, 0, 0, 0, 1 FROM gpuledger_live.failure
 ),

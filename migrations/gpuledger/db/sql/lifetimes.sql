@@ -1,28 +1,28 @@
 CREATE VIEW report.lifetimes AS
 SELECT
-    stint.device,
-    stint.slot,
-    stint.valid_from AS started,
-    stint.valid_to AS ended,
-    stint.valid_to IS NULL AS in_service,
+    installation.device,
+    installation.slot,
+    installation.valid_from AS started,
+    installation.valid_to AS ended,
+    installation.valid_to IS NULL AS in_service,
     counted.until AS counted_to,
-    round(extract(epoch FROM counted.until - stint.valid_from) / 86400, 3) AS days,
-    CASE WHEN stint.valid_to IS NOT NULL THEN coalesce(
+    round(extract(epoch FROM counted.until - installation.valid_from) / 86400, 3) AS days,
+    CASE WHEN installation.valid_to IS NOT NULL THEN coalesce(
         (
             SELECT string_agg(DISTINCT failure.kind, ',' ORDER BY failure.kind)
             FROM gpuledger_live.failure AS failure
-            WHERE failure.device = stint.device AND failure.failed_at = stint.valid_to
+            WHERE failure.device = installation.device AND failure.failed_at = installation.valid_to
         ),
-        CASE WHEN stint.retired THEN 'retired' ELSE 'removed' END
+        CASE WHEN installation.retired THEN 'retired' ELSE 'removed' END
     ) END AS end_reason,
-    stint.retired,
-    stint.model,
-    stint.source,
-    stint.epoch
-FROM gpuledger_live.stint AS stint
-LEFT JOIN gpuledger_live.source AS source ON source.source = stint.source AND source.epoch = stint.epoch
+    installation.retired,
+    installation.model,
+    installation.source,
+    installation.epoch
+FROM gpuledger_live.installation AS installation
+LEFT JOIN gpuledger_live.source AS source ON source.source = installation.source AND source.epoch = installation.epoch
 CROSS JOIN LATERAL (
-    SELECT coalesce(stint.valid_to, greatest(stint.valid_from, coalesce(source.completed_at, now()))) AS until
+    SELECT coalesce(installation.valid_to, greatest(installation.valid_from, coalesce(source.completed_at, now()))) AS until
 ) AS counted;
 
 COMMENT ON VIEW report.lifetimes IS 'One row per life: a device in a slot, from insertion to removal.';

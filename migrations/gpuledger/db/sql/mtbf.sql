@@ -48,12 +48,12 @@ placed AS (
         coalesce(
             failure.slot,
             (
-                SELECT stint.slot
-                FROM gpuledger_live.stint AS stint
-                WHERE stint.device = failure.device
-                    AND stint.valid_from <= failure.failed_at
-                    AND (stint.valid_to IS NULL OR stint.valid_to >= failure.failed_at)
-                ORDER BY stint.valid_from DESC, stint.slot DESC
+                SELECT installation.slot
+                FROM gpuledger_live.installation AS installation
+                WHERE installation.device = failure.device
+                    AND installation.valid_from <= failure.failed_at
+                    AND (installation.valid_to IS NULL OR installation.valid_to >= failure.failed_at)
+                ORDER BY installation.valid_from DESC, installation.slot DESC
                 LIMIT 1
             )
         ) AS slot

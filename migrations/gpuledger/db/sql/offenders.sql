@@ -17,8 +17,8 @@ offender AS (
 SELECT
     offender.device,
     offender.failures,
-    coalesce(stint.lives, 0) AS lives,
-    coalesce(stint.slots, 0) AS slots,
+    coalesce(installation.lives, 0) AS lives,
+    coalesce(installation.slots, 0) AS slots,
     offender.first_failed_at,
     offender.last_failed_at,
     offender.kinds,
@@ -28,9 +28,9 @@ FROM offender
 JOIN gpuledger_live.device AS device ON device.device = offender.device
 LEFT JOIN (
     SELECT device, count(*) AS lives, count(DISTINCT slot) AS slots
-    FROM gpuledger_live.stint
+    FROM gpuledger_live.installation
     GROUP BY device
-) AS stint ON stint.device = offender.device
+) AS installation ON installation.device = offender.device
 ORDER BY offender.failures DESC, offender.device;
 
 COMMENT ON VIEW report.offenders IS 'Devices that failed, those that failed most often first.';

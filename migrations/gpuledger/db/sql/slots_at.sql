@@ -17,14 +17,14 @@ BEGIN ATOMIC
         AND (declared.valid_to IS NULL OR declared.valid_to > at)
     LEFT JOIN (
         SELECT
-            stint.slot,
+            installation.slot,
             count(*) AS lives,
-            max(stint.valid_to) AS vacated_at,
-            count(*) FILTER (WHERE stint.valid_to IS NULL) AS occupants,
-            (array_agg(stint.device ORDER BY stint.valid_from DESC, stint.device DESC)
-                FILTER (WHERE stint.valid_to IS NULL))[1] AS device
-        FROM report.stints_at(slots_at.at) AS stint
-        GROUP BY stint.slot
+            max(installation.valid_to) AS vacated_at,
+            count(*) FILTER (WHERE installation.valid_to IS NULL) AS occupants,
+            (array_agg(installation.device ORDER BY installation.valid_from DESC, installation.device DESC)
+                FILTER (WHERE installation.valid_to IS NULL))[1] AS device
+        FROM report.installations_at(slots_at.at) AS installation
+        GROUP BY installation.slot
     ) AS life ON life.slot = slot.slot
     WHERE slot.first_seen_at <= at;
 END;

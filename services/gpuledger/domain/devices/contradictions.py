@@ -1,13 +1,13 @@
-"""Contradictions between stints, and the strays: found by the fold, kept, never repaired.
+"""Contradictions between installations, and the strays: found by the fold, kept, never repaired.
 
 Two lives overlap when each begins before the other ends; a life without an end is still going on. A late fact may end
-a contradiction, shorten it or show that there was none: rows follow the stints.
+a contradiction, shorten it or show that there was none: rows follow the installations.
 """
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from gpuledger.domain.devices.fold import Contradiction, Devices, Stint, Stray
+from gpuledger.domain.devices.fold import Contradiction, Devices, Installation, Stray
 from gpuledger.domain.table import Key
 
 TWO_DEVICES = "two-devices-in-slot"
@@ -16,15 +16,15 @@ INSERTED_TWICE = "inserted-twice"
 REMOVED_NOT_INSERTED = "removed-not-inserted"
 
 
-def reconcile_overlaps(state: Devices, old: list[Stint], new: list[Stint]) -> None:
-    """Replace what `old` stints contradicted by what the `new` ones, already in the table, contradict.
+def reconcile_overlaps(state: Devices, old: list[Installation], new: list[Installation]) -> None:
+    """Replace what `old` installations contradicted by what the `new` ones, already in the table, contradict.
 
     All of them are of one device in one slot, so they contradict others and not each other. What the old ones
     contradicted follows from them as it did then: nobody has to look for it among all that is known of the slot.
     """
-    was = {key: row for stint in old for key, row in _overlaps(state, stint)}
-    for stint in new:
-        for key, row in _overlaps(state, stint):
+    was = {key: row for installation in old for key, row in _overlaps(state, installation)}
+    for installation in new:
+        for key, row in _overlaps(state, installation):
             if was.pop(key, None) != row:
                 state.contradiction.put(row)
     for key in was:
@@ -44,21 +44,21 @@ def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None
             state.contradiction.put(_told(stray))
 
 
-def _overlaps(state: Devices, stint: Stint) -> Iterator[tuple[Key, Contradiction]]:
-    """What a stint contradicts among the others of its slot and of its device."""
-    device, slot = stint.device, stint.slot
-    stints, key_of = state.stint.rows, state.contradiction.key_of
-    for key in state.stint.by["slot"].get(slot):
-        if key[0] != device and _overlap(stint, stints[key]):
-            row = _between(TWO_DEVICES, slot, _device, stint, stints[key])
+def _overlaps(state: Devices, installation: Installation) -> Iterator[tuple[Key, Contradiction]]:
+    """What an installation contradicts among the others of its slot and of its device."""
+    device, slot = installation.device, installation.slot
+    installations, key_of = state.installation.rows, state.contradiction.key_of
+    for key in state.installation.by["slot"].get(slot):
+        if key[0] != device and _overlap(installation, installations[key]):
+            row = _between(TWO_DEVICES, slot, _device, installation, installations[key])
             yield key_of(row), row
-    for key in state.stint.by["device"].get(device):
-        if key[1] != slot and _overlap(stint, stints[key]):
-            row = _between(TWO_SLOTS, device, _slot, stint, stints[key])
+    for key in state.installation.by["device"].get(device):
+        if key[1] != slot and _overlap(installation, installations[key]):
+            row = _between(TWO_SLOTS, device, _slot, installation, installations[key])
             yield key_of(row), row
 
 
-def _overlap(one: Stint, other: Stint) -> bool:
+def _overlap(one: Installation, other: Installation) -> bool:
     if one.valid_from == one.valid_to or other.valid_from == other.valid_to:
         return False
     return _before(one.valid_from, other.valid_to) and _before(other.valid_from, one.valid_to)
@@ -68,19 +68,21 @@ def _before(start: datetime, end: datetime | None) -> bool:
     return end is None or start < end
 
 
-def _device(stint: Stint) -> str:
-    return stint.device
+def _device(installation: Installation) -> str:
+    return installation.device
 
 
-def _slot(stint: Stint) -> str:
-    return stint.slot
+def _slot(installation: Installation) -> str:
+    return installation.slot
 
 
-def _between(kind: str, subject: str, name: Callable[[Stint], str], one: Stint, other: Stint) -> Contradiction:
+def _between(
+    kind: str, subject: str, name: Callable[[Installation], str], one: Installation, other: Installation
+) -> Contradiction:
     first, second = one, other
     if (other.valid_from, name(other)) < (one.valid_from, name(one)):
         first, second = other, one
-    ends = [stint.valid_to for stint in (one, other) if stint.valid_to is not None]
+    ends = [installation.valid_to for installation in (one, other) if installation.valid_to is not None]
     return Contradiction(
         kind,
         subject,

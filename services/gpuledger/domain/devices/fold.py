@@ -1,7 +1,7 @@
-"""Devices and the slots they sit in: passports, stints, failures, errors and contradictions.
+"""Folds what happened to devices and slots: passports, installations, failures, errors and contradictions.
 
-A stint is one life of a device in a slot, from insertion to removal. Everything here is a function of the set of
-facts, not of the order in which they were recorded; contradictions are found and kept, never repaired.
+An installation is one life of a device in a slot, from insertion to removal. Rows depend on the set of facts, not on
+the order in which they were recorded. The fold records contradictions and never repairs them.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unp
 
 
 class Device(NamedTuple):
-    """A device's passport as it is now. Of several open stints the one that began last gives the slot.
+    """A device's passport as it is now. Of several open installations the one that began last gives the slot.
 
-    `places` counts the open stints (more than 1 is a contradiction), `removed_at` is when a stint last ended.
+    `places` counts the open installations (more than 1 is a contradiction); `removed_at` is when one last ended.
     """
 
     device: str
@@ -44,7 +44,7 @@ class Device(NamedTuple):
     last_failed_at: datetime | None
 
 
-class Stint(NamedTuple):
+class Installation(NamedTuple):
     """One life of a device in a slot: in service from `valid_from` up to, not including, `valid_to`."""
 
     device: str
@@ -150,7 +150,7 @@ class Contradiction(NamedTuple):
 
 
 DEVICE = TableSpec("device", Device, ("device",))
-STINT = TableSpec("stint", Stint, ("device", "slot", "valid_from"))
+INSTALLATION = TableSpec("installation", Installation, ("device", "slot", "valid_from"))
 STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
 FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("source", "epoch", "number"), retires=())
 ERRORS = TableSpec("device_errors", DeviceErrors, ("device", "kind", "cause", "node"))
@@ -159,7 +159,7 @@ SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
 CONTRADICTION = TableSpec(
     "contradiction", Contradiction, ("kind", "subject", "first", "first_at", "second", "second_at")
 )
-SPECS = (DEVICE, STINT, STRAY, FAILURE, ERRORS, SLOT, SLOT_HISTORY, CONTRADICTION)
+SPECS = (DEVICE, INSTALLATION, STRAY, FAILURE, ERRORS, SLOT, SLOT_HISTORY, CONTRADICTION)
 
 
 class Devices:
@@ -167,7 +167,7 @@ class Devices:
 
     def __init__(self) -> None:
         self.device = Table(DEVICE)
-        self.stint = Table(STINT, "device", "slot")
+        self.installation = Table(INSTALLATION, "device", "slot")
         self.stray = Table(STRAY, "device")
         self.failure = Table(FAILURE)
         self.errors = Table(ERRORS)
@@ -179,7 +179,7 @@ class Devices:
         """Every table, by name."""
         tables: tuple[Table[Any], ...] = (
             self.device,
-            self.stint,
+            self.installation,
             self.stray,
             self.failure,
             self.errors,
@@ -190,52 +190,57 @@ class Devices:
         return {table.spec.name: table for table in tables}
 
 
-def passport(known: Device, stints: list[Stint]) -> Device:
-    """The passport that follows from a device's stints; failures and first sight are kept as known."""
-    if not stints:
+def passport(known: Device, installations: list[Installation]) -> Device:
+    """The passport that follows from a device's installations; failures and first sight are kept as known."""
+    if not installations:
         return known
-    latest = max(stints, key=_began)
-    held = [stint for stint in stints if stint.valid_to is None]
+    latest = max(installations, key=_began)
+    held = [installation for installation in installations if installation.valid_to is None]
     current = max(held, key=_began, default=None)
-    ended = max((stint for stint in stints if stint.valid_to is not None), key=_ended, default=None)
+    ended = max(
+        (installation for installation in installations if installation.valid_to is not None), key=_ended, default=None
+    )
     return Device(
         known.device,
         IN_SERVICE if current else RETIRED if ended and ended.retired else REMOVED,
         current.slot if current else None,
         current.valid_from if current else None,
         len(held),
-        latest.serial or _latest_known(stints, "serial"),
-        latest.uuid or _latest_known(stints, "uuid"),
-        latest.model or _latest_known(stints, "model"),
+        latest.serial or _latest_known(installations, "serial"),
+        latest.uuid or _latest_known(installations, "uuid"),
+        latest.model or _latest_known(installations, "model"),
         known.first_seen_at,
         ended.valid_to if ended else None,
-        len(stints),
+        len(installations),
         known.failures,
         known.last_failed_at,
     )
 
 
 def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
-    """Bring a device's passport in line with its stints."""
+    """Bring a device's passport in line with its installations."""
     known = state.device.get(device) or unseen_device(device, seen_at)
     if seen_at < known.first_seen_at:
         known = known._replace(first_seen_at=seen_at)
-    state.device.put(passport(known, state.stint.where("device", device)))
+    state.device.put(passport(known, state.installation.where("device", device)))
 
 
 def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
-    """Bring a slot's row in line with the stints in it; of several occupants the last one that came is named."""
+    """Bring a slot's row in line with the installations in it; of several occupants the last one that came is named."""
     known = state.slot.get(slot) or unseen_slot(slot, seen_at)
-    stints = state.stint.where("slot", slot)
-    held = [stint for stint in stints if stint.valid_to is None]
+    installations = state.installation.where("slot", slot)
+    held = [installation for installation in installations if installation.valid_to is None]
     current = max(held, key=_entered, default=None)
     state.slot.put(
         known._replace(
             device=current.device if current else None,
             occupants=len(held),
-            lives=len(stints),
+            lives=len(installations),
             first_seen_at=min(known.first_seen_at, seen_at),
-            vacated_at=max((stint.valid_to for stint in stints if stint.valid_to is not None), default=None),
+            vacated_at=max(
+                (installation.valid_to for installation in installations if installation.valid_to is not None),
+                default=None,
+            ),
         )
     )
 
@@ -292,23 +297,23 @@ def unseen_slot(slot: str, seen_at: datetime) -> Slot:
     return Slot(slot, None, None, None, 0, 0, seen_at, None)
 
 
-def _entered(stint: Stint) -> tuple[datetime, str]:
-    return (stint.valid_from, stint.device)
+def _entered(installation: Installation) -> tuple[datetime, str]:
+    return (installation.valid_from, installation.device)
 
 
-def _began(stint: Stint) -> tuple[datetime, str]:
-    return (stint.valid_from, stint.slot)
+def _began(installation: Installation) -> tuple[datetime, str]:
+    return (installation.valid_from, installation.slot)
 
 
-def _ended(stint: Stint) -> tuple[datetime, bool]:
-    assert stint.valid_to is not None
-    return (stint.valid_to, stint.retired)
+def _ended(installation: Installation) -> tuple[datetime, bool]:
+    assert installation.valid_to is not None
+    return (installation.valid_to, installation.retired)
 
 
-def _latest_known(stints: list[Stint], fact: str) -> str | None:
-    if len(stints) == 1:
+def _latest_known(installations: list[Installation], fact: str) -> str | None:
+    if len(installations) == 1:
         return None
-    known = [stint for stint in stints if getattr(stint, fact)]
+    known = [installation for installation in installations if getattr(installation, fact)]
     value: str | None = getattr(max(known, key=_began), fact) if known else None
     return value
 

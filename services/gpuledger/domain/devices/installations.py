@@ -1,4 +1,4 @@
-"""From insertions and removals to stints: which removal ends which insertion.
+"""From insertions and removals to installations: which removal ends which insertion.
 
 For one device in one slot the facts are walked in event time. At one instant a removal first ends a life that began
 earlier, otherwise the one that begins now; what fits no life is kept as a stray. The result depends on the set of
@@ -17,8 +17,8 @@ from gpuledger.domain.devices.fold import (
     RETIRED,
     Device,
     Devices,
+    Installation,
     Slot,
-    Stint,
     Stray,
     refresh_device,
     refresh_slot,
@@ -32,14 +32,14 @@ from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceInsert
 class Pairing(NamedTuple):
     """What the facts about one device in one slot amount to."""
 
-    stints: list[Stint]
+    installations: list[Installation]
     strays: list[Stray]
 
 
 def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
     """Begin a life, or find that the insertion fits none."""
     event = fact.event
-    stint = Stint(
+    installation = Installation(
         intern(event.subject),
         intern(data.slot),
         event.time,
@@ -51,8 +51,8 @@ def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
         intern(event.source),
         intern(event.epoch),
     )
-    if not _begin_in_order(state, stint):
-        _repair(state, _insertion_of(stint))
+    if not _begin_in_order(state, installation):
+        _repair(state, _insertion_of(installation))
 
 
 def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
@@ -70,7 +70,7 @@ def pair(marks: Iterable[Stray]) -> Pairing:
     for time in sorted(insertions.keys() | removals.keys()):
         insertion, removal = insertions.get(time), removals.get(time)
         if began is not None and removal is not None:
-            result.stints.append(_end(_begin(began), removal.at, retired=removal.retired))
+            result.installations.append(_end(_begin(began), removal.at, retired=removal.retired))
             began = removal = None
         if insertion is not None:
             if began is None:
@@ -79,25 +79,25 @@ def pair(marks: Iterable[Stray]) -> Pairing:
                 result.strays.append(insertion)
         if removal is not None:
             if began is not None:
-                result.stints.append(_end(_begin(began), removal.at, retired=removal.retired))
+                result.installations.append(_end(_begin(began), removal.at, retired=removal.retired))
                 began = None
             else:
                 result.strays.append(removal)
     if began is not None:
-        result.stints.append(_begin(began))
+        result.installations.append(_begin(began))
     return result
 
 
-def _begin_in_order(state: Devices, stint: Stint) -> bool:
+def _begin_in_order(state: Devices, installation: Installation) -> bool:
     """Begin a life behind everything known of the device, in a slot empty since; False where that is not so."""
-    device, slot, at = stint.device, stint.slot, stint.valid_from
+    device, slot, at = installation.device, installation.slot, installation.valid_from
     passport = state.device.rows.get(device) or unseen_device(device, at)
     place = state.slot.rows.get(slot) or unseen_slot(slot, at)
     if passport.places or place.occupants or _has_strays(state, device):
         return False
     if not (_lies_before(passport.removed_at, at) and _lies_before(place.vacated_at, at)):
         return False
-    state.stint.put(stint)
+    state.installation.put(installation)
     state.device.put(
         Device(
             passport.device,
@@ -105,9 +105,9 @@ def _begin_in_order(state: Devices, stint: Stint) -> bool:
             slot,
             at,
             1,
-            stint.serial or passport.serial,
-            stint.uuid or passport.uuid,
-            stint.model or passport.model,
+            installation.serial or passport.serial,
+            installation.uuid or passport.uuid,
+            installation.model or passport.model,
             min(at, passport.first_seen_at),
             passport.removed_at,
             passport.lives + 1,
@@ -133,7 +133,7 @@ def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retir
     told_of = state.contradiction.by["subject"]
     if told_of.get(slot) or told_of.get(device) or not _lies_before(place.vacated_at, at):
         return False
-    state.stint.put(_end(state.stint.rows[device, slot, began], at, retired=retired))
+    state.installation.put(_end(state.installation.rows[device, slot, began], at, retired=retired))
     state.device.put(
         Device(
             passport.device,
@@ -165,25 +165,29 @@ def _lies_before(time: datetime | None, at: datetime) -> bool:
 
 def _repair(state: Devices, mark: Stray) -> None:
     """Pair all facts about the device in this slot anew, and bring everything in line that follows from them."""
-    before, strays = _stints_of(state, mark), _strays_of(state, mark)
-    after = pair([mark, *strays, *(part for stint in before for part in _marks_of(stint))])
-    was, will_be = set(before), set(after.stints)
-    old = [stint for stint in before if stint not in will_be]
-    new = [stint for stint in after.stints if stint not in was]
-    kept = {stint.valid_from for stint in new}
-    for stint in old:
-        if stint.valid_from not in kept:
-            state.stint.delete(state.stint.key_of(stint))
-    for stint in new:
-        state.stint.put(stint)
+    before, strays = _installations_of(state, mark), _strays_of(state, mark)
+    after = pair([mark, *strays, *(part for installation in before for part in _marks_of(installation))])
+    was, will_be = set(before), set(after.installations)
+    old = [installation for installation in before if installation not in will_be]
+    new = [installation for installation in after.installations if installation not in was]
+    kept = {installation.valid_from for installation in new}
+    for installation in old:
+        if installation.valid_from not in kept:
+            state.installation.delete(state.installation.key_of(installation))
+    for installation in new:
+        state.installation.put(installation)
     reconcile_overlaps(state, old, new)
     reconcile_strays(state, strays, after.strays)
     refresh_device(state, mark.device, mark.at)
     refresh_slot(state, mark.slot, mark.at)
 
 
-def _stints_of(state: Devices, mark: Stray) -> list[Stint]:
-    return [stint for stint in state.stint.where("device", mark.device) if stint.slot == mark.slot]
+def _installations_of(state: Devices, mark: Stray) -> list[Installation]:
+    return [
+        installation
+        for installation in state.installation.where("device", mark.device)
+        if installation.slot == mark.slot
+    ]
 
 
 def _strays_of(state: Devices, mark: Stray) -> list[Stray]:
@@ -206,16 +210,18 @@ def _rank(mark: Stray) -> tuple[bool, str, str, str, str, str]:
     return (mark.retired, mark.serial or "", mark.uuid or "", mark.model or "", mark.source, mark.epoch)
 
 
-def _marks_of(stint: Stint) -> list[Stray]:
-    marks = [_insertion_of(stint)]
-    if stint.valid_to is not None:
-        marks.append(_removal(stint.device, stint.slot, stint.valid_to, retired=stint.retired))
+def _marks_of(installation: Installation) -> list[Stray]:
+    marks = [_insertion_of(installation)]
+    if installation.valid_to is not None:
+        marks.append(
+            _removal(installation.device, installation.slot, installation.valid_to, retired=installation.retired)
+        )
     return marks
 
 
-def _insertion_of(stint: Stint) -> Stray:
-    said = (stint.serial, stint.uuid, stint.model, stint.source, stint.epoch)
-    return Stray(stint.device, stint.slot, stint.valid_from, True, False, *said)
+def _insertion_of(installation: Installation) -> Stray:
+    said = (installation.serial, installation.uuid, installation.model, installation.source, installation.epoch)
+    return Stray(installation.device, installation.slot, installation.valid_from, True, False, *said)
 
 
 def _removal(device: str, slot: str, at: datetime, *, retired: bool) -> Stray:
@@ -223,24 +229,24 @@ def _removal(device: str, slot: str, at: datetime, *, retired: bool) -> Stray:
     return Stray(device, slot, at, False, retired, None, None, None, "", "")
 
 
-def _begin(mark: Stray) -> Stint:
-    return Stint(
+def _begin(mark: Stray) -> Installation:
+    return Installation(
         mark.device, mark.slot, mark.at, None, False, mark.serial, mark.uuid, mark.model, mark.source, mark.epoch
     )
 
 
-def _end(stint: Stint, at: datetime, *, retired: bool) -> Stint:
-    return Stint(
-        stint.device,
-        stint.slot,
-        stint.valid_from,
+def _end(installation: Installation, at: datetime, *, retired: bool) -> Installation:
+    return Installation(
+        installation.device,
+        installation.slot,
+        installation.valid_from,
         at,
         retired,
-        stint.serial,
-        stint.uuid,
-        stint.model,
-        stint.source,
-        stint.epoch,
+        installation.serial,
+        installation.uuid,
+        installation.model,
+        installation.source,
+        installation.epoch,
     )
 
 

@@ -1,4 +1,4 @@
-"""Stints: which removal ends which insertion, what is stray, and what contradicts what."""
+"""Installations: which removal ends which insertion, what is stray, and what contradicts what."""
 
 from itertools import permutations
 from typing import Any
@@ -32,7 +32,7 @@ def tables(*said: Said, sources: tuple[str, ...] = (IMPORT,)) -> dict[str, list[
 
 
 def lives(rows: dict[str, list[Any]]) -> list[tuple[Any, Any]]:
-    return [(row.valid_from, row.valid_to) for row in rows["stint"]]
+    return [(row.valid_from, row.valid_to) for row in rows["installation"]]
 
 
 @pytest.mark.parametrize(
