@@ -24,7 +24,7 @@ from bench.report import Figure
 from gpuledger.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES, Resource
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, Object, open_client
-from gpuledger.edge.statuswriter.main import StatusWriterSettings
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.local.servers.nats import NatsServer
 from support.servers import short_directory
 

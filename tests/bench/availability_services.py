@@ -17,7 +17,8 @@ if __name__ == "__main__":
 from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES
 from gpuledger.edge.kube.client import Ask, KubeClient, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
-from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.main import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
@@ -65,7 +66,7 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
     client = TimingClient(await load_configuration(Path(kubeconfig)))
     client.written, client.most, client.sent = 0, 0, {}
     async with connect_ledger(nats_url, name="bench availability") as ledger:
-        writer = status_writer(ledger, database_url, client)
+        writer = StatusWriter(ledger, database_url, client)
         await asyncio.gather(
             watch(client, ledger, database_url),
             Runner(AvailabilityProjection(), ledger, database_url).run(),

@@ -13,9 +13,10 @@ from bench import fleet
 from bench.report import Figure
 from bench.rounds import medians
 from gpuledger.edge.kube.crds import node_feature_rule
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted, desired
-from gpuledger.edge.statuswriter.reconcile.decide import Kind, digest
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
+from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
+from gpuledger.edge.statuswriter.fields import digest
+from gpuledger.edge.statuswriter.objects import Kind
 from gpuledger.events.claim import ClaimAllocated, ClaimReleased, Request, Result, Wish
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.payload import Payload
@@ -37,8 +38,8 @@ class Folded:
 
     def __init__(self, devices: int) -> None:
         self._devices = devices
-        self._wanted = Wanted()
-        self._fold = Fold(WantedProjection(), GENERATION, state=self._wanted)
+        self._wanted = DesiredState()
+        self._fold = Fold(DesiredProjection(), GENERATION, state=self._wanted)
         self._random = Random(fleet.SEED)
         self._numbers: dict[str, int] = {}
         self._sequence = 0
@@ -57,7 +58,7 @@ class Folded:
             self._fold.apply(message)
             for key in self._wanted.take_changed():
                 assert key.kind is Kind.SLICE
-                found = desired(self._wanted, key, RULE)
+                found = desired_object(self._wanted, key, RULE)
                 assert found is not None
                 digest(found.status)
         return (perf_counter() - began) / len(messages) * 1e6

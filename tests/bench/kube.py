@@ -29,7 +29,8 @@ from gpuledger.api.labels import LABEL_ENABLED, NFD_WORKER_VERSION
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
-from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.main import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
@@ -252,7 +253,9 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: st
     """The services of the edge, in one process as in `gpuledger up`."""
     imports_kib = peak_kib()
     async with connect_ledger(nats_url, name="bench edge") as ledger, open_client(Path(kubeconfig)) as client:
-        writer = status_writer(ledger, database_url, client, StatusWriterSettings(relist_period_s=float(relist_s)))
+        writer = StatusWriter(
+            ledger, database_url, client, settings=StatusWriterSettings(relist_period_s=float(relist_s))
+        )
         await asyncio.gather(
             watch(client, ledger, database_url),
             Runner(InventoryProjection(), ledger, database_url).run(),

@@ -13,7 +13,7 @@ from bench.pools_edge import CHANGES_PER_S, Edge, PoolsSizes, Seen, established
 from bench.pools_fleet import CARDS_PER_NODE
 from bench.processes import percentile_ms
 from bench.report import Figure
-from gpuledger.edge.statuswriter.main import StatusWriterSettings
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 
 P95_MS = 200.0
 WRITES_OF_AN_OBJECT = 2

@@ -21,10 +21,11 @@ from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.statuswriter.cache.objects import View
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted
-from gpuledger.edge.statuswriter.reconcile.decide import RESOURCES, Document, Key, Kind, body
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
+from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.fields import body
+from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key, Kind
+from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.watchers import decide as watched
 from gpuledger.edge.watchers.resources import gpudevices, gpupools, moduleconfig, namespaces, nodelabels, nodes
 from gpuledger.events.device import DevicePoolApplied
@@ -69,13 +70,13 @@ class Past:
         self.deciders = [
             self._fold(projection) for projection in (InventoryProjection(), BootstrapProjection(), PoolsProjection())
         ]
-        self.writer = self._fold(WantedProjection())
+        self.writer = self._fold(DesiredProjection())
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> DesiredState:
         """What the API server has to show."""
         state = self.writer.state
-        assert isinstance(state, Wanted)
+        assert isinstance(state, DesiredState)
         return state
 
     def _fold(self, projection: Projection) -> Fold:
@@ -112,7 +113,7 @@ class Past:
         message = Message(one.subject, one.data, self.position, int(event.time.timestamp() * 1e9))
         for fold in (*self.deciders, self.writer):
             fold.apply(message)
-        self.wanted.take_news()
+        self.wanted.take_occurrences()
 
     async def publish(self) -> None:
         """Have what was said so far in the ledger."""
@@ -144,13 +145,13 @@ async def show(fleet: Fleet, past: Past, client: KubeClient) -> int:
     await at_once(
         client.apply(GPU_DEVICES, _annotated(*one), field_manager=PEOPLE) for one in list(_asked(fleet, past))
     )
-    view = View(past.wanted, crds.node_feature_rule())
+    view = Planner(past.wanted, crds.node_feature_rule())
     keys = list(view.keys())
     await at_once(_show(client, view, key) for key in keys)
     return len(keys)
 
 
-async def _show(client: KubeClient, view: View, key: Key) -> None:
+async def _show(client: KubeClient, view: Planner, key: Key) -> None:
     wanted = view.desired(key)
     assert wanted is not None, "nothing was withdrawn"
     resource = RESOURCES[key.kind]

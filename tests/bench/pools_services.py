@@ -24,7 +24,8 @@ from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.edge.kube.client import ALL, PAGE_LIMIT, KubeClient, Listing, Selection
 from gpuledger.edge.kube.kubeconfig import load_configuration
-from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.main import run as watch
 from gpuledger.edge.watchers.service import UNRELATED
 from gpuledger.ledger.jetstream import connect_ledger
@@ -72,7 +73,9 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: st
     client = ListingClient(await load_configuration(Path(kubeconfig)))
     client.lists, client.list_s = 0, 0.0
     async with connect_ledger(nats_url, name="bench pools") as ledger:
-        writer = status_writer(ledger, database_url, client, StatusWriterSettings(relist_period_s=float(relist_s)))
+        writer = StatusWriter(
+            ledger, database_url, client, settings=StatusWriterSettings(relist_period_s=float(relist_s))
+        )
         projections = (InventoryProjection(), BootstrapProjection(), PoolsProjection())
         await asyncio.gather(
             watch(client, ledger, database_url),

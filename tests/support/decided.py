@@ -7,7 +7,8 @@ from typing import Any
 
 from gpuledger.api.kinds import EVENTS, GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings
+from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.node import Condition, NodeInventoryChanged

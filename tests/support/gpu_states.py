@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
+from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceDetected, DeviceStateChanged, Hardware
 from gpuledger.events.envelope import Decoded, Event
@@ -32,11 +32,11 @@ def source_of(data: Payload, node: str = "w1") -> str:
     return "/watchers/kubernetes" if data.PUBLISHER == "watchers" else f"/services/{data.PUBLISHER}"
 
 
-def wanted(*said: Saying) -> Wanted:
+def wanted(*said: Saying) -> DesiredState:
     """What is wanted after this was said, an hour apart."""
     facts = [Said(source_of(data), subject, at, data) for at, (subject, data) in enumerate(said, 1)]
-    state = folded(WantedProjection(), log_of(numbered(facts))).state
-    assert isinstance(state, Wanted)
+    state = folded(DesiredProjection(), log_of(numbered(facts))).state
+    assert isinstance(state, DesiredState)
     return state
 
 
@@ -93,7 +93,7 @@ class Teller:
         return Event(f"{source}#{number}", source, data.TYPE, subject, system_clock(), data, "e1", number)
 
 
-def samples(state: Wanted) -> dict[tuple[str, ...], float]:
+def samples(state: DesiredState) -> dict[tuple[str, ...], float]:
     """What the metrics of GPUs say, by name and labels."""
     return {
         (one.name, *one.labels.values()): one.value

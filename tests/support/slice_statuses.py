@@ -2,7 +2,7 @@
 
 from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.edge.kube.client import KubeClient, Object
-from gpuledger.edge.statuswriter.main import compare
+from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.watchers.resources import slices
 from gpuledger.events.device import DeviceDetected
 from gpuledger.events.envelope import Decoded, Event

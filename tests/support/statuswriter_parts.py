@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind
+from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 
 DEVICE, NODE = Key(Kind.DEVICE, "w1-0"), Key(Kind.NODE, "w1")
 
@@ -13,7 +13,7 @@ def obj(version: str = "5", uid: str = "u", **more: Any) -> Document:
     return {"metadata": metadata | more.pop("metadata", {}), "status": {"state": "Ready"}} | more
 
 
-RIGHT = Desired({"labels": {}}, {"state": "Ready"})
+RIGHT = DesiredObject({"labels": {}}, {"state": "Ready"})
 
 
 class Clock:

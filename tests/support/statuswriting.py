@@ -8,7 +8,8 @@ from pathlib import Path
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import Ask, KubeClient, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
-from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings
+from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.backoff import Backoff
 from support.projections import stop
@@ -18,7 +19,7 @@ WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
 QUICK = StatusWriterSettings(
     backoff=BACKOFF, refused_backoff=BACKOFF, restart_backoff=BACKOFF, lock_check=LockCheck(interval_s=0.1),
-    stopped_retry_s=0.05, undos_per_hour_max=3, events_per_s=100.0, orphan_grace_s=0.05,
+    stopped_retry_s=0.05, corrections_per_hour_max=3, events_per_s=100.0, orphan_grace_s=0.05,
 )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from gpuledger.edge.admission.main import Admission, AdmissionSettings, admissio
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
-from gpuledger.edge.statuswriter.main import StatusWriter, StatusWriterSettings, status_writer
+from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.main import run as watch
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
@@ -143,7 +144,7 @@ def _edge(
     database_url: str,
     settings: Settings,
 ) -> Edge:
-    writer = status_writer(ledger, database_url, client, StatusWriterSettings(components=settings.components))
+    writer = StatusWriter(ledger, database_url, client, settings=StatusWriterSettings(components=settings.components))
     webhooks = _webhooks(settings, ledger, client)
     watched = WatcherSettings(components_namespace=settings.components.namespace)
     work: list[Work] = [watch(client, ledger, database_url, settings=watched), writer.run()]

@@ -76,6 +76,9 @@ FIELD_MANAGER: Final = "gpuledger"
 ASSIGNMENT_FIELD_MANAGER: Final = "gpuledger-auto-approval"
 """Owns the assignment annotation where a pool approves by itself, and nothing else of a user's metadata."""
 
+OUR_MANAGERS: Final = frozenset({FIELD_MANAGER, ASSIGNMENT_FIELD_MANAGER})
+"""All field managers of the product."""
+
 EVENT_REPORTER: Final = "gpuledger"
 MANAGED_BY: Final = "gpuledger"
 """The value of the label `app.kubernetes.io/managed-by` on DaemonSets that the product keeps."""

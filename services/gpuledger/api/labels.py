@@ -101,6 +101,11 @@ def device_label(index: int, fact: str) -> str:
     return f"{LABEL_DEVICE_PREFIX}{index:02d}.{fact}"
 
 
+def is_our_label(key: str) -> bool:
+    """Whether the product owns this label of GPUDevices, whoever wrote it."""
+    return key in (LABEL_PRODUCT, LABEL_VENDOR) or key.startswith(LABEL_PRECISION_PREFIX)
+
+
 def assignment_annotation(pool: str) -> dict[str, str]:
     """The annotation that gives a GPUDevice to a pool, by the pool's id (`<namespace>/<name>` or `<name>`)."""
     key = ANNOTATION_ASSIGNMENT if "/" in pool else ANNOTATION_CLUSTER_ASSIGNMENT

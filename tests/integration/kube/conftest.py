@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.statuswriter.main import StatusWriter
+from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support import kube_kinds
 from support.chart import IMAGE

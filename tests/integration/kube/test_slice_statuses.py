@@ -7,7 +7,7 @@ import pytest
 from gpuledger.api.kinds import EVENTS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError, RefusedError
-from gpuledger.edge.statuswriter.main import StatusWriter
+from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.slice import SliceWithdrawn
 from support.dra_facts import DRIVER, allocated

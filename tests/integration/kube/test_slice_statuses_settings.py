@@ -2,7 +2,7 @@
 
 from gpuledger.api.kinds import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.statuswriter.main import StatusWriter
+from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.events.slice import SliceWithdrawn

@@ -5,7 +5,8 @@ from dataclasses import replace
 from gpuledger.api.kinds import CRDS, GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import foreign, install, shipped
-from gpuledger.edge.statuswriter.main import StatusWriter, compare
+from gpuledger.edge.statuswriter.reconcile.verify import compare
+from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild

@@ -10,7 +10,8 @@ from gpuledger.api.kinds import (
 )
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.statuswriter.main import StatusWriterSettings, compare
+from gpuledger.edge.statuswriter.reconcile.verify import compare
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeInventoryWithdrawn

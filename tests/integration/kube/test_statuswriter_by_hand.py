@@ -8,7 +8,7 @@ from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURE_RULE, NODE_FEATURE_RUL
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
-from gpuledger.edge.statuswriter.main import compare
+from gpuledger.edge.statuswriter.reconcile.verify import compare
 from support.decided import Decided, has_event, names, settled, writing
 from support.statuswriting import CountingClient
 from support.waiting import eventually

@@ -9,7 +9,7 @@ import pytest
 from gpuledger.api.kinds import DAEMON_SETS, MODULE_CONFIG, NAMESPACES
 from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.statuswriter.main import StatusWriter
+from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings

@@ -4,7 +4,8 @@ import pytest
 
 from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.statuswriter.main import StatusWriter, compare
+from gpuledger.edge.statuswriter.reconcile.verify import compare
+from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.source import SourcePositionSkipped
 from support.decided import Decided, has_asked, names, settled, writing

@@ -19,7 +19,8 @@ from gpuledger.api.kinds import (
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
-from gpuledger.edge.statuswriter.main import StatusWriter, compare
+from gpuledger.edge.statuswriter.reconcile.verify import compare
+from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.pod import PodObserved
 from gpuledger.events.pool import PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged

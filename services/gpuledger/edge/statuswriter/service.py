@@ -1,11 +1,12 @@
-"""The status writer's life: wait for the lock, fold the ledger to its head, then follow ledger and API server.
+"""The `statuswriter` service: keeps GPUDevices, GPUNodeStates and other objects equal to what the ledger says.
 
-Nothing is written before the fold has reached the head that the ledger had at the start, because history never acts.
+One instance is the leader and writes; the others wait for its lock. The leader folds the ledger to its head before it
+writes anything, because history never acts, and then follows ledger and API server.
 """
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psycopg
 import structlog
@@ -15,22 +16,22 @@ from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
-from gpuledger.edge.statuswriter.cache.informer import Following
-from gpuledger.edge.statuswriter.cache.objects import View
+from gpuledger.edge.statuswriter.cache.informer import Informer
 from gpuledger.edge.statuswriter.desired.components import Components
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import News, Wanted
-from gpuledger.edge.statuswriter.desired.unpooled import Unpooled
-from gpuledger.edge.statuswriter.events.messages import is_fresh
-from gpuledger.edge.statuswriter.events.recorder import Announcer
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
+from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.desired.unpooled import UnpooledNodes
+from gpuledger.edge.statuswriter.events.recorder import EventRecorder
+from gpuledger.edge.statuswriter.events.series import Occurrence, is_fresh
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.edge.statuswriter.metrics.slices import SliceMetrics
 from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
-from gpuledger.edge.statuswriter.reconcile.decide import Kind
-from gpuledger.edge.statuswriter.reconcile.work_queue import Queue
-from gpuledger.edge.statuswriter.reconcile.writer import Writer
+from gpuledger.edge.statuswriter.objects import Kind
+from gpuledger.edge.statuswriter.reconcile.planner import Planner
+from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
+from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.edge.statuswriter.throttle.rate_limiter import Bucket, Gate
+from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
@@ -41,14 +42,13 @@ from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.tasks import run_until_one_fails
 
-LOCK = "statuswriter"
-"""Who holds this lock may write."""
+LOCK: Final = "statuswriter"
+"""Who holds this lock is the leader."""
 
-INSTANCE = "gpuledger-statuswriter"
-LOOKS_PER_GRACE = 6
-LOOK_FIRST_S = 0.01
-TRANSIENT = (LedgerUnavailableError, DatabaseUnavailableError, psycopg.OperationalError)
-"""What the status writer recovers from by starting anew."""
+POOL_CHECKS_PER_GRACE: Final = 6
+POOL_CHECK_FIRST_S: Final = 0.01
+TRANSIENT: Final = (LedgerUnavailableError, DatabaseUnavailableError, psycopg.OperationalError)
+"""Errors after which the status writer starts anew."""
 
 log = structlog.get_logger("gpuledger.statuswriter")
 
@@ -56,9 +56,9 @@ log = structlog.get_logger("gpuledger.statuswriter")
 class StatusWriterHealth(NamedTuple):
     """`state` is standing-by, folding, writing, disabled or stopped, which has a `reason`.
 
-    `waiting` counts objects that are to be looked at now or after a short pause, `failing` those that could not be
-    written and are tried again later, `left` those that are left as somebody else has them; `unlisted` names the kinds
-    that the API server has not shown yet.
+    `waiting` counts objects that are queued for now or after a short pause, `failing` those that could not be written
+    and are retried later, `left` those that gpuledger leaves as somebody else has them; `unlisted` names the kinds that
+    the API server has not listed yet.
     """
 
     state: str
@@ -71,7 +71,7 @@ class StatusWriterHealth(NamedTuple):
 
 
 class StatusWriter:
-    """Keeps the API server's objects equal to what follows from the ledger."""
+    """Waits for leadership and writes while it lasts, recovering from servers that go away."""
 
     def __init__(
         self,
@@ -89,27 +89,27 @@ class StatusWriter:
         self._settings = settings or StatusWriterSettings()
         self._clock = clock
         self._jitter = jitter
-        self._round: _Round | None = None
+        self._leader: _Leader | None = None
         self._stopped: str | None = None
 
     def health(self) -> StatusWriterHealth:
-        """How it stands."""
-        if self._stopped is not None or self._round is None:
+        """The present state."""
+        if self._stopped is not None or self._leader is None:
             return StatusWriterHealth("stopped" if self._stopped else "standing-by", 0, 0, 0, 0, (), self._stopped)
-        return self._round.health()
+        return self._leader.health()
 
     async def run(self) -> None:
-        """Run until cancelled, recovering from servers that go away.
+        """Run until cancelled.
 
-        An event that does not fold stops the writing: it is said in the log, and tried again after a while, because
-        an operator may skip that position.
+        An event that does not fold stops the writing: it is logged, and folded again after a while, because an operator
+        may skip that position.
         """
         retries = Retries(self._settings.restart_backoff, self._jitter)
         while True:
             try:
-                await self._stand()
+                await self._wait_and_lead()
             except TRANSIENT as error:
-                if self._round is not None and self._round.has_followed:
+                if self._leader is not None and self._leader.has_followed:
                     retries.reset()
                 pause_s = retries.pause_s()
                 log.warning("statuswriter.interrupted", reason=str(error).strip(), retry_s=pause_s)
@@ -118,11 +118,11 @@ class StatusWriter:
                 pause_s = self._settings.stopped_retry_s
                 HANDLER_ERRORS.labels("ledger").inc()
                 log.error("statuswriter.stopped", reason=self._stopped, retry_s=pause_s)
-            self._round = None
+            self._leader = None
             ACTIVE.set(0)
             await asyncio.sleep(pause_s)
 
-    async def _stand(self) -> None:
+    async def _wait_and_lead(self) -> None:
         await while_locked(
             self._database_url,
             LOCK,
@@ -133,18 +133,18 @@ class StatusWriter:
 
     async def _lead(self) -> None:
         ACTIVE.set(1)
-        self._round = _Round(self._ledger, self._client, self._settings, self._clock, self._jitter)
+        self._leader = _Leader(self._ledger, self._client, self._settings, self._clock, self._jitter)
         try:
-            await self._round.fold_to_head()
+            await self._leader.fold_to_head()
             self._stopped = None
-            with registered(self._round.collectors()):
-                await run_until_one_fails(self._round.work())
+            with registered(self._leader.collectors()):
+                await run_until_one_fails(self._leader.work())
         finally:
             ACTIVE.set(0)
 
 
-class _Round:
-    """From getting the lock to losing it."""
+class _Leader:
+    """Folds, plans and writes from getting the lock to losing it."""
 
     def __init__(
         self, ledger: Ledger, client: KubeClient, settings: StatusWriterSettings, clock: Clock, jitter: Jitter
@@ -156,116 +156,119 @@ class _Round:
         self._clock = clock
         self._jitter = jitter
         self._now = now
-        self._wanted = Wanted()
-        self._fold = Fold(WantedProjection(), ledger.generation, state=self._wanted)
+        self._desired = DesiredState()
+        self._fold = Fold(DesiredProjection(), ledger.generation, state=self._desired)
         self._was_enabled = False
-        self._settings_before = self._wanted.settings_in_force()
+        self._settings_before = self._desired.settings_in_force()
         self._is_folded = False
         self.has_followed = False
-        self._queue = Queue(now)
+        self._queue = WorkQueue(now)
         components = Components(settings.components, component_daemon_sets())
         self._kinds = [kind for kind in Kind if kind is not Kind.COMPONENT or components.are_kept]
-        self._view = View(self._wanted, node_feature_rule(), components)
-        self._announcer = Announcer(
-            client, self._gate(settings.events_per_s, settings.events_burst), settings, clock, INSTANCE
+        self._planner = Planner(self._desired, node_feature_rule(), components)
+        self._recorder = EventRecorder(
+            client, self._breaker(settings.events_per_s, settings.events_burst), settings, clock
         )
-        self._writer = Writer(
-            client, self._view, self._queue, self._gate(settings.writes_per_s, settings.writes_burst),
-            self._announcer, settings, clock=clock, now=now, jitter=jitter,
+        self._writer = ObjectWriter(
+            client, self._planner, self._queue, self._breaker(settings.writes_per_s, settings.writes_burst),
+            self._recorder, settings, clock=clock, now=now, jitter=jitter,
         )  # fmt: skip
 
-    def _gate(self, per_s: float, burst: int) -> Gate:
-        return Gate(Bucket(per_s, burst, self._now), self._settings.backoff, self._jitter, self._now)
+    def _breaker(self, per_s: float, burst: int) -> CircuitBreaker:
+        limiter = RateLimiter(per_s, burst, self._now)
+        return CircuitBreaker(limiter, self._settings.backoff, self._jitter, self._now)
 
     def collectors(self) -> list[Collector]:
-        """What metrics follow from the fold and the queue."""
-        slices = SliceMetrics(lambda: self._wanted, self._queue.depth, self._writer.behind.seconds)
-        return [GpuMetrics(lambda: self._wanted), slices]
+        """Metrics that are computed from the fold and the queue."""
+        slices = SliceMetrics(lambda: self._desired, self._queue.depth, self._writer.lag.seconds)
+        return [GpuMetrics(lambda: self._desired), slices]
 
     def health(self) -> StatusWriterHealth:
-        """How it stands."""
-        state = "folding" if not self._is_folded else "writing" if self._wanted.enabled else "disabled"
-        unlisted = tuple(str(kind) for kind in self._kinds if not self._view.known[kind].is_listed)
-        waiting = self._queue.waiting + self._writer.paused
-        failing, left = self._writer.failing, self._writer.left
+        """The present state."""
+        state = "folding" if not self._is_folded else "writing" if self._desired.enabled else "disabled"
+        cache = self._planner.cache
+        unlisted = tuple(str(kind) for kind in self._kinds if not cache.kinds[kind].is_listed)
+        waiting, failing, left = self._queue.active, 0, 0
+        for one in cache.states():
+            waiting += one.is_paced
+            failing += one.failures > 0
+            left += one.drift is not None and one.drift.is_left
         return StatusWriterHealth(state, self._fold.sequence, waiting, failing, left, unlisted, None)
 
     async def fold_to_head(self) -> None:
-        """Fold all that there is; what is young in it is still news."""
+        """Fold everything up to the head; young occurrences in it still become Events."""
         head = await self._ledger.head()
         skipped = await skipped_positions(self._ledger)
-        self._fold = Fold(WantedProjection(), self._ledger.generation, state=self._wanted, skipped=skipped)
-        news = []
+        self._fold = Fold(DesiredProjection(), self._ledger.generation, state=self._desired, skipped=skipped)
+        recent: list[Occurrence] = []
         with seldom_collected():
             async for messages in self._ledger.history(until=head):
                 self._fold.apply_all(messages)
-                news += [one for one in self._wanted.take_news() if self._is_fresh(one.recorded_ns)]
-        self._wanted.take_changed()
-        self._was_enabled = self._wanted.enabled
-        self._settings_before = self._wanted.settings_in_force()
+                recent += filter(self._is_recorded_recently, self._desired.take_occurrences())
+        self._desired.take_changed()
+        self._was_enabled = self._desired.enabled
+        self._settings_before = self._desired.settings_in_force()
         self._is_folded = True
         if self._was_enabled:
-            self._tell(news)
+            self._announce(recent)
 
-    def _is_fresh(self, recorded_ns: int) -> bool:
-        return recorded_ns / 1e9 >= self._clock().timestamp() - self._settings.news_age_max_s
+    def _is_recorded_recently(self, occurrence: Occurrence) -> bool:
+        return occurrence.recorded_ns / 1e9 >= self._clock().timestamp() - self._settings.event_age_max_s
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        """What has to run side by side."""
-        writers = [self._writer.work() for _ in range(self._settings.writes_at_once_max)]
-        following = [
-            Following(
-                kind, self._client, self._view, self._writer, self._settings, now=self._now, jitter=self._jitter
+        """Everything that runs side by side."""
+        writers = [self._writer.run() for _ in range(self._settings.writes_at_once_max)]
+        informers = [
+            Informer(
+                kind, self._client, self._planner, self._writer, self._settings, now=self._now, jitter=self._jitter
             ).run()
             for kind in self._kinds
         ]
-        return [self._follow_ledger(), self._announcer.run(), self._look_for_pools(), *following, *writers]
+        return [self._follow_ledger(), self._recorder.run(), self._check_pools(), *informers, *writers]
 
-    async def _look_for_pools(self) -> None:
-        """Now and then, tell of nodes that have no pool."""
+    async def _check_pools(self) -> None:
+        """From time to time, announce nodes without a pool."""
         grace_s = self._settings.without_pool_grace_s
-        unpooled = Unpooled(self._wanted, self._clock, grace_s)
+        unpooled = UnpooledNodes(self._desired, self._clock, grace_s)
         while True:
-            await asyncio.sleep(max(grace_s / LOOKS_PER_GRACE, LOOK_FIRST_S))
-            self._tell(unpooled.take_news() if self._wanted.enabled else ())
+            await asyncio.sleep(max(grace_s / POOL_CHECKS_PER_GRACE, POOL_CHECK_FIRST_S))
+            self._announce(unpooled.take_occurrences() if self._desired.enabled else ())
 
     async def _follow_ledger(self) -> None:
         async with self._ledger.read(after=self._fold.sequence) as reader:
             self.has_followed = True
             while True:
-                self._take(await reader.next_batch(self._settings.messages_per_batch))
+                self._apply(await reader.next_batch(self._settings.messages_per_batch))
 
-    def _take(self, messages: list[Message]) -> None:
+    def _apply(self, messages: list[Message]) -> None:
         self._fold.apply_all(messages)
-        changed, news = self._wanted.take_changed(), self._wanted.take_news()
-        self._view.changed(changed)
-        is_enabled, was_enabled = self._wanted.enabled, self._was_enabled
-        self._was_enabled = is_enabled
-        if not is_enabled:
-            if was_enabled:
-                self._disable()
-            self._look_at_components(messages)
-            return
-        for key in changed if was_enabled else self._view.keys():
-            self._writer.look(key, messages[0].recorded_ns)
-        self._look_at_components(messages)
-        self._tell(news)
+        changed, occurrences = self._desired.take_changed(), self._desired.take_occurrences()
+        self._planner.desired_changed(changed)
+        was_enabled, self._was_enabled = self._was_enabled, self._desired.enabled
+        if self._was_enabled:
+            for key in changed if was_enabled else self._planner.keys():
+                self._writer.enqueue(key, messages[0].recorded_ns)
+        elif was_enabled:
+            self._disable()
+        self._enqueue_components(messages)
+        if self._was_enabled:
+            self._announce(occurrences)
 
-    def _look_at_components(self, messages: list[Message]) -> None:
-        """They follow from the settings alone."""
-        settings = self._wanted.settings_in_force()
+    def _enqueue_components(self, messages: list[Message]) -> None:
+        """Components follow from the settings alone."""
+        settings = self._desired.settings_in_force()
         if settings != self._settings_before:
             self._settings_before = settings
-            for key in self._view.components.every():
-                self._writer.look(key, messages[0].recorded_ns)
+            for key in self._planner.components.every_key():
+                self._writer.enqueue(key, messages[0].recorded_ns)
 
-    def _tell(self, news: Iterable[News]) -> None:
-        for one in news:
-            if is_fresh(one, self._clock(), self._settings.news_age_max_s):
-                self._writer.tell(one)
+    def _announce(self, occurrences: Iterable[Occurrence]) -> None:
+        for one in occurrences:
+            if is_fresh(one, self._clock(), self._settings.event_age_max_s):
+                self._writer.announce(one)
 
     def _disable(self) -> None:
-        self._writer.forget()
+        self._writer.clear()
         HANDLER_ERRORS.clear()
         BOOTSTRAP_ERRORS.clear()
         log.info("statuswriter.disabled")

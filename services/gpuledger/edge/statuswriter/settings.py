@@ -1,4 +1,4 @@
-"""Bounds of the status writer. Units stand last in names."""
+"""Settings of the status writer. Units stand last in names."""
 
 from dataclasses import dataclass, field
 
@@ -9,19 +9,20 @@ from gpuledger.runtime.settings import ComponentSettings
 
 @dataclass(frozen=True, slots=True)
 class StatusWriterSettings:
-    """How much is written at once, how often a change by somebody else is undone, and what is still news.
+    """Limits of writes and of Kubernetes Events.
 
-    `undos_per_hour_max` is per object: who changes it more often than that gets their way until an earlier undo is an
-    hour old. `relist_period_s` is how often everything is listed anew although no watch was interrupted.
-    `slice_status_pause_s` is what lies at least between two writes of one ResourceSliceStatus's status, and
-    `orphan_grace_s` how long one that was deleted may be gone before it is made again: it may have gone with its slice.
-    `without_pool_grace_s` is how long a node's GPUs are ready without a pool before people are told.
+    `corrections_per_hour_max` is per object: whoever changes it more often gets their way until an earlier correction
+    is an hour old. `relist_period_s` is how often everything is listed although no watch was interrupted.
+    `slice_status_pause_s` is the least time between two writes of one ResourceSliceStatus's status, and
+    `orphan_grace_s` how long a deleted one stays away before it is created again: it may have gone with its slice.
+    `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
+    `event_age_max_s` is how old an occurrence may be to become an Event.
     """
 
     writes_at_once_max: int = 16
     writes_per_s: float = 400.0
     writes_burst: int = 800
-    undos_per_hour_max: int = 6
+    corrections_per_hour_max: int = 6
     slice_status_pause_s: float = 0.2
     without_pool_grace_s: float = 30.0
     orphan_grace_s: float = 0.5
@@ -32,7 +33,7 @@ class StatusWriterSettings:
     events_burst: int = 50
     events_waiting_max: int = 2_000
     events_tried_max: int = 5
-    news_age_max_s: float = 600.0
+    event_age_max_s: float = 600.0
     series_period_s: float = 600.0
     stopped_retry_s: float = 60.0
     components: ComponentSettings = field(default_factory=ComponentSettings)

@@ -10,7 +10,7 @@ from gpuledger.api.phases import DRIVER_STEP, WATCHING_STEP
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.edge.statuswriter.desired.components import NO_COMPONENTS, SWITCHES, Components
-from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind
+from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings, SettingsError, read_components
 
 IMAGES = {name: f"registry.example/{name}:1" for name in COMPONENT_NAMES}
@@ -19,7 +19,7 @@ COMPONENTS = Components(SETTINGS, component_daemon_sets())
 APPS = {app: component for app, component in COMPONENT_BY_APP.items() if component != "node-agent"}
 
 
-def shown(app: str, components: Components = COMPONENTS, **module: Any) -> Desired | None:
+def shown(app: str, components: Components = COMPONENTS, **module: Any) -> DesiredObject | None:
     key = Key(Kind.COMPONENT, app, "gpus")
     return components.desired(DEFAULT_SETTINGS._replace(module=MODULE_CONFIG, **module), key)
 
@@ -87,9 +87,9 @@ def test_elsewhere_nothing_is_wanted() -> None:
 
 
 def test_where_somebody_else_runs_them_nothing_is_kept() -> None:
-    assert (NO_COMPONENTS.every(), NO_COMPONENTS.are_kept) == ([], False)
+    assert (NO_COMPONENTS.every_key(), NO_COMPONENTS.are_kept) == ([], False)
     theirs = Components(ComponentSettings(manage=False), component_daemon_sets())
-    assert (theirs.every(), theirs.are_kept, shown("nvidia-dcgm", theirs)) == ([], False, None)
+    assert (theirs.every_key(), theirs.are_kept, shown("nvidia-dcgm", theirs)) == ([], False, None)
 
 
 def test_runtime_class_and_pull_secrets_are_filled_in_where_they_are_given() -> None:

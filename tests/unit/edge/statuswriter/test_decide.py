@@ -5,23 +5,12 @@ import pytest
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, POOL_FINALIZER
 from gpuledger.edge.kube.crds import node_feature_rule
-from gpuledger.edge.statuswriter.cache.observed import read
-from gpuledger.edge.statuswriter.reconcile.decide import (
-    POOL_KINDS,
-    Action,
-    Desired,
-    Document,
-    Key,
-    Kind,
-    actual_of,
-    body,
-    decide,
-    digest,
-    is_changed_by_others,
-    key_of,
-)
-from gpuledger.edge.statuswriter.reconcile.differences import differing, first_difference
+from gpuledger.edge.statuswriter.cache.objects import read
+from gpuledger.edge.statuswriter.fields import body, digest, observe
+from gpuledger.edge.statuswriter.objects import POOL_KINDS, DesiredObject, Document, Key, Kind, key_of
+from gpuledger.edge.statuswriter.reconcile.decide import Action, decide, is_drift
 from gpuledger.edge.statuswriter.reconcile.responses import removals
+from gpuledger.edge.statuswriter.reconcile.verify import differing, first_difference
 from support.statuswriter_parts import DEVICE, NODE, RIGHT, obj
 
 
@@ -41,14 +30,14 @@ from support.statuswriter_parts import DEVICE, NODE, RIGHT, obj
         (RIGHT._replace(main={"labels": {"gpu.deckhouse.io/precision.fp8": "true"}}), False, obj(), Action.MAIN),
     ],
 )
-def test_the_next_step(wanted: Desired | None, withdrawn: bool, found: Document | None, action: Action) -> None:
-    actual = actual_of(Kind.DEVICE, found) if found else None
-    assert decide(Kind.DEVICE, wanted, withdrawn=withdrawn, actual=actual) is action
+def test_the_next_step(wanted: DesiredObject | None, withdrawn: bool, found: Document | None, action: Action) -> None:
+    actual = observe(Kind.DEVICE, found) if found else None
+    assert decide(Kind.DEVICE, wanted, withdrawn=withdrawn, observed=actual) is action
 
 
 FINALIZED = {"finalizers": ["theirs", POOL_FINALIZER]}
 LEAVING = {"deletionTimestamp": "now"}
-POOL = Desired({"finalizers": [POOL_FINALIZER]}, {"state": "Ready"}, uid="u")
+POOL = DesiredObject({"finalizers": [POOL_FINALIZER]}, {"state": "Ready"}, uid="u")
 RELEASED = POOL._replace(main={"finalizers": []})
 
 
@@ -67,10 +56,10 @@ RELEASED = POOL._replace(main={"finalizers": []})
         (RELEASED, obj(metadata=LEAVING | {"finalizers": ["theirs"]}), Action.NOTHING),
     ],
 )
-def test_the_next_step_with_a_pool(wanted: Desired | None, found: Document | None, action: Action) -> None:
+def test_the_next_step_with_a_pool(wanted: DesiredObject | None, found: Document | None, action: Action) -> None:
     for kind in POOL_KINDS:
-        actual = actual_of(kind, found) if found else None
-        assert decide(kind, wanted, withdrawn=True, actual=actual) is action
+        actual = observe(kind, found) if found else None
+        assert decide(kind, wanted, withdrawn=True, observed=actual) is action
 
 
 def approved(pool: str, manager: str = ASSIGNMENT_FIELD_MANAGER) -> Document:
@@ -94,16 +83,16 @@ TAKEN = RIGHT._replace(approved={ANNOTATION_ASSIGNMENT: "a"})
         (RIGHT, approved("a", "kubectl"), Action.NOTHING),
     ],
 )
-def test_the_next_step_with_an_approval(wanted: Desired, found: Document, action: Action) -> None:
-    assert decide(Kind.DEVICE, wanted, withdrawn=False, actual=actual_of(Kind.DEVICE, found)) is action
+def test_the_next_step_with_an_approval(wanted: DesiredObject, found: Document, action: Action) -> None:
+    assert decide(Kind.DEVICE, wanted, withdrawn=False, observed=observe(Kind.DEVICE, found)) is action
 
 
 def test_an_approval_that_a_person_overrules_is_not_sent_again() -> None:
-    theirs = actual_of(Kind.DEVICE, approved("b", "kubectl"))
+    theirs = observe(Kind.DEVICE, approved("b", "kubectl"))
     left = theirs._replace(sent_approved=digest(TAKEN.approved))
-    assert decide(Kind.DEVICE, TAKEN, withdrawn=False, actual=left) is Action.NOTHING
+    assert decide(Kind.DEVICE, TAKEN, withdrawn=False, observed=left) is Action.NOTHING
     other = TAKEN._replace(approved={ANNOTATION_ASSIGNMENT: "c"})
-    assert decide(Kind.DEVICE, other, withdrawn=False, actual=left) is Action.APPROVE
+    assert decide(Kind.DEVICE, other, withdrawn=False, observed=left) is Action.APPROVE
 
 
 def test_objects_with_a_namespace_are_told_apart_by_it() -> None:
@@ -117,35 +106,38 @@ def test_objects_with_a_namespace_are_told_apart_by_it() -> None:
 
 
 def test_what_the_server_keeps_otherwise_is_not_sent_again() -> None:
-    kept = actual_of(Kind.DEVICE, obj(status={}))
-    assert decide(Kind.DEVICE, RIGHT, withdrawn=False, actual=kept) is Action.STATUS
+    kept = observe(Kind.DEVICE, obj(status={}))
+    assert decide(Kind.DEVICE, RIGHT, withdrawn=False, observed=kept) is Action.STATUS
     answered = kept._replace(sent_status=digest(RIGHT.status))
-    assert decide(Kind.DEVICE, RIGHT, withdrawn=False, actual=answered) is Action.NOTHING
+    assert decide(Kind.DEVICE, RIGHT, withdrawn=False, observed=answered) is Action.NOTHING
 
 
 def test_a_module_is_not_created() -> None:
-    assert decide(Kind.MODULE, Desired({}, {"conditions": []}), withdrawn=False, actual=None) is Action.NOTHING
+    assert decide(Kind.MODULE, DesiredObject({}, {"conditions": []}), withdrawn=False, observed=None) is Action.NOTHING
 
 
 def test_of_a_module_one_condition_is_ours() -> None:
     ours, theirs = {"type": "PrerequisiteNotMet", "status": "True"}, {"type": "Theirs", "status": "True"}
-    found = actual_of(Kind.MODULE, obj(status={"conditions": [theirs, ours], "version": "1"}))
-    assert decide(Kind.MODULE, Desired({}, {"conditions": [ours]}), withdrawn=False, actual=found) is Action.NOTHING
+    found = observe(Kind.MODULE, obj(status={"conditions": [theirs, ours], "version": "1"}))
+    assert (
+        decide(Kind.MODULE, DesiredObject({}, {"conditions": [ours]}), withdrawn=False, observed=found)
+        is Action.NOTHING
+    )
 
 
 def test_the_order_of_conditions_and_sets_means_nothing() -> None:
     first = {"conditions": [{"type": "A"}, {"type": "B"}], "hardware": {"precision": {"supported": ["b", "a"]}}}
     other = {"hardware": {"precision": {"supported": ["a", "b"]}}, "conditions": [{"type": "B"}, {"type": "A"}]}
-    assert actual_of(Kind.DEVICE, obj(status=first)).status == actual_of(Kind.DEVICE, obj(status=other)).status
+    assert observe(Kind.DEVICE, obj(status=first)).status == observe(Kind.DEVICE, obj(status=other)).status
 
 
 def test_only_what_was_right_can_be_disturbed() -> None:
-    right, wrong = actual_of(Kind.DEVICE, obj()), actual_of(Kind.DEVICE, obj(status={"state": "Faulted"}))
-    assert is_changed_by_others(Kind.DEVICE, RIGHT, right, wrong)
-    assert is_changed_by_others(Kind.DEVICE, RIGHT, right, None)
-    assert not is_changed_by_others(Kind.DEVICE, RIGHT, wrong, None)
-    assert not is_changed_by_others(Kind.DEVICE, RIGHT, right, right._replace(version="6"))
-    assert not is_changed_by_others(Kind.DEVICE, None, right, None)
+    right, wrong = observe(Kind.DEVICE, obj()), observe(Kind.DEVICE, obj(status={"state": "Faulted"}))
+    assert is_drift(Kind.DEVICE, RIGHT, right, wrong)
+    assert is_drift(Kind.DEVICE, RIGHT, right, None)
+    assert not is_drift(Kind.DEVICE, RIGHT, wrong, None)
+    assert not is_drift(Kind.DEVICE, RIGHT, right, right._replace(version="6"))
+    assert not is_drift(Kind.DEVICE, None, right, None)
 
 
 def test_what_others_added_is_removed() -> None:
@@ -171,8 +163,8 @@ def test_bodies_hold_what_is_applied_and_nothing_else() -> None:
 
 def test_differences_name_the_place() -> None:
     found = obj(status={"state": "Faulted"})
-    actual = {DEVICE: actual_of(Kind.DEVICE, found), Key(Kind.DEVICE, "x"): actual_of(Kind.DEVICE, obj())}
-    wanted = {DEVICE: RIGHT, NODE: Desired({"spec": {}}, {})}
+    actual = {DEVICE: observe(Kind.DEVICE, found), Key(Kind.DEVICE, "x"): observe(Kind.DEVICE, obj())}
+    wanted = {DEVICE: RIGHT, NODE: DesiredObject({"spec": {}}, {})}
     assert sorted(differing(wanted, actual)) == [DEVICE, Key(Kind.DEVICE, "x"), NODE]
     first = first_difference(DEVICE, RIGHT, found)
     assert first is not None

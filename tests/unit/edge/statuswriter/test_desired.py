@@ -5,9 +5,9 @@ from typing import Any
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.reasons import EventReason
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted, desired
-from gpuledger.edge.statuswriter.reconcile.decide import Document
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
+from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
+from gpuledger.edge.statuswriter.objects import Document
 from gpuledger.events.device import DeviceDetected, DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeInventoryChanged, NodeInventoryWithdrawn
 from support.events import event, folded, log_of
@@ -26,18 +26,18 @@ def detected(node: str = "w1", **more: Any) -> DeviceDetected:
     return DeviceDetected(hardware=FULL, managed=True, node=node, card="GPU-1", **more)
 
 
-def wanted(*said: tuple[str, Any]) -> Wanted:
+def wanted(*said: tuple[str, Any]) -> DesiredState:
     events = [event(data, name, number=at, at=at, source=INVENTORY) for at, (name, data) in enumerate(said, 1)]
-    state = folded(WantedProjection(), log_of(events)).state
-    assert isinstance(state, Wanted)
+    state = folded(DesiredProjection(), log_of(events)).state
+    assert isinstance(state, DesiredState)
     return state
 
 
 def test_a_node_is_shown_once_something_was_decided_of_it() -> None:
     rule = node_feature_rule()
-    assert desired(wanted(("w1-0", detected())), NODE, rule) is None
+    assert desired_object(wanted(("w1-0", detected())), NODE, rule) is None
     state = wanted(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))))
-    shown = desired(state, NODE, rule)
+    shown = desired_object(state, NODE, rule)
     assert shown is not None
     assert shown.main == {"spec": {"nodeName": "w1"}}
     assert [one["type"] for one in shown.status["conditions"]] == ["InventoryComplete"]
@@ -62,12 +62,12 @@ def test_what_is_news() -> None:
         ("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))),
         ("w1", inventory), ("w1", inventory), ("w1-0", DeviceWithdrawn(moved_to="w2")),
     )  # fmt: skip
-    assert [(one.reason, one.is_warning) for one in state.take_news()] == [
+    assert [(one.reason, one.is_warning) for one in state.take_occurrences()] == [
         (EventReason.DEVICE_DETECTED, False),
         (EventReason.CONDITION_CHANGED, True),
         (EventReason.DEVICE_REMOVED, False),
     ]
-    assert state.take_news() == []
+    assert state.take_occurrences() == []
 
 
 def _unknown_fields(value: Any, schema: Document, path: str) -> list[str]:
@@ -86,7 +86,7 @@ def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
     crds = {crd["spec"]["names"]["kind"]: crd for crd in shipped()}
     for key in (DEVICE, NODE):
         schema = crds[key.kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-        shown = desired(state, key, node_feature_rule())
+        shown = desired_object(state, key, node_feature_rule())
         assert shown is not None
         assert _unknown_fields(shown.status, schema, "status") == []
 

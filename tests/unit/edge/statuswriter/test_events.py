@@ -3,21 +3,27 @@
 from datetime import UTC, datetime, timedelta
 
 from gpuledger.api.reasons import EventReason
-from gpuledger.edge.statuswriter.desired.objects import News
-from gpuledger.edge.statuswriter.events.messages import Told, count_of, event_of, is_fresh, series_name
-from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
+from gpuledger.edge.statuswriter.events.series import (
+    Occurrence,
+    RecentSeries,
+    count_of,
+    event_of,
+    is_fresh,
+    series_name,
+)
+from gpuledger.edge.statuswriter.objects import Key, Kind
 from support.statuswriter_parts import DEVICE
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def news(at: datetime = NOW, recorded: datetime = NOW, about: str = "") -> News:
+def news(at: datetime = NOW, recorded: datetime = NOW, about: str = "") -> Occurrence:
     recorded_ns = int(recorded.timestamp() * 1e9)
-    return News(DEVICE, EventReason.DEVICE_DETECTED, about, "A GPU.", False, at, recorded_ns)
+    return Occurrence(DEVICE, EventReason.DEVICE_DETECTED, about, "A GPU.", False, at, recorded_ns)
 
 
 def test_an_event_about_an_object_with_a_namespace_lies_there() -> None:
-    told = Told(600)
+    told = RecentSeries(600)
     for key in (Key(Kind.POOL, "a", "x"), Key(Kind.POOL, "a", "y")):
         told.add(news()._replace(key=key), "u", NOW)
     written = [event_of(series, "here") for series in told]
@@ -34,7 +40,7 @@ def test_only_what_is_young_in_both_times_is_news() -> None:
 
 
 def test_news_of_one_kind_is_one_event_that_counts() -> None:
-    told = Told(600)
+    told = RecentSeries(600)
     names = {told.add(news(NOW + timedelta(seconds=index)), "u", NOW) for index in range(3)}
     assert len(names) == 1
     assert told.add(news(about="other"), "u", NOW) not in names

@@ -11,11 +11,11 @@ from gpuledger.api.reasons import EventReason
 from gpuledger.domain.inventory.status import pool_reference, shown_state
 from gpuledger.domain.pools.status import capacity
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted, desired
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.pools import pool_key, pool_of
-from gpuledger.edge.statuswriter.desired.unpooled import Unpooled
-from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind
+from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
+from gpuledger.edge.statuswriter.desired.unpooled import UnpooledNodes
+from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 from gpuledger.events.device import DeviceDescribed, DeviceDetected, DevicePoolApplied, DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeBootstrapWithdrawn, NodeInventoryWithdrawn
 from gpuledger.events.pod import PodGone, PodObserved
@@ -43,13 +43,13 @@ POOL_KEY = Key(Kind.POOL, "a", "team")
 AGAIN = CARD.model_copy(update={"uid": "u2"})
 
 
-def shown(state: Wanted, key: Key = DEVICE) -> Desired:
-    wanted = desired(state, key, node_feature_rule())
+def shown(state: DesiredState, key: Key = DEVICE) -> DesiredObject:
+    wanted = desired_object(state, key, node_feature_rule())
     assert wanted is not None
     return wanted
 
 
-def conditions(state: Wanted, key: Key = DEVICE) -> dict[str, tuple[str, str]]:
+def conditions(state: DesiredState, key: Key = DEVICE) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in shown(state, key).status["conditions"]}
 
 
@@ -215,7 +215,7 @@ def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_ge
     assert shown(wanted(*said), POOL_KEY).main == {"finalizers": []}
     assert shown(wanted(*said, (POOL, CARD)), POOL_KEY).main == {"finalizers": []}
     assert shown(wanted(*said, (POOL, AGAIN)), POOL_KEY).main["finalizers"]
-    assert desired(wanted(*said, (POOL, PoolGone())), POOL_KEY, node_feature_rule()) is None
+    assert desired_object(wanted(*said, (POOL, PoolGone())), POOL_KEY, node_feature_rule()) is None
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_ge
 )
 def test_what_is_recorded_late_of_a_pools_object_changes_nothing(said: list[tuple[int, Any]], uid: str | None) -> None:
     facts = [Said(source_of(data), POOL, at, data) for at, data in said]
-    state = folded(WantedProjection(), log_of(numbered(facts))).state
-    assert isinstance(state, Wanted)
-    kept = desired(state, POOL_KEY, node_feature_rule())
+    state = folded(DesiredProjection(), log_of(numbered(facts))).state
+    assert isinstance(state, DesiredState)
+    kept = desired_object(state, POOL_KEY, node_feature_rule())
     assert (kept.uid if kept else None) == uid
 
 
@@ -247,7 +247,7 @@ def test_a_pool_that_takes_devices_by_itself_says_so_on_them(assignment: Any, an
 
 
 def news(*said: Any) -> list[tuple[EventReason, str, bool]]:
-    told = wanted(*found("w1-0"), *said).take_news()
+    told = wanted(*found("w1-0"), *said).take_occurrences()
     return [(one.reason, one.key.id, one.is_warning) for one in told if one.reason != EventReason.DEVICE_DETECTED]
 
 
@@ -276,18 +276,18 @@ def test_a_node_without_a_pool_is_told_of_once_it_lasts() -> None:
     began = hour(len(said))
     state = wanted(*said)
     now = [began]
-    unpooled = Unpooled(state, lambda: now[0], 60.0)
-    assert list(unpooled.take_news()) == []
+    unpooled = UnpooledNodes(state, lambda: now[0], 60.0)
+    assert list(unpooled.take_occurrences()) == []
     now[0] = hour(len(said) + 1)
-    (told,) = unpooled.take_news()
+    (told,) = unpooled.take_occurrences()
     assert (told.key, told.reason, told.is_warning, told.happened_at) == (
         NODE, EventReason.NODE_WITHOUT_POOL, True, began,
     )  # fmt: skip
-    assert list(unpooled.take_news()) == []
+    assert list(unpooled.take_occurrences()) == []
     state.without_pool.clear()
-    assert list(unpooled.take_news()) == []
+    assert list(unpooled.take_occurrences()) == []
     state.without_pool |= wanted(*said).without_pool
-    assert len(list(unpooled.take_news())) == 1
+    assert len(list(unpooled.take_occurrences())) == 1
 
 
 @pytest.mark.parametrize(

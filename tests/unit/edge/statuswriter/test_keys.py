@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from gpuledger.edge.kube.crds import node_feature_rule
-from gpuledger.edge.statuswriter.cache.objects import View
-from gpuledger.edge.statuswriter.desired.objects import Wanted
-from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
+from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.objects import Key, Kind
+from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from support.gpu_states import CARD, CLUSTER_POOL, POOL, found, ready, wanted
 
 KEYS = {
@@ -33,20 +33,20 @@ class Rows(dict[str, Any]):
 
 
 @pytest.fixture
-def state() -> Wanted:
+def state() -> DesiredState:
     state = wanted(*found("d1", "d2"), ("w1", ready()), (POOL, CARD), (CLUSTER_POOL, CARD))
     state.withdraw(Key(Kind.SLICE, "gone"))
     return state
 
 
-def test_each_kind_has_its_own_objects_and_all_have_all(state: Wanted) -> None:
-    view = View(state, node_feature_rule())
-    assert {kind: list(view.keys(kind)) for kind in KEYS} == KEYS
-    assert sorted(view.keys()) == sorted(key for keys in KEYS.values() for key in keys)
+def test_each_kind_has_its_own_objects_and_all_have_all(state: DesiredState) -> None:
+    planner = Planner(state, node_feature_rule())
+    assert {kind: list(planner.keys(kind)) for kind in KEYS} == KEYS
+    assert sorted(planner.keys()) == sorted(key for keys in KEYS.values() for key in keys)
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_only_a_list_of_devices_goes_through_the_devices(state: Wanted, kind: Kind) -> None:
+def test_only_a_list_of_devices_goes_through_the_devices(state: DesiredState, kind: Kind) -> None:
     devices = state.device.rows = Rows(state.device.rows)
-    list(View(state, node_feature_rule()).keys(kind))
+    list(Planner(state, node_feature_rule()).keys(kind))
     assert devices.walks == (kind is Kind.DEVICE)

@@ -11,10 +11,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
+from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.metrics.slices import WORK_QUEUE, SliceMetrics, note_duration, note_sync
-from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
+from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.events.payload import Payload
 from support.dra_facts import DRIVER, allocated, device, events_of, published, requested, said
 from support.events import folded, log_of
@@ -25,14 +25,14 @@ SELECTOR = re.compile(r"([a-z_]{6,})(?:\{([a-z]+)(?:=|!=)\"[^\"]*\"\})?(?=\[|\{|
 BEHIND_S = 7.0
 
 
-def wanted(*facts: tuple[str, Payload], **settings: Any) -> Wanted:
-    state = folded(WantedProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
-    assert isinstance(state, Wanted)
+def wanted(*facts: tuple[str, Payload], **settings: Any) -> DesiredState:
+    state = folded(DesiredProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
+    assert isinstance(state, DesiredState)
     state.settings.put(state.settings_in_force()._replace(module=MODULE_CONFIG, **settings))
     return state
 
 
-def samples(state: Wanted) -> dict[tuple[str, ...], float]:
+def samples(state: DesiredState) -> dict[tuple[str, ...], float]:
     """As a scrape sees them, by name and labels."""
     registry = CollectorRegistry()
     behind = {Key(Kind.SLICE, "s1"): BEHIND_S}

@@ -8,24 +8,16 @@ import pytest
 from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.domain.fact import Fact
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
-from gpuledger.edge.statuswriter.cache.objects import RECENT_MAX, View
-from gpuledger.edge.statuswriter.cache.observed import read
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted, desired
+from gpuledger.edge.statuswriter.cache.objects import ObjectCache, read
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.slices import ERRORS_SHOWN_MAX, bounded
-from gpuledger.edge.statuswriter.reconcile.decide import (
-    Action,
-    Actual,
-    Desired,
-    Key,
-    Kind,
-    actual_of,
-    body,
-    canonical,
-    decide,
-)
-from gpuledger.edge.statuswriter.reconcile.work_queue import Queue
-from gpuledger.edge.statuswriter.throttle.lag import Behind
+from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
+from gpuledger.edge.statuswriter.fields import body, canonical, observe
+from gpuledger.edge.statuswriter.objects import DesiredObject, Key, Kind, ObservedObject
+from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
+from gpuledger.edge.statuswriter.reconcile.planner import STATUSES_MEMOIZED_MAX, Planner
+from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
+from gpuledger.edge.statuswriter.throttle.lag import Lag
 from gpuledger.edge.watchers.resources import moduleconfig
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
@@ -37,14 +29,14 @@ SLICE, OTHER, DEVICE = Key(Kind.SLICE, "s1"), Key(Kind.SLICE, "s2"), Key(Kind.DE
 PAUSE_S = 0.2
 
 
-def wanted(*facts: tuple[str, Payload]) -> Wanted:
-    state = folded(WantedProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
-    assert isinstance(state, Wanted)
+def wanted(*facts: tuple[str, Payload]) -> DesiredState:
+    state = folded(DesiredProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
+    assert isinstance(state, DesiredState)
     return state
 
 
-def shown(state: Wanted, key: Key = SLICE) -> Desired:
-    found = desired(state, key, node_feature_rule())
+def shown(state: DesiredState, key: Key = SLICE) -> DesiredObject:
+    found = desired_object(state, key, node_feature_rule())
     assert found is not None
     return found
 
@@ -62,27 +54,27 @@ def test_an_object_is_named_after_its_slice_and_goes_with_it() -> None:
     assert "nodeName" not in shown(wanted(("s1", published("p", [])))).main["spec"]
 
 
-def kept(found: Desired, **metadata: Any) -> Actual:
+def kept(found: DesiredObject, **metadata: Any) -> ObservedObject:
     """What is remembered of an object that is as wanted."""
     owners = found.main["ownerReferences"]
     about = {"name": "s1", "uid": "o", "resourceVersion": "1", "ownerReferences": owners} | metadata
-    return actual_of(Kind.SLICE, {"metadata": about, "spec": found.main["spec"], "status": found.status})
+    return observe(Kind.SLICE, {"metadata": about, "spec": found.main["spec"], "status": found.status})
 
 
 def test_what_is_about_another_slice_is_replaced() -> None:
     found = shown(wanted(PUBLISHED))
     another = shown(wanted(("s1", published("p", [device("gpu-0")]).model_copy(update={"uid": "v"}))))
-    actions = [decide(Kind.SLICE, one, withdrawn=False, actual=kept(found)) for one in (found, another)]
+    actions = [decide(Kind.SLICE, one, withdrawn=False, observed=kept(found)) for one in (found, another)]
     assert actions == [Action.NOTHING, Action.DELETE]
-    assert decide(Kind.SLICE, another, withdrawn=False, actual=kept(found)._replace(deleting=True)) is Action.NOTHING
-    assert decide(Kind.SLICE, found, withdrawn=False, actual=kept(found, ownerReferences=[])) is Action.MAIN
+    assert decide(Kind.SLICE, another, withdrawn=False, observed=kept(found)._replace(deleting=True)) is Action.NOTHING
+    assert decide(Kind.SLICE, found, withdrawn=False, observed=kept(found, ownerReferences=[])) is Action.MAIN
 
 
 def test_owners_that_others_gave_it_are_theirs() -> None:
     found = shown(wanted(PUBLISHED))
     theirs = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n"}
     more = kept(found, ownerReferences=[theirs, *found.main["ownerReferences"]])
-    assert decide(Kind.SLICE, found, withdrawn=False, actual=more) is Action.NOTHING
+    assert decide(Kind.SLICE, found, withdrawn=False, observed=more) is Action.NOTHING
 
 
 def test_lists_of_a_status_are_alike_on_both_sides() -> None:
@@ -96,10 +88,10 @@ def test_lists_of_a_status_are_alike_on_both_sides() -> None:
     assert claims == [("a", "c10"), ("a", "c9"), ("b", "c10"), ("b", "c9")]
     assert canonical(found.status) == found.status
     turned = found.status | {"devices": found.status["devices"][::-1]}
-    assert decide(Kind.SLICE, found, withdrawn=False, actual=kept(found._replace(status=turned))) is Action.NOTHING
+    assert decide(Kind.SLICE, found, withdrawn=False, observed=kept(found._replace(status=turned))) is Action.NOTHING
     mixed = [found.status["devices"][0] | {"allocations": allocations[::-1]}, found.status["devices"][1]]
     changed = kept(found._replace(status=found.status | {"devices": mixed}))
-    assert decide(Kind.SLICE, found, withdrawn=False, actual=changed) is Action.STATUS
+    assert decide(Kind.SLICE, found, withdrawn=False, observed=changed) is Action.STATUS
 
 
 def test_what_changes_is_looked_at() -> None:
@@ -128,39 +120,38 @@ def test_settings_change_how_every_slice_is_shown() -> None:
 
 def test_a_closed_gate_leaves_objects_as_they_are() -> None:
     state = wanted(PUBLISHED)
-    view = View(state, node_feature_rule())
-    view.known[Kind.SLICE].listed(
-        [read(Kind.SLICE, {"metadata": {"name": "x", "uid": "u", "resourceVersion": "1"}})], "1"
-    )
-    assert view.step(SLICE).action is Action.CREATE
+    planner = Planner(state, node_feature_rule())
+    other = {"metadata": {"name": "x", "uid": "u", "resourceVersion": "1"}}
+    planner.cache.kinds[Kind.SLICE].listed([read(Kind.SLICE, other)], "1", 0.0)
+    assert planner.step(SLICE).action is Action.CREATE
     state.settings.put(state.settings_in_force()._replace(module=MODULE_CONFIG, dra_availability=False))
-    assert view.step(SLICE).action is Action.NOTHING
+    assert planner.step(SLICE).action is Action.NOTHING
     assert (state.keeps(Kind.SLICE), state.keeps(Kind.DEVICE)) == (False, True)
 
 
 def test_a_status_is_made_up_anew_when_something_changed() -> None:
     state = wanted(PUBLISHED)
-    view = View(state, node_feature_rule())
-    before = view.desired(SLICE)
+    planner = Planner(state, node_feature_rule())
+    before = planner.desired(SLICE)
     assert before is not None
-    assert view.desired(SLICE) is before
-    assert view.desired(OTHER) is None
+    assert planner.desired(SLICE) is before
+    assert planner.desired(OTHER) is None
     (fact,) = events_of([said(9, *HELD)])
-    WantedProjection().handlers[type(fact.data)](state, Fact(fact, 9, 9), fact.data)
-    view.changed(state.take_changed())
-    after = view.desired(SLICE)
+    DesiredProjection().handlers[type(fact.data)](state, Fact(fact, 9, 9), fact.data)
+    planner.desired_changed(state.take_changed())
+    after = planner.desired(SLICE)
     assert after is not None
     assert after.status["summary"]["allocatedDevices"] == 1
 
 
 def test_only_so_many_statuses_are_kept() -> None:
-    facts = [(f"s{number}", published(f"p{number}", [])) for number in range(RECENT_MAX + 1)]
-    view = View(wanted(*facts), node_feature_rule())
-    first = view.desired(Key(Kind.SLICE, "s0"))
+    facts = [(f"s{number}", published(f"p{number}", [])) for number in range(STATUSES_MEMOIZED_MAX + 1)]
+    planner = Planner(wanted(*facts), node_feature_rule())
+    first = planner.desired(Key(Kind.SLICE, "s0"))
     for name, _ in facts:
-        view.desired(Key(Kind.SLICE, name))
-    assert first == view.desired(Key(Kind.SLICE, "s0"))
-    assert first is not view.desired(Key(Kind.SLICE, "s0"))
+        planner.desired(Key(Kind.SLICE, name))
+    assert first == planner.desired(Key(Kind.SLICE, "s0"))
+    assert first is not planner.desired(Key(Kind.SLICE, "s0"))
 
 
 def test_the_past_does_not_stay_in_memory() -> None:
@@ -210,27 +201,27 @@ def test_however_much_is_wrong_the_crd_takes_it() -> None:
 def test_what_comes_while_it_is_written_counts_by_itself() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     now = start
-    behind = Behind(lambda: now)
-    behind.note(SLICE, int(start.timestamp() * 1e9))
+    lag = Lag(ObjectCache(), lambda: now)
+    lag.note(SLICE, int(start.timestamp() * 1e9))
     now = start + timedelta(seconds=3)
-    assert (behind.seconds(SLICE), behind.seconds(OTHER)) == (3.0, 0.0)
-    with behind.catching_up(SLICE):
-        behind.note(SLICE)
+    assert (lag.seconds(SLICE), lag.seconds(OTHER)) == (3.0, 0.0)
+    with lag.catching_up(SLICE):
+        lag.note(SLICE)
         now = start + timedelta(seconds=5)
-        assert behind.seconds(SLICE) == 5.0
-    assert behind.seconds(SLICE) == 2.0
-    with pytest.raises(OSError, match="no"), behind.catching_up(SLICE):
+        assert lag.seconds(SLICE) == 5.0
+    assert lag.seconds(SLICE) == 2.0
+    with pytest.raises(OSError, match="no"), lag.catching_up(SLICE):
         raise OSError("no")
-    assert behind.seconds(SLICE) == 2.0
-    behind.settled(SLICE, has_written=False)
-    assert behind.seconds(SLICE) == 0.0
+    assert lag.seconds(SLICE) == 2.0
+    lag.settled(SLICE, has_written=False)
+    assert lag.seconds(SLICE) == 0.0
 
 
 async def test_the_depth_counts_what_is_to_be_taken_now() -> None:
     clock = Clock()
-    queue = Queue(clock)
+    queue = WorkQueue(clock)
     queue.add(SLICE)
-    queue.add_patient(OTHER)
+    queue.add_background(OTHER)
     queue.add(DEVICE)
     queue.add(Key(Kind.SLICE, "s3"), clock.now_s + 5)
     assert (queue.depth(Kind.SLICE), queue.depth(Kind.DEVICE), queue.depth(Kind.NODE)) == (2, 1, 0)

@@ -1,37 +1,38 @@
-"""What the status writer takes next, and how often it may: a queue, a bucket, a gate, and what is undone."""
+"""What the status writer takes next, and how often it may write."""
 
 import asyncio
 
 import pytest
 
 from gpuledger.edge.kube.errors import TooManyRequestsError, UnavailableError
-from gpuledger.edge.statuswriter.cache.pending import Waiting
-from gpuledger.edge.statuswriter.reconcile.work_queue import Queue
-from gpuledger.edge.statuswriter.throttle.drift import HOUR_S, Undos
-from gpuledger.edge.statuswriter.throttle.rate_limiter import Bucket, Gate
+from gpuledger.edge.statuswriter.cache.objects import HOUR_S, ObjectState
+from gpuledger.edge.statuswriter.events.recorder import PendingQueue
+from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
+from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
+from gpuledger.edge.statuswriter.throttle.write_limits import correction_allowed_at_s, note_correction
 from gpuledger.runtime.backoff import Backoff
 from support.statuswriter_parts import DEVICE, NODE, Clock
 
 
-def test_so_many_undos_an_hour() -> None:
-    undos = Undos(2)
+def test_drift_of_an_object_is_corrected_so_many_times_an_hour() -> None:
+    state, other = ObjectState(), ObjectState()
     for at_s in (0.0, 10.0):
-        assert undos.allowed_at(DEVICE, at_s) == at_s
-        undos.note(DEVICE, at_s)
-    assert undos.allowed_at(DEVICE, 20.0) == HOUR_S
-    assert undos.allowed_at(NODE, 20.0) == 20.0
-    assert undos.allowed_at(DEVICE, HOUR_S) == HOUR_S
-    undos.note(DEVICE, HOUR_S)
-    assert undos.allowed_at(DEVICE, HOUR_S + 1) == HOUR_S + 10.0
+        assert correction_allowed_at_s(state, 2, at_s) == at_s
+        note_correction(state, 2, at_s)
+    assert correction_allowed_at_s(state, 2, 20.0) == HOUR_S
+    assert correction_allowed_at_s(other, 2, 20.0) == 20.0
+    assert correction_allowed_at_s(state, 2, HOUR_S) == HOUR_S
+    note_correction(state, 2, HOUR_S)
+    assert correction_allowed_at_s(state, 2, HOUR_S + 1) == HOUR_S + 10.0
 
 
 async def test_a_key_is_looked_at_once_and_by_one() -> None:
     clock = Clock()
-    queue = Queue(clock)
+    queue = WorkQueue(clock)
     queue.add(DEVICE)
     queue.add(DEVICE)
     queue.add(NODE, clock.now_s + 5)
-    assert (len(queue), queue.waiting) == (2, 1)
+    assert (len(queue), queue.active) == (2, 1)
     assert await queue.take() == DEVICE
     queue.add(DEVICE)
     taken = asyncio.create_task(queue.take())
@@ -47,14 +48,14 @@ async def test_a_key_is_looked_at_once_and_by_one() -> None:
 
 
 async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
-    queue = Queue(Clock())
-    queue.add_patient(DEVICE)
-    queue.add_patient(NODE)
+    queue = WorkQueue(Clock())
+    queue.add_background(DEVICE)
+    queue.add_background(NODE)
     queue.add(NODE)
-    queue.add_patient(NODE)
-    assert (len(queue), queue.waiting) == (2, 2)
+    queue.add_background(NODE)
+    assert (len(queue), queue.active) == (2, 2)
     assert await queue.take() == NODE
-    queue.add_patient(NODE)
+    queue.add_background(NODE)
     assert await queue.take() == DEVICE
     queue.done(DEVICE)
     queue.done(NODE)
@@ -63,17 +64,17 @@ async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
 
 async def test_what_waits_for_later_is_not_looked_at_sooner() -> None:
     clock = Clock()
-    queue = Queue(clock)
+    queue = WorkQueue(clock)
     queue.add(DEVICE, clock.now_s + 60)
     queue.add(DEVICE)
-    assert (len(queue), queue.waiting) == (1, 0)
+    assert (len(queue), queue.active) == (1, 0)
     queue.clear()
     assert len(queue) == 0
 
 
 def test_a_bucket_gives_a_burst_and_then_a_rate() -> None:
     clock = Clock()
-    bucket = Bucket(2.0, 3, clock)
+    bucket = RateLimiter(2.0, 3, clock)
     assert [bucket.reserve() for _ in range(3)] == [0.0, 0.0, 0.0]
     assert bucket.reserve() == 0.5
     clock.now_s += 100
@@ -83,15 +84,15 @@ def test_a_bucket_gives_a_burst_and_then_a_rate() -> None:
 
 async def test_a_server_in_trouble_is_asked_by_one_at_a_time() -> None:
     clock = Clock()
-    gate = Gate(Bucket(1000.0, 1000, clock), Backoff(first_s=0.01, max_s=0.01), lambda: 0.0, clock)
+    breaker = CircuitBreaker(RateLimiter(1000.0, 1000, clock), Backoff(first_s=0.01, max_s=0.01), lambda: 0.0, clock)
     with pytest.raises(UnavailableError):
-        async with gate.passing():
+        async with breaker.request():
             raise UnavailableError("no")
     inside = most = 0
 
     async def ask() -> None:
         nonlocal inside, most
-        async with gate.passing():
+        async with breaker.request():
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0)
@@ -103,11 +104,11 @@ async def test_a_server_in_trouble_is_asked_by_one_at_a_time() -> None:
 
 async def test_requests_that_fail_together_count_once_and_retry_after_is_kept() -> None:
     clock = Clock()
-    gate = Gate(Bucket(1000.0, 1000, clock), Backoff(first_s=1.0, max_s=64.0), lambda: 0.0, clock)
+    breaker = CircuitBreaker(RateLimiter(1000.0, 1000, clock), Backoff(first_s=1.0, max_s=64.0), lambda: 0.0, clock)
     go = asyncio.Event()
 
     async def ask() -> None:
-        async with gate.passing():
+        async with breaker.request():
             await go.wait()
             clock.now_s += 1
             raise TooManyRequestsError("wait", 20.0)
@@ -116,10 +117,10 @@ async def test_requests_that_fail_together_count_once_and_retry_after_is_kept() 
     await asyncio.sleep(0.01)
     go.set()
     await asyncio.gather(*asked, return_exceptions=True)
-    assert gate.open_at_s - 1001.0 == pytest.approx(20.0)
+    assert breaker.retry_at_s - 1001.0 == pytest.approx(20.0)
 
 
 async def test_waiting_names_are_bounded() -> None:
-    waiting = Waiting(2)
+    waiting = PendingQueue(2)
     assert [waiting.add(name) for name in "aabc"] == [None, None, None, "a"]
     assert [await waiting.take(), await waiting.take()] == ["b", "c"]

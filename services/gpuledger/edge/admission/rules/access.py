@@ -5,12 +5,11 @@ The policy `gpu-control-plane-restricted-access` names the same groups.
 
 from typing import Final
 
-from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER
+from gpuledger.api.kinds import OUR_MANAGERS
 from gpuledger.edge.admission.serving.review import Review, User
 
 MASTERS: Final = "system:masters"
 _ACCOUNTS: Final = "system:serviceaccounts:"
-_OUR_MANAGERS: Final = frozenset({FIELD_MANAGER, ASSIGNMENT_FIELD_MANAGER})
 
 
 def product_group(home: str) -> str:
@@ -32,4 +31,4 @@ def is_by_the_product(review: Review, home: str) -> bool:
     """Whether the product itself asks: by its account, or, where it runs as an administrator, under its name."""
     if product_group(home) in review.user.groups:
         return True
-    return is_trusted(review.user, home) and review.manager in _OUR_MANAGERS
+    return is_trusted(review.user, home) and review.manager in OUR_MANAGERS

@@ -1,7 +1,7 @@
-"""The DaemonSets of what prepares GPUs and watches over them, as the module's settings want them. Pure.
+"""Desired DaemonSets of the components that prepare and monitor GPUs, according to the module's settings. Pure.
 
-They run on managed nodes with GPUs only, and only those that are switched on, while the module is enabled. Elsewhere,
-and where somebody else runs them, there are none of ours.
+They run on managed nodes with GPUs, each if it is switched on, while the module is enabled. Where somebody else runs
+the components gpuledger has no DaemonSets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from gpuledger.api.kinds import MANAGED_BY
 from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP, LABEL_FALSE, LABEL_PRESENT, LABEL_TRUE
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.kube.client import Selection
-from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind
+from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 from gpuledger.runtime.settings import ComponentSettings
 
 SWITCHES: Final[Mapping[str, str]] = {
@@ -21,13 +21,13 @@ SWITCHES: Final[Mapping[str, str]] = {
     "dcgm": "dcgm_enabled",
     "dcgm-exporter": "dcgm_exporter_enabled",
 }
-"""Which of the module's settings switches a component on."""
+"""The module's setting that switches each component on."""
 
 OURS: Final = {"app.kubernetes.io/managed-by": MANAGED_BY}
 
 
 class Components:
-    """What is kept where `settings` say so; `manifests` are the DaemonSets that are shipped."""
+    """The DaemonSets that gpuledger keeps, if `settings` say so; `manifests` are those that are shipped."""
 
     def __init__(self, settings: ComponentSettings, manifests: Sequence[Document]) -> None:
         self._settings = settings
@@ -35,20 +35,20 @@ class Components:
 
     @property
     def are_kept(self) -> bool:
-        """Whether anything is kept at all."""
+        """Whether gpuledger keeps any."""
         return bool(self._manifests)
 
     def selection(self) -> Selection:
-        """The objects that are ours."""
+        """Selects our objects."""
         labels = ",".join(f"{name}={value}" for name, value in OURS.items())
         return Selection(self._settings.namespace, labels)
 
-    def every(self) -> list[Key]:
-        """Every DaemonSet that is kept, or may have to go."""
+    def every_key(self) -> list[Key]:
+        """Every DaemonSet that gpuledger keeps or may have to delete."""
         return [Key(Kind.COMPONENT, name, self._settings.namespace) for name in self._manifests]
 
-    def desired(self, module: ModuleSettings, key: Key) -> Desired | None:
-        """How a DaemonSet has to be; None where there is to be none."""
+    def desired(self, module: ModuleSettings, key: Key) -> DesiredObject | None:
+        """How a DaemonSet should be; None where there should be none."""
         manifest = self._manifests.get(key.name)
         if manifest is None or key.namespace != self._settings.namespace or not module.enabled:
             return None
@@ -56,7 +56,7 @@ class Components:
         if not getattr(module, SWITCHES[component]):
             return None
         spec = self._filled_in(manifest["spec"], component, module)
-        return Desired({"labels": {**OURS, LABEL_APP: key.name}, "spec": spec}, {})
+        return DesiredObject({"labels": {**OURS, LABEL_APP: key.name}, "spec": spec}, {})
 
     def _filled_in(self, shipped: Document, component: str, module: ModuleSettings) -> Document:
         spec: Document = deepcopy(shipped)

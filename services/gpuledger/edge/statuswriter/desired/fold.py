@@ -1,4 +1,4 @@
-"""How the ledger's events become what the API server has to show, and which of them are news for people. Pure."""
+"""Folds the ledger's events into the desired state, and notes which of them are worth a Kubernetes Event. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,10 +11,11 @@ from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
 from gpuledger.domain.fact import Fact, Handler, Handlers
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
 from gpuledger.domain.pools.decisions import POOLS_HANDLERS
-from gpuledger.edge.statuswriter.desired.objects import News, Since, Wanted
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_OBJECT_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import pool_key
-from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
+from gpuledger.edge.statuswriter.desired.state import DesiredState, Since
+from gpuledger.edge.statuswriter.events.series import Occurrence
+from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
     DeviceDetected,
@@ -43,17 +44,17 @@ USUAL = frozenset(
         (NodeConditionType.MANAGED_DISABLED, ConditionStatus.FALSE),
     }
 )
-"""Conditions that are no news of a node that has just become known."""
+"""Conditions that are not worth an Event of a node that was just recorded."""
 
 FAILED_PHASE = "ValidatingFailed"
 FIRST_PHASE = "Validating"
-"""The phase that is no news of a node that has just become known."""
+"""The phase that is not worth an Event of a node that was just recorded."""
 
-POOL_NEWS: Mapping[str, EventReason] = {
+POOL_EVENTS: Mapping[str, EventReason] = {
     PoolConditionType.MAINTENANCE: EventReason.MAINTENANCE,
     PoolConditionType.MISCONFIGURED: EventReason.MISCONFIGURED,
 }
-"""Conditions of pools that people are told of."""
+"""Conditions of pools that are worth an Event."""
 
 
 def _within(part: str, handlers: Handlers) -> Handlers:
@@ -66,31 +67,31 @@ def _within(part: str, handlers: Handlers) -> Handlers:
 
 
 def _of_slices(handler: Handler) -> Handler:
-    def fold(state: Wanted, fact: Fact, said: object) -> None:
-        handler(state.slices, fact, said)
+    def fold(state: DesiredState, fact: Fact, data: object) -> None:
+        handler(state.slices, fact, data)
         state.slices.forget_past()
 
     return fold
 
 
-def _in_turn(handlers: list[Handler]) -> Handler:
-    def fold(state: Wanted, fact: Fact, data: object) -> None:
+def _in_sequence(handlers: list[Handler]) -> Handler:
+    def fold(state: DesiredState, fact: Fact, data: object) -> None:
         for handler in handlers:
             handler(state, fact, data)
 
     return handlers[0] if len(handlers) == 1 else fold
 
 
-def _together(*parts: Handlers) -> Handlers:
+def _combined(*parts: Handlers) -> Handlers:
     """Every part folds what it handles, in this order."""
     handlers: defaultdict[type[Payload], list[Handler]] = defaultdict(list)
     for part in parts:
         for model, handler in part.items():
             handlers[model].append(handler)
-    return {model: _in_turn(several) for model, several in handlers.items()}
+    return {model: _in_sequence(several) for model, several in handlers.items()}
 
 
-_FOLD: Handlers = _together(
+_FOLD: Handlers = _combined(
     {model: handler for model, handler in DECIDED_HANDLERS.items() if model is not DeviceMarked},
     _within("bootstrap", BOOTSTRAP_HANDLERS),
     _within("pools", POOLS_HANDLERS),
@@ -99,40 +100,42 @@ _FOLD: Handlers = _together(
 )
 
 
-def _fold(state: Wanted, fact: Fact, data: Payload) -> None:
+def _fold(state: DesiredState, fact: Fact, data: Payload) -> None:
     _FOLD[type(data)](state, fact, data)
 
 
-def _tell(
-    state: Wanted, fact: Fact, key: Key, reason: EventReason, about: str, note: str, *, is_warning: bool = False
+def _announce(
+    state: DesiredState, fact: Fact, key: Key, reason: EventReason, about: str, note: str, *, is_warning: bool = False
 ) -> None:
-    """Note news; what is imported or restored is none."""
+    """Note an occurrence, unless it was imported or restored."""
     event = fact.event
     if not event.imported and event.recorded_at is None:
-        state.news.append(News(key, reason, about, note, is_warning, event.time, fact.recorded_ns))
+        state.occurrences.append(Occurrence(key, reason, about, note, is_warning, event.time, fact.recorded_ns))
 
 
-def _look_for_pools(state: Wanted, fact: Fact, node: str) -> None:
-    """Note since when a node could give devices to a pool and has given none."""
+def _check_pools(state: DesiredState, fact: Fact, node: str) -> None:
+    """Note since when a node could give devices to a pool but has none in one."""
     if not state.is_without_pool(node):
         state.without_pool.pop(node, None)
     elif node not in state.without_pool:
         state.without_pool[node] = Since(fact.event.time, fact.recorded_ns)
 
 
-def _detected(state: Wanted, fact: Fact, data: DeviceDetected) -> None:
+def _detected(state: DesiredState, fact: Fact, data: DeviceDetected) -> None:
     _fold(state, fact, data)
     key = Key(Kind.DEVICE, fact.event.subject)
     state.withdrawn.pop(key, None)
-    _tell(state, fact, key, EventReason.DEVICE_DETECTED, "", f"{_what(state.device.rows[key.name])} was found.")
+    _announce(
+        state, fact, key, EventReason.DEVICE_DETECTED, "", f"{_described(state.device.rows[key.name])} was found."
+    )
 
 
-def _what(row: GpuDevice) -> str:
+def _described(row: GpuDevice) -> str:
     at = f" at {row.pci_address}" if row.pci_address else ""
     return f"{row.product or 'A GPU'} in node {row.node}{at}"
 
 
-def _withdrawn(state: Wanted, fact: Fact, data: DeviceWithdrawn) -> None:
+def _withdrawn(state: DesiredState, fact: Fact, data: DeviceWithdrawn) -> None:
     row = state.device.get(fact.event.subject)
     _fold(state, fact, data)
     state.objects.partitions.pop(fact.event.subject, None)
@@ -140,103 +143,103 @@ def _withdrawn(state: Wanted, fact: Fact, data: DeviceWithdrawn) -> None:
         return
     key = Key(Kind.DEVICE, row.name)
     state.withdraw(key)
-    _look_for_pools(state, fact, row.node)
+    _check_pools(state, fact, row.node)
     why = f"it sits in node {data.moved_to} now" if data.moved_to else "its node is gone"
-    _tell(state, fact, key, EventReason.DEVICE_REMOVED, "", f"{_what(row)} was removed: {why}.")
+    _announce(state, fact, key, EventReason.DEVICE_REMOVED, "", f"{_described(row)} was removed: {why}.")
 
 
-def _inventory_changed(state: Wanted, fact: Fact, data: NodeInventoryChanged) -> None:
+def _inventory_changed(state: DesiredState, fact: Fact, data: NodeInventoryChanged) -> None:
     key = Key(Kind.NODE, fact.event.subject)
     state.withdrawn.pop(key, None)
     for condition in data.conditions:
-        known = state.condition.get((key.name, condition.type))
-        was = None if known is None else (known.status, known.reason)
+        before = state.condition.get((key.name, condition.type))
+        was = None if before is None else (before.status, before.reason)
         is_usual = (condition.type, condition.status) in USUAL
         if was != (condition.status, condition.reason) and not (was is None and is_usual):
             is_warning = (condition.type, condition.status) == (
                 NodeConditionType.INVENTORY_COMPLETE,
                 ConditionStatus.FALSE,
             )
-            _tell_condition(state, fact, key, EventReason.CONDITION_CHANGED, condition, is_warning=is_warning)
+            _announce_condition(state, fact, key, EventReason.CONDITION_CHANGED, condition, is_warning=is_warning)
     _fold(state, fact, data)
 
 
-def _tell_condition(
-    state: Wanted, fact: Fact, key: Key, reason: EventReason, condition: Condition, *, is_warning: bool
+def _announce_condition(
+    state: DesiredState, fact: Fact, key: Key, reason: EventReason, condition: Condition, *, is_warning: bool
 ) -> None:
     note = f"{condition.type} is {condition.status}: {condition.reason}. {condition.message}".strip()
     about = f"{condition.type}={condition.status}/{condition.reason}"
-    _tell(state, fact, key, reason, about, note, is_warning=is_warning)
+    _announce(state, fact, key, reason, about, note, is_warning=is_warning)
 
 
-def _inventory_withdrawn(state: Wanted, fact: Fact, data: NodeInventoryWithdrawn) -> None:
+def _inventory_withdrawn(state: DesiredState, fact: Fact, data: NodeInventoryWithdrawn) -> None:
     _fold(state, fact, data)
     state.withdraw(Key(Kind.NODE, fact.event.subject))
 
 
-def _prerequisite_changed(state: Wanted, fact: Fact, data: ModulePrerequisiteChanged) -> None:
-    known = state.module.get(fact.event.subject)
+def _prerequisite_changed(state: DesiredState, fact: Fact, data: ModulePrerequisiteChanged) -> None:
+    before = state.module.get(fact.event.subject)
     _fold(state, fact, data)
-    if data.met and known is None:
+    if data.met and before is None:
         return
     status = ConditionStatus.FALSE if data.met else ConditionStatus.TRUE
     note = f"{PREREQUISITE_NOT_MET} is {status}: {data.reason}. {data.message}".strip()
     about = f"{PREREQUISITE_NOT_MET}={status}/{data.reason}"
     key = Key(Kind.MODULE, fact.event.subject)
-    _tell(state, fact, key, EventReason.CONDITION_CHANGED, about, note, is_warning=not data.met)
+    _announce(state, fact, key, EventReason.CONDITION_CHANGED, about, note, is_warning=not data.met)
 
 
-def _bootstrap_changed(state: Wanted, fact: Fact, data: NodeBootstrapChanged) -> None:
+def _bootstrap_changed(state: DesiredState, fact: Fact, data: NodeBootstrapChanged) -> None:
     node = fact.event.subject
-    known = state.bootstrap.phase.get(node)
-    was = FIRST_PHASE if known is None else known.phase
+    before = state.bootstrap.phase.get(node)
+    was = FIRST_PHASE if before is None else before.phase
     _fold(state, fact, data)
-    _look_for_pools(state, fact, node)
+    _check_pools(state, fact, node)
     if data.phase == was:
         return
     wrong = "".join(f" {one.type}: {one.message or one.reason}" for one in data.conditions if _is_wrong(one))
     note = f"The node's preparation went from {was} to {data.phase}.{wrong}"
     is_warning = data.phase == FAILED_PHASE
     key = Key(Kind.NODE, node)
-    _tell(state, fact, key, EventReason.PHASE_CHANGED, f"{was}>{data.phase}", note, is_warning=is_warning)
+    _announce(state, fact, key, EventReason.PHASE_CHANGED, f"{was}>{data.phase}", note, is_warning=is_warning)
 
 
 def _is_wrong(condition: Condition) -> bool:
     return condition.type.endswith("Missing") and condition.status == ConditionStatus.TRUE.value
 
 
-def _bootstrap_withdrawn(state: Wanted, fact: Fact, data: NodeBootstrapWithdrawn) -> None:
+def _bootstrap_withdrawn(state: DesiredState, fact: Fact, data: NodeBootstrapWithdrawn) -> None:
     _fold(state, fact, data)
     state.without_pool.pop(fact.event.subject, None)
 
 
-def _state_changed(state: Wanted, fact: Fact, data: DeviceStateChanged) -> None:
-    known = state.bootstrap.state.get(fact.event.subject)
+def _state_changed(state: DesiredState, fact: Fact, data: DeviceStateChanged) -> None:
+    before = state.bootstrap.state.get(fact.event.subject)
     _fold(state, fact, data)
     _device_changed(state, fact)
-    if data.state == DeviceState.FAULTED.value and (known is None or known.state != DeviceState.FAULTED):
+    if data.state == DeviceState.FAULTED.value and (before is None or before.state != DeviceState.FAULTED):
         note = f"The device is not usable: {data.reason}. {data.message}".strip()
         key = Key(Kind.DEVICE, fact.event.subject)
-        _tell(state, fact, key, EventReason.DEVICE_FAULTED, data.reason, note, is_warning=True)
+        _announce(state, fact, key, EventReason.DEVICE_FAULTED, data.reason, note, is_warning=True)
 
 
-def _assignment_changed(state: Wanted, fact: Fact, data: DeviceAssignmentChanged) -> None:
+def _assignment_changed(state: DesiredState, fact: Fact, data: DeviceAssignmentChanged) -> None:
     _fold(state, fact, data)
     _device_changed(state, fact)
     if data.pool is None and data.reason == AssignmentReason.MISMATCH:
         note = data.message or "The device cannot belong to the pool that its annotation names."
         key = Key(Kind.DEVICE, fact.event.subject)
-        _tell(state, fact, key, EventReason.ANNOTATION_MISMATCH, "", note, is_warning=True)
+        _announce(state, fact, key, EventReason.ANNOTATION_MISMATCH, "", note, is_warning=True)
 
 
-def _device_changed(state: Wanted, fact: Fact) -> None:
+def _device_changed(state: DesiredState, fact: Fact) -> None:
     row = state.device.get(fact.event.subject)
     if row is not None:
-        _look_for_pools(state, fact, row.node)
+        _check_pools(state, fact, row.node)
 
 
-def _pool_applied(state: Wanted, fact: Fact, data: DevicePoolApplied) -> None:
-    """An agent speaks of its own node's devices only, and is heard only about the pool that a device belongs to."""
+def _pool_applied(state: DesiredState, fact: Fact, data: DevicePoolApplied) -> None:
+    """An agent's report counts for devices of its own node, and for the pool that a device belongs to."""
     row, assignment = state.device.get(fact.event.subject), state.pools.assignment.get(fact.event.subject)
     if assignment is None or assignment.pool != data.pool:
         return
@@ -244,24 +247,24 @@ def _pool_applied(state: Wanted, fact: Fact, data: DevicePoolApplied) -> None:
         state.objects.partitions[row.name] = data.partitions or 0
 
 
-def _pool_changed(state: Wanted, fact: Fact, data: PoolChanged) -> None:
+def _pool_changed(state: DesiredState, fact: Fact, data: PoolChanged) -> None:
     pool = fact.event.subject
     for condition in data.conditions:
-        known = state.pools.condition.get((pool, condition.type))
-        was = ConditionStatus.FALSE.value if known is None else known.status
-        reason = POOL_NEWS.get(condition.type)
+        before = state.pools.condition.get((pool, condition.type))
+        was = ConditionStatus.FALSE.value if before is None else before.status
+        reason = POOL_EVENTS.get(condition.type)
         if reason is not None and condition.status != was:
             is_warning = condition.status == ConditionStatus.TRUE.value
-            _tell_condition(state, fact, pool_key(pool), reason, condition, is_warning=is_warning)
+            _announce_condition(state, fact, pool_key(pool), reason, condition, is_warning=is_warning)
     _fold(state, fact, data)
 
 
-def _slice_published(state: Wanted, fact: Fact, data: SlicePublished) -> None:
+def _slice_published(state: DesiredState, fact: Fact, data: SlicePublished) -> None:
     _fold(state, fact, data)
     state.withdrawn.pop(Key(Kind.SLICE, fact.event.subject), None)
 
 
-def _slice_withdrawn(state: Wanted, fact: Fact, data: SliceWithdrawn) -> None:
+def _slice_withdrawn(state: DesiredState, fact: Fact, data: SliceWithdrawn) -> None:
     if state.slices.slice.get(fact.event.subject) is not None:
         state.withdraw(Key(Kind.SLICE, fact.event.subject))
     _fold(state, fact, data)
@@ -284,14 +287,14 @@ _HANDLERS: Handlers = {
 }
 
 
-class WantedProjection(Projection):
-    """Folds what the API server has to show; its state stays in memory."""
+class DesiredProjection(Projection):
+    """Folds the desired state, which stays in memory."""
 
     name = "statuswriter"
     version = 1
     specs = DECIDED_SPECS
     handlers = {**_FOLD, **_HANDLERS}
 
-    def new_state(self) -> Wanted:
+    def new_state(self) -> DesiredState:
         """An empty state."""
-        return Wanted()
+        return DesiredState()

@@ -1,6 +1,6 @@
-"""Pools: what people defined, what pods ask of it, and how a pool's object has to be. Pure; nothing here is written.
+"""Desired status and finalizer of each pool's object, from its definition and the pods that request its units. Pure.
 
-A pool's object is a person's: of it the product keeps its own finalizer and the status, and never makes or removes one.
+A pool's object belongs to a person: the product owns its finalizer and status, and never creates or deletes the object.
 """
 
 from collections import Counter
@@ -15,7 +15,8 @@ from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.pools.decisions import PoolsDecided
 from gpuledger.domain.pools.status import pool_status
-from gpuledger.edge.statuswriter.reconcile.decide import Desired, Key, Kind, canonical, key_of
+from gpuledger.edge.statuswriter.fields import canonical
+from gpuledger.edge.statuswriter.objects import DesiredObject, Key, Kind, key_of
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.pool import PoolDefined, PoolGone, PoolReleased
 
@@ -82,14 +83,14 @@ def pool_of(resource: str, namespace: str) -> str | None:
     return name if group == CLUSTER_GPU_GROUP else None
 
 
-def desired_pool(objects: PoolObjects, decided: PoolsDecided, key: Key) -> Desired | None:
+def desired_pool(objects: PoolObjects, decided: PoolsDecided, key: Key) -> DesiredObject | None:
     """How a pool's object has to be; None where the ledger knows of none."""
     row = objects.pool.get(key.id)
     if row is None:
         return None
     status = pool_status(decided.total.get(key.id), decided.condition.where("pool", key.id), objects.used[key.id])
     finalizers = [] if row.is_released else [POOL_FINALIZER]
-    return Desired({"finalizers": finalizers}, canonical(status), uid=row.uid)
+    return DesiredObject({"finalizers": finalizers}, canonical(status), uid=row.uid)
 
 
 def slots(objects: PoolObjects, decided: PoolsDecided, pool: str, slices_max: int) -> Iterator[tuple[str, int]]:

@@ -1,23 +1,24 @@
-"""ResourceSliceStatuses: the availability of slices, folded into what the API server has to show. Pure.
+"""Desired ResourceSliceStatuses: the availability of each slice's devices. Pure.
 
-Only the present is kept here: rows of the past leave memory once somebody says so.
+Only the present is kept here; `forget_past` drops rows of the past from memory.
 """
 
 from typing import Final
 
 from gpuledger.api.kinds import RESOURCE_SLICES
 from gpuledger.domain.dra.fold import Availability
-from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, canonical
+from gpuledger.edge.statuswriter.fields import canonical
+from gpuledger.edge.statuswriter.objects import DesiredObject, Document
 
 ERRORS_SHOWN_MAX: Final = 255
-"""How many validation errors a status tells; where there are more, one more entry says how many."""
+"""How many validation errors a status lists; where there are more, another entry says how many."""
 
 ERROR_LENGTH_MAX: Final = 2_048
 MESSAGE_LENGTH_MAX: Final = 32_768
 
 
-class Present(Availability):
-    """How everything stands now, without its past."""
+class PresentAvailability(Availability):
+    """The present availability, without its past."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,13 +27,13 @@ class Present(Availability):
                 table.never_written()
 
     def forget_past(self) -> None:
-        """Let go of what has ended."""
+        """Drop the rows that have ended."""
         self.allocation.take_changes()
         self.availability.take_changes()
 
 
-def desired_slice(state: Availability, name: str, *, redacted: bool) -> Desired | None:
-    """How the object of a slice has to be; None where there is no such slice."""
+def desired_slice(state: Availability, name: str, *, redacted: bool) -> DesiredObject | None:
+    """How the object of a slice should be; None where there is no such slice."""
     row, status = state.slice.get(name), state.status(name, redacted=redacted)
     if row is None or status is None:
         return None
@@ -40,11 +41,11 @@ def desired_slice(state: Availability, name: str, *, redacted: bool) -> Desired 
     owner = {"apiVersion": RESOURCE_SLICES.api_version, "kind": RESOURCE_SLICES.kind, "name": name, "uid": row.uid}
     if row.node:
         spec["nodeName"] = row.node
-    return Desired({"spec": spec, "ownerReferences": [owner]}, canonical(bounded(status)), row.uid)
+    return DesiredObject({"spec": spec, "ownerReferences": [owner]}, canonical(bounded(status)), row.uid)
 
 
 def bounded(status: Document) -> Document:
-    """A status that the CRD takes, however much is wrong with its pool."""
+    """A status within the bounds of the CRD, however much is wrong with its pool."""
     pool = status.get("poolStatus")
     if not pool:
         return status

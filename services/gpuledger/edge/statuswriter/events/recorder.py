@@ -1,22 +1,22 @@
-"""Tells people what happened, as Kubernetes Events: few at a time, repeated ones as a series, none twice.
+"""Event recorder: tells people what happened, as Kubernetes Events, repeated ones as a series and none twice.
 
-Events are a courtesy. When there are too many, or the server does not take one, it is dropped and counted; nothing
+Events are a courtesy. Where there are too many, or the server does not take one, it is dropped and counted; nothing
 else may ever wait for them.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from contextlib import suppress
+from typing import Final
 
 import structlog
 
 from gpuledger.api.kinds import EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError
-from gpuledger.edge.statuswriter.cache.pending import Waiting
-from gpuledger.edge.statuswriter.desired.objects import News
-from gpuledger.edge.statuswriter.events.messages import (
-    Series,
-    Told,
+from gpuledger.edge.statuswriter.events.series import (
+    EventSeries,
+    Occurrence,
+    RecentSeries,
     count_of,
     counted,
     event_of,
@@ -25,71 +25,120 @@ from gpuledger.edge.statuswriter.events.messages import (
 )
 from gpuledger.edge.statuswriter.metrics.writer import EVENTS as OUTCOMES
 from gpuledger.edge.statuswriter.metrics.writer import HANDLER_ERRORS
-from gpuledger.edge.statuswriter.reconcile.decide import Document
+from gpuledger.edge.statuswriter.objects import Document, Key
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.edge.statuswriter.throttle.rate_limiter import SERVER_TROUBLE, Gate
+from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
 from gpuledger.runtime.clock import Clock
 
-HANDLER = "events"
+HANDLER: Final = "events"
+INSTANCE: Final = "gpuledger-statuswriter"
+
+HELD_PER_OBJECT_MAX: Final = 16
+"""Occurrences of an object that wait until it shows them; the oldest are dropped first."""
+
 log = structlog.get_logger("gpuledger.statuswriter")
 
 
-class Announcer:
-    """Records Events about what happened."""
+class PendingQueue:
+    """A bounded queue of distinct names; where there are too many, the one that waits longest is dropped."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: dict[str, None] = {}
+        self._added = asyncio.Event()
+
+    def add(self, name: str) -> str | None:
+        """Add a name at the end; returns the one that was dropped for it, if any."""
+        self._names[name] = None
+        self._added.set()
+        if len(self._names) <= self._most:
+            return None
+        dropped = next(iter(self._names))
+        del self._names[dropped]
+        return dropped
+
+    async def take(self) -> str:
+        """The name that waits longest."""
+        while not self._names:
+            self._added.clear()
+            await self._added.wait()
+        name = next(iter(self._names))
+        del self._names[name]
+        return name
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._names.clear()
+
+
+class EventRecorder:
+    """Records Kubernetes Events, some of them only once their object shows what they are about."""
 
     def __init__(
-        self, client: KubeClient, gate: Gate, settings: StatusWriterSettings, clock: Clock, instance: str
+        self, client: KubeClient, breaker: CircuitBreaker, settings: StatusWriterSettings, clock: Clock
     ) -> None:
         self._client = client
-        self._gate = gate
+        self._breaker = breaker
         self._settings = settings
         self._clock = clock
-        self._instance = instance
-        self._told = Told(settings.series_period_s)
-        self._waiting = Waiting(settings.events_waiting_max)
+        self._held: dict[Key, list[Occurrence]] = {}
+        self._recent = RecentSeries(settings.series_period_s)
+        self._pending = PendingQueue(settings.events_waiting_max)
         self._tries: dict[str, int] = {}
 
-    def add(self, news: News, uid: str | None) -> None:
-        """Have news told, if it is still new."""
-        if not is_fresh(news, self._clock(), self._settings.news_age_max_s):
+    def hold(self, occurrence: Occurrence) -> None:
+        """Keep an occurrence until its object shows it; where too many wait, the oldest are dropped."""
+        held = self._held.setdefault(occurrence.key, [])
+        held.append(occurrence)
+        del held[:-HELD_PER_OBJECT_MAX]
+        if len(self._held) > self._settings.events_waiting_max:
+            del self._held[next(iter(self._held))]
+            OUTCOMES.labels("dropped").inc()
+
+    def release(self, key: Key, uid: str | None) -> None:
+        """Record what was kept for an object: it shows everything now."""
+        for occurrence in self._held.pop(key, ()):
+            self.record(occurrence, uid)
+
+    def record(self, occurrence: Occurrence, uid: str | None) -> None:
+        """Record an occurrence, unless it is old."""
+        if not is_fresh(occurrence, self._clock(), self._settings.event_age_max_s):
             OUTCOMES.labels("stale").inc()
             return
-        if dropped := self._waiting.add(self._told.add(news, uid, self._clock())):
+        if dropped := self._pending.add(self._recent.add(occurrence, uid, self._clock())):
             OUTCOMES.labels("dropped").inc()
-            self._told.drop(dropped)
+            self._recent.drop(dropped)
             self._tries.pop(dropped, None)
 
     def clear(self) -> None:
-        """Tell nothing of what waits."""
-        self._waiting.clear()
+        """Record nothing of what waits."""
+        self._held.clear()
+        self._pending.clear()
         self._tries.clear()
 
     async def run(self) -> None:
-        """Tell for ever."""
+        """Write Events for ever."""
+        age_max_s = self._settings.event_age_max_s + self._settings.series_period_s
         while True:
-            name = await self._waiting.take()
-            series = self._told.get(name)
-            if series is not None and is_fresh(series.first, self._clock(), self._freshest_s()):
+            series = self._recent.get(await self._pending.take())
+            if series is not None and is_fresh(series.first, self._clock(), age_max_s):
                 await self._try(series)
 
-    def _freshest_s(self) -> float:
-        return self._settings.news_age_max_s + self._settings.series_period_s
-
-    async def _try(self, series: Series) -> None:
+    async def _try(self, series: EventSeries) -> None:
         try:
-            async with self._gate.passing():
-                outcome = await self._record(self._told.get(series.name) or series)
+            async with self._breaker.request():
+                outcome = await self._write(self._recent.get(series.name) or series)
         except KubeError as error:
             self._failed(series, error)
         else:
             self._tries.pop(series.name, None)
             OUTCOMES.labels(outcome).inc()
 
-    async def _record(self, series: Series) -> str:
-        found = await self._found(series)
+    async def _write(self, series: EventSeries) -> str:
+        found = await self._read(series)
         if found is None:
-            with _unless_there():
-                await self._client.create(EVENTS, event_of(series, self._instance))
+            with suppress(AlreadyExistsError):
+                await self._client.create(EVENTS, event_of(series, INSTANCE))
                 return "recorded"
             found = await self._client.get(EVENTS, series.name, namespace_of(series.first))
         if count_of(found) >= series.times:
@@ -97,27 +146,19 @@ class Announcer:
         await self._client.merge_patch(EVENTS, series.name, counted(series), namespace_of(series.first))
         return "counted"
 
-    async def _found(self, series: Series) -> Document | None:
-        """What the server has of it. Looking is cheaper than writing, and nothing may be written twice."""
+    async def _read(self, series: EventSeries) -> Document | None:
+        """The Event as the server has it. Reading is cheaper than writing, and nothing may be written twice."""
         try:
             return await self._client.get(EVENTS, series.name, namespace_of(series.first))
         except NotFoundError:
             return None
 
-    def _failed(self, series: Series, error: KubeError) -> None:
+    def _failed(self, series: EventSeries, error: KubeError) -> None:
         HANDLER_ERRORS.labels(HANDLER).inc()
         tries = self._tries[series.name] = self._tries.get(series.name, 0) + 1
         if isinstance(error, SERVER_TROUBLE) and tries < self._settings.events_tried_max:
-            self._waiting.add(series.name)
+            self._pending.add(series.name)
             return
         del self._tries[series.name]
         OUTCOMES.labels("failed").inc()
         log.warning("event.failed", name=series.name, reason=str(error))
-
-
-@contextmanager
-def _unless_there() -> Iterator[None]:
-    try:
-        yield
-    except AlreadyExistsError:
-        return

@@ -1,6 +1,6 @@
-"""Metrics of inventory, preparation and pools, under the names that dashboards know.
+"""Metrics of inventory, preparation and pools, under the names that dashboards use.
 
-They are computed from the fold when somebody asks, and kept nowhere: while the module is disabled there are none.
+They are computed from the desired state at each scrape and stored nowhere; while the module is disabled there are none.
 """
 
 from collections import Counter as Tally
@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from gpuledger.api.conditions import ConditionStatus
 from gpuledger.api.phases import DeviceState
 from gpuledger.domain.inventory.status import module_condition
-from gpuledger.edge.statuswriter.desired.objects import Wanted
 from gpuledger.edge.statuswriter.desired.pools import pool_key, slots
+from gpuledger.edge.statuswriter.desired.state import DesiredState
 
 Labels = tuple[str, ...]
 Samples = Iterator[tuple[Labels, float]]
@@ -22,8 +22,8 @@ Samples = Iterator[tuple[Labels, float]]
 READY_PHASE: Final = "Ready"
 
 
-class _Seen(NamedTuple):
-    """What one walk over all devices counts: those in sight by node, those by state, and those that no pool has."""
+class _DeviceCounts(NamedTuple):
+    """One walk over all devices: those present by node, those by state, and those that no pool has."""
 
     in_sight: Tally[str]
     by_node: dict[str, Tally[str]]
@@ -31,13 +31,13 @@ class _Seen(NamedTuple):
 
 
 class GpuMetrics(Collector):
-    """`gpu_*` and `gpupool_*`, as the fold has them."""
+    """`gpu_*` and `gpupool_*`."""
 
-    def __init__(self, state: Callable[[], Wanted | None]) -> None:
+    def __init__(self, state: Callable[[], DesiredState | None]) -> None:
         self._state = state
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The names, which the registry wants to know."""
+        """The names, for the registry."""
         return [GaugeMetricFamily(name, text, labels=labels) for name, text, labels, _ in _FAMILIES]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -45,14 +45,14 @@ class GpuMetrics(Collector):
         state = self._state()
         families = list(self.describe())
         if state is not None and state.enabled:
-            seen = _walked(state)
+            counts = _counted(state)
             for family, (_, _, _, samples_of) in zip(families, _FAMILIES, strict=True):
-                for labels, value in samples_of(state, seen):
+                for labels, value in samples_of(state, counts):
                     family.add_metric(labels, value)
         return families
 
 
-def _walked(state: Wanted) -> _Seen:
+def _counted(state: DesiredState) -> _DeviceCounts:
     by_node: dict[str, Tally[str]] = {node: Tally() for node in list(state.node.rows)}
     present = {node for node, row in list(state.node.rows.items()) if row.present}
     in_sight = Tally(dict.fromkeys(by_node, 0))
@@ -65,21 +65,21 @@ def _walked(state: Wanted) -> _Seen:
         if row.node in present:
             in_sight[row.node] += not row.missing
             by_node[row.node][shown] += 1
-    return _Seen(in_sight, by_node, unassigned)
+    return _DeviceCounts(in_sight, by_node, unassigned)
 
 
-def _devices(_state: Wanted, seen: _Seen) -> Samples:
-    for node, found in seen.in_sight.items():
+def _devices(_state: DesiredState, counts: _DeviceCounts) -> Samples:
+    for node, found in counts.in_sight.items():
         yield (node,), found
 
 
-def _states(_state: Wanted, seen: _Seen) -> Samples:
-    for node, found in seen.by_node.items():
+def _states(_state: DesiredState, counts: _DeviceCounts) -> Samples:
+    for node, found in counts.by_node.items():
         for name, count in sorted(found.items()):
             yield (node, name), count
 
 
-def _conditions(state: Wanted, _: _Seen) -> Samples:
+def _conditions(state: DesiredState, _: _DeviceCounts) -> Samples:
     for row in list(state.condition.rows.values()):
         yield (row.node, row.type), row.status == ConditionStatus.TRUE
     for module in list(state.module.rows.values()):
@@ -87,23 +87,23 @@ def _conditions(state: Wanted, _: _Seen) -> Samples:
         yield ("", condition["type"]), condition["status"] == ConditionStatus.TRUE
 
 
-def _phases(state: Wanted, _: _Seen) -> Samples:
+def _phases(state: DesiredState, _: _DeviceCounts) -> Samples:
     for row in list(state.bootstrap.phase.rows.values()):
         yield (row.node, row.phase), 1
 
 
-def _ready(state: Wanted, _: _Seen) -> Samples:
+def _ready(state: DesiredState, _: _DeviceCounts) -> Samples:
     for row in list(state.bootstrap.phase.rows.values()):
         yield (row.node,), row.phase == READY_PHASE
 
 
-def _preparation(state: Wanted, _: _Seen) -> Samples:
+def _preparation(state: DesiredState, _: _DeviceCounts) -> Samples:
     for row in list(state.bootstrap.preparation.rows.values()):
         yield (row.node, row.type), row.status == ConditionStatus.TRUE
 
 
-def _unassigned(_state: Wanted, seen: _Seen) -> Samples:
-    yield (), seen.unassigned
+def _unassigned(_state: DesiredState, counts: _DeviceCounts) -> Samples:
+    yield (), counts.unassigned
 
 
 def _pool(pool: str) -> Labels:
@@ -111,19 +111,19 @@ def _pool(pool: str) -> Labels:
     return key.name, key.namespace
 
 
-def _totals(state: Wanted, _: _Seen) -> Samples:
+def _totals(state: DesiredState, _: _DeviceCounts) -> Samples:
     for row in list(state.pools.total.rows.values()):
         if row.total is not None:
             yield _pool(row.pool), row.total
 
 
-def _assignments(state: Wanted, _: _Seen) -> Samples:
+def _assignments(state: DesiredState, _: _DeviceCounts) -> Samples:
     for pool in list(state.objects.pool):
         rows = state.pools.assignment.where("pool", pool)
         yield _pool(pool), sum(row.phase is not None for row in rows)
 
 
-def _node_slots(state: Wanted, _: _Seen) -> Samples:
+def _node_slots(state: DesiredState, _: _DeviceCounts) -> Samples:
     slices_max = state.settings_in_force().max_slices_per_device
     for pool in list(state.objects.pool):
         by_node: Tally[str] = Tally()
@@ -138,7 +138,7 @@ def _node_slots(state: Wanted, _: _Seen) -> Samples:
 _NODE = ["node"]
 _CONDITION = ["node", "condition"]
 _POOL = ["pool", "namespace"]
-_FAMILIES: tuple[tuple[str, str, list[str], Callable[[Wanted, _Seen], Samples]], ...] = (
+_FAMILIES: tuple[tuple[str, str, list[str], Callable[[DesiredState, _DeviceCounts], Samples]], ...] = (
     ("gpu_inventory_devices_total", "GPUs in sight, by node.", _NODE, _devices),
     ("gpu_inventory_devices_state", "GPUs in sight, and Faulted ones that are not.", ["node", "state"], _states),
     ("gpu_inventory_condition", "1 while it holds; the module's has no node.", _CONDITION, _conditions),

@@ -1,6 +1,6 @@
-"""How well the statuses of ResourceSlices are kept, under the names that the enhancement proposal gives.
+"""Metrics of ResourceSliceStatuses, under the names that the Kubernetes enhancement proposal gives.
 
-Nothing is told while these statuses are not kept: then their age means nothing.
+There are none while gpuledger does not keep these statuses: then their age means nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,9 +12,9 @@ from prometheus_client.registry import Collector
 
 from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.dra.status import overdrawn_errors, vanished_errors
-from gpuledger.edge.statuswriter.desired.objects import Wanted
-from gpuledger.edge.statuswriter.desired.slices import Present
-from gpuledger.edge.statuswriter.reconcile.decide import Key, Kind
+from gpuledger.edge.statuswriter.desired.slices import PresentAvailability
+from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.runtime.telemetry import SECONDS
 
 WORK_QUEUE: Final = "resourceslice_status"
@@ -35,40 +35,40 @@ SYNCS = Counter(
 
 
 def note_sync(kind: Kind, outcome: Outcome) -> None:
-    """An object was looked at."""
+    """An object was reconciled."""
     if kind is Kind.SLICE:
         SYNCS.labels(outcome).inc()
         ERRORS.inc(outcome == "failed")
 
 
 def note_duration(kind: Kind, duration_s: float) -> None:
-    """An object shows what it has not shown for so long."""
+    """An object shows a fact that was recorded so long ago."""
     if kind is Kind.SLICE:
         DURATION.observe(duration_s)
 
 
 class SliceMetrics(Collector):
-    """What was noted, and how things stand when somebody asks."""
+    """Counters, and gauges that are computed at each scrape."""
 
     def __init__(
-        self, state: Callable[[], Wanted], depth: Callable[[Kind], int], behind_s: Callable[[Key], float]
+        self, state: Callable[[], DesiredState], depth: Callable[[Kind], int], lag_s: Callable[[Key], float]
     ) -> None:
         self._state = state
         self._depth = depth
-        self._behind_s = behind_s
+        self._lag_s = lag_s
 
     def describe(self) -> Iterable[Metric]:
-        """The names, which the registry wants to know."""
+        """The names, for the registry."""
         return (*DURATION.describe(), *ERRORS.describe(), *SYNCS.describe(), *_families())
 
     def collect(self) -> Iterable[Metric]:
-        """All of them; none while the statuses are not kept."""
+        """All of them; none while gpuledger does not keep the statuses."""
         state = self._state()
         if not state.keeps(Kind.SLICE):
             return ()
         staleness, claims, errors, depth = families = _families()
         for name in list(state.slices.slice.rows):
-            staleness.add_metric([name], self._behind_s(Key(Kind.SLICE, name)))
+            staleness.add_metric([name], self._lag_s(Key(Kind.SLICE, name)))
         claims.add_metric([], len(state.slices.claim))
         for pool, number in _errors(state.slices):
             errors.add_metric([pool.driver, pool.name], number)
@@ -93,8 +93,8 @@ def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily
     )
 
 
-def _errors(state: Present) -> Iterator[tuple[PoolId, int]]:
-    """How many validation errors the statuses of each pool tell."""
+def _errors(state: PresentAvailability) -> Iterator[tuple[PoolId, int]]:
+    """How many validation errors the statuses of each pool list."""
     for pool in state.pools():
         book = state.book(pool)
         vanished = sum(1 for _ in vanished_errors(book.vanished(), redacted=True))

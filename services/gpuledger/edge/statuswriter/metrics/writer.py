@@ -1,4 +1,4 @@
-"""What the status writer says about itself."""
+"""Metrics of the status writer itself: queue, latency, writes, drift and errors."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -7,10 +7,11 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.edge.kube.errors import KubeError
-from gpuledger.edge.statuswriter.reconcile.decide import Action, Key, Kind
+from gpuledger.edge.statuswriter.objects import Key, Kind
+from gpuledger.edge.statuswriter.reconcile.decide import Action
 from gpuledger.runtime.telemetry import SECONDS
 
-QUEUE = Gauge("gpuledger_statuswriter_queue", "Objects that wait to be looked at, or are being written.")
+QUEUE_DEPTH = Gauge("gpuledger_statuswriter_queue", "Objects that are queued or being written.")
 ACTIVE = Gauge("gpuledger_statuswriter_active", "1 while this process may write, 0 on standby.")
 LATENCY = Histogram(
     "gpuledger_statuswriter_latency_seconds",
@@ -18,7 +19,9 @@ LATENCY = Histogram(
     buckets=(*SECONDS, 30.0, 120.0),
 )
 WRITES = Counter("gpuledger_statuswriter_writes_total", "Write requests.", ["kind", "action", "outcome"])
-UNDONE = Counter("gpuledger_statuswriter_undone_total", "Changes by others that were undone.", ["kind"])
+DRIFT_CORRECTED = Counter(
+    "gpuledger_statuswriter_drift_corrected_total", "Changes by others that gpuledger reverted.", ["kind"]
+)
 CONFLICTS = Counter("gpuledger_statuswriter_conflicts_total", "Changes by others left as they are.", ["kind"])
 EVENTS = Counter("gpuledger_statuswriter_events_total", "Kubernetes Events, by outcome.", ["outcome"])
 HANDLER_ERRORS = Counter("gpu_inventory_handler_errors_total", "Errors, by what was being handled.", ["handler"])
@@ -26,13 +29,13 @@ BOOTSTRAP_ERRORS = Counter("gpu_bootstrap_handler_errors_total", "Errors, by wha
 
 
 def errors_of(kind: Kind) -> Counter:
-    """Where errors about objects of a kind are counted."""
+    """The counter of errors about objects of a kind."""
     return BOOTSTRAP_ERRORS if kind is Kind.COMPONENT else HANDLER_ERRORS
 
 
 @contextmanager
 def registered(collectors: Iterable[Collector]) -> Iterator[None]:
-    """Have the process's registry ask them too."""
+    """Register the collectors with the process's registry during the block."""
     with ExitStack() as stack:
         for collector in collectors:
             REGISTRY.register(collector)
@@ -42,7 +45,7 @@ def registered(collectors: Iterable[Collector]) -> Iterator[None]:
 
 @contextmanager
 def counted_write(key: Key, action: Action) -> Iterator[None]:
-    """Count a write request, and how it went."""
+    """Count a write request and its outcome."""
     outcome = "done"
     try:
         yield

@@ -1,51 +1,43 @@
-"""What an answer of the API server to a write says of the object. Pure."""
+"""Reads the API server's answer to a write: what the cache keeps of it, and which foreign fields it shows. Pure."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from gpuledger.edge.kube.errors import ConflictError
-from gpuledger.edge.statuswriter.cache.objects import Step
-from gpuledger.edge.statuswriter.reconcile.decide import (
-    Actual,
-    Document,
-    Key,
-    Kind,
-    actual_of,
-    digest,
-    is_our_label,
-    place,
-)
+from gpuledger.edge.statuswriter.cache.objects import merged
+from gpuledger.edge.statuswriter.fields import digest, item_name, observe, our_labels
+from gpuledger.edge.statuswriter.objects import Document, Key, Kind, ObservedObject
+from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep
 
-SOMEBODY = "somebody"
+SOMEBODY: Final = "somebody"
 
 
 def extra_of(key: Key, part: Document, obj: Document) -> list[Document]:
-    """What the object has beyond what was applied, where all of it is the product's, and no default of the server's."""
+    """What the object has beyond what was applied, where the product owns all of it and the server sets no defaults."""
     if key.kind in (Kind.MODULE, Kind.COMPONENT) or "finalizers" in part:
         return []
     if "labels" in part:
-        found = {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if is_our_label(name)}
-        return removals(part["labels"], found, "/metadata/labels")
-    (name, wanted), *_ = part.items()
-    return removals(wanted, obj.get(name) or {}, f"/{name}")
+        return removals(part["labels"], our_labels(obj), "/metadata/labels")
+    (name, applied), *_ = part.items()
+    return removals(applied, obj.get(name) or {}, f"/{name}")
 
 
-def answered(key: Key, step: Step, obj: Document, whole_status: bool | None) -> Actual:
-    """What is known after an answer; where the server keeps what was sent otherwise, sending it again is no use."""
+def observed_after(key: Key, step: PlannedStep, obj: Document, whole_status: bool | None) -> ObservedObject:
+    """The object after a write; where the server stores what was sent differently, sending it again is no use.
+
+    `whole_status` says which part was sent whole: the status, the part outside it, or neither.
+    """
     assert step.desired is not None
-    actual = actual_of(key.kind, obj)
-    if step.actual is not None and step.actual.uid == actual.uid:
-        actual = actual._replace(
-            sent_main=step.actual.sent_main if step.actual.main == actual.main else None,
-            sent_status=step.actual.sent_status if step.actual.status == actual.status else None,
-        )
+    seen = observe(key.kind, obj)
+    if step.observed is not None and step.observed.uid == seen.uid:
+        seen = merged(seen, step.observed)
     if whole_status is True:
         sent = digest(step.desired.status)
-        return actual._replace(sent_status=sent if sent != actual.status else None)
+        return seen._replace(sent_status=sent if sent != seen.status else None)
     if whole_status is False:
         sent = digest(step.desired.main)
-        return actual._replace(sent_main=sent if sent != actual.main else None)
-    return actual
+        return seen._replace(sent_main=sent if sent != seen.main else None)
+    return seen
 
 
 def owners_of(error: ConflictError) -> str:
@@ -54,30 +46,30 @@ def owners_of(error: ConflictError) -> str:
     return ", ".join(sorted(named)) or SOMEBODY
 
 
-def removals(wanted: Document, found: Document, pointer: str) -> list[Document]:
-    """JSON Patch operations that remove what `found` has beyond `wanted`: applying leaves what others own."""
-    return [{"op": "remove", "path": path} for path in _beyond(wanted, found, pointer)]
+def removals(desired: Document, found: Document, pointer: str) -> list[Document]:
+    """JSON Patch operations that remove what `found` has beyond `desired`: an apply leaves what others own."""
+    return [{"op": "remove", "path": path} for path in _beyond(desired, found, pointer)]
 
 
-def _beyond(wanted: object, found: object, pointer: str) -> Iterator[str]:
-    if isinstance(wanted, dict) and isinstance(found, dict):
+def _beyond(desired: object, found: object, pointer: str) -> Iterator[str]:
+    if isinstance(desired, dict) and isinstance(found, dict):
         for key, value in found.items():
             path = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
-            if key in wanted:
-                yield from _beyond(wanted[key], value, path)
+            if key in desired:
+                yield from _beyond(desired[key], value, path)
             else:
                 yield path
-    elif isinstance(wanted, list) and isinstance(found, list) and _is_told_apart(wanted) and _is_told_apart(found):
-        named = {place(one): one for one in wanted}
+    elif isinstance(desired, list) and isinstance(found, list) and _are_named(desired) and _are_named(found):
+        named = {item_name(one): one for one in desired}
         for index in reversed(range(len(found))):
             path = f"{pointer}/{index}"
-            if place(found[index]) in named:
-                yield from _beyond(named[place(found[index])], found[index], path)
+            if item_name(found[index]) in named:
+                yield from _beyond(named[item_name(found[index])], found[index], path)
             else:
                 yield path
 
 
-def _is_told_apart(items: list[Any]) -> bool:
-    """Whether the items are a set or have names; others are one value, which applying replaces as a whole."""
-    places = {place(one) for one in items}
-    return len(places) == len(items) and "" not in places
+def _are_named(items: list[Any]) -> bool:
+    """Whether the items are a set or have names; an apply replaces any other list as a whole."""
+    names = {item_name(one) for one in items}
+    return len(names) == len(items) and "" not in names

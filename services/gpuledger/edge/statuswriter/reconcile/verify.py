@@ -1,26 +1,51 @@
-"""Proof that the API server shows what the ledger says: a fold from the start, compared object by object.
+"""Verifies that the API server shows what the ledger says: folds it from the start and compares object by object.
 
-Nothing is written. What is compared by digest first is fetched whole only where it differs.
+Nothing is written. Objects are compared by digest, and fetched whole only where they differ.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.edge.kube.errors import NotFoundError
-from gpuledger.edge.statuswriter.cache.objects import View
-from gpuledger.edge.statuswriter.cache.observed import Seen, read
-from gpuledger.edge.statuswriter.desired.fold import WantedProjection
-from gpuledger.edge.statuswriter.desired.objects import Wanted
-from gpuledger.edge.statuswriter.reconcile.decide import RESOURCES, Actual, Desired, Document, Key, Kind, key_of
-from gpuledger.edge.statuswriter.reconcile.differences import COMPARED, Difference, differing, first_difference
+from gpuledger.edge.statuswriter.cache.objects import ListedObject, read
+from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
+from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.fields import main_of, status_of
+from gpuledger.edge.statuswriter.objects import (
+    POOL_KINDS,
+    RESOURCES,
+    DesiredObject,
+    Document,
+    Key,
+    Kind,
+    ObservedObject,
+    key_of,
+)
+from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
+from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.ledger.api import Ledger, Position
 from gpuledger.projection.asof import OnProgress, fold_until
 
-SHOWN_MAX = 20
-"""How many differences are told in full."""
+SHOWN_MAX: Final = 20
+"""How many differences are shown in full."""
+
+OUR_KINDS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE)
+"""Kinds whose every object follows from the ledger."""
+
+COMPARED: Final = (*OUR_KINDS, *POOL_KINDS)
+"""Kinds that are compared with the ledger."""
+
+
+class ObjectDifference(NamedTuple):
+    """A place where an object is not as the ledger says; None where a side has nothing there."""
+
+    key: Key
+    path: str
+    expected: object
+    found: object
 
 
 class KubeVerification(NamedTuple):
@@ -33,7 +58,7 @@ class KubeVerification(NamedTuple):
     enabled: bool
     objects: int
     differences: int
-    first: tuple[Difference, ...]
+    first: tuple[ObjectDifference, ...]
 
 
 async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None) -> KubeVerification:
@@ -44,48 +69,72 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
     difference; compare again then.
 
     Raises:
-        KubeError: the API server cannot be asked.
+        KubeError: the API server cannot be read.
         ProjectionError: the ledger does not fold.
     """
-    fold = await fold_until(WantedProjection(), ledger, on_progress=on_progress)
+    fold = await fold_until(DesiredProjection(), ledger, on_progress=on_progress)
     state = fold.state
-    assert isinstance(state, Wanted)
-    desired = _desired(state)
-    actual = await _actual(client, state)
-    keys = list(differing(desired, actual))
+    assert isinstance(state, DesiredState)
+    kinds = [kind for kind in COMPARED if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
+    planner = Planner(state, node_feature_rule())
+    planned = {key: planner.desired(key) for kind in kinds for key in planner.keys(kind)}
+    desired = {key: one for key, one in planned.items() if one is not None}
+    observed = await _observed(client, kinds)
+    keys = list(differing(desired, observed))
     shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
     first = tuple(one for one in shown if one is not None)
     position = Position(ledger.generation, fold.sequence)
-    return KubeVerification(position, state.enabled, len(desired.keys() | actual.keys()), len(keys), first)
+    return KubeVerification(position, state.enabled, len(desired.keys() | observed.keys()), len(keys), first)
 
 
-def _desired(state: Wanted) -> dict[Key, Desired]:
-    view = View(state, node_feature_rule())
-    wanted = {key: view.desired(key) for kind in _compared(state) for key in view.keys(kind)}
-    return {key: one for key, one in wanted.items() if one is not None}
+def differing(desired: Mapping[Key, DesiredObject], observed: Mapping[Key, ObservedObject]) -> Iterator[Key]:
+    """The objects that are not as desired, by digests; nor is one of ours that the ledger does not have."""
+    for key, one in desired.items():
+        if decide(key.kind, one, withdrawn=False, observed=observed.get(key)) is not Action.NOTHING:
+            yield key
+    for key in observed:
+        if key.kind in OUR_KINDS and key not in desired:
+            yield key
 
 
-def _compared(state: Wanted) -> list[Kind]:
-    return [kind for kind in COMPARED if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
+def first_difference(key: Key, desired: DesiredObject | None, obj: Document | None) -> ObjectDifference | None:
+    """Where an object first differs from its desired form."""
+    expected = None if desired is None else {"main": desired.main, "status": desired.status}
+    found = None if obj is None else {"main": main_of(key.kind, obj), "status": status_of(key.kind, obj)}
+    if expected is None or found is None:
+        return None if expected is found else ObjectDifference(key, "", _flat(expected), _flat(found))
+    return next(_walk(key, "", expected, found), None)
 
 
-async def _actual(client: KubeClient, state: Wanted) -> dict[Key, Actual]:
+def _flat(parts: dict[str, Document] | None) -> object:
+    return None if parts is None else {**parts["main"], "status": parts["status"]}
+
+
+def _walk(key: Key, path: str, expected: object, found: object) -> Iterator[ObjectDifference]:
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name in sorted(expected.keys() | found.keys()):
+            yield from _walk(key, f"{path}.{name}", expected.get(name), found.get(name))
+    elif expected != found:
+        yield ObjectDifference(key, path.removeprefix(".main").removeprefix("."), expected, found)
+
+
+async def _observed(client: KubeClient, kinds: list[Kind]) -> dict[Key, ObservedObject]:
     return {
-        key_of(kind, seen.id): seen.actual
-        for kind in _compared(state)
-        for seen in await _seen(client, kind)
-        if not seen.actual.deleting
+        key_of(kind, one.id): one.observed
+        for kind in kinds
+        for one in await _listed(client, kind)
+        if not one.observed.deleting
     }
 
 
-async def _seen(client: KubeClient, kind: Kind) -> list[Seen]:
+async def _listed(client: KubeClient, kind: Kind) -> list[ListedObject]:
     try:
         return (await client.collect(RESOURCES[kind], partial(read, kind))).items
     except NotFoundError:
         return []
 
 
-async def _difference(client: KubeClient, key: Key, desired: Mapping[Key, Desired]) -> Difference | None:
+async def _difference(client: KubeClient, key: Key, desired: Mapping[Key, DesiredObject]) -> ObjectDifference | None:
     obj: Document | None
     try:
         obj = await client.get(RESOURCES[key.kind], key.name, key.namespace or None)

@@ -1,74 +1,63 @@
-"""Brings objects of the API server to what is wanted, one step after another.
+"""Writes objects to the API server, one step after another, until each is as desired.
 
-What to do is decided elsewhere, anew before every request. A change by somebody else is undone, and people are told;
-who keeps changing an object gets their way for a while, and people are told of that. This module must never write
-more than one request for an object at a time, and never send what the server already has.
+`decide.py` decides on every step anew before each request. gpuledger reverts changes made by others and records an
+Event; whoever keeps changing an object gets their way for a while, which is another Event. This module must never have
+more than one request for an object under way, and never send what the server already has.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import structlog
 
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError, SchemaError
-from gpuledger.edge.statuswriter.cache.objects import Step, View
-from gpuledger.edge.statuswriter.desired.objects import News
-from gpuledger.edge.statuswriter.events import drift
-from gpuledger.edge.statuswriter.events.recorder import Announcer
+from gpuledger.edge.statuswriter.cache.objects import Drift, KindCache
+from gpuledger.edge.statuswriter.events.recorder import EventRecorder
+from gpuledger.edge.statuswriter.events.series import Occurrence, drift_corrected, drift_left
+from gpuledger.edge.statuswriter.fields import body, digest, observe
 from gpuledger.edge.statuswriter.metrics.slices import note_sync
-from gpuledger.edge.statuswriter.metrics.writer import CONFLICTS, EVENTS, QUEUE, UNDONE, counted_write, errors_of
-from gpuledger.edge.statuswriter.reconcile.decide import (
-    RESOURCES,
-    Action,
-    Document,
-    Key,
-    Kind,
-    actual_of,
-    body,
-    digest,
+from gpuledger.edge.statuswriter.metrics.writer import (
+    CONFLICTS,
+    DRIFT_CORRECTED,
+    QUEUE_DEPTH,
+    counted_write,
+    errors_of,
 )
-from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, answered, extra_of, owners_of
-from gpuledger.edge.statuswriter.reconcile.work_queue import Queue
+from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key, Kind, ObservedObject
+from gpuledger.edge.statuswriter.reconcile.decide import Action
+from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep, Planner
+from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, extra_of, observed_after, owners_of
+from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.edge.statuswriter.throttle.drift import Undos
-from gpuledger.edge.statuswriter.throttle.lag import Behind
-from gpuledger.edge.statuswriter.throttle.rate_limiter import SERVER_TROUBLE, Gate, is_for_all
-from gpuledger.edge.statuswriter.throttle.write_interval import Pace
+from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker, is_for_all
+from gpuledger.edge.statuswriter.throttle.lag import Lag
+from gpuledger.edge.statuswriter.throttle.write_limits import (
+    WriteInterval,
+    correction_allowed_at_s,
+    note_correction,
+)
 from gpuledger.runtime.backoff import Jitter
 from gpuledger.runtime.clock import Clock
 
 STEPS_MAX = 6
-"""Requests for one object in a row; who needs more waits like one that failed."""
-
-NEWS_PER_OBJECT_MAX = 16
-"""News of an object that wait until it shows them; the oldest are dropped first."""
+"""Requests for one object in a row; an object that needs more waits as after a failure."""
 
 log = structlog.get_logger("gpuledger.statuswriter")
 
 
-@dataclass(slots=True)
-class _Disturbance:
-    """Somebody else changed an object. `is_noted` once it counts as undone, `is_left` while it is left as it is."""
-
-    by: str
-    is_noted: bool = False
-    is_left: bool = False
-
-
-class Writer:
+class ObjectWriter:
     """Works off the queue."""
 
     def __init__(
         self,
         client: KubeClient,
-        view: View,
-        queue: Queue,
-        gate: Gate,
-        announcer: Announcer,
+        planner: Planner,
+        queue: WorkQueue,
+        breaker: CircuitBreaker,
+        recorder: EventRecorder,
         settings: StatusWriterSettings,
         *,
         clock: Clock,
@@ -76,144 +65,133 @@ class Writer:
         jitter: Jitter,
     ) -> None:
         self._client = client
-        self._view = view
+        self._planner = planner
+        self._cache = planner.cache
         self._queue = queue
-        self._gate = gate
-        self._announcer = announcer
+        self._breaker = breaker
+        self._recorder = recorder
         self._settings = settings
         self._clock = clock
         self._now = now
         self._jitter = jitter
-        self._undos = Undos(settings.undos_per_hour_max)
-        self._pace = Pace(settings.slice_status_pause_s, now)
-        self._paused: set[Key] = set()
-        self._disturbed: dict[Key, _Disturbance] = {}
-        self._failures: dict[Key, int] = {}
-        self.behind = Behind(clock)
-        self._news: dict[Key, list[News]] = {}
+        self._interval = WriteInterval(settings.slice_status_pause_s, self._cache, now)
+        self.lag = Lag(self._cache, clock)
 
-    @property
-    def left(self) -> int:
-        """How many objects are left as somebody else has them."""
-        return sum(one.is_left for one in self._disturbed.values())
-
-    @property
-    def paused(self) -> int:
-        """How many objects are to be written, and were a moment ago."""
-        return len(self._paused)
-
-    @property
-    def failing(self) -> int:
-        """How many objects could not be written, and are tried again later."""
-        return len(self._failures)
-
-    def look(self, key: Key, recorded_ns: int | None = None) -> None:
-        """Have an object looked at; `recorded_ns` is when the ledger got what may change it."""
-        if self._view.known[key.kind].is_listed:
+    def enqueue(self, key: Key, recorded_ns: int | None = None) -> None:
+        """Queue an object; `recorded_ns` is when the ledger recorded what may change it."""
+        if self._kind(key).is_listed:
             if recorded_ns is not None:
-                self.behind.note(key, recorded_ns)
+                self.lag.note(key, recorded_ns)
             self._queue.add(key)
 
-    def look_through(self, keys: Iterable[Key]) -> None:
-        """Have many objects looked at, when nothing that changed waits."""
+    def enqueue_all(self, keys: Iterable[Key]) -> None:
+        """Queue many objects behind those that changed."""
         for key in keys:
-            if self._view.known[key.kind].is_listed:
-                self._queue.add_patient(key)
+            if self._kind(key).is_listed:
+                self._queue.add_background(key)
 
-    def tell(self, news: News) -> None:
-        """Have people told of something, once the object shows it; where too much waits the oldest is dropped."""
-        if news.key.kind is Kind.MODULE:
-            self._announcer.add(news, None)
+    def announce(self, occurrence: Occurrence) -> None:
+        """Record an Event once the object shows what happened; a ModuleConfig may never show it."""
+        if occurrence.key.kind is Kind.MODULE:
+            self._recorder.record(occurrence, None)
             return
-        waiting = self._news.setdefault(news.key, [])
-        waiting.append(news)
-        del waiting[:-NEWS_PER_OBJECT_MAX]
-        if len(self._news) > self._settings.events_waiting_max:
-            del self._news[next(iter(self._news))]
-            EVENTS.labels("dropped").inc()
-        self.look(news.key)
+        self._recorder.hold(occurrence)
+        self.enqueue(occurrence.key)
 
-    def disturbed(self, key: Key, by: str | None) -> None:
-        """Somebody else changed an object that was as wanted."""
-        self._disturbed.setdefault(key, _Disturbance(by or SOMEBODY))
-        self.look(key)
+    def drifted(self, key: Key, by: str | None) -> None:
+        """Somebody else changed an object that was as desired."""
+        self._note_drift(key, by or SOMEBODY)
+        self.enqueue(key)
 
     def deleted(self, key: Key) -> None:
-        """Somebody else deleted an object that was as wanted. One with an owner may have gone with that."""
-        self._disturbed.setdefault(key, _Disturbance("somebody who deleted it"))
+        """Somebody else deleted an object that was as desired. One with an owner may have gone with that."""
+        self._note_drift(key, "somebody who deleted it")
         grace_s = self._settings.orphan_grace_s if key.kind is Kind.SLICE else 0.0
         self._queue.add(key, self._now() + grace_s)
 
-    def forget(self) -> None:
-        """Write and tell nothing of what waits."""
+    def clear(self) -> None:
+        """Forget all pending writes and Events."""
         self._queue.clear()
-        self._announcer.clear()
-        for kept in (self.behind, self._disturbed, self._failures, self._news, self._paused):
-            kept.clear()
+        self._recorder.clear()
+        for state in self._cache.states():
+            state.stop_work()
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         """Write for ever."""
         while True:
             key = await self._queue.take()
             try:
-                await self._settle(key)
+                await self._reconcile(key)
             finally:
                 self._queue.done(key)
-                QUEUE.set(len(self._queue))
+                self._kind(key).forget_idle(key.id, self._now())
+                QUEUE_DEPTH.set(len(self._queue))
             await asyncio.sleep(0)
 
-    async def _settle(self, key: Key) -> None:
-        self._paused.discard(key)
+    def _kind(self, key: Key) -> KindCache:
+        return self._cache.kinds[key.kind]
+
+    def _written(self, key: Key, seen: ObservedObject) -> None:
+        self._kind(key).written(key.id, seen)
+
+    def _note_drift(self, key: Key, by: str) -> None:
+        """Note who changed an object; the first one counts until it is corrected."""
+        state = self._cache.state(key)
+        state.drift = state.drift or Drift(by)
+
+    async def _reconcile(self, key: Key) -> None:
+        self._cache.state(key).is_paced = False
         try:
-            if await self._bring(key):
-                self._failures.pop(key, None)
+            if await self._take_steps(key):
+                self._cache.state(key).failures = 0
         except KubeError as error:
             self._failed(key, error)
 
-    async def _bring(self, key: Key) -> bool:
-        """Take steps until nothing is to be done, or not yet; False where none may be taken, or they do not end."""
+    async def _take_steps(self, key: Key) -> bool:
+        """Take steps until nothing is left to do, or not yet; False where none may be taken, or they do not end."""
         for taken in range(STEPS_MAX):
-            step = self._view.step(key)
+            step = self._planner.step(key)
             is_too_soon = self._is_too_soon(key, step)
             if step.action is Action.NOTHING or (is_too_soon and taken):
                 self._settled(key, step, has_written=taken > 0)
                 return True
-            if is_too_soon or not self._may_undo(key, step):
+            if is_too_soon or not self._may_correct(key, step):
                 return False
-            async with self._gate.passing():
-                await self._do(key, self._view.step(key))
-        if disturbance := self._disturbed.get(key):
-            disturbance.is_noted = False
-        self._later(key)
+            async with self._breaker.request():
+                await self._execute(key, self._planner.step(key))
+        if drift := self._cache.state(key).drift:
+            drift.is_correcting = False
+        self._retry_later(key)
         return False
 
-    def _is_too_soon(self, key: Key, step: Step) -> bool:
-        """Whether the object was written a moment ago; it is looked at again when it may be written."""
-        at_s = self._pace.free_at_s(key, step.action)
+    def _is_too_soon(self, key: Key, step: PlannedStep) -> bool:
+        """Whether the object was written a moment ago; it is queued for when it may be written again."""
+        at_s = self._interval.writable_at_s(key, step.action)
         if at_s <= self._now():
             return False
-        self._paused.add(key)
+        self._cache.state(key).is_paced = True
         self._queue.add(key, at_s)
         return True
 
-    def _may_undo(self, key: Key, step: Step) -> bool:
-        """Whether a write may happen now; undoing what others do is bounded."""
-        disturbance = self._disturbed.get(key)
-        if disturbance is None or disturbance.is_noted or step.action is Action.DELETE:
+    def _may_correct(self, key: Key, step: PlannedStep) -> bool:
+        """Whether a write may happen now; how often drift is corrected is limited."""
+        state = self._cache.state(key)
+        drift = state.drift
+        if drift is None or drift.is_correcting or step.action is Action.DELETE:
             return True
-        now_s = self._now()
-        allowed_at_s = self._undos.allowed_at(key, now_s)
+        now_s, per_hour_max = self._now(), self._settings.corrections_per_hour_max
+        allowed_at_s = correction_allowed_at_s(state, per_hour_max, now_s)
         if allowed_at_s <= now_s:
-            self._undos.note(key, now_s)
-            disturbance.is_noted, disturbance.is_left = True, False
+            note_correction(state, per_hour_max, now_s)
+            drift.is_correcting, drift.is_left = True, False
             return True
-        if not disturbance.is_left:
-            disturbance.is_left = True
-            self._leave(key, disturbance)
+        if not drift.is_left:
+            drift.is_left = True
+            self._leave(key, drift)
         self._queue.add(key, allowed_at_s)
         return False
 
-    async def _do(self, key: Key, step: Step) -> None:
+    async def _execute(self, key: Key, step: PlannedStep) -> None:
         match step.action:
             case Action.CREATE | Action.MAIN:
                 await self._apply(key, step, is_status=False)
@@ -224,114 +202,111 @@ class Writer:
             case Action.DELETE:
                 await self._delete(key, step)
 
-    async def _apply(self, key: Key, step: Step, *, is_status: bool) -> None:
+    async def _apply(self, key: Key, step: PlannedStep, *, is_status: bool) -> None:
         assert step.desired is not None
         part = {"status": step.desired.status} if is_status else step.desired.main
-        catching_up = self.behind.catching_up(key) if is_status else nullcontext()
-        disturbance = self._disturbed.get(key)
-        has_leave = disturbance is not None and disturbance.is_noted
+        catching_up = self.lag.catching_up(key) if is_status else nullcontext()
+        drift = self._cache.state(key).drift
+        is_correcting = drift is not None and drift.is_correcting
         subresource = "status" if is_status else None
         try:
-            with self._pace.noted(key, step.action), counted_write(key, step.action), catching_up:
+            with self._interval.timed(key, step.action), counted_write(key, step.action), catching_up:
                 obj = await self._client.apply(
-                    RESOURCES[key.kind], body(key, part, step.desired.uid), subresource=subresource, force=has_leave
+                    RESOURCES[key.kind], body(key, part, step.desired.uid), subresource=subresource, force=is_correcting
                 )
         except NotFoundError:
             if not is_status:
                 raise
-            self._view.known[key.kind].gone(key.id)
+            self._kind(key).gone(key.id)
             return
         except ConflictError as error:
-            if has_leave:
+            if is_correcting:
                 raise
-            self._disturbed[key] = _Disturbance(owners_of(error))
+            self._cache.state(key).drift = Drift(owners_of(error))
             return
         except SchemaError as error:
             if key.kind is not Kind.MODULE:
                 raise
             self._leave_out(key, step, error)
             return
-        if (extra := extra_of(key, part, obj)) and has_leave:
+        if (extra := extra_of(key, part, obj)) and is_correcting:
             obj = await self._strip(key, obj, extra, subresource)
-        elif extra and disturbance is None:
-            self._disturbed[key] = _Disturbance(actual_of(key.kind, obj).changed_by or SOMEBODY)
-        self._view.known[key.kind].written(key.id, answered(key, step, obj, None if extra else is_status))
+        elif extra and drift is None:
+            self._cache.state(key).drift = Drift(observe(key.kind, obj).changed_by or SOMEBODY)
+        self._written(key, observed_after(key, step, obj, None if extra else is_status))
 
-    def _leave_out(self, key: Key, step: Step, error: SchemaError) -> None:
-        """A ModuleConfig is Deckhouse's kind, and may have no conditions; then Events alone tell of them."""
+    def _leave_out(self, key: Key, step: PlannedStep, error: SchemaError) -> None:
+        """ModuleConfig is Deckhouse's kind and may have no conditions; then only Events show them."""
         assert step.desired is not None
-        assert step.actual is not None
+        assert step.observed is not None
         log.info("module.shows-no-conditions", name=key.id, reason=str(error))
-        left = step.actual._replace(sent_status=digest(step.desired.status))
-        self._view.known[key.kind].written(key.id, left)
+        self._written(key, step.observed._replace(sent_status=digest(step.desired.status)))
 
-    async def _approve(self, key: Key, step: Step) -> None:
-        """Write, or take back, the annotation of a pool that approves by itself; what a person wrote there stays."""
+    async def _approve(self, key: Key, step: PlannedStep) -> None:
+        """Set or remove the annotation of a pool that approves automatically; a person's annotation stays."""
         assert step.desired is not None
-        assert step.actual is not None
+        assert step.observed is not None
         approved = step.desired.approved or {}
-        part = body(key, {"annotations": approved}, step.actual.uid)
+        part = body(key, {"annotations": approved}, step.observed.uid)
         try:
             with counted_write(key, step.action):
                 obj = await self._client.apply(RESOURCES[key.kind], part, field_manager=ASSIGNMENT_FIELD_MANAGER)
         except ConflictError:
-            self._disturbed.pop(key, None)
-            left = step.actual._replace(sent_approved=digest(approved))
-            self._view.known[key.kind].written(key.id, left)
+            self._cache.state(key).drift = None
+            self._written(key, step.observed._replace(sent_approved=digest(approved)))
         else:
-            self._view.known[key.kind].written(key.id, answered(key, step, obj, None))
+            self._written(key, observed_after(key, step, obj, None))
 
     async def _strip(self, key: Key, obj: Document, extra: list[Document], subresource: str | None) -> Document:
-        """Remove what somebody else put there, which applying leaves."""
+        """Remove fields that somebody else added and that an apply leaves."""
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": obj["metadata"]["resourceVersion"]}
         with counted_write(key, Action.STATUS if subresource else Action.MAIN):
             return await self._client.json_patch(
                 RESOURCES[key.kind], key.name, [test, *extra], key.namespace or None, subresource=subresource
             )
 
-    async def _delete(self, key: Key, step: Step) -> None:
-        assert step.actual is not None
-        known = self._view.known[key.kind]
+    async def _delete(self, key: Key, step: PlannedStep) -> None:
+        assert step.observed is not None
         try:
             with counted_write(key, step.action):
-                await self._client.delete(RESOURCES[key.kind], key.name, key.namespace or None, uid=step.actual.uid)
+                await self._client.delete(RESOURCES[key.kind], key.name, key.namespace or None, uid=step.observed.uid)
         except NotFoundError:
-            known.gone(key.id)
+            self._kind(key).gone(key.id)
         else:
-            known.written(key.id, step.actual._replace(deleting=True))
+            self._written(key, step.observed._replace(deleting=True))
 
-    def _settled(self, key: Key, step: Step, *, has_written: bool) -> None:
+    def _settled(self, key: Key, step: PlannedStep, *, has_written: bool) -> None:
         note_sync(key.kind, "written" if has_written else "unchanged")
         if step.action is Action.NOTHING:
-            self.behind.settled(key, has_written=has_written)
-        actual = self._view.actual(key)
-        if actual is None and step.desired is None:
-            self._view.wanted.withdrawn.pop(key, None)
-        uid = actual.uid if actual else None
-        for news in self._news.pop(key, ()):
-            self._announcer.add(news, uid)
-        disturbance = self._disturbed.pop(key, None)
-        if disturbance is not None and disturbance.is_noted and has_written:
-            UNDONE.labels(key.kind).inc()
-            log.warning("status.restored", kind=str(key.kind), name=key.id, changed_by=disturbance.by)
-            self._announcer.add(drift.restored(key, disturbance.by, self._clock()), uid)
+            self.lag.settled(key, has_written=has_written)
+        state = self._cache.state(key)
+        if state.observed is None and step.desired is None:
+            self._planner.state.withdrawn.pop(key, None)
+        uid = state.observed.uid if state.observed else None
+        self._recorder.release(key, uid)
+        drift, state.drift = state.drift, None
+        if drift is not None and drift.is_correcting and has_written:
+            DRIFT_CORRECTED.labels(key.kind).inc()
+            log.warning("status.restored", kind=str(key.kind), name=key.id, changed_by=drift.by)
+            self._recorder.record(drift_corrected(key, drift.by, self._clock()), uid)
 
-    def _leave(self, key: Key, disturbance: _Disturbance) -> None:
+    def _leave(self, key: Key, drift: Drift) -> None:
         CONFLICTS.labels(key.kind).inc()
-        log.warning("status.conflict", kind=str(key.kind), name=key.id, changed_by=disturbance.by)
-        actual = self._view.actual(key)
-        told = drift.left(key, disturbance.by, self._settings.undos_per_hour_max, self._clock())
-        self._announcer.add(told, actual.uid if actual else None)
+        log.warning("status.conflict", kind=str(key.kind), name=key.id, changed_by=drift.by)
+        observed = self._planner.observed(key)
+        occurrence = drift_left(key, drift.by, self._settings.corrections_per_hour_max, self._clock())
+        self._recorder.record(occurrence, observed.uid if observed else None)
 
     def _failed(self, key: Key, error: KubeError) -> None:
         errors_of(key.kind).labels(RESOURCES[key.kind].plural).inc()
         note_sync(key.kind, "failed")
-        self.behind.note(key)
-        if not is_for_all(error) and key not in self._failures:
+        self.lag.note(key)
+        if not is_for_all(error) and not self._cache.state(key).failures:
             log.warning("write.failed", kind=str(key.kind), name=key.id, reason=str(error))
-        self._later(key, is_refused=isinstance(error, RefusedError) and not isinstance(error, SERVER_TROUBLE))
+        self._retry_later(key, is_refused=isinstance(error, RefusedError) and not isinstance(error, SERVER_TROUBLE))
 
-    def _later(self, key: Key, *, is_refused: bool = True) -> None:
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
+    def _retry_later(self, key: Key, *, is_refused: bool = True) -> None:
+        state = self._cache.state(key)
+        state.failures += 1
         backoff = self._settings.refused_backoff if is_refused else self._settings.backoff
-        self._queue.add(key, self._now() + backoff.pause_s(failures, self._jitter()))
+        self._queue.add(key, self._now() + backoff.pause_s(state.failures, self._jitter()))

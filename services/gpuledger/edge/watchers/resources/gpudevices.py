@@ -9,21 +9,14 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER, GPU_DEVICES
-from gpuledger.api.labels import (
-    ANNOTATION_ASSIGNMENT,
-    ANNOTATION_CLUSTER_ASSIGNMENT,
-    LABEL_PRECISION_PREFIX,
-    LABEL_PRODUCT,
-    LABEL_VENDOR,
-)
+from gpuledger.api.kinds import GPU_DEVICES, OUR_MANAGERS
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, is_our_label
 from gpuledger.edge.watchers.decide import Kind, Object, Part
 from gpuledger.edge.watchers.reading import chosen, key_of, mapping, name_of, packed
 from gpuledger.events.device import MARKS_MAX, DeviceMarked
 from gpuledger.events.payload import TEXT_LENGTH_MAX
 
 ANNOTATIONS_THAT_MATTER: Final = frozenset({ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT})
-OUR_MANAGERS: Final = frozenset({FIELD_MANAGER, ASSIGNMENT_FIELD_MANAGER})
 
 
 def read(obj: Object) -> Part:
@@ -31,7 +24,7 @@ def read(obj: Object) -> Part:
     metadata = mapping(obj, "metadata")
     labels = chosen(
         mapping(metadata, "labels"),
-        lambda key: not is_label_of_ours(key) and not _is_only_ours(metadata, "f:labels", key),
+        lambda key: not is_our_label(key) and not _is_only_ours(metadata, "f:labels", key),
         MARKS_MAX,
         TEXT_LENGTH_MAX,
     )
@@ -53,11 +46,6 @@ def combine(parts: list[bytes]) -> DeviceMarked:
 def farewell(_uid: str | None) -> DeviceMarked:
     """What says that nothing of people's is on the GPUDevice any more, or that it is gone itself."""
     return DeviceMarked()
-
-
-def is_label_of_ours(key: str) -> bool:
-    """Whether we keep the label, whoever wrote it."""
-    return key in (LABEL_PRODUCT, LABEL_VENDOR) or key.startswith(LABEL_PRECISION_PREFIX)
 
 
 def _is_only_ours(metadata: Mapping[str, Any], where: str, key: str) -> bool:

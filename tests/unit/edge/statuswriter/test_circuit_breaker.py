@@ -11,7 +11,7 @@ from gpuledger.edge.kube.errors import (
     UnavailableError,
     WebhookAwayError,
 )
-from gpuledger.edge.statuswriter.throttle.rate_limiter import Bucket, Gate
+from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.runtime.backoff import Backoff
 
 NOW_S = 1000.0
@@ -29,8 +29,9 @@ NOW_S = 1000.0
     ],
 )
 async def test_only_trouble_of_the_server_holds_everything_back(error: KubeError, holds_all_back: bool) -> None:
-    gate = Gate(Bucket(1000.0, 1000, lambda: NOW_S), Backoff(first_s=60.0, max_s=60.0), lambda: 0.0, lambda: NOW_S)
+    limiter = RateLimiter(1000.0, 1000, lambda: NOW_S)
+    breaker = CircuitBreaker(limiter, Backoff(first_s=60.0, max_s=60.0), lambda: 0.0, lambda: NOW_S)
     with pytest.raises(type(error)):
-        async with gate.passing():
+        async with breaker.request():
             raise error
-    assert (gate.open_at_s > NOW_S) is holds_all_back
+    assert (breaker.retry_at_s > NOW_S) is holds_all_back

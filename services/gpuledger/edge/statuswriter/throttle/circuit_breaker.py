@@ -1,7 +1,8 @@
-"""Lets requests through to the API server: so many a second, and hardly any while it does not serve.
+"""Rate limiter and circuit breaker for all writes to the API server.
 
-After a failure that is the server's own, nothing passes for a pause that doubles and is jittered; then one request at
-a time, until one succeeds. However much there is to write, a server in trouble is asked little.
+The rate limiter is a token bucket. After a failure that is the server's own the circuit breaker opens: nothing passes
+for a pause that doubles and is jittered; then one request at a time, until one succeeds. However much there is to
+write, a server in trouble gets few requests.
 """
 
 import asyncio
@@ -23,20 +24,21 @@ from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 log = structlog.get_logger("gpuledger.statuswriter")
 
 SERVER_TROUBLE = (TransientError, UnauthorizedError, KubeConfigError, ResponseError)
-"""What has nothing to do with the object that was asked for.
+"""Errors that have nothing to do with the object of the request.
 
-A 403 has: a right is missing for its kind, or a policy or a webhook refuses this one object, and others may be written.
-So has a webhook that does not answer; it is tried again as soon as after trouble, and closes the gate to nobody.
+A 403 does: a right is missing for its kind, or a policy or a webhook refuses this one object, and others may be
+written. So does a webhook that does not answer; its requests are retried as soon as after trouble of the server, but it
+does not open the circuit breaker.
 """
 
 
 def is_for_all(error: KubeError) -> bool:
-    """Whether all other writes would meet the same trouble."""
+    """Whether all other writes would fail in the same way."""
     return isinstance(error, SERVER_TROUBLE) and not isinstance(error, WebhookAwayError)
 
 
-class Bucket:
-    """Tokens that come at a rate, up to a number that may be taken at once."""
+class RateLimiter:
+    """A token bucket: tokens come at a rate, up to a number that may be taken at once."""
 
     def __init__(self, per_s: float, burst: int, now: Callable[[], float]) -> None:
         self._interval_s = 1.0 / per_s
@@ -51,32 +53,32 @@ class Bucket:
         return max(0.0, self._spent_until_s - now_s)
 
 
-class Gate:
-    """Where every write has to pass."""
+class CircuitBreaker:
+    """Lets requests through as long as the server serves; while it does not, the next one waits for `retry_at_s`."""
 
-    def __init__(self, bucket: Bucket, backoff: Backoff, jitter: Jitter, now: Callable[[], float]) -> None:
-        self._bucket = bucket
+    def __init__(self, limiter: RateLimiter, backoff: Backoff, jitter: Jitter, now: Callable[[], float]) -> None:
+        self._limiter = limiter
         self._retries = Retries(backoff, jitter)
         self._now = now
-        self._one = asyncio.Lock()
+        self._probe = asyncio.Lock()
         self._failed_at_s = 0.0
-        self.open_at_s = 0.0
+        self.retry_at_s = 0.0
 
     @asynccontextmanager
-    async def passing(self) -> AsyncIterator[None]:
-        """Wait for one's turn, and note how the request in the block goes."""
-        await asyncio.sleep(self._bucket.reserve())
+    async def request(self) -> AsyncIterator[None]:
+        """Wait until a request may be sent; the block sends it."""
+        await asyncio.sleep(self._limiter.reserve())
         if not self._retries.failures:
-            async with self._noting():
+            async with self._outcome():
                 yield
             return
-        async with self._one:
-            await asyncio.sleep(max(0.0, self.open_at_s - self._now()))
-            async with self._noting():
+        async with self._probe:
+            await asyncio.sleep(max(0.0, self.retry_at_s - self._now()))
+            async with self._outcome():
                 yield
 
     @asynccontextmanager
-    async def _noting(self) -> AsyncIterator[None]:
+    async def _outcome(self) -> AsyncIterator[None]:
         begun_s = self._now()
         try:
             yield
@@ -95,5 +97,5 @@ class Gate:
         self._failed_at_s = self._now()
         if not self._retries.failures:
             log.warning("kube.trouble", reason=str(error))
-        requested_s = error.retry_after_s if isinstance(error, TransientError) else None
-        self.open_at_s = self._now() + self._retries.pause_s(requested_s)
+        retry_after_s = error.retry_after_s if isinstance(error, TransientError) else None
+        self.retry_at_s = self._now() + self._retries.pause_s(retry_after_s)

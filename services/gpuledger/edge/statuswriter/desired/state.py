@@ -1,7 +1,7 @@
-"""What the API server has to show: a fold of what was decided, and what follows from it. Pure.
+"""Desired objects: what the API server should show, computed from the decisions that were folded. Pure.
 
-Beside the decisions it keeps small things for the shell to take: which objects were withdrawn, until they are known to
-be gone, what happened that is worth a Kubernetes Event, and which nodes could give devices to a pool and have none.
+Beside the decisions the state keeps which objects were withdrawn, until they are gone from the API server, what is
+worth a Kubernetes Event, and which nodes could give devices to a pool but have none in one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from gpuledger.api.conditions import TRUE, NodeConditionType
 from gpuledger.api.labels import assignment_annotation
 from gpuledger.api.phases import AssignmentPhase, DeviceState
-from gpuledger.api.reasons import EventReason
 from gpuledger.domain.bootstrap.state import Bootstrap
 from gpuledger.domain.inventory.state import GpuDevice, Inventory
 from gpuledger.domain.inventory.status import (
@@ -24,26 +23,16 @@ from gpuledger.domain.inventory.status import (
 from gpuledger.domain.pools.decisions import Assignment, PoolsDecided
 from gpuledger.domain.table import Changes, Table
 from gpuledger.edge.statuswriter.desired.pools import PoolObjects, desired_pool, pool_key
-from gpuledger.edge.statuswriter.desired.slices import Present, desired_slice
-from gpuledger.edge.statuswriter.reconcile.decide import Desired, Document, Key, Kind, canonical
+from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
+from gpuledger.edge.statuswriter.events.series import Occurrence
+from gpuledger.edge.statuswriter.fields import canonical
+from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 
 REDACTED = "Redacted"
-"""The setting of claim references that leaves out which claims hold something."""
+"""The setting of claim references that leaves out the names of claims."""
 
 HOLDING = frozenset({AssignmentPhase.PENDING, AssignmentPhase.ASSIGNED})
-"""Phases in which a pool that takes devices by itself says so on the device."""
-
-
-class News(NamedTuple):
-    """Something worth a Kubernetes Event. `about` tells kinds of news of one object apart."""
-
-    key: Key
-    reason: EventReason
-    about: str
-    note: str
-    is_warning: bool
-    happened_at: datetime
-    recorded_ns: int
+"""Phases in which a pool that approves devices automatically says so on the device."""
 
 
 class Since(NamedTuple):
@@ -53,10 +42,10 @@ class Since(NamedTuple):
     recorded_ns: int
 
 
-class Wanted(Inventory):
-    """Inventory, preparation and pools as decided, how slices stand, what was withdrawn, and what is new.
+class DesiredState(Inventory):
+    """Inventory, preparation and pools as decided, the present of slices, withdrawn objects, and new occurrences.
 
-    Its tables are the inventory's; the others are never written, and those of slices let go of their past.
+    Its tables are the inventory's; the others are never written, and those of slices drop their past.
     """
 
     def __init__(self) -> None:
@@ -64,28 +53,28 @@ class Wanted(Inventory):
         self.bootstrap = Bootstrap()
         self.pools = PoolsDecided()
         self.objects = PoolObjects()
-        self.slices = Present()
-        self._slices_shown = self._how_slices_are_shown()
+        self.slices = PresentAvailability()
+        self._slice_settings_before = self._slice_settings()
         self.withdrawn: dict[Key, None] = {}
         self.without_pool: dict[str, Since] = {}
-        self.news: list[News] = []
-        self._gone: dict[Key, None] = {}
+        self.occurrences: list[Occurrence] = []
+        self._withdrawn_now: dict[Key, None] = {}
 
-    def take_news(self) -> list[News]:
-        """What is new since the last call."""
-        news, self.news = self.news, []
-        return news
+    def take_occurrences(self) -> list[Occurrence]:
+        """What has happened since the last call."""
+        occurrences, self.occurrences = self.occurrences, []
+        return occurrences
 
     def take_changed(self) -> dict[Key, None]:
-        """The objects that may have to be others since the last call."""
-        keys, self._gone = self._gone, {}
+        """The objects whose desired form may have changed since the last call."""
+        keys, self._withdrawn_now = self._withdrawn_now, {}
         keys |= dict.fromkeys(self._changed_devices())
         keys |= dict.fromkeys(self._changed_nodes())
         keys |= dict.fromkeys(Key(Kind.MODULE, row.module) for row in _rows(self.module))
         keys |= dict.fromkeys(self._changed_pools())
         keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
-        shown, self._slices_shown = self._slices_shown, self._how_slices_are_shown()
-        if shown != self._slices_shown:
+        before, self._slice_settings_before = self._slice_settings_before, self._slice_settings()
+        if before != self._slice_settings_before:
             keys |= dict.fromkeys(self.keys(Kind.SLICE))
         self.mark.take_changes()
         self.settings.take_changes()
@@ -109,14 +98,14 @@ class Wanted(Inventory):
         yield from (pool_key(row.pool) for row in _rows(self.pools.condition))
         yield from map(pool_key, self.objects.take_touched())
 
-    def _how_slices_are_shown(self) -> tuple[bool, str]:
+    def _slice_settings(self) -> tuple[bool, str]:
         settings = self.settings_in_force()
         return settings.dra_availability, settings.claim_references
 
     def withdraw(self, key: Key) -> None:
-        """An object is to be no more."""
+        """An object should exist no more."""
         self.withdrawn[key] = None
-        self._gone[key] = None
+        self._withdrawn_now[key] = None
 
     @property
     def enabled(self) -> bool:
@@ -124,9 +113,9 @@ class Wanted(Inventory):
         return self.settings_in_force().enabled
 
     def keeps(self, kind: Kind) -> bool:
-        """Whether objects of a kind are written; while they are not they stay as they are.
+        """Whether gpuledger writes objects of a kind; while it does not, they stay as they are.
 
-        Components follow the module even while it is disabled: they go then.
+        Components follow the module even while it is disabled: they are deleted then.
         """
         settings = self.settings_in_force()
         if kind is Kind.COMPONENT:
@@ -134,9 +123,9 @@ class Wanted(Inventory):
         return settings.enabled and (kind is not Kind.SLICE or settings.dra_availability)
 
     def keys(self, kind: Kind | None = None) -> Iterator[Key]:
-        """Every object that is wanted or was withdrawn, of one kind or of all, but for the rule.
+        """Every object that is desired or was withdrawn, of one kind or of all, but for the rule.
 
-        Kinds are listed each for itself, and one of a few objects must not go through a whole fleet.
+        Each kind is listed separately: listing a kind of few objects must not walk a whole fleet.
         """
         tables: Mapping[Kind, Iterable[str]] = {
             Kind.MODULE: self.module.rows,
@@ -155,7 +144,7 @@ class Wanted(Inventory):
         return device_state(device, self.bootstrap.state.get(device.name), self.pools.assignment.get(device.name))
 
     def is_without_pool(self, node: str) -> bool:
-        """Whether a node could give devices to a pool, and no pool has any of it."""
+        """Whether a node could give devices to a pool, and none of them belongs to one."""
         ready = self.bootstrap.preparation.get((node, NodeConditionType.READY_FOR_POOLING))
         if ready is None or ready.status != TRUE:
             return False
@@ -169,58 +158,58 @@ def _rows(table: Table[Any]) -> Iterator[Any]:
     yield from changes.changed
 
 
-def desired(state: Wanted, key: Key, rule: Document) -> Desired | None:
-    """How an object has to be; None where the ledger knows of none. `rule` is the NodeFeatureRule that is shipped."""
+def desired_object(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None:
+    """How an object should be; None where the ledger has none. `rule` is the NodeFeatureRule that is shipped."""
     if key.kind is Kind.RULE:
-        return Desired({"spec": rule["spec"]}, {}) if key == rule_key(rule) else None
+        return DesiredObject({"spec": rule["spec"]}, {}) if key == rule_key(rule) else None
     return _DESIRED[key.kind](state, key)
 
 
 def rule_key(rule: Document) -> Key:
-    """The object that the shipped rule is."""
+    """The key of the shipped rule."""
     return Key(Kind.RULE, rule["metadata"]["name"])
 
 
-def _device(state: Wanted, key: Key) -> Desired | None:
+def _device(state: DesiredState, key: Key) -> DesiredObject | None:
     row = state.device.get(key.name)
     if row is None:
         return None
     assignment = state.pools.assignment.get(row.name)
     status = device_status(row, state.bootstrap.state.get(row.name), assignment)
-    return Desired({"labels": device_labels(row)}, canonical(status), approved=_approved(assignment))
+    return DesiredObject({"labels": device_labels(row)}, canonical(status), approved=_approved(assignment))
 
 
 def _approved(assignment: Assignment | None) -> Document | None:
-    """The annotation by which a pool says that it took the device by itself."""
+    """The annotation by which a pool says that it approved the device automatically."""
     if assignment is None or assignment.pool is None or not assignment.automatic or assignment.phase not in HOLDING:
         return None
     return assignment_annotation(assignment.pool)
 
 
-def _node(state: Wanted, key: Key) -> Desired | None:
-    """A node of which no condition was decided yet has nothing to show."""
+def _node(state: DesiredState, key: Key) -> DesiredObject | None:
+    """A node without any decided condition has nothing to show."""
     row = state.node.get(key.name)
     conditions = [*state.condition.where("node", key.name), *state.bootstrap.preparation.where("node", key.name)]
     if row is None or not conditions:
         return None
-    return Desired({"spec": {"nodeName": row.node}}, canonical(node_status(row, conditions)))
+    return DesiredObject({"spec": {"nodeName": row.node}}, canonical(node_status(row, conditions)))
 
 
-def _module(state: Wanted, key: Key) -> Desired | None:
+def _module(state: DesiredState, key: Key) -> DesiredObject | None:
     row = state.module.get(key.name)
-    return None if row is None else Desired({}, {"conditions": [module_condition(row)]})
+    return None if row is None else DesiredObject({}, {"conditions": [module_condition(row)]})
 
 
-def _slice(state: Wanted, key: Key) -> Desired | None:
+def _slice(state: DesiredState, key: Key) -> DesiredObject | None:
     is_redacted = state.settings_in_force().claim_references == REDACTED
     return desired_slice(state.slices, key.name, redacted=is_redacted)
 
 
-def _pool(state: Wanted, key: Key) -> Desired | None:
+def _pool(state: DesiredState, key: Key) -> DesiredObject | None:
     return desired_pool(state.objects, state.pools, key)
 
 
-_DESIRED: Mapping[Kind, Callable[[Wanted, Key], Desired | None]] = {
+_DESIRED: Mapping[Kind, Callable[[DesiredState, Key], DesiredObject | None]] = {
     Kind.DEVICE: _device,
     Kind.NODE: _node,
     Kind.MODULE: _module,

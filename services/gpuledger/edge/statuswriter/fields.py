@@ -1,0 +1,121 @@
+"""What the product owns of each object, read from the object as the API server has it, and compared by digest. Pure.
+
+The product owns the whole status, its own labels, finalizer and assignment annotations, and the spec where it sets one.
+Everything else of an object belongs to other people and is neither read nor written.
+"""
+
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+
+from gpuledger.api.conditions import PREREQUISITE_NOT_MET
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, OUR_MANAGERS, RESOURCE_SLICES
+from gpuledger.api.labels import POOL_FINALIZER, is_our_label
+from gpuledger.edge.statuswriter.objects import POOL_KINDS, Document, Key, Kind, ObservedObject
+
+DIGEST_BYTES: Final = 12
+METADATA_FIELDS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
+def digest(document: object) -> bytes:
+    """The same for equal documents, whatever the order of keys, of conditions and of sets."""
+    return blake2b(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), digest_size=DIGEST_BYTES).digest()
+
+
+def observe(kind: Kind, obj: Document) -> ObservedObject:
+    """What the cache keeps of an object."""
+    metadata = obj["metadata"]
+    return ObservedObject(
+        metadata["uid"],
+        metadata["resourceVersion"],
+        digest(main_of(kind, obj)),
+        digest(status_of(kind, obj)),
+        "deletionTimestamp" in metadata,
+        _changed_by(metadata),
+        about=(obj.get("spec") or {}).get("sliceUID") if kind is Kind.SLICE else None,
+        approved=_approved(metadata) if kind is Kind.DEVICE else None,
+    )
+
+
+def main_of(kind: Kind, obj: Document) -> Document:
+    """What the product owns of an object outside its status."""
+    if kind is Kind.DEVICE:
+        return {"labels": our_labels(obj)}
+    if kind in POOL_KINDS:
+        return {"finalizers": [one for one in obj["metadata"].get("finalizers") or () if one == POOL_FINALIZER]}
+    if kind is Kind.SLICE:
+        owners = obj["metadata"].get("ownerReferences") or ()
+        ours = [one for one in owners if one.get("kind") == RESOURCE_SLICES.kind]
+        return {"spec": obj.get("spec") or {}, "ownerReferences": ours}
+    if kind is Kind.COMPONENT:
+        return {"labels": obj["metadata"].get("labels") or {}, "spec": obj.get("spec") or {}}
+    return {} if kind is Kind.MODULE else {"spec": obj.get("spec") or {}}
+
+
+def our_labels(obj: Document) -> dict[str, str]:
+    """The labels of a GPUDevice that the product owns."""
+    return {key: value for key, value in (obj["metadata"].get("labels") or {}).items() if is_our_label(key)}
+
+
+def status_of(kind: Kind, obj: Document) -> Document:
+    """What the product owns of an object's status: all of it, but of a ModuleConfig one condition."""
+    status = obj.get("status") or {}
+    if kind in (Kind.RULE, Kind.COMPONENT):
+        return {}
+    if kind is Kind.MODULE:
+        conditions = status.get("conditions") or ()
+        return {"conditions": [one for one in conditions if one.get("type") == PREREQUISITE_NOT_MET]}
+    return canonical(status)
+
+
+def canonical(status: Document) -> Document:
+    """A status with its conditions and sets in one order, because the order of neither means anything."""
+    ordered: Document = _canonical(status)
+    return ordered
+
+
+def _canonical(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
+    if isinstance(value, dict):
+        return {key: _canonical(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return sorted(map(_canonical, value), key=item_name)
+    return value
+
+
+def item_name(value: object) -> str:
+    """Identifies an item of a list among the others: its type or name, or the item itself."""
+    if isinstance(value, dict):
+        return str(value.get("type") or value.get("name") or "")
+    return str(value)
+
+
+def body(key: Key, part: Document, uid: str | None = None) -> Document:
+    """An object to apply: `part` is either what the product owns outside the status, or the status.
+
+    With a UID only the object that has it is changed, and none is created.
+    """
+    identity = {"name": key.name, "namespace": key.namespace, "uid": uid}
+    metadata = {name: value for name, value in identity.items() if value}
+    metadata |= {name: part[name] for name in METADATA_FIELDS if part.get(name)}
+    return {"metadata": metadata} | {name: value for name, value in part.items() if name not in METADATA_FIELDS}
+
+
+def _approved(metadata: Document) -> bytes | None:
+    """The digest of the annotations that a pool set itself, as far as it still owns them."""
+    owned: Document = {}
+    for entry in metadata.get("managedFields") or ():
+        if entry.get("manager") == ASSIGNMENT_FIELD_MANAGER:
+            owned |= ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
+    annotations = metadata.get("annotations") or {}
+    kept = {key: value for key, value in annotations.items() if f"f:{key}" in owned}
+    return digest(kept) if kept else None
+
+
+def _changed_by(metadata: Document) -> str | None:
+    writes = [
+        (entry.get("time") or "", str(entry.get("manager") or ""))
+        for entry in metadata.get("managedFields") or ()
+        if entry.get("manager") not in OUR_MANAGERS
+    ]
+    return max(writes)[1] if writes else None

@@ -1,0 +1,114 @@
+"""The objects that the status writer keeps: their kinds, their keys, and their desired and observed forms. Pure.
+
+Only what the product owns of an object appears here; `fields.py` says what that is. Nothing here decides anything.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from gpuledger.api.kinds import (
+    CLUSTER_GPU_POOLS,
+    DAEMON_SETS,
+    GPU_DEVICES,
+    GPU_NODE_STATES,
+    GPU_POOLS,
+    MODULE_CONFIGS,
+    NODE_FEATURE_RULES,
+    RESOURCE_SLICE_STATUSES,
+    Resource,
+)
+
+Document = dict[str, Any]
+"""A Kubernetes object, or a part of one, as JSON reads it."""
+
+
+class Kind(StrEnum):
+    """The kinds that the product keeps; of a ModuleConfig only one condition, of pools finalizer and status."""
+
+    DEVICE = "GPUDevice"
+    NODE = "GPUNodeState"
+    RULE = "NodeFeatureRule"
+    MODULE = "ModuleConfig"
+    SLICE = "ResourceSliceStatus"
+    POOL = "GPUPool"
+    CLUSTER_POOL = "ClusterGPUPool"
+    COMPONENT = "DaemonSet"
+
+
+POOL_KINDS: Final = (Kind.POOL, Kind.CLUSTER_POOL)
+
+USER_KINDS: Final = frozenset({Kind.MODULE, *POOL_KINDS})
+"""Kinds whose objects people create and delete."""
+
+RESOURCES: Final[Mapping[Kind, Resource]] = {
+    Kind.DEVICE: GPU_DEVICES,
+    Kind.NODE: GPU_NODE_STATES,
+    Kind.RULE: NODE_FEATURE_RULES,
+    Kind.MODULE: MODULE_CONFIGS,
+    Kind.SLICE: RESOURCE_SLICE_STATUSES,
+    Kind.POOL: GPU_POOLS,
+    Kind.CLUSTER_POOL: CLUSTER_GPU_POOLS,
+    Kind.COMPONENT: DAEMON_SETS,
+}
+
+
+class Key(NamedTuple):
+    """Identifies an object; `namespace` is empty where its kind is cluster-scoped."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+    @property
+    def id(self) -> str:
+        """Identifies the object among those of its kind: `<name>`, or `<namespace>/<name>`."""
+        return object_id(self.name, self.namespace)
+
+
+def object_id(name: str, namespace: str = "") -> str:
+    """Identifies an object among those of its kind."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def key_of(kind: Kind, identity: str) -> Key:
+    """The key of the object that has this id."""
+    namespace, _, name = identity.rpartition("/")
+    return Key(kind, name, namespace)
+
+
+class DesiredObject(NamedTuple):
+    """How an object should be. `main` is what the product owns outside the status.
+
+    That is `labels`, `finalizers`, or `spec` and `ownerReferences`. `about` is the UID of the object that this one
+    describes and goes with; an object about another one is replaced. `uid` names the one object that is meant, where
+    another object of the same name is not ours. `approved` is the assignment annotation that a pool sets on a device
+    that it approves automatically.
+    """
+
+    main: Document
+    status: Document
+    about: str | None = None
+    uid: str | None = None
+    approved: Document | None = None
+
+
+class ObservedObject(NamedTuple):
+    """What the cache keeps of an object in the API server: its identity, and digests of what the product owns.
+
+    `changed_by` is the last field manager other than ours. `sent_main`, `sent_status` and `sent_approved` are digests
+    of what was sent and what the server keeps differently: sending it again would change nothing. `about` is as in
+    DesiredObject; `approved` is None where the annotation is missing.
+    """
+
+    uid: str
+    version: str
+    main: bytes
+    status: bytes
+    deleting: bool = False
+    changed_by: str | None = None
+    sent_main: bytes | None = None
+    sent_status: bytes | None = None
+    about: str | None = None
+    approved: bytes | None = None
+    sent_approved: bytes | None = None
