@@ -29,7 +29,6 @@ spec:
     storage: true
     subresources:
       status: {}
-      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}
     additionalPrinterColumns:
     - {name: Size, type: integer, jsonPath: .spec.size}
     - {name: Note, type: string, jsonPath: .spec.note, priority: 1}
@@ -224,17 +223,6 @@ async def test_replacing(kubectl: Kubectl) -> None:
     await kubectl("replace", "-f", "-", given=obj)
     assert await kubectl("get", "configmap", "c", "-o", "jsonpath={.data.a}") == "z"
     assert "modified" in await kubectl.fails("replace", "-f", "-", given=obj)
-
-
-async def test_scaling(widgets: Kubectl) -> None:
-    await widgets("patch", "wd", "w", "--type=merge", "-p", '{"spec":{"replicas":1}}')
-    await widgets("scale", "widget", "w", "--replicas=4")
-    assert await widgets("get", "wd", "w", "-o", "jsonpath={.spec.replicas}") == "4"
-    await widgets("apply", "-f", "-", given=DEPLOYMENT)
-    await widgets("scale", "deployment", "web", "--replicas=5", "--current-replicas=2")
-    assert await widgets("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}") == "5"
-    await widgets("scale", "deployment", "web", "--replicas=0")
-    assert await widgets("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}") == "0"
 
 
 async def test_waiting(widgets: Kubectl) -> None:

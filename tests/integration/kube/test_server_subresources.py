@@ -1,11 +1,9 @@
-"""Parts of objects with endpoints of their own in an API server: status, scale, binding, eviction."""
+"""Parts of objects with endpoints of their own in an API server: status, binding, eviction."""
 
 import pytest
 
 from support.kube_http import (
-    APPLY,
     DEFAULT,
-    JSON_PATCH,
     MERGE,
     THINGS,
     Api,
@@ -17,7 +15,6 @@ from support.kube_http import (
 
 PODS = f"{DEFAULT}/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
 PATHS = {"specReplicasPath": ".spec.wanted.count", "statusReplicasPath": ".status.count"}
 
 
@@ -32,53 +29,11 @@ def pod(name: str) -> Json:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
-def scale(replicas: object, **meta: str) -> Json:
-    return SCALE | {"metadata": {"name": "t", **meta}, "spec": {"replicas": replicas}}
-
-
-async def count(api: Api) -> int:
-    found: int = (await api("GET", f"{THINGS}/t")).body["spec"]["wanted"]["count"]
-    return found
-
-
-async def test_a_scale_is_written_where_the_definition_says(scaled: Api) -> None:
-    await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}, "other": True}))
-    found = await scaled("GET", f"{THINGS}/t/scale")
-    assert (found.body["kind"], found.body["spec"], found.body["status"]) == ("Scale", {"replicas": 1}, {"replicas": 0})
-    assert (await scaled("PUT", f"{THINGS}/t/scale", scale(2))).body["spec"] == {"replicas": 2}
-    assert await count(scaled) == 2
-    assert (await scaled("PATCH", f"{THINGS}/t/scale", {"spec": {"replicas": 3}}, media=MERGE)).code == 200
-    assert await count(scaled) == 3
-    operations = [
-        {"op": "test", "path": "/kind", "value": "Scale"},
-        {"op": "replace", "path": "/spec/replicas", "value": 4},
-    ]
-    assert (await scaled("PATCH", f"{THINGS}/t/scale", operations, media=JSON_PATCH)).code == 200
-    assert await count(scaled) == 4
-    assert (await scaled("PATCH", f"{THINGS}/t/scale?fieldManager=a&force=1", scale(5), media=APPLY)).code == 200
-    assert (await scaled("GET", f"{THINGS}/t")).body["spec"] == {"wanted": {"count": 5}, "other": True}
-
-
-async def test_a_scale_that_is_none_is_refused(scaled: Api) -> None:
+@pytest.mark.embedded_only("it says what the embedded server does not implement")
+async def test_a_scale_is_not_implemented(scaled: Api) -> None:
     await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}}))
-    answer = await scaled("PUT", f"{THINGS}/t/scale", scale(-1))
-    assert (answer.code, answer.causes) == (422, {("FieldValueInvalid", "spec.replicas")})
-    assert answer.body["details"]["kind"] == "Scale"
-    assert (await scaled("PUT", f"{THINGS}/t/scale", scale(2, resourceVersion="1"))).code == 409
-    assert (await scaled("PUT", f"{THINGS}/t/scale", thing("t"))).code == 400
-    assert await count(scaled) == 1
-
-
-async def test_workloads_tell_their_selector(api: Api) -> None:
-    labels = {
-        "matchLabels": {"app": "x"},
-        "matchExpressions": [{"key": "tier", "operator": "In", "values": ["b", "a"]}],
-    }
-    template = {"metadata": {"labels": {"app": "x", "tier": "a"}}, "spec": pod("p")["spec"]}
-    body = {"metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": labels, "template": template}}
-    await api.made(DEPLOYMENTS, body)
-    found = await api("GET", f"{DEPLOYMENTS}/d/scale")
-    assert found.body["status"] == {"replicas": 0, "selector": "app=x,tier in (a,b)"}
+    for path in (f"{THINGS}/t/scale", f"{DEPLOYMENTS}/d/scale"):
+        assert (await scaled("GET", path)).code == 501
 
 
 async def test_a_status_changes_nothing_else_of_a_custom_resource(scaled: Api) -> None:
@@ -99,8 +54,8 @@ async def test_a_status_takes_labels_along_for_built_in_types(api: Api) -> None:
     assert "nodeName" not in body["spec"]
 
 
-@pytest.mark.parametrize("path", [f"{PODS}/p/binding", f"{DEFAULT}/bindings"])
-async def test_pods_are_bound(api: Api, path: str) -> None:
+async def test_pods_are_bound(api: Api) -> None:
+    path = f"{PODS}/p/binding"
     await api.made(PODS, pod("p"))
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     assert (await api("POST", path, binding)).body["status"] == "Success"

@@ -3,16 +3,16 @@
 Only such requests are held against RBAC; an administrator may do everything.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuledger.local.kubeapi.errors import ApiError, bad_request, denied
 from gpuledger.local.kubeapi.registry import Target
-from gpuledger.local.kubeapi.reviews import ADMIN, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
 from gpuledger.local.kubeapi.store import Store
 from gpuledger.local.kubeapi.strategies import rbac
 from gpuledger.local.kubeapi.terminating import NAMESPACES
 
+ANONYMOUS, UNAUTHENTICATED, AUTHENTICATED = "system:anonymous", "system:unauthenticated", "system:authenticated"
 SERVICE_ACCOUNT = "system:serviceaccount:"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 KINDS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
@@ -23,8 +23,8 @@ _OF_COLLECTIONS = {"get": "list", "delete": "deletecollection"}
 class Caller(NamedTuple):
     """Who asks. `is_impersonated` where an administrator asks in the name of another."""
 
-    user: str = ADMIN.name
-    groups: tuple[str, ...] = ADMIN.groups
+    user: str = "system:admin"
+    groups: tuple[str, ...] = (rbac.MASTERS, AUTHENTICATED)
     is_impersonated: bool = False
 
 
@@ -64,12 +64,14 @@ def authorize(store: Store, who: Caller, what: str, target: Target) -> None:
         "name": target.name,
         "namespace": target.name if resource.key == NAMESPACES else target.namespace,
     }
-    policies: Mapping[str, list[dict[str, object]]] = {
-        kind: store.collection((rbac.GROUP, kind)).objects() for kind in KINDS
-    }
-    is_allowed, _ = rbac.allowed(who.user, who.groups, attributes, policies)
+    is_allowed, _ = rbac.allowed(who.user, who.groups, attributes, policies_of(store))
     if not is_allowed:
         raise _refusal(who, what, target)
+
+
+def policies_of(store: Store) -> rbac.Policies:
+    """The stored roles and bindings."""
+    return {kind: store.collection((rbac.GROUP, kind)).objects() for kind in KINDS}
 
 
 def _refusal(who: Caller, what: str, target: Target) -> ApiError:

@@ -1,29 +1,21 @@
-"""Endpoints that are neither reading nor writing an object as it is: binding, eviction, scale, reviews, tokens."""
+"""Endpoints that are neither reading nor writing an object as it is: binding, eviction, reviews, tokens."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
-from functools import partial
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi import reviews
-from gpuledger.local.kubeapi.controllers import BUDGETS, PODS
-from gpuledger.local.kubeapi.custom import CustomStrategy
+from gpuledger.local.kubeapi.access import policies_of
+from gpuledger.local.kubeapi.controllers import BUDGETS
 from gpuledger.local.kubeapi.errors import not_implemented
 from gpuledger.local.kubeapi.options import DeleteOptions, WriteOptions
 from gpuledger.local.kubeapi.reading import presented
 from gpuledger.local.kubeapi.registry import Target
 from gpuledger.local.kubeapi.requests import Request
-from gpuledger.local.kubeapi.scale import ScalePaths
 from gpuledger.local.kubeapi.store import copy_of
-from gpuledger.local.kubeapi.strategies import pods, policy, rbac
+from gpuledger.local.kubeapi.strategies import pods, policy
 from gpuledger.local.kubeapi.writing import Writer
 
-RBAC_GROUP = "rbac.authorization.k8s.io"
-RBAC_KINDS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 REVIEW_GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
-
-WORKLOAD_SCALE = ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector")
-"""Of Deployments, ReplicaSets and StatefulSets."""
 
 Action = Callable[[Writer, Request, Object, WriteOptions], Awaitable[Object]]
 
@@ -39,19 +31,6 @@ async def bind(writer: Writer, request: Request, body: Object, options: WriteOpt
     if not options.dry_run:
         writer.replace(request.target.resource, bound)
     return _success(201)
-
-
-async def bind_by_name(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
-    """As `bind`; the pod is the one that the binding is named after.
-
-    Raises:
-        ApiError: as for `bind`.
-    """
-    pods_served = writer.registry.of_group(*PODS)
-    assert pods_served is not None, "pods are always served"
-    name = (body.get("metadata") or {}).get("name") or ""
-    target = Target(pods_served, request.target.namespace, name, "binding")
-    return await bind(writer, replace(request, target=target), body, options)
 
 
 async def evict(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
@@ -88,19 +67,9 @@ async def review(writer: Writer, request: Request, body: Object, _: WriteOptions
     Raises:
         ApiError: the question is not one.
     """
-    target = request.target
-    policies = {kind: writer.store.collection((RBAC_GROUP, kind)).objects() for kind in RBAC_KINDS}
-    answer = reviews.review(
-        target.resource.plural,
-        body,
-        namespace=target.namespace,
-        user=request.user,
-        groups=request.groups,
-        authorize=partial(rbac.allowed, objects=policies),
-        rules=partial(rbac.rules_for, objects=policies),
-        now=request.now,
-    )
-    return presented(target.resource, answer)
+    target, policies = request.target, policies_of(writer.store)
+    reviewer = reviews.Reviewer(target.namespace, request.user, request.groups, policies, request.now)
+    return presented(target.resource, reviews.review(target.resource.plural, body, reviewer))
 
 
 async def no_token(*_: object) -> Object:
@@ -113,7 +82,6 @@ async def no_token(*_: object) -> Object:
 
 
 ACTIONS: Mapping[tuple[str, str, str], Action] = {
-    ("", "bindings", ""): bind_by_name,
     ("", "pods", "binding"): bind,
     ("", "pods", "eviction"): evict,
     ("", "serviceaccounts", "token"): no_token,
@@ -126,14 +94,6 @@ def action_of(target: Target) -> Action | None:
     if target.resource.group in REVIEW_GROUPS:
         return review
     return ACTIONS.get((*target.resource.key, target.subresource))
-
-
-def scale_paths(target: Target) -> ScalePaths | None:
-    """Where a resource keeps its scale; None unless the scale is asked for."""
-    if target.subresource != "scale":
-        return None
-    strategy = target.resource.strategy
-    return strategy.scale if isinstance(strategy, CustomStrategy) else WORKLOAD_SCALE
 
 
 def _success(code: int) -> Object:

@@ -10,7 +10,6 @@ from gpuledger.local.kubeapi.options import WriteOptions
 from gpuledger.local.kubeapi.patches import json_patch, merge_patch
 from gpuledger.local.kubeapi.reading import presented
 from gpuledger.local.kubeapi.requests import Request
-from gpuledger.local.kubeapi.scale import ScalePaths, applied_scale, scale_of, with_scale
 from gpuledger.local.kubeapi.strategic import strategic_merge
 from gpuledger.local.kubeapi.writing import Change, reset_of
 
@@ -40,7 +39,6 @@ def read_object(body: bytes, content_type: str, request: Request, options: Write
     obj, duplicates = decoding.parse(body, content_type)
     _check_kind(obj, request, options)
     _check_types(obj, request)
-    resource.strategy.decode(obj)
     unknown = decoding.prune(obj, _shape_of(request))
     if not resource.is_custom:
         decoding.normalize(obj, _shape_of(request))
@@ -67,10 +65,8 @@ def read_delete_options(body: bytes, content_type: str) -> Object:
     return options
 
 
-def patched(
-    body: bytes, content_type: str, request: Request, options: WriteOptions, paths: ScalePaths | None = None
-) -> Change:
-    """What a patch does to an object, or with paths through its Scale.
+def patched(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
+    """What a patch does to an object.
 
     Raises:
         ApiError: the patch cannot be read or is of a type that the resource does not take.
@@ -84,41 +80,28 @@ def patched(
         raise bad_request("error decoding patch: it is no object")
 
     def change(obj: Object) -> Object:
-        before = scale_of(obj, paths) if paths else presented(resource, obj)
+        before = presented(resource, obj)
         if kind == JSON_PATCH:
             then = json_patch(before, patch)
         elif kind == MERGE_PATCH:
             then = merge_patch(before, patch)
         else:
-            then = strategic_merge(before, patch, ANYTHING if paths else resource.shape)
-        return with_scale(obj, then, paths) if paths else _accepted(then, duplicates, request, options)
+            then = strategic_merge(before, patch, resource.shape)
+        return _accepted(then, duplicates, request, options)
 
     return change
 
 
-def applied(
-    body: bytes, content_type: str, request: Request, options: WriteOptions, paths: ScalePaths | None = None
-) -> Change:
-    """What a server-side apply does to an object (an empty one where there is none), or with paths through its Scale.
+def applied(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
+    """What a server-side apply does to an object (an empty one where there is none).
 
     Raises:
         ApiError: the configuration cannot be read or does not fit the URL.
     """
     target, resource = request.target, request.target.resource
-    config, duplicates = decoding.parse_patch(body, content_type)
-    if not isinstance(config, dict):
-        raise bad_request("the applied configuration is no object")
-    if not config.get("kind") or not config.get("apiVersion"):
-        raise bad_request(f"invalid object type: /, Kind={config.get('kind', '')}")
-    _check_kind(config, request, options)
-    if duplicates:
-        raise bad_request(f"error decoding YAML: {decoding.strict_message([], duplicates)}")
-    if not isinstance(config.setdefault("metadata", {}), dict):
-        raise internal("failed to create typed patch object: .metadata: expected map")
-    if paths:
-        config = applied_scale(config, paths, api_version=resource.api_version, kind=resource.kind)
+    config = _configuration(body, content_type, request, options)
     meta = config["metadata"]
-    if target.resource.namespaced:
+    if resource.namespaced:
         meta.setdefault("namespace", target.namespace)
 
     def change(current: Object) -> Object:
@@ -133,6 +116,9 @@ def applied(
             now=request.now,
             reset=reset_of(target),
         )
+        if not resource.is_custom:
+            decoding.check_types(then, resource.shape)
+            decoding.normalize(then, resource.shape)
         for name in ("uid", "resourceVersion"):
             if meta.get(name):
                 then["metadata"][name] = meta[name]
@@ -141,13 +127,31 @@ def applied(
     return change
 
 
+def _configuration(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Object:
+    """What is applied, once it is known to be an object of the resource.
+
+    Raises:
+        ApiError: it is none.
+    """
+    config, duplicates = decoding.parse_patch(body, content_type)
+    if not isinstance(config, dict):
+        raise bad_request("the applied configuration is no object")
+    if not config.get("kind") or not config.get("apiVersion"):
+        raise bad_request(f"invalid object type: /, Kind={config.get('kind', '')}")
+    _check_kind(config, request, options)
+    if duplicates:
+        raise bad_request(f"error decoding YAML: {decoding.strict_message([], duplicates)}")
+    if not isinstance(config.setdefault("metadata", {}), dict):
+        raise internal("failed to create typed patch object: .metadata: expected map")
+    return config
+
+
 def _accepted(obj: Object, duplicates: list[str], request: Request, options: WriteOptions) -> Object:
     resource = request.target.resource
     try:
         decoding.check_depth(obj)
         _check_kind_kept(obj, request)
         _check_types(obj, request)
-        resource.strategy.decode(obj)
     except ApiError as error:
         raise unprocessable("", "", "", [invalid("patch", "", error.message)]) from error
     unknown = decoding.prune(obj, resource.shape)

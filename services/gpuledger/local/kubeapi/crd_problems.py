@@ -121,7 +121,7 @@ def _versions_problems(versions: list[Object]) -> Iterator[Cause]:
         if version.get("deprecationWarning") and not version.get("deprecated"):
             field = f"spec.versions[{index}].deprecationWarning"
             yield invalid(field, version["deprecationWarning"], "can only be set for deprecated versions")
-    for part, check in (("schema", _schema), ("subresources", _subresources), ("additionalPrinterColumns", _columns)):
+    for part, check in (("schema", _schema), ("additionalPrinterColumns", _columns)):
         yield from _each(versions, part, check)
     yield from _each(versions, "selectableFields", _selectable)
 
@@ -151,23 +151,6 @@ def _schema(version: Object, path: str) -> Iterator[Cause]:
         if others:
             yield invalid(field, others, "must not be at the root of the schema if the status subresource is enabled")
     yield from schema_problems(schema, field)
-
-
-def _subresources(version: Object, path: str) -> Iterator[Cause]:
-    scale = _mapping(version.get("subresources")).get("scale")
-    if not isinstance(scale, dict):
-        return
-    for name, parents in (
-        ("specReplicasPath", ("spec",)),
-        ("statusReplicasPath", ("status",)),
-        ("labelSelectorPath", ("spec", "status")),
-    ):
-        value = str(scale.get(name) or "")
-        if not value and name != "labelSelectorPath":
-            yield required(f"{path}.scale.{name}")
-        elif value and (len(simple_fields(value) or ()) < 2 or (simple_fields(value) or ("",))[0] not in parents):
-            under = " or ".join(f".{one}" for one in parents)
-            yield invalid(f"{path}.scale.{name}", value, f"should be a json path under {under}")
 
 
 def _columns(version: Object, path: str) -> Iterator[Cause]:

@@ -5,11 +5,11 @@
 """
 
 from copy import deepcopy
-from datetime import UTC, datetime
+from datetime import datetime
 
 from gpuledger.edge.kube.schema.causes import Cause, Object
 from gpuledger.local.kubeapi.crd_problems import problems_of, problems_of_update
-from gpuledger.local.kubeapi.resources import Context, Strategy
+from gpuledger.local.kubeapi.resources import Context, Strategy, timestamp
 
 _NO_CONFLICTS = ("NamesAccepted", "NoConflicts", "no conflicts found")
 _ESTABLISHED = ("Established", "InitialNamesAccepted", "the initial names have been accepted")
@@ -56,35 +56,25 @@ def accept(crd: Object, now: datetime) -> None:
     """Accept the CRD's names and establish it, in its status; conditions that hold already keep their time."""
     status = crd.setdefault("status", {})
     status["acceptedNames"] = deepcopy(crd["spec"]["names"])
-    stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    known = {one["type"]: one for one in status.get("conditions") or ()}
     for type_, reason, message in (_NO_CONFLICTS, _ESTABLISHED):
-        if known.get(type_, {}).get("status") != "True":
-            known[type_] = {
-                "type": type_,
-                "status": "True",
-                "lastTransitionTime": stamp,
-                "reason": reason,
-                "message": message,
-            }
-    status["conditions"] = list(known.values())
+        _set_condition(status, type_, reason, message, now)
     _remember_storage(crd)
 
 
 def emptying(crd: Object, now: datetime) -> Object:
     """The CRD with the condition that says that its objects are being deleted."""
     then = deepcopy(crd)
-    known = {one["type"]: one for one in then["status"].get("conditions") or ()}
-    if known.get("Terminating", {}).get("status") != "True":
-        known["Terminating"] = {
-            "type": "Terminating",
-            "status": "True",
-            "lastTransitionTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "reason": "InstanceDeletionInProgress",
-            "message": "CustomResource deletion is in progress",
-        }
-    then["status"]["conditions"] = list(known.values())
+    message = "CustomResource deletion is in progress"
+    _set_condition(then["status"], "Terminating", "InstanceDeletionInProgress", message, now)
     return then
+
+
+def _set_condition(status: Object, type_: str, reason: str, message: str, now: datetime) -> None:
+    known = {one["type"]: one for one in status.get("conditions") or ()}
+    if known.get(type_, {}).get("status") != "True":
+        head = {"type": type_, "status": "True", "lastTransitionTime": timestamp(now)}
+        known[type_] = head | {"reason": reason, "message": message}
+    status["conditions"] = list(known.values())
 
 
 def _remember_storage(crd: Object) -> None:

@@ -18,7 +18,6 @@ from gpuledger.edge.kube.schema.structural import Node, node_of, shape_of
 from gpuledger.edge.kube.schema.values import NOWHERE, Place, problems_of_value
 from gpuledger.local.kubeapi.jsonpath import first
 from gpuledger.local.kubeapi.resources import Column, Context, Resource, Strategy, Subresource
-from gpuledger.local.kubeapi.scale import ScalePaths
 from gpuledger.local.kubeapi.tables_age import age_of
 
 _BLOCKING = frozenset(f"FieldValue{what}" for what in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
@@ -32,12 +31,11 @@ _NAME = Column("Name", format="name")
 
 @dataclass(slots=True)
 class Version:
-    """What one version of a CRD says. `scale` is None where there is no such subresource."""
+    """What one version of a CRD says."""
 
     node: Node
     rules: RuleTree | None
     has_status: bool
-    scale: ScalePaths | None
     columns: tuple[Column, ...]
     selectable: tuple[str, ...]
 
@@ -55,11 +53,6 @@ class CustomStrategy(Strategy):
 
     def __init__(self, version: Version) -> None:
         self.version = version
-
-    @property
-    def scale(self) -> ScalePaths | None:
-        """Where the replicas are, if there is a scale subresource."""
-        return self.version.scale
 
     def default(self, obj: Object) -> None:
         """The defaults of the schema; also due when an object is read that was stored before they were given."""
@@ -104,10 +97,6 @@ class CustomStrategy(Strategy):
     def field_labels(self, obj: Object) -> Mapping[str, str]:
         """The selectable fields; those that the object lacks are empty."""
         return {path.removeprefix("."): _label(first(path, obj)) for path in self.version.selectable}
-
-    def field_names(self) -> frozenset[str]:
-        """The selectable fields of the CRD."""
-        return frozenset(path.removeprefix(".") for path in self.version.selectable)
 
     def columns(self) -> Sequence[Column]:
         """Name, then the printer columns of the CRD, or Age where it has none."""
@@ -163,11 +152,12 @@ def _resource(spec: Object, version: Object) -> Resource:
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        subresources=_subresources(read, names["kind"]),
+        subresources=(Subresource("status", ("get", "patch", "update"), names["kind"]),) if read.has_status else (),
         shape=shape_of(read.node),
         strategy=CustomStrategy(read),
         list_kind=names.get("listKind") or f"{names['kind']}List",
         is_custom=True,
+        lacks=("scale",) if "scale" in (version.get("subresources") or {}) else (),
     )
 
 
@@ -178,24 +168,9 @@ def _read(version: Object) -> Version:
         node=node,
         rules=rules_of(node),
         has_status="status" in subresources,
-        scale=_scale_paths(subresources.get("scale")),
         columns=tuple(_column(one) for one in version.get("additionalPrinterColumns") or ()) or (_AGE,),
         selectable=tuple(one["jsonPath"] for one in version.get("selectableFields") or ()),
     )
-
-
-def _subresources(version: Version, kind: str) -> tuple[Subresource, ...]:
-    verbs = ("get", "patch", "update")
-    found = [Subresource("status", verbs, kind)] if version.has_status else []
-    if version.scale:
-        found.append(Subresource("scale", verbs, "Scale", "autoscaling", "v1"))
-    return tuple(found)
-
-
-def _scale_paths(told: Object | None) -> ScalePaths | None:
-    if not told:
-        return None
-    return ScalePaths(told["specReplicasPath"], told["statusReplicasPath"], told.get("labelSelectorPath") or "")
 
 
 def _column(told: Object) -> Column:

@@ -20,7 +20,6 @@ from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.edge.kube.schema.shapes import ANYTHING, Shape
 from gpuledger.local.kubeapi import protobuf, yaml_bodies
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
-from gpuledger.local.kubeapi.strategies.core_quantities import canonical
 
 READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 """What Kubernetes says it accepts."""
@@ -54,6 +53,16 @@ _NULL_TIMES = frozenset(
     }
 )
 """Times that Kubernetes writes as null where they are not set."""
+
+
+_FLAGS = frozenset(
+    {"hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "unschedulable", "paused", "readOnly"}
+    | {"publishNotReadyAddresses", "globalDefault"}
+)
+_TEXTS = frozenset(
+    {"value", "nodeName", "podCIDR", "providerID", "priorityClassName", "hostname", "subdomain", "subPath", "hostIP"}
+)
+"""Fields that Kubernetes leaves out where they are false, or empty texts."""
 
 
 def media_type_of(content_type: str) -> str:
@@ -366,7 +375,7 @@ def normalize(obj: Object, shape: Shape) -> None:
                 del obj[name]
         elif known is not None and known.kind != "any":
             obj[name] = _normal(value, known)
-            if shape.fields and _vanishes(obj[name], known):
+            if shape.fields and _vanishes(name, obj[name], known):
                 del obj[name]
 
 
@@ -376,13 +385,15 @@ def _normal(value: Any, shape: Shape) -> Any:
     elif isinstance(value, list):
         return [_normal(item, shape.items or ANYTHING) for item in value]
     elif shape.format == "quantity" and value is not None:
-        return canonical(value)
+        return str(parse_quantity(value))
     elif shape.format in _TIMES and isinstance(value, str):
         return _utc(value, "microseconds" if shape.format == "micro-time" else "seconds")
     return value
 
 
-def _vanishes(value: object, shape: Shape) -> bool:
+def _vanishes(name: str, value: object, shape: Shape) -> bool:
+    if value is False or value == "":
+        return name in (_FLAGS if value is False else _TEXTS)
     return value == [] or (value == {} and not shape.fields)
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from gpuledger.edge.kube.schema.causes import Object
-from gpuledger.local.kubeapi import answers, bodies, decoding, scale
-from gpuledger.local.kubeapi.actions import action_of, scale_paths
+from gpuledger.local.kubeapi import answers, bodies, decoding
+from gpuledger.local.kubeapi.actions import action_of
 from gpuledger.local.kubeapi.errors import PlainError, bad_request, method_not_allowed
 from gpuledger.local.kubeapi.negotiation import Representation, not_acceptable
 from gpuledger.local.kubeapi.options import (
@@ -81,8 +80,6 @@ class Endpoints:
             if (wanted_revision := least_revision(query)) > self._store.revision:
                 raise too_large(wanted_revision, self._store.revision)
             obj = self._writer.found(target)
-            if paths := scale_paths(target):
-                return answers.status(scale.scale_of(obj, paths), request, 200)
             return answers.one(obj, request, wanted, query)
         _require_verb(request, "list")
         options = list_options(query)
@@ -112,14 +109,7 @@ class Endpoints:
         _require_verb(request, "update")
         options = write_options(_query(http), http.headers.get("User-Agent", ""), "UpdateOptions")
         obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
-        paths = scale_paths(request.target)
-
-        def replaced(old: Object) -> Object:
-            return scale.with_scale(old, obj, paths) if paths else copy_of(obj)
-
-        stored, is_new = await self._writer.update(request, replaced, options)
-        if paths:
-            return answers.status(scale.scale_of(stored, paths), request, 200)
+        stored, is_new = await self._writer.update(request, lambda _: copy_of(obj), options)
         return answers.one(stored, request, wanted, _query(http), code=201 if is_new else 200)
 
     async def _patch(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:
@@ -128,17 +118,14 @@ class Endpoints:
         _require_verb(request, "patch")
         options = write_options(query, http.headers.get("User-Agent", ""), "PatchOptions")
         content_type = http.headers.get("Content-Type", "")
-        paths = scale_paths(request.target)
         applies = decoding.media_type_of(content_type) == bodies.APPLY_PATCH
         if applies:
             require_manager(options)
-            change: Change = bodies.applied(body, content_type, request, options, paths)
+            change: Change = bodies.applied(body, content_type, request, options)
         else:
             refuse_force(query)
-            change = bodies.patched(body, content_type, request, options, paths)
+            change = bodies.patched(body, content_type, request, options)
         stored, is_new = await self._writer.update(request, change, options, applies=applies, is_patch=True)
-        if paths:
-            return answers.status(scale.scale_of(stored, paths), request, 200)
         return answers.one(stored, request, wanted, query, code=201 if is_new else 200)
 
     async def _delete(self, http: web.Request, request: Request, wanted: Representation) -> web.StreamResponse:

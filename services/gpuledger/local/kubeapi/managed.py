@@ -7,7 +7,7 @@ tracking was given up (`managedFields: [{}]`) only the next apply begins it agai
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from gpuledger.edge.kube.schema.causes import Cause, Object
@@ -17,6 +17,7 @@ from gpuledger.edge.kube.schema.shapes import Shape
 from gpuledger.local.kubeapi import fieldsets, typed
 from gpuledger.local.kubeapi.errors import ApiError, bad_request, internal
 from gpuledger.local.kubeapi.fieldsets import FIELD, ElementError, Fields
+from gpuledger.local.kubeapi.resources import timestamp
 
 UPDATERS_MAX = 10
 """How many entries of updates an object has before the oldest are merged into one."""
@@ -101,7 +102,7 @@ def record_update(
     if changed:
         before = left.get(key)
         fields = fieldsets.union(changed, before.fields) if before else changed
-        left[key] = _Entry(api_version, fields, _timestamp(now))
+        left[key] = _Entry(api_version, fields, timestamp(now))
     _set(new, _capped(left))
 
 
@@ -134,7 +135,7 @@ def apply(
     if current is not None and not entries:
         first = _Key(BEFORE_APPLY, UPDATE, api_version, subresource)
         created = _owned(_compared(empty or {}, live, shape, ignored)[0])
-        entries = {first: _Entry(api_version, created, _timestamp(now))} if created else {}
+        entries = {first: _Entry(api_version, created, timestamp(now))} if created else {}
     key = _Key(manager, APPLY, "", subresource)
     last = entries.pop(key, None)
     mine = _except(fieldsets.of(config, shape), ignored)
@@ -149,7 +150,7 @@ def apply(
     if mine := _owned(mine):
         if last and is_written_as(last.fields, mine):
             mine = last.fields
-        left[key] = _Entry(api_version, mine, kept if same(merged, live) else _timestamp(now))
+        left[key] = _Entry(api_version, mine, kept if same(merged, live) else timestamp(now))
     merged = {**merged, "metadata": dict(merged.get("metadata") or {})}
     _set(merged, left)
     return merged
@@ -351,7 +352,3 @@ def _rooted(shape: Shape) -> Shape:
         return shape
     meta = known if known and "finalizers" in known.fields else OBJECT_META
     return replace(shape, fields={"apiVersion": _TEXT, "kind": _TEXT, **shape.fields, "metadata": meta})
-
-
-def _timestamp(now: datetime) -> str:
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

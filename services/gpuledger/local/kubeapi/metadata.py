@@ -54,16 +54,17 @@ def _name_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
         yield required("metadata.name", "name or generateName is required")
     if prefix and (problem := _prefix_problem(resource, prefix)):
         yield invalid("metadata.generateName", prefix, problem)
-    if name and (problem := resource.strategy.validate_name(name) or _path_problem(name)):
+    if name and (problem := resource.strategy.validate_name(name) or path_problem(name)):
         yield invalid("metadata.name", name, problem)
 
 
 def _prefix_problem(resource: Resource, prefix: str) -> str | None:
     whole = f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
-    return resource.strategy.validate_name(whole) or _path_problem(prefix)
+    return resource.strategy.validate_name(whole) or path_problem(prefix)
 
 
-def _path_problem(name: str) -> str | None:
+def path_problem(name: str) -> str | None:
+    """What keeps a name from being a segment of a path."""
     if name in {".", ".."}:
         return f"may not be '{name}'"
     return next((f"may not contain '{char}'" for char in "/%" if char in name), None)

@@ -1,4 +1,4 @@
-"""Quotas on resources that Kubernetes does not know itself, such as units of GPU pools: counted, and kept. Pure.
+"""Quotas on resources that Kubernetes does not know itself, such as units of GPU pools: counted, and kept.
 
 Of a quota only names such as `requests.example.com/gpu` count. Nobody enforces the others here, nor quotas with scopes.
 """
@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import denied
-from gpuledger.local.kubeapi.strategies.core_quantities import amount
-from gpuledger.local.kubeapi.strategies.core_shared import at
+from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.store import Store, key_of
+from gpuledger.local.kubeapi.strategies.core_shared import amount, at
 
+PODS, QUOTAS = ("", "pods"), ("", "resourcequotas")
 PREFIX = "requests."
 ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -22,6 +24,18 @@ def quota_status(quota: Object, pods: Iterable[Object]) -> Object:
     holding = _holding(pods)
     used = {name: str(sum(_units(pod, name) for pod in holding)) for name in counted}
     return {"hard": dict(at(quota, "spec", "hard")), "used": used}
+
+
+def refuse_over_quota(resource: Resource, pod: Object, store: Store) -> None:
+    """Let no pod in that asks for more than the quotas of its namespace leave.
+
+    Raises:
+        ApiError: 403, it names the quota, and what was requested, used and allowed.
+    """
+    if resource.key == PODS:
+        namespace, _ = key_of(pod)
+        if quotas := store.collection(QUOTAS).objects(namespace):
+            refuse_excess(pod, quotas, store.collection(PODS).objects(namespace))
 
 
 def refuse_excess(pod: Object, quotas: Iterable[Object], pods: Iterable[Object]) -> None:

@@ -98,17 +98,9 @@ class Registry:
             self._found |= {(one.group, one.version, one.plural): one for one in resources}
 
 
-_NOT_IMPLEMENTED = {
-    ("", "nodes"): ("proxy",),
-    ("", "pods"): ("attach", "exec", "log", "portforward", "proxy"),
-    ("", "services"): ("proxy",),
-}
-"""Subresources that Kubernetes has, and answers for by asking somebody who is not there."""
-
-
 def _target(resource: Resource, namespace: str, rest: list[str]) -> Target | None:
     name, subresource = [*rest, "", ""][:2]
-    if subresource in _NOT_IMPLEMENTED.get(resource.key, ()):
+    if subresource in resource.lacks:
         raise not_implemented(f"{resource.plural}/{subresource}")
     if len(rest) > 2 or not all(rest):
         return None

@@ -6,7 +6,7 @@ as in Kubernetes' own API server. A strategy is handed copies that it may change
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from gpuledger.edge.kube.schema.causes import Cause, Object
@@ -14,6 +14,11 @@ from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
 from gpuledger.edge.kube.schema.shapes import ANYTHING, Shape
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+def timestamp(now: datetime, later_s: int = 0) -> str:
+    """A time as Kubernetes writes it, to the second."""
+    return (now + timedelta(seconds=later_s)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Column(NamedTuple):
@@ -51,9 +56,6 @@ class Strategy:
     answers_deleted_object = False
     """Whether DELETE answers the object rather than a Status ."""
 
-    def decode(self, body: Object) -> None:
-        """Refuse, with an ApiError, what Kubernetes cannot read into the type at all (400 for built-in types)."""
-
     def default(self, obj: Object) -> None:
         """Fill in defaults, on every write."""
 
@@ -88,10 +90,6 @@ class Strategy:
     def field_labels(self, obj: Object) -> Mapping[str, str]:
         """What field selectors see, besides metadata.name and metadata.namespace (all supported names, always)."""
         return {}
-
-    def field_names(self) -> frozenset[str]:
-        """Which names field selectors may use, besides metadata.name and metadata.namespace."""
-        return frozenset()
 
     def columns(self) -> Sequence[Column]:
         """The columns of a Table, Name first."""
@@ -142,6 +140,8 @@ class Resource:
     list_kind: str = ""
     is_custom: bool = False
     form: "Form | None" = None
+    lacks: tuple[str, ...] = ()
+    """Subresources that Kubernetes has and this server answers with 501."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -68,10 +68,6 @@ class LabelSelector(NamedTuple):
         """Whether the labels fulfil every condition."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
-    def matches_object(self, obj: Object) -> bool:
-        """Whether the object's labels fulfil every condition."""
-        return not self.requirements or self.matches(obj["metadata"].get("labels") or {})
-
 
 class _LabelParser:
     """A recursive descent over the tokens; the last token is the empty string."""
@@ -201,10 +197,6 @@ class FieldSelector(NamedTuple):
         values = self._values(obj)
         return all((values.get(term.field, "") == term.value) is not term.negated for term in self.terms)
 
-    def exact(self, field: str) -> str | None:
-        """The value that the field must have; None where the selector leaves it open."""
-        return next((term.value for term in self.terms if term.field == field and not term.negated), None)
-
     def _values(self, obj: Object) -> dict[str, str]:
         metadata = obj["metadata"]
         values = {NAME: metadata.get("name", ""), NAMESPACE: metadata.get("namespace", "")}
@@ -214,12 +206,12 @@ class FieldSelector(NamedTuple):
 
 
 def _names(resource: Resource) -> frozenset[str]:
-    names = resource.strategy.field_names() | {NAME, NAMESPACE}
+    names = frozenset({NAME, NAMESPACE, *resource.strategy.field_labels({})})
     return names - {NAMESPACE} if resource.is_custom and not resource.namespaced else names
 
 
 def _unsupported(field: str, resource: Resource) -> ApiError:
-    if resource.is_custom or resource.strategy.field_names():
+    if resource.is_custom or resource.strategy.field_labels({}):
         return bad_request(f"field label not supported: {field}")
     return bad_request(f'"{field}" is not a known field selector: only "{NAME}", "{NAMESPACE}"')
 

@@ -3,8 +3,6 @@
 Nothing here knows the store: what is stored is handed in and never changed.
 """
 
-from datetime import datetime
-
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid
 from gpuledger.local.kubeapi.errors import ApiError, bad_request, conflict, internal, unprocessable
 from gpuledger.local.kubeapi.options import DeleteOptions
@@ -13,11 +11,6 @@ from gpuledger.local.kubeapi.resources import Resource
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
-
-
-def timestamp(now: datetime, later_s: int = 0) -> str:
-    """A time as Kubernetes writes it, to the second."""
-    return datetime.fromtimestamp(int(now.timestamp()) + later_s, tz=now.tzinfo).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def without_status(obj: Object) -> Object:

@@ -11,12 +11,12 @@ from typing import Any
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi import managed, metadata
-from gpuledger.local.kubeapi.builtin_admission import admitted, refuse_over_quota
 from gpuledger.local.kubeapi.errors import ApiError, already_exists, conflict, denied, internal, not_found
 from gpuledger.local.kubeapi.options import DeleteOptions, WriteOptions
+from gpuledger.local.kubeapi.quotas import refuse_over_quota
 from gpuledger.local.kubeapi.registry import Registry, Target
 from gpuledger.local.kubeapi.requests import Admission, Request
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import Resource, timestamp
 from gpuledger.local.kubeapi.store import Store, copy_of, key_of
 from gpuledger.local.kubeapi.terminating import BEGIN, CRDS, IMMORTAL, NAMESPACES
 from gpuledger.local.kubeapi.write_checks import (
@@ -30,7 +30,6 @@ from gpuledger.local.kubeapi.write_checks import (
     same_but_time,
     stale,
     tidy,
-    timestamp,
     without_status,
 )
 from gpuledger.runtime.clock import Clock, NewId
@@ -78,7 +77,6 @@ class Writer:
             has_status = resource.subresource("status") is not None
             self._record(request, without_status(obj) if has_status else obj, None, options)
         resource.strategy.prepare_for_create(obj, request.context)
-        obj = admitted(resource, obj, self.store)
         obj = await self._mutated(request, "CREATE", obj, None, options)
         self._refuse_namespace(target, obj)
         refuse_invalid(resource, obj, [*metadata.validate_metadata(resource, obj), *resource.strategy.validate(obj)])

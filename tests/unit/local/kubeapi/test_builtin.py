@@ -90,7 +90,6 @@ def test_resources_are_named_once_and_have_types() -> None:
     assert all("metadata" in one.shape.fields for one in BUILTIN)
     pods = BY_KEY["", "v1", "pods"]
     assert (pods.singular, pods.short_names, pods.categories) == ("pod", ("po",), ("all",))
-    assert BY_KEY["", "v1", "endpoints"].singular == "endpoints"
     assert "deletecollection" not in BY_KEY["", "v1", "namespaces"].verbs
     assert BY_KEY["authorization.k8s.io", "v1", "subjectaccessreviews"].verbs == ("create",)
 

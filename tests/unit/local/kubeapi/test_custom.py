@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from gpuledger.local.kubeapi.custom import CustomStrategy, resources_of
-from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.jsonpath import PathError, find
 from gpuledger.local.kubeapi.resources import Context, Resource
-from gpuledger.local.kubeapi.scale import ScalePaths, scale_of, scale_problems, with_scale
 from gpuledger.local.kubeapi.tables_age import age, age_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -46,11 +44,9 @@ def widget(**parts: Any) -> dict[str, Any]:
 
 
 def test_a_version_becomes_a_resource() -> None:
-    made = resource(
-        subresources={"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}}
-    )
+    made = resource(subresources={"status": {}})
     assert (made.api_version, made.singular, made.kind_of_list) == ("gpu.example.com/v1", "widget", "WidgetList")
-    assert [one.name for one in made.subresources] == ["status", "scale"]
+    assert [one.name for one in made.subresources] == ["status"]
     assert made.is_custom
     assert set(made.shape.fields) == {"apiVersion", "kind", "metadata", "spec", "status"}
 
@@ -102,7 +98,6 @@ def test_status_is_judged_alone() -> None:
 
 def test_selectable_fields() -> None:
     made = strategy(selectableFields=[{"jsonPath": ".spec.n"}, {"jsonPath": ".status.node"}])
-    assert made.field_names() == {"spec.n", "status.node"}
     assert made.field_labels(widget()) == {"spec.n": "1", "status.node": ""}
 
 
@@ -177,16 +172,3 @@ def test_ages(seconds: int, told: str) -> None:
 def test_ages_of_times_that_are_none() -> None:
     assert age_of(None, NOW) == "<unknown>"
     assert age_of("yesterday", NOW) == "<invalid>"
-
-
-def test_scale() -> None:
-    paths = ScalePaths(".spec.n", ".status.n", ".status.node")
-    obj = widget(status={"n": 2, "node": "a=b"})
-    scale = scale_of(obj, paths)
-    assert (scale["spec"], scale["status"]) == ({"replicas": 1}, {"replicas": 2, "selector": "a=b"})
-    scale["spec"]["replicas"] = 4
-    assert with_scale(obj, scale, paths)["spec"] == {"n": 4}
-    assert obj["spec"] == {"n": 1}
-    assert [one.field for one in scale_problems({"spec": {"replicas": -1}})] == ["spec.replicas"]
-    with pytest.raises(ApiError):
-        scale_of(widget(spec={}), paths)

@@ -77,12 +77,6 @@ def test_pods_that_go_are_not_healthy() -> None:
     assert (_counts(later), later.get("disruptedPods")) == ((3, 1, 2, 1), None)
 
 
-def test_a_controller_says_how_many_pods_there_should_be() -> None:
-    owned = [{"controller": True, "uid": "rs"}]
-    pods = [_pod(name, ownerReferences=owned) for name in "ab"]
-    assert _counts(budget_status(_budget(minAvailable="50%"), pods, NOW, {"rs": 4})) == (4, 2, 2, 0)
-
-
 def test_a_selector_chooses_nothing_when_absent_and_all_when_empty() -> None:
     assert budget_status(_budget(minAvailable=0, selector=None), [_pod("a")], NOW)["expectedPods"] == 0
     assert budget_status(_budget(minAvailable=0, selector={}), [_pod("a")], NOW)["expectedPods"] == 1

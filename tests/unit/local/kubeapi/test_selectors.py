@@ -62,9 +62,6 @@ def test_a_label_selector_matches_or_is_refused(text: str, matches: bool | None)
 
 
 class _Phased(Strategy):
-    def field_names(self) -> frozenset[str]:
-        return frozenset({"status.phase"})
-
     def field_labels(self, obj: Object) -> dict[str, str]:
         return {"status.phase": obj.get("status", {}).get("phase", "")}
 
@@ -105,8 +102,3 @@ def test_only_known_fields_select() -> None:
         FieldSelector.parse("data.k=v", PLAIN)
     with pytest.raises(ApiError, match="field label not supported"):
         FieldSelector.parse("metadata.namespace=n", CLUSTER)
-
-
-def test_an_exact_name_is_told() -> None:
-    assert FieldSelector.parse("metadata.name=a", PLAIN).exact("metadata.name") == "a"
-    assert FieldSelector.parse("metadata.name!=a", PLAIN).exact("metadata.name") is None

@@ -24,7 +24,6 @@ class NamespaceStrategy(BuiltinStrategy):
 
     def default(self, obj: Object) -> None:
         """A namespace always carries its name as a label."""
-        super().default(obj)
         metadata = part_of(obj, "metadata")
         if metadata.get("name"):
             metadata["labels"] = (metadata.get("labels") or {}) | {NAME_LABEL: metadata["name"]}
@@ -65,10 +64,6 @@ class NamespaceStrategy(BuiltinStrategy):
     def field_labels(self, obj: Object) -> Mapping[str, str]:
         """What field selectors of namespaces see."""
         return {"status.phase": at(obj, "status").get("phase") or ""}
-
-    def field_names(self) -> frozenset[str]:
-        """Which names field selectors of namespaces may use."""
-        return frozenset({"status.phase"})
 
 
 def _is_known(name: str) -> bool:

@@ -1,8 +1,7 @@
 """The class of service of a pod, which follows from its requests and limits of processor and memory alone."""
 
 from gpuledger.edge.kube.schema.causes import Object
-from gpuledger.local.kubeapi.strategies.core_quantities import amount
-from gpuledger.local.kubeapi.strategies.core_shared import at
+from gpuledger.local.kubeapi.strategies.core_shared import amount, at
 
 COMPUTE = frozenset({"cpu", "memory"})
 

@@ -1,14 +1,11 @@
-"""What the built-in types have in common: a status with an endpoint of its own, selectors, values left out when empty.
-
-Built-in types are written by a server that leaves out empty lists, empty maps and false flags; clients compare with
-that.
-"""
+"""What the built-in types have in common: a status with an endpoint of its own, selectors, and helpers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
+from gpuledger.domain.quantities import UNIT, parse_quantity
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, not_supported, required
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.local.kubeapi.metadata import validate_labels
@@ -16,19 +13,6 @@ from gpuledger.local.kubeapi.resources import Context, Strategy
 
 OUTSIDE_SPEC = frozenset({"metadata", "status", "kind", "apiVersion"})
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-_MAPS = frozenset(
-    {"labels", "annotations", "data", "binaryData", "stringData", "nodeSelector", "matchLabels", "limits", "requests"}
-    | {"capacity", "allocatable", "hard", "used", "overhead", "parameters", "disruptedPods"}
-)
-_FLAGS = frozenset(
-    {"hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "unschedulable", "paused", "readOnly"}
-    | {"publishNotReadyAddresses", "globalDefault"}
-)
-_TEXTS = frozenset(
-    {"value", "nodeName", "podCIDR", "providerID", "priorityClassName", "hostname", "subdomain", "subPath", "hostIP"}
-)
-_OPAQUE = _MAPS | {"managedFields"}
-_KEPT_LISTS = frozenset({"containers"})
 
 
 class BuiltinStrategy(Strategy):
@@ -38,10 +22,6 @@ class BuiltinStrategy(Strategy):
     """What the status of a new object is; None leaves the status out."""
 
     keeps_status_on_create = False
-
-    def default(self, obj: Object) -> None:
-        """Leave out what is empty."""
-        drop_empty(obj)
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
         """Start with a status of the server's own."""
@@ -67,30 +47,9 @@ def keep(obj: Object, old: Object, names: Iterable[str]) -> None:
             obj.pop(name, None)
 
 
-def drop_empty(node: object) -> None:
-    """Leave out, in place and below a built-in object, what its type omits when empty."""
-    if isinstance(node, list):
-        for item in node:
-            drop_empty(item)
-    elif isinstance(node, dict):
-        for name, value in tuple(node.items()):
-            if _is_omitted(name, value):
-                del node[name]
-            elif name not in _OPAQUE:
-                drop_empty(value)
-
-
-def _is_omitted(name: str, value: object) -> bool:
-    if value == []:
-        return name not in _KEPT_LISTS
-    if value == {}:
-        return name in _MAPS
-    return (value is False and name in _FLAGS) or (value == "" and name in _TEXTS)
-
-
-def timestamp(now: datetime) -> str:
-    """A time to the second, as `metav1.Time` is written."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def amount(given: object) -> Fraction:
+    """How much a quantity is. Raises ValueError."""
+    return Fraction(parse_quantity(given).nanos, UNIT)
 
 
 def at(obj: Mapping[str, Any], *names: str) -> Object:

@@ -3,43 +3,29 @@
 Nothing is allocated here: the scheduler writes allocations through `/status`, and this checks that they hold together.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid
-from gpuledger.local.kubeapi.errors import bad_request
-from gpuledger.local.kubeapi.metadata import validate_labels
-from gpuledger.local.kubeapi.resources import Column, Context, Strategy
+from gpuledger.local.kubeapi.resources import Context, Strategy, timestamp
 from gpuledger.local.kubeapi.strategies import dra_checks as check
-from gpuledger.local.kubeapi.strategies.core_quantities import canonical
-from gpuledger.local.kubeapi.strategies.core_shared import at, keep, timestamp
+from gpuledger.local.kubeapi.strategies.core_shared import at, keep
 from gpuledger.local.kubeapi.strategies.dra_claims import (
-    CONFIGS_MAX,
     allocated,
     claim_causes,
     device_id,
     fill_requests,
     status_causes,
 )
-from gpuledger.local.kubeapi.strategies.dra_slices import rule_causes, slice_causes
+from gpuledger.local.kubeapi.strategies.dra_slices import slice_causes
 
 _OF_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
-_CONDITIONS_MAX = 8
 
 
 class ResourceSliceStrategy(Strategy):
     """What a driver offers, on one node or on several."""
 
     answers_deleted_object = True
-
-    def decode(self, body: Object) -> None:
-        """Read the quantities.
-
-        Raises:
-            ApiError: 400, one of them is none.
-        """
-        for holder, name in _quantities(body):
-            _canonical(holder, name, "ResourceSlice")
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
         """Note since when devices are tainted."""
@@ -62,21 +48,6 @@ class ResourceSliceStrategy(Strategy):
         spec = obj.get("spec") or {}
         return {"spec.nodeName": spec.get("nodeName") or "", "spec.driver": spec.get("driver") or ""}
 
-    def field_names(self) -> frozenset[str]:
-        """Both."""
-        return frozenset(self.field_labels({}))
-
-    def columns(self) -> Sequence[Column]:
-        """Where the devices are and whose they are."""
-        names = ("Node", "Driver", "Pool")
-        return (Column("Name", format="name"), *map(Column, names), Column("Created At", "date"))
-
-    def cells(self, obj: Object, now: datetime) -> list[object]:
-        """One row."""
-        spec, metadata = at(obj, "spec"), obj["metadata"]
-        node, pool = spec.get("nodeName") or "", at(spec, "pool").get("name") or ""
-        return [metadata["name"], node, spec.get("driver") or "", pool, metadata.get("creationTimestamp")]
-
 
 class DeviceClassStrategy(Strategy):
     """What an administrator offers of it."""
@@ -84,13 +55,8 @@ class DeviceClassStrategy(Strategy):
     answers_deleted_object = True
 
     def validate(self, obj: Object) -> list[Cause]:
-        """Selectors and configurations."""
-        spec = obj.get("spec") or {}
-        return [
-            *check.selectors(spec.get("selectors"), "spec.selectors"),
-            *check.items(spec.get("config"), CONFIGS_MAX, "spec.config", check.configuration),
-            *_extended_name_causes(spec.get("extendedResourceName")),
-        ]
+        """Selectors compile."""
+        return [*check.selectors(at(obj, "spec").get("selectors"), "spec.selectors")]
 
 
 class ResourceClaimStrategy(Strategy):
@@ -128,15 +94,6 @@ class ResourceClaimStrategy(Strategy):
             return list(status_causes(obj, old))
         return _unchanged_spec(obj, old)
 
-    def columns(self) -> Sequence[Column]:
-        """What has become of it."""
-        return (Column("Name", format="name"), Column("State"), Column("Created At", "date"))
-
-    def cells(self, obj: Object, now: datetime) -> list[object]:
-        """One row."""
-        metadata = obj["metadata"]
-        return [metadata["name"], _state(obj), metadata.get("creationTimestamp")]
-
 
 class ResourceClaimTemplateStrategy(Strategy):
     """From which claims are made for pods."""
@@ -149,12 +106,8 @@ class ResourceClaimTemplateStrategy(Strategy):
         fill_requests(at(obj, "spec", "spec", "devices"))
 
     def validate(self, obj: Object) -> list[Cause]:
-        """As a claim, and the metadata of claims."""
-        metadata = at(obj, "spec", "metadata")
-        return [
-            *validate_labels(metadata.get("labels"), "spec.metadata.labels"),
-            *claim_causes(at(obj, "spec", "spec", "devices"), "spec.spec.devices"),
-        ]
+        """As a claim."""
+        return [*claim_causes(at(obj, "spec", "spec", "devices"), "spec.spec.devices")]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
         """The spec stays."""
@@ -179,56 +132,14 @@ class DeviceTaintRuleStrategy(Strategy):
         _date_taints([at(obj, "spec", "taint")], context.now)
 
     def validate(self, obj: Object) -> list[Cause]:
-        """Which devices, and what taint."""
-        return list(rule_causes(at(obj, "spec")))
-
-    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """As on create; of a status its conditions."""
-        if subresource != "status":
-            return self.validate(obj)
-        return list(check.conditions(at(obj, "status").get("conditions"), _CONDITIONS_MAX, "status.conditions"))
+        """What taint."""
+        return list(check.taint(at(obj, "spec", "taint"), "spec.taint"))
 
 
 def _unchanged_spec(obj: Object, old: Object) -> list[Cause]:
     if obj.get("spec") == old.get("spec"):
         return []
     return [invalid("spec", obj.get("spec"), "field is immutable")]
-
-
-def _extended_name_causes(name: str | None) -> Iterator[Cause]:
-    if name is None:
-        return
-    domain, slash, _ = name.partition("/")
-    is_native = not slash or domain.endswith("kubernetes.io") or name.startswith("requests.")
-    if is_native or list(check.label_key(f"requests.{name}", "")):
-        yield invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
-
-
-def _quantities(body: Object) -> Iterator[tuple[Object, str]]:
-    spec = body.get("spec")
-    if not isinstance(spec, dict):
-        return
-    for device in _maps(spec.get("devices")):
-        yield from ((value, "value") for value in _values(device.get("capacity")))
-        for consumption in _maps(device.get("consumesCounters")):
-            yield from ((value, "value") for value in _values(consumption.get("counters")))
-    for counters in _maps(spec.get("sharedCounters")):
-        yield from ((value, "value") for value in _values(counters.get("counters")))
-
-
-def _maps(values: object) -> list[Object]:
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
-
-
-def _values(mapping: object) -> list[Object]:
-    return _maps(list(mapping.values())) if isinstance(mapping, dict) else []
-
-
-def _canonical(holder: Object, name: str, kind: str) -> None:
-    try:
-        holder[name] = canonical(holder.get(name))
-    except ValueError as error:
-        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
 
 
 def _taints(obj: Object) -> Iterator[Object]:
@@ -250,15 +161,3 @@ def _forget_devices(obj: Object, old: Object) -> None:
         status["devices"] = devices
     else:
         status.pop("devices", None)
-
-
-def _state(obj: Object) -> str:
-    status, states = at(obj, "status"), []
-    if obj["metadata"].get("deletionTimestamp"):
-        states.append("deleted")
-    if status.get("allocation") is None:
-        return "deleted" if states else "pending"
-    states.append("allocated")
-    if status.get("reservedFor"):
-        states.append("reserved")
-    return ",".join(states)

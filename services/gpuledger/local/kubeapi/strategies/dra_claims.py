@@ -4,22 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpuledger.edge.kube.schema.causes import Cause, Object, forbidden, invalid, not_supported, required, too_long
+from gpuledger.edge.kube.schema.causes import Cause, Object, forbidden, invalid, not_supported, required
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
 from gpuledger.local.kubeapi.strategies import dra_checks as check
-from gpuledger.local.kubeapi.strategies.dra_slices import binding_causes
 
 REQUESTS_MAX = 32
 CONSTRAINTS_MAX = 32
 CONFIGS_MAX = 32
 FIRST_AVAILABLE_MAX = 8
-TOLERATIONS_MAX = 16
 RESULTS_MAX = 32
 RESERVED_MAX = 256
-CONDITIONS_MAX = 8
-INTERFACE_MAX = 256
-HARDWARE_MAX = 128
-ADDRESSES_MAX = 16
 
 EXACT, ALL = "ExactCount", "All"
 _SOURCES = ("FromClaim", "FromClass")
@@ -40,7 +34,8 @@ def fill_requests(devices: Mapping[str, Any]) -> None:
                 one["allocationMode"] = one.get("allocationMode") or EXACT
                 if one["allocationMode"] == EXACT and not one.get("count"):
                     one["count"] = 1
-                _fill_tolerations(one)
+                for toleration in one.get("tolerations") or ():
+                    toleration["operator"] = toleration.get("operator") or "Equal"
 
 
 def claim_causes(devices: Mapping[str, Any], field: str) -> Iterator[Cause]:
@@ -94,11 +89,6 @@ def device_id(device: Mapping[str, Any]) -> DeviceId:
     return driver, pool, name, share
 
 
-def _fill_tolerations(request: Object) -> None:
-    for toleration in request.get("tolerations") or ():
-        toleration["operator"] = toleration.get("operator") or "Equal"
-
-
 def _request(request: Object, field: str) -> Iterator[Cause]:
     yield from check.label_name(request.get("name"), f"{field}.name")
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
@@ -132,7 +122,6 @@ def _wanted(request: Object, field: str) -> Iterator[Cause]:
         yield invalid(f"{field}.deviceClassName", name, problem)
     yield from check.selectors(request.get("selectors"), f"{field}.selectors")
     yield from _mode_causes(request.get("allocationMode") or "", request.get("count") or 0, field)
-    yield from check.items(request.get("tolerations"), TOLERATIONS_MAX, f"{field}.tolerations", check.toleration)
 
 
 def _mode_causes(mode: str, count: int, field: str) -> Iterator[Cause]:
@@ -155,7 +144,6 @@ def _constraint(constraint: Object, field: str, *, names: RequestNames) -> Itera
 
 def _config(config: Object, field: str, *, names: RequestNames) -> Iterator[Cause]:
     yield from _references(config.get("requests"), f"{field}.requests", names)
-    yield from check.configuration(config, field)
 
 
 def _references(values: Sequence[str] | None, field: str, names: RequestNames) -> Iterator[Cause]:
@@ -195,47 +183,20 @@ def _consumer(consumer: Object, field: str) -> Iterator[Cause]:
 def _allocation_causes(allocation: Object, names: RequestNames) -> Iterator[Cause]:
     devices, field = allocation.get("devices") or {}, "status.allocation.devices"
     yield from check.items(devices.get("results"), RESULTS_MAX, f"{field}.results", partial(_result, names=names))
-    yield from check.items(
-        devices.get("config"), 2 * CONFIGS_MAX, f"{field}.config", partial(_allocated_config, names=names)
-    )
-    if allocation.get("nodeSelector") is not None:
-        yield from check.node_selector(allocation["nodeSelector"], "status.allocation.nodeSelector")
 
 
 def _result(result: Object, field: str, *, names: RequestNames) -> Iterator[Cause]:
     yield from _reference(result.get("request") or "", f"{field}.request", names=names)
     yield from _place_causes(result, field)
-    yield from binding_causes(result, field)
-    yield from check.items(result.get("tolerations"), TOLERATIONS_MAX, f"{field}.tolerations", check.toleration)
 
 
 def _place_causes(device: Object, field: str) -> Iterator[Cause]:
     yield from check.driver(device.get("driver"), f"{field}.driver")
     yield from check.pool(device.get("pool"), f"{field}.pool")
     yield from check.label_name(device.get("device"), f"{field}.device")
-    yield from check.share_id(device.get("shareID"), f"{field}.shareID")
-
-
-def _allocated_config(config: Object, field: str, *, names: RequestNames) -> Iterator[Cause]:
-    source = config.get("source")
-    if not source:
-        yield required(f"{field}.source")
-    elif source not in _SOURCES:
-        yield not_supported(f"{field}.source", source, _SOURCES)
-    yield from _config(config, field, names=names)
 
 
 def _device(device: Object, field: str, *, allocated: frozenset[DeviceId]) -> Iterator[Cause]:
     yield from _place_causes(device, field)
     if device_id(device) not in allocated:
         yield invalid(field, device_id(device), "must be an allocated device in the claim")
-    yield from check.conditions(device.get("conditions"), CONDITIONS_MAX, f"{field}.conditions")
-    if device.get("data") is not None:
-        yield from check.raw_object(device["data"], f"{field}.data")
-    network = device.get("networkData") or {}
-    for name, limit in (("interfaceName", INTERFACE_MAX), ("hardwareAddress", HARDWARE_MAX)):
-        if len((network.get(name) or "").encode()) > limit:
-            yield too_long(f"{field}.networkData.{name}", limit)
-    yield from check.unique_items(
-        network.get("ips"), ADDRESSES_MAX, f"{field}.networkData.ips", check.interface_address, str
-    )

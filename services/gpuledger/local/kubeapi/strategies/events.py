@@ -4,15 +4,13 @@ Both are one stored object. Causes name the fields of the internal form, as the 
 written. What an event says is never looked at.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, required
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem, qualified_name_problem
-from gpuledger.local.kubeapi.resources import Column, Strategy
+from gpuledger.local.kubeapi.resources import Strategy
 from gpuledger.local.kubeapi.strategies.core_shared import fill
-from gpuledger.local.kubeapi.strategies.leases import read_micro_times
 
 SHORT_MAX = 128
 """Bytes of a reason, an action or a reporting instance."""
@@ -58,15 +56,6 @@ class CoreEventStrategy(Strategy):
     controller = "reportingComponent"
     aliases: Mapping[str, str] = {"reportingComponent": "reportingComponent", "source": "source"}
 
-    def decode(self, body: Object) -> None:
-        """Read the times.
-
-        Raises:
-            ApiError: 400, one of them has not exactly six digits of fraction.
-        """
-        read_micro_times(body, ("eventTime",), "Event", "v1")
-        read_micro_times(body.get("series"), ("lastObservedTime",), "Event", "v1")
-
     def default(self, obj: Object) -> None:
         """Write out what is never left out."""
         fill(obj, {name: dict(value) if isinstance(value, dict) else value for name, value in self.defaults.items()})
@@ -91,35 +80,6 @@ class CoreEventStrategy(Strategy):
         }
         labels |= {name: known[meant] for name, meant in self.aliases.items()}
         return labels | {"reason": event.get("reason") or "", "type": event.get("type") or ""}
-
-    def field_names(self) -> frozenset[str]:
-        """All of them, always."""
-        return frozenset(self.field_labels({}))
-
-    def columns(self) -> Sequence[Column]:
-        """What `kubectl get events` shows."""
-        return (
-            Column("Last Seen", "date"),
-            Column("Type"),
-            Column("Reason"),
-            Column("Object"),
-            Column("Message"),
-            Column("Name", format="name", priority=1),
-        )
-
-    def cells(self, obj: Object, now: datetime) -> list[object]:
-        """One row."""
-        event = _internal(obj)
-        reference = event.get("involvedObject") or {}
-        seen = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp")
-        return [
-            seen or event.get("firstTimestamp") or event.get("eventTime"),
-            event.get("type") or "",
-            event.get("reason") or "",
-            f"{str(reference.get('kind') or '').lower()}/{reference.get('name') or ''}",
-            str(event.get("message") or "").strip(),
-            obj["metadata"]["name"],
-        ]
 
 
 class EventStrategy(CoreEventStrategy):

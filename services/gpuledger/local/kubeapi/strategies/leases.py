@@ -4,21 +4,12 @@ A lease is written by compare-and-swap alone: an update that does not say which 
 candidates could both believe that they lead.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid
-from gpuledger.local.kubeapi.errors import ApiError, bad_request
-from gpuledger.local.kubeapi.resources import Column, Context, Strategy
+from gpuledger.local.kubeapi.resources import Context, Strategy
 
-MICRO_TIME = "2006-01-02T15:04:05.000000Z07:00"
-"""How Go writes the one form of a MicroTime that Kubernetes reads."""
-
-_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
-_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-_TIMES = ("acquireTime", "renewTime")
 _COORDINATED = ("strategy", "preferredHolder")
 
 
@@ -28,14 +19,6 @@ class LeaseStrategy(Strategy):
     creates_on_update = True
     updates_unconditionally = False
     has_generation = False
-
-    def decode(self, body: Object) -> None:
-        """Read the times.
-
-        Raises:
-            ApiError: 400, one of them has not exactly six digits of fraction.
-        """
-        read_micro_times(body.get("spec"), _TIMES, "Lease", "v1")
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
         """Drop what only coordinated leader election has, which is off unless asked for."""
@@ -48,49 +31,6 @@ class LeaseStrategy(Strategy):
     def validate(self, obj: Object) -> list[Cause]:
         """Durations are positive, transitions are counted from 0."""
         return list(_causes(obj.get("spec") or {}))
-
-    def columns(self) -> Sequence[Column]:
-        """Who holds it."""
-        return (Column("Name", format="name"), Column("Holder"), Column("Created At", "date"))
-
-    def cells(self, obj: Object, now: datetime) -> list[object]:
-        """One row."""
-        metadata = obj["metadata"]
-        holder = (obj.get("spec") or {}).get("holderIdentity") or ""
-        return [metadata["name"], holder, metadata.get("creationTimestamp")]
-
-
-def read_micro_times(holder: object, names: Sequence[str], kind: str, version: str) -> None:
-    """Check MicroTime fields of an object and write them in UTC, in place. Other types than strings are left alone.
-
-    Raises:
-        ApiError: 400, one of them is no MicroTime.
-    """
-    if not isinstance(holder, dict):
-        return
-    for name in names:
-        value = holder.get(name)
-        if isinstance(value, str):
-            holder[name] = _in_utc(value, kind, version)
-
-
-def _in_utc(value: str, kind: str, version: str) -> str:
-    try:
-        if not _MICRO_TIME.fullmatch(value):
-            raise _unreadable(value, kind, version)
-        then = datetime.fromisoformat(value).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise _unreadable(value, kind, version) from error
-    return then.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _unreadable(value: str, kind: str, version: str) -> ApiError:
-    seconds = _SECONDS.match(value)
-    rest, expected = (value[seconds.end() :], ".000000") if seconds else (value, "2006")
-    return bad_request(
-        f'{kind} in version "{version}" cannot be handled as a {kind}: '
-        f'parsing time "{value}" as "{MICRO_TIME}": cannot parse "{rest}" as "{expected}"'
-    )
 
 
 def _causes(spec: Mapping[str, Any]) -> Iterator[Cause]:

@@ -8,15 +8,7 @@ from collections.abc import Iterator, Mapping
 from gpuledger.edge.kube.schema.causes import Cause, Object, duplicate, forbidden, invalid
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.local.kubeapi.resources import Context
-from gpuledger.local.kubeapi.strategies.core_quantities import check_quantities, write_canonically
-from gpuledger.local.kubeapi.strategies.core_resources import quantity_causes
-from gpuledger.local.kubeapi.strategies.core_shared import (
-    BuiltinStrategy,
-    at,
-    fill,
-    one_of,
-    part_of,
-)
+from gpuledger.local.kubeapi.strategies.core_shared import BuiltinStrategy, at, fill, one_of, part_of
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -46,10 +38,6 @@ class NodeStrategy(BuiltinStrategy):
     has_generation = False
     keeps_status_on_create = True
 
-    def decode(self, body: Object) -> None:
-        """Refuse quantities that are none (400)."""
-        check_quantities(_quantity_maps(body), "Node", "v1")
-
     def default(self, obj: Object) -> None:
         """Fill in what a status always has; allocatable is what there is unless said otherwise."""
         spec = part_of(obj, "spec")
@@ -59,8 +47,6 @@ class NodeStrategy(BuiltinStrategy):
         elif ranges:
             spec["podCIDR"] = ranges[0]
         _default_status(part_of(obj, "status"))
-        write_canonically(_quantity_maps(obj))
-        super().default(obj)
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
         """A new node is not ready."""
@@ -71,7 +57,7 @@ class NodeStrategy(BuiltinStrategy):
 
     def validate(self, obj: Object) -> list[Cause]:
         """What is wrong with a node."""
-        return [*_taint_list_causes(at(obj, "spec").get("taints") or []), *_amount_causes(obj), *_address_causes(obj)]
+        return [*_taint_list_causes(at(obj, "spec").get("taints") or [])]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
         """What may not change, besides what is wrong."""
@@ -80,15 +66,6 @@ class NodeStrategy(BuiltinStrategy):
     def field_labels(self, obj: Object) -> Mapping[str, str]:
         """What field selectors of nodes see."""
         return {"spec.unschedulable": "true" if at(obj, "spec").get("unschedulable") else "false"}
-
-    def field_names(self) -> frozenset[str]:
-        """Which names field selectors of nodes may use."""
-        return frozenset({"spec.unschedulable"})
-
-
-def _quantity_maps(node: Object) -> Iterator[Object]:
-    for name in ("capacity", "allocatable"):
-        yield at(node, "status", name)
 
 
 def _default_status(status: Object) -> None:
@@ -120,22 +97,6 @@ def _taint_causes(taint: Object, field: str) -> Iterator[Cause]:
     if problem := label_value_problem(value):
         yield invalid(f"{field}.value", value, problem)
     yield from one_of(taint.get("effect"), TAINT_EFFECTS, f"{field}.effect")
-
-
-def _amount_causes(node: Object) -> Iterator[Cause]:
-    for part in ("capacity", "allocatable"):
-        for name, value in at(node, "status", part).items():
-            field = f"status.{part}[{name}]"
-            if problem := qualified_name_problem(name):
-                yield invalid(field, name, problem)
-            yield from quantity_causes(name, value, field)
-
-
-def _address_causes(node: Object) -> Iterator[Cause]:
-    addresses = at(node, "status").get("addresses") or []
-    for index, address in enumerate(addresses):
-        if address in addresses[:index]:
-            yield duplicate(f"status.addresses[{index}]", address.get("address"))
 
 
 def _change_causes(spec: Object, before: Object) -> Iterator[Cause]:

@@ -3,33 +3,20 @@
 No scheduler and no kubelet is here: a pod stays Pending until somebody binds it and writes its status.
 """
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from gpuledger.edge.kube.schema.causes import Cause, Object, forbidden
-from gpuledger.local.kubeapi.errors import bad_request, conflict, denied, internal
-from gpuledger.local.kubeapi.resources import Context
+from gpuledger.local.kubeapi.errors import bad_request, conflict, internal
+from gpuledger.local.kubeapi.resources import Context, timestamp
 from gpuledger.local.kubeapi.strategies.core_podchange import update_causes
 from gpuledger.local.kubeapi.strategies.core_podspec import pod_causes
 from gpuledger.local.kubeapi.strategies.core_qos import qos_class
-from gpuledger.local.kubeapi.strategies.core_quantities import check_quantities
-from gpuledger.local.kubeapi.strategies.core_shared import (
-    BuiltinStrategy,
-    at,
-    fill,
-    part_of,
-    timestamp,
-)
-from gpuledger.local.kubeapi.strategies.core_template import GRACE_PERIOD_S, default_pod, quantity_maps
+from gpuledger.local.kubeapi.strategies.core_shared import BuiltinStrategy, at, fill, part_of
+from gpuledger.local.kubeapi.strategies.core_template import GRACE_PERIOD_S, default_pod
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 EVICTED_AFTER_S = 300
-TOKEN_EXPIRES_S = 3607
-TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NODE_PROBLEMS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
@@ -40,15 +27,10 @@ class PodStrategy(BuiltinStrategy):
     answers_deleted_object = True
     is_graceful = True
 
-    def decode(self, body: Object) -> None:
-        """Refuse quantities that are none (400)."""
-        check_quantities(quantity_maps(at(body, "spec")), "Pod", "v1")
-
     def default(self, obj: Object) -> None:
         """Fill in the spec, and what conditions and addresses leave open."""
         default_pod(part_of(obj, "spec"))
         _default_status(obj.get("status") or {})
-        super().default(obj)
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
         """Begin as Pending; take tolerations, service account and priority that admission gives."""
@@ -58,7 +40,7 @@ class PodStrategy(BuiltinStrategy):
             gated = {"reason": "SchedulingGated", "message": _GATED}
             set_condition(obj, {"type": "PodScheduled", "status": "False"} | gated, context.now)
         _tolerate_node_problems(spec)
-        _use_service_account(obj)
+        _use_service_account(spec)
         _prioritise(spec)
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
@@ -68,8 +50,6 @@ class PodStrategy(BuiltinStrategy):
         if subresource == "status":
             service = at(old, "status").get("qosClass") or qos_class(obj["spec"])
             fill(part_of(obj, "status"), {"qosClass": service})
-        elif subresource:
-            obj["spec"] = _written_through(subresource, obj["spec"], old["spec"])
         else:
             _tolerate_node_problems(obj["spec"])
 
@@ -81,8 +61,6 @@ class PodStrategy(BuiltinStrategy):
         """What may not change."""
         if subresource == "status":
             return [*_status_causes(obj, old)]
-        if subresource:
-            return [*pod_causes(obj, updating=True)]
         return [*update_causes(obj, old)] or [*pod_causes(obj, updating=True)]
 
     def spec_changed(self, obj: Object, old: Object) -> bool:
@@ -113,10 +91,6 @@ class PodStrategy(BuiltinStrategy):
             "status.nominatedNodeName": status.get("nominatedNodeName") or "",
         }
 
-    def field_names(self) -> frozenset[str]:
-        """Which names field selectors of pods may use."""
-        return frozenset(self.field_labels({}))
-
 
 def bound(pod: Object, binding: Object, now: datetime) -> Object:
     """The pod as `POST .../binding` leaves it (a new object; generation stays).
@@ -138,29 +112,6 @@ def bound(pod: Object, binding: Object, now: datetime) -> Object:
     if problem := _unbindable(pod):
         raise conflict("", "pods/binding", name, problem)
     return _on_node(pod, wanted, target["name"], now)
-
-
-def prioritised(pod: Object, classes: Mapping[str, Object]) -> Object:
-    """The pod with the priority of its class, or of the one that is the default. `classes` by name.
-
-    Raises ApiError (403) where the class is unknown or the pod claims another priority. Meant for creation.
-    """
-    spec = dict(pod["spec"])
-    default = next((name for name, one in classes.items() if one.get("globalDefault")), "")
-    name = spec.get("priorityClassName") or default
-    if name and name not in SYSTEM_PRIORITIES and name not in classes:
-        raise denied("", "pods", pod["metadata"].get("name", ""), f"no PriorityClass with name {name} was found")
-    chosen = classes.get(name) or {"value": SYSTEM_PRIORITIES.get(name, 0)}
-    value = chosen.get("value") or 0
-    if spec.get("priority") not in {None, 0, value}:
-        text = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
-        raise denied("", "pods", pod["metadata"].get("name", ""), text)
-    if name:
-        spec["priorityClassName"] = name
-    spec["priority"] = value
-    if name and chosen.get("preemptionPolicy"):
-        spec["preemptionPolicy"] = chosen["preemptionPolicy"]
-    return pod | {"spec": spec}
 
 
 def is_ready(pod: Object) -> bool:
@@ -225,57 +176,14 @@ def _tolerates(toleration: Object, key: str) -> bool:
     return toleration.get("key") in {None, "", key} and toleration.get("effect") in {None, "", "NoExecute"}
 
 
-def _written_through(subresource: str, spec: Object, before: Object) -> Object:
-    """The stored spec with what a subresource writes: more ephemeral containers, or other amounts of resources."""
-    if subresource == "ephemeralcontainers":
-        kept = {name: value for name, value in before.items() if name != "ephemeralContainers"}
-        added = spec.get("ephemeralContainers")
-        return kept | ({"ephemeralContainers": added} if added else {})
-    if subresource != "resize":
-        return before
-    amounts = {one.get("name"): one.get("resources") or {} for one in spec.get("containers") or ()}
-    resized = [one | {"resources": amounts.get(one.get("name"), one["resources"])} for one in before["containers"]]
-    return before | {"containers": resized}
-
-
-def _use_service_account(pod: Object) -> None:
-    if MIRROR_ANNOTATION in at(pod, "metadata", "annotations"):
-        return
-    spec = pod["spec"]
+def _use_service_account(spec: Object) -> None:
     name = spec.get("serviceAccountName") or "default"
     spec |= {"serviceAccountName": name, "serviceAccount": name}
-    if spec.get("automountServiceAccountToken") is not False:
-        _mount_token(spec, str(at(pod, "metadata").get("uid") or ""))
-
-
-def _mount_token(spec: Object, seed: str) -> None:
-    volume = f"kube-api-access-{hashlib.sha256(seed.encode()).hexdigest()[:5]}"
-    mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
-    unmounted = [
-        container
-        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-        if all(one.get("mountPath") != TOKEN_PATH for one in container.get("volumeMounts") or ())
-    ]
-    for container in unmounted:
-        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), dict(mount)]
-    if unmounted:
-        spec["volumes"] = [*(spec.get("volumes") or ()), _token_volume(volume)]
-
-
-def _token_volume(name: str) -> Object:
-    field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-    sources: list[dict[str, Any]] = [
-        {"serviceAccountToken": {"expirationSeconds": TOKEN_EXPIRES_S, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [field]}},
-    ]
-    return {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
 
 
 def _prioritise(spec: Object) -> None:
-    named = spec.get("priorityClassName")
-    if not named or named in SYSTEM_PRIORITIES:
-        fill(spec, {"priority": SYSTEM_PRIORITIES.get(named or "", 0), "preemptionPolicy": "PreemptLowerPriority"})
+    if not spec.get("priorityClassName"):
+        fill(spec, {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"})
 
 
 def _status_causes(obj: Object, old: Object) -> list[Cause]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid
 from gpuledger.local.kubeapi.errors import ApiError, bad_request, denied, internal
-from gpuledger.local.kubeapi.resources import Context
+from gpuledger.local.kubeapi.resources import Context, timestamp
 from gpuledger.local.kubeapi.strategies.core_shared import (
     BuiltinStrategy,
     at,
@@ -18,7 +18,6 @@ from gpuledger.local.kubeapi.strategies.core_shared import (
     part_of,
     selector_causes,
     selects,
-    timestamp,
 )
 from gpuledger.local.kubeapi.strategies.pods import FINISHED, is_ready, set_condition
 
@@ -47,7 +46,6 @@ class PdbStrategy(BuiltinStrategy):
 
     def default(self, obj: Object) -> None:
         """Counts of a status are always written."""
-        super().default(obj)
         if obj.get("status"):
             obj["status"] = _COUNTS | obj["status"]
 
@@ -82,18 +80,12 @@ def count_causes(value: int | str, field: str) -> Iterator[Cause]:
         yield invalid(field, value, "must be greater than or equal to 0")
 
 
-def budget_status(
-    pdb: Object, pods: Iterable[Object], now: datetime, scales: Mapping[str, int] | None = None
-) -> Object:
-    """The status that the disruption controller gives a budget.
-
-    `pods` are those of its namespace. `scales` says by the uid of a controller how many pods it wants; a pod without
-    a known controller counts for itself.
-    """
+def budget_status(pdb: Object, pods: Iterable[Object], now: datetime) -> Object:
+    """The status that the disruption controller gives a budget; `pods` are those of its namespace."""
     selector = at(pdb, "spec").get("selector")
     chosen = [pod for pod in pods if selects(selector, pod["metadata"].get("labels"))]
     disrupted = _still_disrupted(pdb, chosen, now)
-    expected, desired = _wanted(pdb, chosen, scales or {})
+    expected, desired = len(chosen), _desired(pdb, len(chosen))
     healthy = sum(_is_healthy(pod, disrupted) for pod in chosen)
     allowed = max(0, healthy - desired) if expected > 0 else 0
     counts = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired}
@@ -174,26 +166,12 @@ def _too_many(message: str, retry_after_s: int | None = None) -> ApiError:
     return ApiError(429, "TooManyRequests", _BLOCKED, details, retry_after_s=retry_after_s)
 
 
-def _wanted(pdb: Object, pods: list[Object], scales: Mapping[str, int]) -> tuple[int, int]:
+def _desired(pdb: Object, count: int) -> int:
+    """How many of so many pods have to stay healthy."""
     spec = at(pdb, "spec")
-    least, most_gone = spec.get("minAvailable"), spec.get("maxUnavailable")
-    expected = _expected(pods, scales)
-    if most_gone is not None:
-        return expected, max(0, expected - _share(most_gone, expected))
-    if isinstance(least, int):
-        return len(pods), least
-    return (expected, _share(least, expected)) if least is not None else (0, 0)
-
-
-def _expected(pods: list[Object], scales: Mapping[str, int]) -> int:
-    owners = [_controller(pod) for pod in pods]
-    known = {uid for uid in owners if uid in scales}
-    return sum(scales[uid] for uid in known) + sum(uid not in known for uid in owners)
-
-
-def _controller(pod: Object) -> str:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return next((str(one.get("uid") or "") for one in owners if one.get("controller")), "")
+    if spec.get("maxUnavailable") is not None:
+        return max(0, count - _share(spec["maxUnavailable"], count))
+    return _share(spec.get("minAvailable") or 0, count)
 
 
 def _share(value: int | str, total: int) -> int:
