@@ -2,6 +2,8 @@
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +21,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 for name in ("NATS_URL", "DATABASE_URL", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
     os.environ.pop(name, None)  # no test may reach servers of the machine's own
+
+if threading.current_thread() is threading.main_thread():
+    # A shell lets what it starts in the background ignore SIGINT, and so would the commands that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
