@@ -19,8 +19,8 @@ from bench.pools_past import PEOPLE, Past, agent_of, device_at, make_past, show
 from bench.pools_services import WATCHERS, Told
 from bench.processes import api_server, at_once, process
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, MODULE_CONFIGS, NAMESPACES, NODES, Resource
-from gpuledger.api.labels import assignment_annotation
 from gpuledger.api.phases import DeviceState
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import Ask, KubeClient, Object, open_client
 from gpuledger.events.device import DevicePoolApplied
@@ -130,7 +130,12 @@ class Edge:
         return list(self._of_device.values())
 
     async def _annotate(self, change: Change) -> None:
-        part = {"metadata": {"name": change.device, "annotations": assignment_annotation(change.pool.id)}}
+        part = {
+            "metadata": {
+                "name": change.device,
+                "annotations": PoolRef(change.pool.name, change.pool.namespace).assignment,
+            }
+        }
         await self._client.apply(GPU_DEVICES, part, field_manager=PEOPLE)
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ from datetime import timedelta
 from bench.pools_fleet import Fleet, node_name
 from bench.processes import at_once
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, GPU_DEVICES
-from gpuledger.api.labels import assignment_annotation
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.db.engine import connect
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
@@ -178,7 +178,7 @@ def _asked(fleet: Fleet, past: Past) -> Iterable[tuple[str, str]]:
 
 
 def _annotated(name: str, pool: str) -> Document:
-    return {"metadata": {"name": name, "annotations": assignment_annotation(pool)}}
+    return {"metadata": {"name": name, "annotations": PoolRef.parse(pool).assignment}}
 
 
 def agent_of(node: str) -> str:

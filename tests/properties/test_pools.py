@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory.status import shown_state
-from gpuledger.domain.pools.spec import name_of, read_spec, selects
+from gpuledger.domain.pools.spec import read_spec, selects
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn, Hardware
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
@@ -116,11 +117,11 @@ specs = st.fixed_dictionaries(
 
 def spec_for(pool_id: str, said: dict[str, Any]) -> dict[str, Any]:
     """Three pools are what they are called, whatever else is said."""
-    if name_of(pool_id) == "auto":
+    if PoolRef.parse(pool_id).name == "auto":
         return {**said, "requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
-    if name_of(pool_id) == "divided":
+    if PoolRef.parse(pool_id).name == "divided":
         return {**said, "unit": "MIG", "mig_profile": "1g.5gb"}
-    return {**said, "devices_per_node_max": 1} if name_of(pool_id) == "limited" else said
+    return {**said, "devices_per_node_max": 1} if PoolRef.parse(pool_id).name == "limited" else said
 
 
 settings = st.sampled_from(

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.orders import last_list
-from gpuledger.domain.pools.spec import read_spec, resource_name
+from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.envelope import Decoded
@@ -202,7 +203,7 @@ class WantedMachine(RuleBasedStateMachine):
         for name, one in told.items():
             assert (one.pool, one.releasing) == (held[name].pool, held[name].phase == "Unassigning")
             assert one.uuid == facts.device.rows[name].uuid
-            assert one.resource == resource_name(one.pool)
+            assert one.resource == PoolRef.parse(one.pool).resource_name
 
     @invariant()
     def the_rows_are_what_was_told(self) -> None:

@@ -34,7 +34,7 @@ ANNOTATION_MAINTENANCE: Final = f"{GPU_GROUP}/maintenance"
 """On pools: `enabled` has them take no new devices, `confirmed` ends what drift began."""
 
 POOL_RESOURCES: Final = (f"{GPU_GROUP}/", f"{CLUSTER_GPU_GROUP}/")
-"""Prefixes of the resources with which pods ask for units of pools; `pool_resource` puts one together."""
+"""Prefixes of the resources with which pods request units of pools; `PoolRef` names them."""
 
 LABEL_APP: Final = "app"
 """On pods: what they run."""
@@ -104,14 +104,3 @@ def device_label(index: int, fact: str) -> str:
 def is_our_label(key: str) -> bool:
     """Whether the product owns this label of GPUDevices, whoever wrote it."""
     return key in (LABEL_PRODUCT, LABEL_VENDOR) or key.startswith(LABEL_PRECISION_PREFIX)
-
-
-def assignment_annotation(pool: str) -> dict[str, str]:
-    """The annotation that gives a GPUDevice to a pool, by the pool's id (`<namespace>/<name>` or `<name>`)."""
-    key = ANNOTATION_ASSIGNMENT if "/" in pool else ANNOTATION_CLUSTER_ASSIGNMENT
-    return {key: pool.rpartition("/")[2]}
-
-
-def pool_resource(pool: str, *, cluster: bool) -> str:
-    """The extended resource with which pods ask for units of a pool."""
-    return f"{CLUSTER_GPU_GROUP if cluster else GPU_GROUP}/{pool}"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpuledger.api.kinds import GPU_GROUP
-from gpuledger.domain.pools.spec import resource_name
+from gpuledger.api.pool_ref import PoolRef
 from support.chart import CHART, KUBE_VERSION, WITH_SECRET, Manifests, Object, helm, needs_helm, render, template
 
 GUIDE = (CHART.parents[1] / "docs" / "presets.md").read_text()
@@ -107,8 +107,8 @@ def test_a_quota_is_on_the_units_of_both_kinds_of_pools() -> None:
         "metadata": {"name": "gpu-control-plane", "namespace": TEAM},
         "spec": {
             "hard": {
-                f"requests.{resource_name(f'{TEAM}/local-a')}": "4",
-                f"requests.{resource_name('training')}": "1000000",
+                f"requests.{PoolRef('local-a', TEAM).resource_name}": "4",
+                f"requests.{PoolRef('training').resource_name}": "1000000",
             }
         },
     }
@@ -214,8 +214,8 @@ def test_a_project_has_its_quota_labels_and_tolerations(tmp_path: Path) -> None:
     tolerated = metadata["annotations"]["scheduler.alpha.kubernetes.io/defaultTolerations"]
     assert yaml.safe_load(tolerated) == [toleration]
     assert found.one("ResourceQuota", "gpu-control-plane")["spec"]["hard"] == {
-        f"requests.{resource_name(f'{TEAM}/local-a')}": "4",
-        f"requests.{resource_name('training')}": "2000000",
+        f"requests.{PoolRef('local-a', TEAM).resource_name}": "4",
+        f"requests.{PoolRef('training').resource_name}": "2000000",
     }
 
 

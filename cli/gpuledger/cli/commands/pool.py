@@ -14,8 +14,8 @@ from gpuledger.api.labels import (
     ANNOTATION_CLUSTER_ASSIGNMENT,
     LABEL_IGNORE,
     LABEL_TRUE,
-    assignment_annotation,
 )
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.nouns import KUBE_NOUNS, pool_name
 from gpuledger.cli.options import Context, DataDir, Kubeconfig
@@ -89,7 +89,7 @@ async def _assign(access: KubeAccess, device: str, wanted: PoolName, *, overwrit
     async with open_kube(access, KubeClient) as client:
         await _given(client, device)
         pool = await _pool(client, wanted)
-        annotation = assignment_annotation(pool)
+        annotation = PoolRef.parse(pool).assignment
 
         def change(given: Given) -> dict[str, str | None] | None:
             if dict(given.annotations) == annotation:
@@ -101,7 +101,7 @@ async def _assign(access: KubeAccess, device: str, wanted: PoolName, *, overwrit
             return {**dict.fromkeys(ASSIGNMENTS), **annotation}
 
         is_new = await write(client, device, change)
-    told = f"is given to {_kind(pool)} {pool}" if is_new else f"was given to {_kind(pool)} {pool} already"
+    told = f"is given to {PoolRef.parse(pool)}" if is_new else f"was given to {PoolRef.parse(pool)} already"
     message(f"GPUDevice {device} {told}. What comes of it: `gpuledger describe device {device}`.")
 
 
@@ -161,11 +161,11 @@ def _read(obj: Object) -> Given:
 def _elsewhere(given: Given, pool: str) -> str | None:
     """The pool that has the device, other than this one; None where there is none."""
     for key, name in given.annotations.items():
-        if assignment_annotation(pool) != {key: name}:
+        if PoolRef.parse(pool).assignment != {key: name}:
             return f"{KINDS[key]} {name!r}"
     if given.pool is None or given.pool == pool or not given.is_automatic:
         return None
-    return f"{_kind(given.pool)} {given.pool!r}"
+    return f"{PoolRef.parse(given.pool).kind} {given.pool!r}"
 
 
 async def _pool(client: KubeClient, wanted: PoolName) -> str:
@@ -185,7 +185,3 @@ async def _pool(client: KubeClient, wanted: PoolName) -> str:
             "Devices are given by name alone, so give all but one another name",
         )
     return pools[0]
-
-
-def _kind(pool: str) -> str:
-    return GPU_POOLS.kind if "/" in pool else CLUSTER_GPU_POOLS.kind

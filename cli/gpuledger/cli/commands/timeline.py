@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS
+from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES
 from gpuledger.api.kinds import NODES as KUBE_NODES
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.nouns import CONTRADICTIONS, DEVICES, NODES, noun_of, pool_name
@@ -23,7 +24,6 @@ from gpuledger.db.readonly import read_only
 from gpuledger.domain.devices.fold import INSTALLATION
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
-from gpuledger.domain.pools.spec import is_namespaced
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceStateChanged
 from gpuledger.tools.cluster import KubeAccess, KubeEvent, KubeReply, events_about, if_reachable
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
@@ -195,8 +195,7 @@ async def _of_pool(wanted: PoolName, data_dir: DataDir) -> tuple[list[RowDict], 
         pool = wanted.id if row is None else row.subject
         events = [*await recorded_events(backend, "pool", pool), *await assignments_of(backend, pool)]
         rows = event_rows(backend, events)
-    kind = GPU_POOLS if is_namespaced(pool) else CLUSTER_GPU_POOLS
-    return rows, [(kind.kind, wanted.name)]
+    return rows, [(PoolRef.parse(pool).kind, wanted.name)]
 
 
 def slot_of(one: RecordedEvent) -> str | None:

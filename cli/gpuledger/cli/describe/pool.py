@@ -6,14 +6,14 @@ The ledger tells all of it but for quotas, which only Kubernetes knows.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.cli.describe.sections import CONDITIONS, ROWS_SHOWN, conditions_of, counted, events_section
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.pool_spec import spec_tree
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.decisions import Assignment
-from gpuledger.domain.pools.spec import Pool, is_namespaced, read_spec, resource_name
+from gpuledger.domain.pools.spec import Pool, read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import pool_status
 from gpuledger.edge.kube.client import KubeClient, Object
@@ -78,11 +78,11 @@ async def pool_facts(backend: Backend, wanted: PoolName) -> PoolPage | None:
 
 async def pool_objects(client: KubeClient, pool: str) -> PoolObjects:
     """The pool's object, the quotas on its resource, and the Events about it."""
-    resource = GPU_POOLS if is_namespaced(pool) else CLUSTER_GPU_POOLS
-    namespace, _, name = pool.rpartition("/")
-    quotas, problem = await quotas_on(client, resource_name(pool), namespace or None)
-    events = await events_about(client, [(resource.kind, name)])
-    return PoolObjects(await object_or_none(client, resource, name, namespace or None), quotas, problem, events)
+    ref = PoolRef.parse(pool)
+    quotas, problem = await quotas_on(client, ref.resource_name, ref.namespace or None)
+    events = await events_about(client, [(ref.kind, ref.name)])
+    obj = await object_or_none(client, ref.api_resource, ref.name, ref.namespace or None)
+    return PoolObjects(obj, quotas, problem, events)
 
 
 def pool_page(facts: PoolPage, answer: KubeReply[PoolObjects]) -> Page:
@@ -90,14 +90,14 @@ def pool_page(facts: PoolPage, answer: KubeReply[PoolObjects]) -> Page:
     page, objects, row = Page(), answer.value, facts.row
     obj = objects.object if objects else None
     status = (obj or {}).get("status") or facts.status
-    kind = GPU_POOLS if is_namespaced(row.subject) else CLUSTER_GPU_POOLS
+    ref = PoolRef.parse(row.subject)
     page.tree(
         {
             "Name": row.name,
-            "Namespace": row.subject.rpartition("/")[0] or None,
-            "Kind": kind.kind,
+            "Namespace": ref.namespace or None,
+            "Kind": ref.kind,
             "UID": row.uid,
-            "Resource": resource_name(row.subject),
+            "Resource": ref.resource_name,
             "Being deleted": True if row.deleting else None,
             "Defined": row.defined_at,
             "Status from": _origin(obj, answer),

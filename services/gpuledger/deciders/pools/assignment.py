@@ -9,13 +9,14 @@ from typing import NamedTuple
 import orjson
 
 from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MANUAL, SELECTOR
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.deciders.pools.conditions import closed
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
-from gpuledger.domain.pools.spec import DeviceFacts, Pool, is_namespaced, mismatch, read_spec, selects
+from gpuledger.domain.pools.spec import DeviceFacts, Pool, mismatch, read_spec, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX
@@ -114,7 +115,7 @@ def _asked_for(state: PoolFacts, device: PoolDevice) -> _Asked:
     pool = state.owner(name)
     if pool is None:
         return _mismatched(f"There is no {kind} {name!r}; name one that there is.")
-    if is_namespaced(pool.subject) != (mark.asked is not None):
+    if bool(PoolRef.parse(pool.subject).namespace) != (mark.asked is not None):
         return _mismatched(f"{name!r} is no {kind}; use the annotation of the other kind of pool.")
     return _Asked(pool)
 

@@ -1,10 +1,11 @@
 """What holds for a pool: whether it takes devices, how much it offers, and its conditions. Pure."""
 
 from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_ENABLED
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.rows import DRIFTED, REFUSED, PoolTally, PoolTrouble
-from gpuledger.domain.pools.spec import Pool, Problem, name_of, problem_of, read_spec, units, unsupported
+from gpuledger.domain.pools.spec import Pool, Problem, problem_of, read_spec, units, unsupported
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.node import Condition
 from gpuledger.events.pool import PoolChanged, PoolDefined
@@ -111,7 +112,8 @@ def _maintenance(state: PoolFacts, pool: str, said: PoolDefined) -> Condition:
     drifted = state.troubles(pool, DRIFTED)
     if not drifted:
         return Condition(type=PoolConditionType.MAINTENANCE, status=FALSE, reason=PoolReason.IN_SERVICE)
-    text = f"{_devices(drifted)}: {drifted[0].message} Put it right, and confirm the maintenance of {name_of(pool)}."
+    name = PoolRef.parse(pool).name
+    text = f"{_devices(drifted)}: {drifted[0].message} Put it right, and confirm the maintenance of {name}."
     return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.DRIFT, message=text)
 
 

@@ -9,10 +9,11 @@ from functools import cache, partial
 from typing import Final, Literal, NamedTuple
 
 from gpuledger.api.phases import AssignmentPhase
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.orders import NOTHING, last_list, text_of
-from gpuledger.domain.pools.spec import Pool, problem_of, read_spec, resource_name, unsupported
+from gpuledger.domain.pools.spec import Pool, problem_of, read_spec, unsupported
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesWanted, WantedDevice
 
@@ -57,7 +58,7 @@ def _wanted(state: PoolFacts, node: str) -> Iterator[WantedDevice]:
                 uuid=device.uuid,
                 pci_address=device.pci_address,
                 pool=pool,
-                resource=resource_name(pool),
+                resource=PoolRef.parse(pool).resource_name,
                 unit=setup.unit,
                 mig_profile=setup.mig_profile,
                 slices_per_unit=setup.slices_per_unit,

@@ -11,6 +11,7 @@ from typing import Any
 from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, DeviceConditionType
 from gpuledger.api.labels import LABEL_PRECISION_PREFIX, LABEL_PRODUCT, LABEL_TRUE, LABEL_VENDOR, VENDOR_NVIDIA
 from gpuledger.api.phases import AssignmentPhase, DeviceState
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.reasons import InventoryReason
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.state import GpuDevice, GpuModule, GpuNode, GpuNodeCondition
@@ -45,7 +46,7 @@ def device_status(
         "conditions": conditions,
     }
     if assigned is not None and assigned.pool is not None:
-        status |= {"poolRef": pool_reference(assigned.pool), "autoAttach": assigned.automatic}
+        status |= {"poolRef": PoolRef.parse(assigned.pool).reference, "autoAttach": assigned.automatic}
     return status
 
 
@@ -70,12 +71,6 @@ def shown_state(prepared: str, phase: str | None, was_assigned: bool) -> str:
         return DeviceState.READY.value
     is_assigned = phase == AssignmentPhase.ASSIGNED or was_assigned
     return DeviceState.ASSIGNED.value if is_assigned else DeviceState.PENDING_ASSIGNMENT.value
-
-
-def pool_reference(pool: str) -> Document:
-    """`status.poolRef` of a device of this pool, by its id."""
-    namespace, _, name = pool.rpartition("/")
-    return {"name": name, "namespace": namespace} if namespace else {"name": name}
 
 
 def device_labels(row: GpuDevice) -> dict[str, str]:

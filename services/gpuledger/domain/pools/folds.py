@@ -9,6 +9,7 @@ from sys import intern
 from gpuledger.api.conditions import TRUE, NodeConditionType
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT
 from gpuledger.api.phases import AssignmentPhase, DeviceState
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.fact import Fact, Handlers
@@ -24,7 +25,7 @@ from gpuledger.domain.pools.decisions import POOLS_HANDLERS
 from gpuledger.domain.pools.orders import WANTED_HANDLERS
 from gpuledger.domain.pools.pods import POD_HANDLERS
 from gpuledger.domain.pools.rows import PoolDevice, PoolEnd, PoolMark, PoolNode
-from gpuledger.domain.pools.spec import Pool, approval_of, facts_of, name_of, read_spec
+from gpuledger.domain.pools.spec import Pool, approval_of, facts_of, read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import (
     Description,
@@ -161,7 +162,7 @@ def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
     is_same = known is not None and known.uid == data.uid
     said = json_text(data.model_dump(mode="json"))
     row = Pool(
-        subject, intern(name_of(subject)), data.uid, data.generation, data.deleting,
+        subject, intern(PoolRef.parse(subject).name), data.uid, data.generation, data.deleting,
         known is not None and is_same and data.deleting and known.released,
         known.position if known is not None and is_same else fact.sequence,
         time, approval_of(read_spec(said)), said,

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.kinds import CLUSTER_GPU_GROUP, GPU_GROUP
 from gpuledger.api.mig_profile import MigProfile
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import BACKEND_DEVICE_PLUGIN, PROVIDER_NVIDIA, UNIT_MIG
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.dra.objects import Node, Reach, Requirement
@@ -124,21 +124,6 @@ def approval_of(spec: Spec) -> str | None:
     return next(told, "")
 
 
-def is_namespaced(pool: str) -> bool:
-    """Whether a pool's id is that of a GPUPool, and not of a ClusterGPUPool."""
-    return "/" in pool
-
-
-def name_of(pool: str) -> str:
-    """The name in a pool's id."""
-    return pool.rpartition("/")[2]
-
-
-def resource_name(pool: str) -> str:
-    """The extended resource with which pods ask for units of a pool."""
-    return f"{GPU_GROUP if is_namespaced(pool) else CLUSTER_GPU_GROUP}/{name_of(pool)}"
-
-
 def units(said: PoolDefined, *, cards: int, partitions: int, cap: int) -> int:
     """How many units so many cards with so many partitions offer; `cap` is the most slices of a unit."""
     return (partitions if said.unit == UNIT_MIG else cards) * min(said.slices_per_unit, cap)
@@ -194,7 +179,8 @@ def problem_of(pool: str, said: str, cap: int) -> Problem | None:
 
 def problems(pool: str, said: PoolDefined, cap: int) -> Iterator[Problem]:
     """What is wrong with a spec by itself; `cap` is the most slices of a unit that the module's settings allow."""
-    if len(name_of(pool)) > RESOURCE_NAME_MAX or not _RESOURCE(name_of(pool)):
+    name = PoolRef.parse(pool).name
+    if len(name) > RESOURCE_NAME_MAX or not _RESOURCE(name):
         text = f"The name cannot stand in a resource name; give it at most {RESOURCE_NAME_MAX} letters, digits, - or ."
         yield Problem(PoolReason.NAME_INVALID, text)
     yield from _profile_problems(said)

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gpuledger.api.kinds import NAMESPACE
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings
 from gpuledger.domain.table import Table
@@ -30,36 +31,10 @@ from gpuledger.projection.definition import Projection
 T = TypeVar("T")
 
 
-class PoolName(NamedTuple):
-    """Which pool: a GPUPool has a namespace, a ClusterGPUPool has none."""
-
-    namespace: str
-    name: str
-
-    @classmethod
-    def of(cls, subject: str) -> "PoolName":
-        """The pool that an event is about."""
-        namespace, _, name = subject.rpartition("/")
-        return cls(namespace, name)
-
-    @property
-    def subject(self) -> str:
-        """As events name it."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-    @property
-    def kind(self) -> str:
-        """The kind of the object."""
-        return "GPUPool" if self.namespace else "ClusterGPUPool"
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.subject}"
-
-
 class KnownPool(NamedTuple):
     """A pool, and what was decided of it: None as long as nothing was."""
 
-    name: PoolName
+    ref: PoolRef
     spec: PoolDefined
     decided: PoolChanged | None
 
@@ -132,15 +107,15 @@ class Known:
         """The module's settings in force."""
         return self.inventory.settings_in_force()
 
-    def pool(self, name: PoolName) -> KnownPool | None:
+    def pool(self, ref: PoolRef) -> KnownPool | None:
         """The pool of that name."""
-        spec = self.pools.values.get(name.subject)
-        return None if spec is None else KnownPool(name, spec, self.decided.get(name.subject))
+        spec = self.pools.values.get(ref.id)
+        return None if spec is None else KnownPool(ref, spec, self.decided.get(ref.id))
 
     def pools_named(self, name: str) -> Iterator[KnownPool]:
         """The pools of that name, in whatever namespace; there should be one at most."""
         for subject in sorted(self.subjects.get(name, ())):
-            if (found := self.pool(PoolName.of(subject))) is not None:
+            if (found := self.pool(PoolRef.parse(subject))) is not None:
                 yield found
 
     def has_gate_open(self, namespace: str) -> bool:
@@ -160,7 +135,7 @@ class Known:
 def _pool_defined(state: Known, fact: Fact, data: PoolDefined) -> None:
     subject = fact.event.subject
     if state.pools.put(subject, fact.event.time, data):
-        state.subjects.setdefault(PoolName.of(subject).name, set()).add(subject)
+        state.subjects.setdefault(PoolRef.parse(subject).name, set()).add(subject)
 
 
 def _pool_gone(state: Known, fact: Fact, _data: PoolGone) -> None:
@@ -168,7 +143,7 @@ def _pool_gone(state: Known, fact: Fact, _data: PoolGone) -> None:
     if not state.pools.drop(subject, fact.event.time):
         return
     state.decided.pop(subject, None)
-    name = PoolName.of(subject).name
+    name = PoolRef.parse(subject).name
     state.subjects[name].discard(subject)
     if not state.subjects[name]:
         del state.subjects[name]

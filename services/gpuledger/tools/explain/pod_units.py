@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from gpuledger.api.kinds import NODES, PODS
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.dra.objects import Node
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.kube.errors import RefusedError
-from gpuledger.edge.statuswriter.desired.pools import pool_of
 from gpuledger.tools.cluster import KubeReply, concurrently, if_reachable, object_or_none, quotas_on
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.explain.access import Readable, readable
@@ -81,9 +81,9 @@ async def explain_units(pools: PoolFacts, query: WhyQuery, pod: QueriedPod) -> U
         ToolError: the user may not read pods of its namespace, and Kubernetes has not shown this one.
     """
     requests = [
-        (Ask(resource, pool, number), _uses(pools, query.name, pod, pool))
+        (Ask(resource, pool.id, number), _uses(pools, query.name, pod, pool.id))
         for resource, number in sorted(pod.units.items())
-        if (pool := pool_of(resource, query.namespace)) is not None
+        if (pool := PoolRef.of_resource(resource, query.namespace)) is not None
     ]
     answers = [answer(pools, ask, uses, pod.state, only=query.node) for ask, uses in requests]
     namespaces = {use.pod.partition("/")[0] for _, uses in requests for use in uses} | {query.namespace}

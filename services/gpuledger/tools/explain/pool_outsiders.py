@@ -10,12 +10,13 @@ import orjson
 
 from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
 from gpuledger.api.phases import DeviceState
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MANUAL
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.rows import PoolDevice
-from gpuledger.domain.pools.spec import DeviceFacts, Pool, Spec, is_namespaced, mismatch, read_spec, selects
+from gpuledger.domain.pools.spec import DeviceFacts, Pool, Spec, mismatch, read_spec, selects
 from gpuledger.domain.pools.state import PoolFacts
 
 IN_ANOTHER_POOL: Final = "InAnotherPool"
@@ -118,7 +119,7 @@ def _asked(state: PoolFacts, device: str) -> tuple[str | None, str | None]:
 
 def _annotation(pool: Pool) -> tuple[str | None, str | None]:
     """What the two assignment annotations of a device say that is asked into the pool."""
-    return (pool.name, None) if is_namespaced(pool.subject) else (None, pool.name)
+    return (pool.name, None) if PoolRef.parse(pool.subject).namespace else (None, pool.name)
 
 
 def _labels(state: PoolFacts, device: PoolDevice) -> dict[str, str]:

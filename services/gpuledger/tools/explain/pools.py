@@ -12,13 +12,14 @@ from typing import Final, NamedTuple
 
 from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
 from gpuledger.api.phases import AssignmentPhase
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.decisions import Assignment, PoolCondition
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.rows import PoolPod
-from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of, read_spec, resource_name, units
+from gpuledger.domain.pools.spec import Pool, read_spec, units
 from gpuledger.domain.pools.state import PoolFacts
 
 
@@ -195,9 +196,9 @@ def answer(
 
 def uses_of(pods: Mapping[str, PoolPod], pool: str) -> list[PodUse]:
     """The pods that request units of a pool, by name."""
-    namespace, resource = pool.rpartition("/")[0], resource_name(pool)
-    requesting = (row for row in pods.values() if namespace in ("", row.pod.partition("/")[0]))
-    uses = (PodUse(row.pod, row.node, units_by_resource(row).get(resource, 0)) for row in requesting)
+    ref = PoolRef.parse(pool)
+    requesting = (row for row in pods.values() if ref.namespace in ("", row.pod.partition("/")[0]))
+    uses = (PodUse(row.pod, row.node, units_by_resource(row).get(ref.resource_name, 0)) for row in requesting)
     return sorted(one for one in uses if one.units)
 
 
@@ -234,10 +235,10 @@ def _of_pod(pod: PodState) -> Finding | None:
 
 
 def _missing(state: PoolFacts, ask: Ask) -> Finding:
-    others = [one.subject for one in state.pool.where("name", name_of(ask.pool))]
-    if not is_namespaced(ask.pool):
+    others = [one.subject for one in state.pool.where("name", PoolRef.parse(ask.pool).name)]
+    if not PoolRef.parse(ask.pool).namespace:
         return Finding.OTHER_KIND if others else Finding.NOT_FOUND
-    if any(not is_namespaced(one) for one in others):
+    if any(not PoolRef.parse(one).namespace for one in others):
         return Finding.OTHER_KIND
     return Finding.OTHER_NAMESPACE if others else Finding.NOT_FOUND
 

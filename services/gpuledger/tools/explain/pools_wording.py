@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gpuledger.api.kinds import GPU_GROUP
-from gpuledger.domain.pools.spec import is_namespaced, name_of, resource_name
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.tools.explain.pools import HAS_OR_NEEDS_NONE, Barrier, Finding, Idle, PoolAnswer, Room, is_about_deletion
 
 SHOWN_MAX: Final = 3
@@ -52,11 +52,6 @@ def apart_words(answers: Sequence[PoolAnswer]) -> str:
     return "" if common else "each of these could be had, but no node has room for all of them"
 
 
-def pool_label(pool: str) -> str:
-    """A pool with its kind."""
-    return f"{'GPUPool' if is_namespaced(pool) else 'ClusterGPUPool'} {pool}"
-
-
 def barrier_words(room: Room) -> str:
     """What keeps the pod off a node."""
     told = (f"{BARRIERS[one.barrier]}{f' ({one.detail})' if one.detail else ''}" for one in room.hindrances)
@@ -69,7 +64,7 @@ def idle_words(idle: Sequence[Idle]) -> str:
 
 
 def _against(found: PoolAnswer) -> Iterator[str]:
-    label = pool_label(found.ask.pool)
+    label = PoolRef.parse(found.ask.pool)
     if found.deleting:
         yield f"{label} is being deleted"
     told = set[tuple[str, str]]()
@@ -92,14 +87,16 @@ def _has(found: PoolAnswer) -> str:
 
 
 def _not_found(found: PoolAnswer) -> str:
-    return f"there is no {pool_label(found.ask.pool)}, which {found.ask.resource} stands for"
+    return f"there is no {PoolRef.parse(found.ask.pool)}, which {found.ask.resource} stands for"
 
 
 def _other_kind(found: PoolAnswer) -> str:
-    name = name_of(found.ask.pool)
-    if is_namespaced(found.ask.pool):
-        return f"{_not_found(found)}; there is a ClusterGPUPool of that name: ask for {resource_name(name)}"
-    way = f"ask for {GPU_GROUP}/{name} in its namespace"
+    pool = PoolRef.parse(found.ask.pool)
+    if pool.namespace:
+        return (
+            f"{_not_found(found)}; there is a ClusterGPUPool of that name: ask for {PoolRef(pool.name).resource_name}"
+        )
+    way = f"ask for {GPU_GROUP}/{pool.name} in its namespace"
     return f"{_not_found(found)}; there is a GPUPool of that name: {way}"
 
 
@@ -108,16 +105,16 @@ def _other_namespace(found: PoolAnswer) -> str:
 
 
 def _undecided(found: PoolAnswer) -> str:
-    return f"nothing was decided yet of what {pool_label(found.ask.pool)} offers"
+    return f"nothing was decided yet of what {PoolRef.parse(found.ask.pool)} offers"
 
 
 def _without_capacity(found: PoolAnswer) -> str:
     devices = f": {idle_words(found.idle)}" if found.idle else ", because it has no devices"
-    return f"{_asked(found)}, and {pool_label(found.ask.pool)} offers none{devices}"
+    return f"{_asked(found)}, and {PoolRef.parse(found.ask.pool)} offers none{devices}"
 
 
 def _too_many(found: PoolAnswer) -> str:
-    all_of_it = f"all of {pool_label(found.ask.pool)} has {found.total}"
+    all_of_it = f"all of {PoolRef.parse(found.ask.pool)} has {found.total}"
     return f"{_asked(found)}, and {all_of_it}, so that as it is they can never be had{_more_to_come(found)}"
 
 

@@ -6,11 +6,12 @@ Nothing here writes or decides: what was decided in the past is among the record
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.pools import rows
 from gpuledger.domain.pools.pods import POD_HANDLERS
-from gpuledger.domain.pools.spec import Pool, is_namespaced, name_of
+from gpuledger.domain.pools.spec import Pool
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceAssignmentChanged
@@ -42,11 +43,11 @@ class PoolName(NamedTuple):
 
     def matches(self, pool: str) -> bool:
         """Whether the name may stand for the pool of this id."""
-        if self.is_cluster is not None and self.is_cluster == is_namespaced(pool):
+        if self.is_cluster is not None and self.is_cluster == bool(PoolRef.parse(pool).namespace):
             return False
         if self.namespace is not None:
             return pool == self.id
-        return name_of(pool) == self.name
+        return PoolRef.parse(pool).name == self.name
 
 
 async def current_pools(backend: Backend) -> PoolFacts:

@@ -5,12 +5,13 @@ A card that is to leave its pool is offered to no further pod meanwhile, so that
 
 from collections.abc import Iterable
 
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.kube.client import Object
 from gpuledger.tools.simulation.agents import Agents
 from gpuledger.tools.simulation.decide import Happening, Plan
 from gpuledger.tools.simulation.fleet import Fleet, Place
 from gpuledger.tools.simulation.kubernetes import Cluster
-from gpuledger.tools.simulation.pools import Applied, Assignments, Device, PoolRef, SeenDevices, set_up
+from gpuledger.tools.simulation.pools import Applied, Assignments, Device, SeenDevices, set_up
 
 
 class Pooling:
@@ -31,7 +32,7 @@ class Pooling:
             assert device.pool is not None, "only a device of a pool is set up"
             asked.setdefault(device.pool, []).append(device)
         for ref, devices in asked.items():
-            pool = await self._cluster.pool(ref.resource, ref.name, ref.namespace)
+            pool = await self._cluster.pool(ref.api_resource, ref.name, ref.namespace)
             if pool is not None:
                 for device in devices:
                     await self._set_up(device, ref, pool)

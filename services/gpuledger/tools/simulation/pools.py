@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from gpuledger.api.conditions import ConditionStatus, DeviceConditionType
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
 from gpuledger.api.phases import DeviceState
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.edge.kube.reflector import Changes, Listed
 from gpuledger.tools.simulation.fleet import Fleet, Place
@@ -19,23 +19,6 @@ Object = dict[str, Any]
 
 MIG: Final = "MIG"
 NO_SUCH_PROFILE: Final = "MigProfileNotSupported"
-
-
-class PoolRef(NamedTuple):
-    """The pool that a device shows."""
-
-    name: str
-    namespace: str | None = None
-
-    @property
-    def resource(self) -> Resource:
-        """Of which kind it is."""
-        return GPU_POOLS if self.namespace else CLUSTER_GPU_POOLS
-
-    @property
-    def id(self) -> str:
-        """As the ledger names it."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class Device(NamedTuple):
@@ -55,7 +38,7 @@ def device_of(live: Object) -> Device:
     status = live.get("status") or {}
     hardware = status.get("hardware") or {}
     ref = status.get("poolRef")
-    pool = PoolRef(ref["name"], ref.get("namespace")) if ref else None
+    pool = PoolRef(ref["name"], ref.get("namespace") or "") if ref else None
     leaves = pool is not None and any(
         one.get("type") == DeviceConditionType.UNASSIGNING and one.get("status") == ConditionStatus.TRUE
         for one in status.get("conditions") or ()

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuledger.api.kinds import Resource
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
-from gpuledger.domain.pools.spec import name_of, read_spec
+from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.admission.cache import Known
 from gpuledger.edge.admission.rules.pools import review_pool
@@ -35,7 +36,7 @@ def remarks(resource: Resource, obj: Object, pool: str, said: PoolDefined, state
         said: the same as a fact.
         state: what is there.
     """
-    row, known = state.pool.get(pool), _known(state, name_of(pool))
+    row, known = state.pool.get(pool), _known(state, PoolRef.parse(pool).name)
     was = None if row is None else read_spec(row.said).said
     if was is not None and said.model_copy(update={name: getattr(was, name) for name in _OUTSIDE_SPEC}) == was:
         return

@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.labels import pool_resource
 from gpuledger.api.mig_profile import CHARS_MAX
 from gpuledger.domain.pools.spec import (
     DeviceFacts,
     matches,
     mismatch,
     problems,
-    resource_name,
     selects,
     spec_of,
     units,
@@ -141,11 +139,6 @@ def test_nodes_are_selected_as_kubernetes_selects(selector: dict[str, Any], *, s
 )
 def test_units(said: dict[str, Any], cap: int, offers: int) -> None:
     assert units(pool(**said), cards=2, partitions=14, cap=cap) == offers
-
-
-def test_resources_are_named_by_the_kind_of_pool() -> None:
-    for pool_id in ("ns/a.b", "a.b"):
-        assert resource_name(pool_id) == pool_resource("a.b", cluster="/" not in pool_id)
 
 
 def selecting(operator: str, *values: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations, names_of
-from gpuledger.edge.admission.rules.requests import asked_of_pools
+from gpuledger.edge.admission.rules.requests import pool_request
 from gpuledger.edge.admission.settings import AdmissionSettings, Reached
 from gpuledger.local.kubeapi.strategies.webhook_configurations import (
     MutatingConfigurationStrategy,
@@ -90,7 +90,7 @@ def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool
     for configuration in configured().values():
         hooks: list[Any] = [one for one in configuration["webhooks"] if one["name"].startswith("pods.")]
         assert [is_asked(hook, question, pod, None, lambda _: {}) is not None for hook in hooks] == [is_theirs]
-    assert (asked_of_pools(pod) is not None) is is_theirs
+    assert (pool_request(pod, "team") is not None) is is_theirs
 
 
 @pytest.mark.parametrize(

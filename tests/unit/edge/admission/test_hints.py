@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.dra.objects import Node, Reach, Requirement
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
-from gpuledger.edge.admission.cache import KnownPool, PoolName
+from gpuledger.edge.admission.cache import KnownPool
 from gpuledger.edge.admission.errors import PatchError
 from gpuledger.edge.admission.rules.requirements import contradiction
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL, hinted, tolerates
@@ -27,7 +28,7 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 
 def pool_of(name: str = "a", namespace: str = "", **spec: Any) -> KnownPool:
-    return KnownPool(PoolName(namespace, name), PoolDefined(uid="u", unit="Card", **spec), None)
+    return KnownPool(PoolRef(name, namespace), PoolDefined(uid="u", unit="Card", **spec), None)
 
 
 def changed(pod: Json, pool: KnownPool) -> Json:

@@ -4,9 +4,10 @@ from typing import Any, NoReturn
 
 import pytest
 
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pods import MODULE_DISABLED
-from gpuledger.edge.admission.rules.requests import Asked, asked_of_pools
+from gpuledger.edge.admission.rules.requests import PoolRequest, pool_request
 from gpuledger.edge.admission.serving.review import CREATE, UPDATE, Verdict
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
 from support.admission import TEAM, Json, Said, asking, known, namespace, pool, review, settings
@@ -177,7 +178,7 @@ def test_nothing_is_refused_while_the_module_is_disabled() -> None:
     ],
 )
 def test_a_pod_holds_what_the_scheduler_counts(given: Json, amount: int) -> None:
-    assert asked_of_pools(given) == Asked("local-x", False, amount)
+    assert pool_request(given, TEAM) == PoolRequest(PoolRef("local-x", TEAM), amount)
 
 
 @pytest.mark.parametrize("amount", ["-1", "1.5", "many", True])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.edge.admission.cache import Known, KnownProjection, PoolName
+from gpuledger.api.pool_ref import PoolRef
+from gpuledger.edge.admission.cache import Known, KnownProjection
 from gpuledger.edge.admission.errors import ReviewError
 from gpuledger.edge.admission.rules.decide import RULES, decide
 from gpuledger.edge.admission.serving.review import Review, User, Verdict, answer, read_review
@@ -89,16 +90,16 @@ def test_whatever_the_objects_look_like_there_is_an_answer(kind: str, operation:
 
 def test_a_pool_that_comes_again_begins_anew() -> None:
     state = known(*pool("a"), ("a", PoolGone()), ("a", PoolDefined(uid="v", unit="Card")))
-    found = state.pool(PoolName("", "a"))
+    found = state.pool(PoolRef("a"))
     assert found is not None
     assert found.decided is None
-    assert [one.name.subject for one in state.pools_named("a")] == ["a"]
+    assert [one.ref.id for one in state.pools_named("a")] == ["a"]
 
 
 def test_what_is_decided_of_a_pool_that_is_gone_is_nothing() -> None:
     state = known(*pool("a"), ("a", PoolGone()), ("a", PoolChanged(total=1)))
     assert state.decided == {}
-    assert state.pool(PoolName("", "a")) is None
+    assert state.pool(PoolRef("a")) is None
 
 
 def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late() -> None:
@@ -107,7 +108,7 @@ def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late() -> No
     for said in ([*pool("a"), ("a", PoolGone())], [("a", PoolGone())]):
         state = folded(KnownProjection(), [*log(*said), late]).state
         assert isinstance(state, Known)
-        assert state.pool(PoolName("", "a")) is None
+        assert state.pool(PoolRef("a")) is None
         assert not list(state.pools_named("a"))
 
 

@@ -8,11 +8,11 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import POOL_FINALIZER
 from gpuledger.api.phases import DeviceState
 from gpuledger.api.reasons import EventReason
-from gpuledger.domain.inventory.status import pool_reference, shown_state
+from gpuledger.domain.inventory.status import shown_state
 from gpuledger.domain.pools.status import capacity
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
-from gpuledger.edge.statuswriter.desired.pools import pool_key, pool_of
+from gpuledger.edge.statuswriter.desired.pools import pool_key
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
 from gpuledger.edge.statuswriter.desired.unpooled import UnpooledNodes
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
@@ -114,7 +114,6 @@ def test_a_device_shows_its_pool_and_how_far_it_is_in_it() -> None:
 
 
 def test_a_cluster_pool_has_no_namespace() -> None:
-    assert pool_reference(CLUSTER_POOL) == {"name": "c"}
     assert (pool_key(CLUSTER_POOL), pool_key(POOL)) == (Key(Kind.CLUSTER_POOL, "c"), POOL_KEY)
 
 
@@ -202,12 +201,6 @@ def test_pods_that_move_end_or_ask_for_something_else_use_nothing_twice() -> Non
     assert used(asks, other) == {CLUSTER_POOL: 1}
     assert used(asks, ("team/p", PodGone())) == {}
     assert used(("team/p", PodGone())) == {}
-
-
-def test_a_resource_names_a_pool_in_the_pods_namespace_or_one_of_the_cluster() -> None:
-    assert pool_of("gpu.deckhouse.io/a", "team") == POOL
-    assert pool_of("cluster.gpu.deckhouse.io/c", "team") == CLUSTER_POOL
-    assert pool_of("nvidia.com/gpu", "team") is None
 
 
 def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_gets_it() -> None:

@@ -104,7 +104,9 @@ def test_amounts_that_are_not_whole_are_told(amount: object, units: dict[str, in
 def test_more_resources_than_an_event_holds_are_told() -> None:
     obj = pod(*(asks("1", of=f"gpu.deckhouse.io/p{index:03}") for index in range(RESOURCES_MAX + 1)))
     assert len(requests(obj)) == RESOURCES_MAX
-    assert pods.read(obj).problems == (f"it asks for {RESOURCES_MAX + 1} resources, of which {RESOURCES_MAX} are told",)
+    assert pods.read(obj).problems == (
+        f"it requests {RESOURCES_MAX + 1} resources; only {RESOURCES_MAX} of them are recorded",
+    )
 
 
 def test_a_pod_that_ends_is_gone() -> None:

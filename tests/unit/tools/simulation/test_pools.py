@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.edge.kube.reflector import Changed, Changes, ChangeType, Listed
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, Place
@@ -15,7 +16,6 @@ from gpuledger.tools.simulation.pools import (
     Applied,
     Assignments,
     Device,
-    PoolRef,
     Refused,
     device_of,
     set_up,
@@ -97,11 +97,6 @@ def test_what_a_device_shows(given_: dict[str, Any], waits: bool, leaves: bool) 
 
 def test_a_device_without_a_status_waits_for_nothing() -> None:
     assert device_of({"metadata": {"name": "d"}}) == Device("d")
-
-
-@pytest.mark.parametrize(("ref", "said"), [(POOL, "team/train"), (OTHER, "train")])
-def test_a_pool_is_named_as_in_the_ledger(ref: PoolRef, said: str) -> None:
-    assert (ref.id, ref.resource.kind) == (said, "GPUPool" if ref.namespace else "ClusterGPUPool")
 
 
 def changes(*devices: dict[str, Any], kind: ChangeType = "MODIFIED") -> Changes[Device]:

@@ -77,12 +77,12 @@ def _pool(annotation: str, name: str, known: Known) -> KnownPool | Problem:
     wants_cluster = annotation == ANNOTATION_CLUSTER_ASSIGNMENT
     found = list(known.pools_named(name))
     for pool in found:
-        if bool(pool.name.namespace) != wants_cluster:
+        if bool(pool.ref.namespace) != wants_cluster:
             return pool
     kind = "ClusterGPUPool" if wants_cluster else "GPUPool"
     if found:
         other = ANNOTATION_ASSIGNMENT if wants_cluster else ANNOTATION_CLUSTER_ASSIGNMENT
-        return Problem("PoolKindMismatch", f"There is no {kind} {name}, but the {found[0].name}. Annotate {other}.")
+        return Problem("PoolKindMismatch", f"There is no {kind} {name}, but the {found[0].ref}. Annotate {other}.")
     message = f"There is no {kind} {name!r}. Create the pool first, or check the name."
     return Problem("PoolNotFound", message)
 
@@ -94,13 +94,13 @@ def _match_problem(device: KnownDevice, pool: KnownPool) -> Problem | None:
         why = f"Its node {device.row.node} is none that the pool's nodeSelector selects."
     if why is None:
         return None
-    return Problem("DeviceMismatch", f"{device.row.name} does not fit {pool.name}. {why}")
+    return Problem("DeviceMismatch", f"{device.row.name} does not fit {pool.ref}. {why}")
 
 
 def _state_problem(review: Review, device: KnownDevice, pool: KnownPool) -> Problem | None:
     if device.pool is None or device.phase is None:
         return _readiness_problem(review, device, pool)
-    if device.pool == pool.name.subject or device.is_automatic:
+    if device.pool == pool.ref.id or device.is_automatic:
         return None  # What a pool took by itself people may ask for; it cannot be had back otherwise.
     message = f"{review.name} is in the pool {device.pool}. Remove its annotation, and wait until the device is Ready."
     return Problem("DeviceInUse", message)
@@ -109,7 +109,7 @@ def _state_problem(review: Review, device: KnownDevice, pool: KnownPool) -> Prob
 def _readiness_problem(review: Review, device: KnownDevice, pool: KnownPool) -> Problem | None:
     name, node = device.row.name, device.row.node
     if pool.spec.deleting:
-        return Problem("PoolDeleting", f"{pool.name} is being deleted. Use another pool.")
+        return Problem("PoolDeleting", f"{pool.ref} is being deleted. Use another pool.")
     if _labels(review.new).get(LABEL_IGNORE) == LABEL_TRUE:
         return Problem("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")
     if not device.row.managed:

@@ -6,9 +6,10 @@ A pod that asks for nothing of ours is allowed before anything is looked up.
 from typing import Any
 
 from gpuledger.api.conditions import PoolConditionType
-from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE, pool_resource
-from gpuledger.edge.admission.cache import Known, KnownPool, PoolName
-from gpuledger.edge.admission.rules.requests import Asked, asked_of_pools
+from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
+from gpuledger.api.pool_ref import PoolRef
+from gpuledger.edge.admission.cache import Known, KnownPool
+from gpuledger.edge.admission.rules.requests import PoolRequest, pool_request
 from gpuledger.edge.admission.rules.scheduling_hints import hinted
 from gpuledger.edge.admission.serving.patch import additions
 from gpuledger.edge.admission.serving.review import ALLOWED, CREATE, Problem, Review, Verdict
@@ -18,42 +19,40 @@ MODULE_DISABLED = "The GPU module is disabled, so nobody looked whether the pod'
 
 def review_pod(review: Review, known: Known) -> Verdict:
     """Whether a new pod may use the pool that it asks for, and what it gets from it."""
-    asked = asked_of_pools(review.new) if review.operation == CREATE else None
-    if asked is None:
+    request = pool_request(review.new, review.namespace) if review.operation == CREATE else None
+    if request is None:
         return ALLOWED
     if not known.settings.enabled:
         return Verdict(warnings=(MODULE_DISABLED,))
-    changed = asked if isinstance(asked, Problem) else _changed(review, asked, known)
+    changed = request if isinstance(request, Problem) else _changed(review, request, known)
     return changed.verdict() if isinstance(changed, Problem) else Verdict(patch=tuple(additions(review.new, changed)))
 
 
-def _changed(review: Review, asked: Asked, known: Known) -> dict[str, Any] | Problem:
+def _changed(review: Review, request: PoolRequest, known: Known) -> dict[str, Any] | Problem:
     """The pod with its hints, or why it cannot have the pool."""
-    pool = _pool(asked, review.namespace, known)
+    pool = _pool(request.pool, review.namespace, known)
     if isinstance(pool, Problem):
         return pool
-    problem = _gate_problem(review.namespace, known) or _pool_problem(pool) or _capacity_problem(pool, asked)
+    problem = _gate_problem(review.namespace, known) or _pool_problem(pool) or _capacity_problem(pool, request)
     return problem or hinted(review.new, pool, known.settings)
 
 
-def _pool(asked: Asked, namespace: str, known: Known) -> KnownPool | Problem:
-    name = PoolName("" if asked.is_cluster else namespace, asked.pool)
-    if (found := known.pool(name)) is not None:
+def _pool(ref: PoolRef, namespace: str, known: Known) -> KnownPool | Problem:
+    if (found := known.pool(ref)) is not None:
         return found
-    where = "" if asked.is_cluster else f" in the namespace {namespace}"
-    message = f"There is no {name.kind} {asked.pool}{where}, which {asked.resource} stands for."
-    return Problem("PoolNotFound", f"{message} {_way_out(asked, namespace, known)}")
+    where = f" in the namespace {ref.namespace}" if ref.namespace else ""
+    message = f"There is no {ref.kind} {ref.name}{where}, which {ref.resource_name} stands for."
+    return Problem("PoolNotFound", f"{message} {_way_out(ref.name, namespace, known)}")
 
 
-def _way_out(asked: Asked, namespace: str, known: Known) -> str:
-    others = [one.name for one in known.pools_named(asked.pool)]
+def _way_out(name: str, namespace: str, known: Known) -> str:
+    others = [one.ref for one in known.pools_named(name)]
     if not others:
         return "Check the name with `kubectl get gpupools,clustergpupools -A`."
     usable = next((one for one in others if one.namespace in ("", namespace)), None)
     if usable is None:
-        return f"The GPUPool {asked.pool} is in another namespace, and only pods there can use it."
-    resource = pool_resource(asked.pool, cluster=not usable.namespace)
-    return f"There is a {usable.kind} of that name: ask for {resource}."
+        return f"The GPUPool {name} is in another namespace, and only pods there can use it."
+    return f"There is a {usable.kind} of that name: ask for {usable.resource_name}."
 
 
 def _gate_problem(namespace: str, known: Known) -> Problem | None:
@@ -66,9 +65,9 @@ def _gate_problem(namespace: str, known: Known) -> Problem | None:
 def _pool_problem(pool: KnownPool) -> Problem | None:
     """Why nobody can use the pool now."""
     if pool.spec.deleting:
-        return Problem("PoolDeleting", f"{pool.name} is being deleted. Ask for another pool.")
+        return Problem("PoolDeleting", f"{pool.ref} is being deleted. Ask for another pool.")
     if pool.decided is None:
-        return Problem("PoolNotConfigured", f"{pool.name} has just been created. Try again once it is Configured.")
+        return Problem("PoolNotConfigured", f"{pool.ref} has just been created. Try again once it is Configured.")
     for reason, kind, wanted in _CONDITIONS:
         if pool.is_true(kind) != wanted:
             return Problem(reason, _told(pool, kind))
@@ -87,16 +86,16 @@ _CONDITIONS = (
 def _told(pool: KnownPool, kind: str) -> str:
     found = pool.condition(kind)
     status, why = (found.status, f" ({found.reason}) {found.message}") if found else ("Unknown", "")
-    said = f"{pool.name} cannot be used: its condition {kind} is {status}{why}".strip().rstrip(".")
+    said = f"{pool.ref} cannot be used: its condition {kind} is {status}{why}".strip().rstrip(".")
     return f"{said}. `kubectl describe` of the pool shows what to mend."
 
 
-def _capacity_problem(pool: KnownPool, asked: Asked) -> Problem | None:
+def _capacity_problem(pool: KnownPool, request: PoolRequest) -> Problem | None:
     total = pool.decided.total if pool.decided else None
     if total == 0:
-        message = f"{pool.name} has no device, so its capacity is 0. Assign devices to it, or ask for another pool."
+        message = f"{pool.ref} has no device, so its capacity is 0. Assign devices to it, or ask for another pool."
         return Problem("PoolWithoutCapacity", message)
-    if total is not None and asked.amount > total:
-        message = f"The pod asks for {asked.amount} of {asked.resource}, and the whole pool has {total}."
+    if total is not None and request.units > total:
+        message = f"The pod asks for {request.units} of {request.pool.resource_name}, and the whole pool has {total}."
         return Problem("CapacityExceeded", f"{message} Ask for {total} or fewer.")
     return None

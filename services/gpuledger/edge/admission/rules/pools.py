@@ -7,8 +7,9 @@ namespaces and kinds. Two that are created in the same moment may both pass: the
 from typing import Any, Final
 
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED, MAINTENANCE_ENABLED
-from gpuledger.edge.admission.cache import Known, PoolName
+from gpuledger.edge.admission.cache import Known
 from gpuledger.edge.admission.rules.pool_spec import problems_of
 from gpuledger.edge.admission.serving.review import ALLOWED, CREATE, DELETE, Object, Problem, Review, Verdict, part
 
@@ -57,8 +58,8 @@ def _form_problem(review: Review, known: Known) -> Problem | None:
 
 
 def _name_problem(review: Review, known: Known) -> Problem | None:
-    own = PoolName(review.namespace, review.name or str(part(review.new, "metadata").get("name") or ""))
-    other = next((one.name for one in known.pools_named(own.name) if one.name != own), None)
+    own = PoolRef(review.name or str(part(review.new, "metadata").get("name") or ""), review.namespace)
+    other = next((one.ref for one in known.pools_named(own.name) if one.ref != own), None)
     if other is None:
         return None
     message = f"There is the {other} already, and names of pools are unique in the cluster. Choose another name."
@@ -81,7 +82,7 @@ def _said(spec: Object, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _deletion(review: Review, known: Known) -> Verdict:
-    pool = known.pool(PoolName(review.namespace, review.name))
+    pool = known.pool(PoolRef(review.name, review.namespace))
     total = pool.decided.total if pool is not None and pool.decided is not None else None
     if not total:
         return ALLOWED

@@ -1,40 +1,32 @@
-"""What a pod asks of pools: which resource, and how many units of it. Pure; looks at nothing but the pod."""
+"""Which pool a pod requests, and how many units of it. Pure; reads nothing but the pod."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from gpuledger.api.kinds import CLUSTER_GPU_GROUP
-from gpuledger.api.labels import POOL_RESOURCES, pool_resource
-from gpuledger.domain.quantities import UNIT, parse_quantity
+from gpuledger.api.labels import POOL_RESOURCES
+from gpuledger.api.pool_ref import PoolRef
+from gpuledger.domain.pools.requests import ContainerRequest, is_sidecar, read_units, units_held
 from gpuledger.edge.admission.serving.review import Object, Problem, items, part
 
-_SIDECAR: Final = "Always"
-"""The restart policy of an init container that stays while the others run."""
 
-
-class Asked(NamedTuple):
+class PoolRequest(NamedTuple):
     """A pool, and how many of its units a pod holds at most at a time."""
 
-    pool: str
-    is_cluster: bool
-    amount: int
-
-    @property
-    def resource(self) -> str:
-        """The resource's name."""
-        return pool_resource(self.pool, cluster=self.is_cluster)
+    pool: PoolRef
+    units: int
 
 
 class _Container(NamedTuple):
     name: str
     is_init: bool
-    stays: bool
+    is_sidecar: bool
     limits: Mapping[str, object]
     requests: Mapping[str, object]
 
 
-def asked_of_pools(pod: Object) -> Asked | Problem | None:
-    """What a pod asks for; None where it asks for nothing of ours, and a problem where it cannot ask so."""
+def pool_request(pod: Object, namespace: str) -> PoolRequest | Problem | None:
+    """What a pod of a namespace requests; None where it is nothing of a pool, a problem where it is not valid."""
     containers = [one for one in _containers(pod) if one.limits or one.requests]
     if not containers:
         return None
@@ -42,33 +34,33 @@ def asked_of_pools(pod: Object) -> Asked | Problem | None:
     if len(resources) > 1:
         listed = ", ".join(resources)
         return Problem("MixedPoolRequest", f"The pod asks for {listed}. Ask for units of one pool only.")
-    return _asked(resources[0], containers)
+    return _requested(resources[0], containers, namespace)
 
 
-def _asked(resource: str, containers: list[_Container]) -> Asked | Problem:
-    amounts = []
+def _requested(resource: str, containers: list[_Container], namespace: str) -> PoolRequest | Problem:
+    requests = []
     for one in containers:
-        amount = _amount(resource, one)
-        if isinstance(amount, Problem):
-            return amount
-        amounts.append((one, amount))
-    group, _, pool = resource.partition("/")
-    if not pool or "/" in pool:
+        units = _units(resource, one)
+        if isinstance(units, Problem):
+            return units
+        requests.append(ContainerRequest(Counter({resource: units}), one.is_init, one.is_sidecar))
+    pool = PoolRef.of_resource(resource, namespace)
+    if pool is None or not pool.name or "/" in pool.name:
         return Problem("PoolNotFound", f"{resource!r} names no pool. Write the pool's name alone behind the slash.")
-    return Asked(pool, group == CLUSTER_GPU_GROUP, _held_at_a_time(amounts))
+    return PoolRequest(pool, units_held(requests)[resource])
 
 
-def _amount(resource: str, container: _Container) -> int | Problem:
+def _units(resource: str, container: _Container) -> int | Problem:
     where = f"container {container.name}"
     amounts = {}
     for kind, given in (("limits", container.limits), ("requests", container.requests)):
         if resource not in given:
             continue
-        amount = _whole(given[resource])
-        if amount is None:
+        amount = read_units(given[resource])
+        if not amount.is_exact:
             message = f"{given[resource]!r} of {resource} in the {kind} of {where} is no whole number of units."
             return Problem("InvalidQuantity", f"{message} Ask for 1 or more.")
-        amounts[kind] = amount
+        amounts[kind] = amount.number
     if "limits" not in amounts:
         message = f"{where} requests {resource} without a limit. Set the limit to the same number."
         return Problem("RequestNotLimit", message)
@@ -78,33 +70,13 @@ def _amount(resource: str, container: _Container) -> int | Problem:
     return amounts["limits"]
 
 
-def _whole(given: object) -> int | None:
-    try:
-        quantity = parse_quantity(given)
-    except ValueError:
-        return None
-    return quantity.whole if quantity.nanos >= 0 and quantity.nanos % UNIT == 0 else None
-
-
-def _held_at_a_time(amounts: list[tuple[_Container, int]]) -> int:
-    """As the scheduler counts: init containers one after another beside the sidecars before them, then all others."""
-    staying = most = 0
-    for container, amount in amounts:
-        if container.is_init and container.stays:
-            staying += amount
-        elif container.is_init:
-            most = max(most, staying + amount)
-    return max(most, staying + sum(amount for container, amount in amounts if not container.is_init))
-
-
 def _containers(pod: Object) -> Iterator[_Container]:
     spec = part(pod, "spec")
     for plural, is_init in (("initContainers", True), ("containers", False)):
-        for one in items(spec, plural):
-            stays = part(one).get("restartPolicy") == _SIDECAR
-            limits, requests = (_ours(part(one, "resources", kind)) for kind in ("limits", "requests"))
-            yield _Container(str(part(one).get("name", "")), is_init, stays, limits, requests)
+        for one in map(part, items(spec, plural)):
+            limits, requests = (_of_pools(part(one, "resources", kind)) for kind in ("limits", "requests"))
+            yield _Container(str(one.get("name", "")), is_init, is_init and is_sidecar(one), limits, requests)
 
 
-def _ours(resources: Object) -> Object:
+def _of_pools(resources: Object) -> Object:
     return {name: value for name, value in resources.items() if name.startswith(POOL_RESOURCES)}

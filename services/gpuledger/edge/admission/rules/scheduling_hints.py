@@ -30,15 +30,15 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def hinted(pod: Object, pool: KnownPool, settings: ModuleSettings) -> dict[str, Any] | Problem:
     """The pod with its hints; the one given is left as it is."""
-    label = part(pod, "metadata", "labels").get(POOL_LABEL, pool.name.name)
-    if label != pool.name.name:
-        message = f"The pod asks for {pool.name.name}, but its label {POOL_LABEL} says {label!r}. Remove the label."
+    label = part(pod, "metadata", "labels").get(POOL_LABEL, pool.ref.name)
+    if label != pool.ref.name:
+        message = f"The pod asks for {pool.ref.name}, but its label {POOL_LABEL} says {label!r}. Remove the label."
         return Problem("PoolLabelConflict", message)
     asked = spec_of(pool.spec).nodes
     if (problem := _placement_problem(pod, pool, asked)) is not None:
         return problem
     changed: dict[str, Any] = deepcopy(dict(pod))
-    _member(_member(changed, "metadata"), "labels")[POOL_LABEL] = pool.name.name
+    _member(_member(changed, "metadata"), "labels")[POOL_LABEL] = pool.ref.name
     spec = _member(changed, "spec")
     _tolerate(spec, pool)
     _require_nodes(spec, asked)
@@ -68,7 +68,7 @@ def _placement_problem(pod: Object, pool: KnownPool, asked: tuple[Requirement, .
     if not found or None in found:
         return None
     own = f"its nodeSelector or node affinity says otherwise about {found[0]}"
-    message = f"{pool.name} uses nodes with {'; '.join(map(in_words, asked))}, but the pod can run on none: {own}."
+    message = f"{pool.ref} uses nodes with {'; '.join(map(in_words, asked))}, but the pod can run on none: {own}."
     return Problem("PlacementConflict", f"{message} Remove that from the pod, or ask for another pool.")
 
 
@@ -106,11 +106,11 @@ def _require_nodes(spec: dict[str, Any], asked: tuple[Requirement, ...]) -> None
 def _arrange(spec: dict[str, Any], pool: KnownPool, settings: ModuleSettings) -> None:
     strategy = pool.spec.strategy or settings.scheduling_strategy
     key = pool.spec.topology_key or settings.topology_key
-    selector = {"matchLabels": {POOL_LABEL: pool.name.name}}
+    selector = {"matchLabels": {POOL_LABEL: pool.ref.name}}
     if strategy == SPREAD:
         _spread(spec, key, selector)
     elif strategy == BIN_PACK:
-        _pack(spec, key, selector, in_all_namespaces=not pool.name.namespace)
+        _pack(spec, key, selector, in_all_namespaces=not pool.ref.namespace)
 
 
 def _spread(spec: dict[str, Any], key: str, selector: Object) -> None:

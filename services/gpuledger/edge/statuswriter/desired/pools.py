@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.api.kinds import CLUSTER_GPU_GROUP, GPU_GROUP
 from gpuledger.api.labels import POOL_FINALIZER
 from gpuledger.api.phases import AssignmentPhase
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.pools.decisions import PoolsDecided
@@ -72,15 +72,7 @@ class PoolObjects:
 
 def pool_key(pool: str) -> Key:
     """The object of a pool, by the pool's id."""
-    return key_of(Kind.POOL if "/" in pool else Kind.CLUSTER_POOL, pool)
-
-
-def pool_of(resource: str, namespace: str) -> str | None:
-    """The pool whose units a pod in a namespace asks for by a resource; None where it is no pool's."""
-    group, _, name = resource.partition("/")
-    if group == GPU_GROUP:
-        return f"{namespace}/{name}"
-    return name if group == CLUSTER_GPU_GROUP else None
+    return key_of(Kind.POOL if PoolRef.parse(pool).namespace else Kind.CLUSTER_POOL, pool)
 
 
 def desired_pool(objects: PoolObjects, decided: PoolsDecided, key: Key) -> DesiredObject | None:
@@ -134,8 +126,8 @@ def _pod_observed(objects: PoolObjects, fact: Fact, data: PodObserved) -> None:
     units: Counter[str] = Counter()
     if data.node is not None:
         for resource, number in data.requests.items():
-            if number and (pool := pool_of(resource, pod.partition("/")[0])) is not None:
-                units[pool] += number
+            if number and (pool := PoolRef.of_resource(resource, pod.partition("/")[0])) is not None:
+                units[pool.id] += number
     objects.ask(pod, units)
 
 

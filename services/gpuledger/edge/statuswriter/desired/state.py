@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.api.conditions import TRUE, NodeConditionType
-from gpuledger.api.labels import assignment_annotation
 from gpuledger.api.phases import AssignmentPhase, DeviceState
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.bootstrap.state import Bootstrap
 from gpuledger.domain.inventory.state import GpuDevice, Inventory
 from gpuledger.domain.inventory.status import (
@@ -183,7 +183,7 @@ def _approved(assignment: Assignment | None) -> Document | None:
     """The annotation by which a pool says that it approved the device automatically."""
     if assignment is None or assignment.pool is None or not assignment.automatic or assignment.phase not in HOLDING:
         return None
-    return assignment_annotation(assignment.pool)
+    return PoolRef.parse(assignment.pool).assignment
 
 
 def _node(state: DesiredState, key: Key) -> DesiredObject | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from gpuledger.domain.pools.requests import is_sidecar
 from gpuledger.edge.watchers.reading import mapping, text
 
 TERMINATING: Final = "Terminating"
@@ -27,7 +28,6 @@ HOPELESS: Final = frozenset(
 )
 """Reasons of waiting that do not pass by waiting."""
 
-STAYS: Final = "Always"
 MESSAGE_LENGTH_MAX: Final = 1024
 EXIT_CODE_MAX: Final = 2**31 - 1
 _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
@@ -91,8 +91,9 @@ def _failure_of_pod(status: Mapping[str, Any]) -> Failure | None:
 def _steps(pod: Mapping[str, Any]) -> Iterator[Step]:
     """The containers in the order in which they run."""
     for one, status in _containers(pod, "initContainers", "initContainerStatuses"):
-        stays = one.get("restartPolicy") == STAYS
-        is_done = status.get("ready") is True if stays else _exit_code(mapping(status, "state", "terminated")) == 0
+        is_done = (
+            status.get("ready") is True if is_sidecar(one) else _exit_code(mapping(status, "state", "terminated")) == 0
+        )
         yield _step(one, status, is_done=is_done)
     for one, status in _containers(pod, "containers", "containerStatuses"):
         yield _step(one, status, is_done=status.get("ready") is True)
