@@ -17,6 +17,7 @@ from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
 from gpuledger.local.servers.errors import DataDirBusyError, EmbeddedError
 from gpuledger.projection.errors import ProjectionError, RebuildBusyError
 from gpuledger.runtime.settings import SettingsError
+from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolError
 from gpuledger.tools.importers.errors import ImporterError
 
@@ -28,6 +29,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (DatabaseUnavailableError, ExitCode.UNAVAILABLE),
     (SettingsError, ExitCode.USAGE),
     (EmbeddedError, ExitCode.ERROR),
+    (ListenError, ExitCode.ERROR),
     (LedgerError, ExitCode.ERROR),
     (DatabaseError, ExitCode.ERROR),
     (RebuildBusyError, ExitCode.BUSY),

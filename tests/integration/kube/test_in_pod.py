@@ -23,8 +23,7 @@ from gpuledger.api.kinds import (
     SECRETS,
     Resource,
 )
-from gpuledger.cli.edge import Edge, EdgeOptions, kube_edge
-from gpuledger.cli.errors import CliError
+from gpuledger.compose.edge import Edge, EdgeParts, kube_edge
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE
@@ -36,6 +35,7 @@ from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.runtime import settings
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Settings, WebhookSettings, read_settings
+from gpuledger.tools.errors import ToolError
 from support.kube_accounts import ADMIN, AccountServer, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports
@@ -64,6 +64,11 @@ class Pod(NamedTuple):
     admin_config: Path
 
 
+def parts(ledger: Ledger, database_url: str) -> EdgeParts:
+    """The parts of an edge that must not start an API server of its own."""
+    return EdgeParts(ledger, database_url, lambda: pytest.fail("there is a cluster"), None, pytest.fail)
+
+
 @pytest.fixture
 async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pod]:
     files, token = certificates(tmp_path / "tls", HOST, system_clock()), tmp_path / "token"
@@ -90,7 +95,7 @@ async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 @asynccontextmanager
 async def working(pod: Pod, ledger: Ledger, database_url: str) -> AsyncIterator[Edge]:
     """The edge of `gpuledger up` at work."""
-    async with kube_edge(pod.settings, EdgeOptions(f"{HOST}:0"), ledger, database_url) as edge:
+    async with kube_edge(pod.settings, parts(ledger, database_url)) as edge:
         tasks = [asyncio.create_task(one) for one in edge.work]
         try:
             yield edge
@@ -101,7 +106,7 @@ async def working(pod: Pod, ledger: Ledger, database_url: str) -> AsyncIterator[
 
 async def test_the_services_work_with_the_cluster_of_the_pod(pod: Pod, clean_nats_url: str, migrated_url: str) -> None:
     async with jetstream_ledger(clean_nats_url) as ledger, working(pod, ledger, migrated_url) as edge:
-        assert edge.embedded is None
+        assert edge.kubeconfig is None
         await eventually(partial(_has_rule, pod.admin))
     assert pod.server.asked.keys() == {f"{NAMESPACE}:{NAME}"}
     assert not pod.settings.data_dir.exists()
@@ -178,12 +183,12 @@ async def test_a_port_that_cannot_be_had_is_said_so(pod: Pod, clean_nats_url: st
     async with taken, jetstream_ledger(clean_nats_url) as ledger:
         listen = f"{HOST}:{taken.sockets[0].getsockname()[1]}"
         settings = replace(pod.settings, webhooks=WebhookSettings(listen))
-        async with kube_edge(settings, EdgeOptions(f"{HOST}:0"), ledger, migrated_url) as edge:
+        async with kube_edge(settings, parts(ledger, migrated_url)) as edge:
             tasks = [asyncio.create_task(one) for one in edge.work]
             async with asyncio.timeout(DEADLINE_S):
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             (failed,) = done
-            with pytest.raises(CliError, match=f"Cannot listen on {listen}.*GPULEDGER_ADMISSION_LISTEN"):
+            with pytest.raises(ToolError, match=f"Cannot listen on {listen}.*GPULEDGER_ADMISSION_LISTEN"):
                 await failed
             for task in tasks:
                 if task is not failed:

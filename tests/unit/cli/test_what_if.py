@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.cli.commands.what_if_manifest import Manifest, read_manifest
+from gpuledger.cli.commands.what_if_manifest import read_manifest
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.what_if_page import what_if_page
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.tools.whatif.document import NOT_IN_FORCE, NOTHING, notes, worlds_document
+from gpuledger.tools.whatif.pool import Manifest
 from gpuledger.tools.whatif.refusals import remarks
 from support.pools import MET, Pools, applied, asks, pool
 from support.supposing import MIG, left_and_came_back, suppose
@@ -66,17 +67,17 @@ def reading(tmp_path: Path) -> Reader:
 )  # fmt: skip
 def test_manifests_that_are_read(reading: Reader, text: str, namespace: str | None, expected: str) -> None:
     found = reading(text, namespace)
-    assert found.supposition.pool == expected
-    assert found.supposition.said == PoolDefined(uid="-", unit="Card")
+    assert found.supposition().pool == expected
+    assert found.supposition().said == PoolDefined(uid="-", unit="Card")
     assert found.object["spec"]["provider"] == "Nvidia"
-    assert not found.supposition.says_maintenance
+    assert not found.supposition().says_maintenance
 
 
 def test_a_manifest_may_say_something_of_maintenance(reading: Reader) -> None:
     text = GOOD.replace("name: a,", "name: a, annotations: {gpu.deckhouse.io/maintenance: enabled},")
-    found = reading(text).supposition
+    found = reading(text).supposition()
     assert (found.says_maintenance, found.said.maintenance) == (True, "enabled")
-    ended = reading(text.replace("enabled", '""')).supposition
+    ended = reading(text.replace("enabled", '""')).supposition()
     assert (ended.says_maintenance, ended.said.maintenance) == (True, None)
 
 
@@ -157,7 +158,7 @@ def told() -> Pools:
 )  # fmt: skip
 def test_what_would_be_refused_by_what_is_there(reading: Reader, told: Pools, text: str, words: list[str]) -> None:
     found = reading(text)
-    pool_id, said = found.supposition.pool, found.supposition.said
+    pool_id, said = found.supposition().pool, found.supposition().said
     remarked = list(remarks(found.resource, found.object, pool_id, said, told.state))
     assert len(remarked) == len(words)
     for word, remark in zip(words, remarked, strict=True):
@@ -168,7 +169,7 @@ def test_what_is_there_already_is_not_held_against_settings_that_came_later(read
     told.say(POOL, pool(slices_per_unit=2))
     told.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
     found = reading(GOOD.replace("Card", "Card, slicesPerUnit: 2"))
-    assert list(remarks(found.resource, found.object, POOL, found.supposition.said, told.state)) == []
+    assert list(remarks(found.resource, found.object, POOL, found.supposition().said, told.state)) == []
 
 
 def answer_to(told: Pools, said: PoolDefined, pool_id: str = POOL) -> str:

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.errors import CliError
 from gpuledger.cli.options import DataDir
+from gpuledger.cli.render import message_if_heard
 from gpuledger.cli.run import run
-from gpuledger.cli.stopping import say, until_stopped
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import short_walks
 from gpuledger.runtime.settings import read_settings
+from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
-from gpuledger.runtime.telemetry_http import ListenError, parse_address
+from gpuledger.runtime.telemetry_http import parse_address
 
 CERTIFICATES = "kube-api"
 """Where in the data directory the certificates lie."""
@@ -36,12 +36,9 @@ def kube_api(
     """
     configure_logging()
     directory = read_settings(os.environ, data_dir).data_dir / CERTIFICATES if tls else None
-    try:
-        host, port = parse_address(listen)
-    except ListenError as error:
-        raise CliError(str(error)) from error
+    host, port = parse_address(listen)
     with short_walks():
-        run(until_stopped(_serve(host, port, kubeconfig, directory)))
+        run(run_until_stopped(_serve(host, port, kubeconfig, directory), message_if_heard))
 
 
 async def _serve(host: str, port: int, config: Path | None, directory: Path | None) -> None:
@@ -52,9 +49,9 @@ async def _serve(host: str, port: int, config: Path | None, directory: Path | No
     made = certificates(directory, host, system_clock()) if directory else None
     context = made.server_context() if made else None
     async with ApiServer().serving(host, port, context) as url:
-        say(f"Serving an empty Kubernetes API at {url}.")
+        message_if_heard(f"Serving an empty Kubernetes API at {url}.")
         if config is not None:
             text = files.kubeconfig(url, made.ca.read_bytes() if made else None)
             files.write_kubeconfig(config, text)
-            say(f"Try: KUBECONFIG={config} kubectl get namespaces")
+            message_if_heard(f"Try: KUBECONFIG={config} kubectl get namespaces")
         await asyncio.Event().wait()

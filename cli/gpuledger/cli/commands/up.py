@@ -5,18 +5,23 @@ because that takes longer than most other commands.
 """
 
 import os
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
+from gpuledger.cli.render import Console, message_if_heard, quiet_pipe
 from gpuledger.cli.run import run
-from gpuledger.cli.stopping import until_stopped
 from gpuledger.runtime.garbage import short_walks
-from gpuledger.runtime.settings import read_settings
+from gpuledger.runtime.settings import Settings, read_settings
+from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
+
+if TYPE_CHECKING:
+    from gpuledger.compose.up import Endpoints
 
 Listen = Annotated[
     str | None,
@@ -58,28 +63,43 @@ def up(
     with a service account's token, that cluster instead of the embedded API server. Any other command with the same
     --data-dir finds what runs here.
     """
-    from gpuledger.cli.edge import EdgeOptions, FleetOptions, check_options  # noqa: PLC0415 - takes a second to import
-    from gpuledger.cli.serving import serve  # noqa: PLC0415
+    from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
+    from gpuledger.compose.edge import FleetOptions, check_fleet  # noqa: PLC0415
+    from gpuledger.compose.up import Reports, UpOptions, serve  # noqa: PLC0415
 
     configure_logging()
     settings = read_settings(os.environ, data_dir)
     address = listen or settings.metrics_listen
-    _check_address(address)
-    _check_address(kube_listen)
-    if settings.webhooks.listen is not None:
-        _check_address(settings.webhooks.listen)
-    simulated = FleetOptions.read(fleet, speed, seed) if fleet else None
-    if no_kube and simulated:
+    _check_addresses(address, kube_listen, *filter(None, [settings.webhooks.listen]))
+    fleet_options = FleetOptions.read(fleet, speed, seed) if fleet else None
+    if no_kube and fleet:
         raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)
-    edge = None if no_kube else EdgeOptions(kube_listen, simulated)
-    if edge is not None:
-        check_options(settings, edge)
+    if not no_kube:
+        check_fleet(settings, fleet_options)
+    options = UpOptions(address, not no_kube, fleet_options)
+    show = partial(_show_endpoints, settings)
+    work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_if_heard))
     with short_walks():
-        run(until_stopped(serve(settings, address, edge)))
+        run(run_until_stopped(work, message_if_heard))
 
 
-def _check_address(address: str) -> None:
+def _check_addresses(*addresses: str) -> None:
     try:
-        parse_address(address)
+        for address in addresses:
+            parse_address(address)
     except ListenError as error:
         raise CliError(str(error), code=ExitCode.USAGE) from error
+
+
+def _show_endpoints(settings: Settings, endpoints: "Endpoints") -> None:
+    """Show how to reach everything; passwords only of servers that belong to this user."""
+    lines = ["gpuledger is up; Ctrl-C stops it.", ""]
+    if endpoints.kubeconfig is not None:
+        lines += [f"  export KUBECONFIG={endpoints.kubeconfig}"]
+    if settings.servers is None:
+        lines += [f"  export NATS_URL={endpoints.nats_url}", f"  export DATABASE_URL={endpoints.database_url}", ""]
+        lines += [f"  data     {settings.data_dir}"]
+    lines += [f"  metrics  {endpoints.telemetry_url}/metrics", f"  health   {endpoints.telemetry_url}/healthz", ""]
+    console = Console.standard()
+    with quiet_pipe(console.out):
+        console.out.write("\n".join(lines) + "\n")

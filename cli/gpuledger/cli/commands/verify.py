@@ -1,5 +1,6 @@
 """`gpuledger verify`: prove that tables and Kubernetes objects are what the log says, or name the first that is not."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,18 +8,16 @@ import typer
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
-from gpuledger.cli.render import Column, Output, View, message, progress, render
+from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.values import csv_field
 from gpuledger.cli.run import run
-from gpuledger.edge.kube.client import KubeClient
-from gpuledger.projection.verify import Difference, Verification
-from gpuledger.projection.verify import verify as verify_projection
-from gpuledger.tools.cluster import KubeAccess, open_kube
-from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.ledger.api import Position
+from gpuledger.projection.verify import Difference
+from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.queries.rows import RowDict
 
 if TYPE_CHECKING:
-    from gpuledger.edge.statuswriter.reconcile.verify import KubeVerification
+    from gpuledger.tools.verification import Verified
 
 Projections = Annotated[
     list[str] | None, typer.Argument(metavar="[PROJECTION]...", help="Only these.", show_default=False)
@@ -59,67 +58,47 @@ def verify(
     With --kube the objects of Kubernetes are compared in the same way, which needs an API server.
     """
     access = KubeAccess(kubeconfig, context, data_dir) if kube else None
-    found, objects = run(_verify(projections or [], data_dir, access))
-    rows = [_row(result) for result in found] + ([_kube_row(objects)] if objects else [])
-    render(rows, _VIEW, output, headers=not no_headers)
-    wrong = [result for result in found if result.differences]
+    found = run(_verify(projections or [], data_dir, access))
+    render(_rows(found), _VIEW, output, headers=not no_headers)
+    wrong = [result for result in found.projections if result.differences]
     for result in wrong:
         assert result.first is not None
         message(f"{result.projection}: {describe(result.first)}")
-    _tell_objects(objects)
+    _show_objects(found)
     if wrong:
         raise CliError(
             f"{sum(result.differences for result in wrong)} rows differ from the ledger",
             f"Rebuild them with `gpuledger replay {' '.join(result.projection for result in wrong)}`",
         )
-    if objects and objects.differences:
+    if found.objects and found.objects.differences:
         raise CliError(
-            f"{objects.differences} objects in Kubernetes differ from the ledger",
+            f"{found.objects.differences} objects in Kubernetes differ from the ledger",
             "Compare again, for a write may be under way; then look at the status writer's health",
         )
-    compared = f"{sum(result.rows for result in found)} rows" + (f" and {objects.objects} objects" if objects else "")
-    message(f"Every {'row and object' if objects else 'row'} is as the ledger says: {compared} compared.")
+    rows = sum(result.rows for result in found.projections)
+    compared = f"{rows} rows" + (f" and {found.objects.objects} objects" if found.objects else "")
+    message(f"Every {'row and object' if found.objects else 'row'} is as the ledger says: {compared} compared.")
 
 
-def _tell_objects(objects: "KubeVerification | None") -> None:
-    if objects is None:
+def _show_objects(found: "Verified") -> None:
+    if found.objects is None:
         return
-    if not objects.enabled:
+    if not found.objects.enabled:
         message("The module is disabled by its ModuleConfig: nobody keeps the objects in Kubernetes.")
-    for one in objects.first:
-        expected, found = _value(one.expected), _value(one.found)
-        message(f"{one.key.kind} {one.key.id} {one.path}: the ledger says {expected}, Kubernetes has {found}.")
+    for one in found.objects.first:
+        expected, actual = _value(one.expected), _value(one.found)
+        message(f"{one.key.kind} {one.key.id} {one.path}: the ledger says {expected}, Kubernetes has {actual}.")
 
 
 def _value(value: object) -> str:
     return "nothing" if value is None else csv_field(value)
 
 
-async def _verify(
-    names: list[str], data_dir: DataDir, access: KubeAccess | None
-) -> tuple[list[Verification], "KubeVerification | None"]:
-    results = []
-    objects = None
+async def _verify(names: list[str], data_dir: DataDir, access: KubeAccess | None) -> "Verified":
+    from gpuledger.tools.verification import verify_all  # noqa: PLC0415 - takes long to import
+
     async with open_backend(data_dir, "verify") as backend:
-        await bring_current(backend, named_projections(names))
-        for projection in named_projections(names):
-            with progress(f"Verifying {projection.name}", total=None) as advance:
-                results.append(
-                    await verify_projection(
-                        projection, backend.ledger, backend.database_url, lambda done, _total: advance.to(done)
-                    )
-                )
-        if access is not None:
-            objects = await _compare(backend, access)
-    return results, objects
-
-
-async def _compare(backend: Backend, access: KubeAccess) -> "KubeVerification":
-    from gpuledger.edge.statuswriter.reconcile.verify import compare  # noqa: PLC0415 - only --kube needs the status writer
-
-    async with open_kube(access, KubeClient) as client:
-        with progress("Verifying Kubernetes", total=None) as advance:
-            return await compare(client, backend.ledger, lambda done, _total: advance.to(done))
+        return await verify_all(backend, names, access)
 
 
 def describe(difference: Difference) -> str:
@@ -135,23 +114,22 @@ def _shown(row: tuple[object, ...] | None) -> str:
     return "no such row" if row is None else f"({', '.join(str(value) for value in row)})"
 
 
-def _row(result: Verification) -> RowDict:
-    first = result.first
-    return {
-        "projection": result.projection,
-        "position": str(result.position),
-        "rows": result.rows,
-        "differences": result.differences,
-        "first_difference": None if first is None else f"{first.table}/{'/'.join(str(part) for part in first.key)}",
-    }
+def _rows(found: "Verified") -> Iterator[RowDict]:
+    for result in found.projections:
+        first = result.first
+        where = None if first is None else f"{first.table}/{'/'.join(str(part) for part in first.key)}"
+        yield _row(result.projection, result.position, result.rows, result.differences, where)
+    if objects := found.objects:
+        key = objects.first[0].key if objects.first else None
+        where = None if key is None else f"{key.kind}/{key.id}"
+        yield _row(KUBERNETES, objects.position, objects.objects, objects.differences, where)
 
 
-def _kube_row(objects: "KubeVerification") -> RowDict:
-    first = objects.first[0] if objects.first else None
+def _row(name: str, position: Position, rows: int, differences: int, first: str | None) -> RowDict:
     return {
-        "projection": KUBERNETES,
-        "position": str(objects.position),
-        "rows": objects.objects,
-        "differences": objects.differences,
-        "first_difference": None if first is None else f"{first.key.kind}/{first.key.id}",
+        "projection": name,
+        "position": str(position),
+        "rows": rows,
+        "differences": differences,
+        "first_difference": first,
     }

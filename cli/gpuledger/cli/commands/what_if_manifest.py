@@ -2,24 +2,23 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
-from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.edge.kube.crds import shipped
 from gpuledger.edge.kube.schema.object_meta import OBJECT_META
 from gpuledger.edge.kube.schema.shapes import Shape
-from gpuledger.edge.watchers.resources import gpupools
 from gpuledger.local.kubeapi import decoding
 from gpuledger.local.kubeapi.custom import resources_of
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.metadata import validate_metadata
 from gpuledger.local.kubeapi.resources import Resource as Served
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.whatif.pool import Manifest
 from gpuledger.tools.whatif.refusals import problem_of
-from gpuledger.tools.whatif.world import Supposition
 
 STDIN: Final = "-"
 Json = dict[str, Any]
@@ -34,15 +33,6 @@ _YAML: Final = "application/yaml"
 _HEAD: Final = Shape("object", fields={"metadata": OBJECT_META})
 
 
-class Manifest(NamedTuple):
-    """A pool as a file has it, with the defaults of its schema; `file` is how people call the file."""
-
-    file: str
-    resource: Resource
-    object: Json
-    supposition: Supposition
-
-
 def read_manifest(file: str, namespace: str | None) -> Manifest:
     """The pool in a file, or in stdin for `-`; `namespace` is that of a GPUPool which names none.
 
@@ -55,7 +45,12 @@ def read_manifest(file: str, namespace: str | None) -> Manifest:
     _complete(named, resource, obj, duplicates, namespace)
     if (problem := problem_of(resource, obj)) is not None:
         raise _wrong(f"{named} would be refused: {problem}")
-    return Manifest("stdin" if file == STDIN else file, resource, obj, _supposition(named, resource, obj))
+    manifest = Manifest("stdin" if file == STDIN else file, resource, obj)
+    try:
+        manifest.supposition()
+    except RequestError as error:
+        raise _wrong(f"{named} is not understood: {error.message}") from error
+    return manifest
 
 
 def _text(file: str) -> bytes:
@@ -162,15 +157,6 @@ def _placed(named: str, resource: Resource, metadata: Json, namespace: str | Non
 def _served(resource: Resource) -> Served:
     (crd,) = (one for one in shipped() if one["spec"]["names"]["kind"] == resource.kind)
     return next(one for one in resources_of(crd) if one.api_version == resource.api_version)
-
-
-def _supposition(named: str, resource: Resource, obj: Json) -> Supposition:
-    """The fact that watchers would record of it."""
-    found = gpupools.read(resource, obj)
-    if found.subject is None or found.problems:
-        raise _wrong(f"{named} is not understood: {'; '.join(found.problems)}")
-    says_maintenance = ANNOTATION_MAINTENANCE in (obj["metadata"].get("annotations") or {})
-    return Supposition(found.subject, gpupools.combine([found.said]), says_maintenance)
 
 
 def _wrong(what: str) -> CliError:

@@ -11,9 +11,8 @@ from gpuledger.cli.get.watch import Rows, Watched, follow
 from gpuledger.cli.render import Output, render
 from gpuledger.cli.run import run
 from gpuledger.domain.dra.fold import Availability
-from gpuledger.readmodels.availability import AvailabilityProjection
 from gpuledger.tools.queries.availability import availability_as_of, current_availability
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.backend import Backend, named_projections
 from gpuledger.tools.queries.moments import PointInTime, sequence_of
 from gpuledger.tools.queries.rows import RowDict
 
@@ -66,13 +65,14 @@ async def watch_availability(wanted: Selected, data_dir: Path | None, output: Ou
     """Show the rows, then every one that changes, for ever. What is no more is told on stderr."""
     noun = wanted.noun
     watched = Watched(noun.view, noun.name_of, lambda rows: noun.shown(rows, output))
+    (projection,) = named_projections(["availability"])
     async with open_backend(data_dir, f"get {noun.view.kinds} --watch") as backend:
 
         async def read() -> Rows:
             rows = wanted.of(await current_availability(backend))
             return {tuple(row[part] for part in noun.key): row for row in rows}
 
-        await follow(backend, AvailabilityProjection(), read, watched, output, headers=headers)
+        await follow(backend, projection, read, watched, output, headers=headers)
 
 
 async def _state(noun: AvailabilityNoun, moment: PointInTime, data_dir: Path | None) -> Availability:

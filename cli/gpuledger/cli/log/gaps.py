@@ -11,8 +11,7 @@ from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
 from gpuledger.db.engine import connect
-from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.tools.queries.backend import bring_current
+from gpuledger.tools.queries.backend import bring_current, named_projections
 
 VIEW = View(
     "gap",
@@ -50,7 +49,7 @@ def gaps(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_heade
 
 async def _gaps(data_dir: Path | None) -> list[Row]:
     async with open_backend(data_dir, "log gaps") as backend:
-        await bring_current(backend, [SourcesProjection()])
+        await bring_current(backend, named_projections(["sources"]))
         async with connect(backend.database_url, application_name="gpuledger log gaps") as connection:
             cursor = await connection.execute(_QUERY.encode())
             return [dict(zip(_KEYS, row, strict=True)) for row in await cursor.fetchall()]

@@ -1,0 +1,175 @@
+"""Composes the Kubernetes edge of `gpuledger up`: a cluster, and the services between it and the ledger.
+
+A real cluster (that of KUBECONFIG, or of the pod that this runs in) is used as it is: nothing is installed in it, and
+no fleet is ever simulated there. Otherwise an embedded API server runs, with every CRD that the services need.
+
+Admission webhooks are served where the API server can reach them: on this machine for the embedded one, and for a real
+cluster through the Service of the Helm chart, which sets the address to listen on.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import structlog
+
+from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODES
+from gpuledger.edge.admission.main import Admission, AdmissionSettings, admission
+from gpuledger.edge.kube import crds
+from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.errors import AlreadyExistsError
+from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.edge.watchers.main import run as watch
+from gpuledger.edge.watchers.watcher import WatcherSettings
+from gpuledger.ledger.api import Ledger
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
+from gpuledger.runtime.tasks import Work
+from gpuledger.runtime.telemetry_http import ListenError
+from gpuledger.tools.errors import RequestError, ToolError
+from gpuledger.tools.simulation.errors import SimulationError
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
+from gpuledger.tools.simulation.main import run as simulate
+from gpuledger.tools.simulation.pace import Pace
+from gpuledger.tools.simulation.resume import standing
+
+EMBEDDED_LISTEN = "127.0.0.1:0"
+"""Where the webhooks of the embedded API server listen."""
+
+StartKube = Callable[[], AbstractAsyncContextManager[Path]]
+"""Serves the embedded API for the length of the block; gives the kubeconfig with which clients find it."""
+
+log = structlog.get_logger("gpuledger.up")
+
+
+class FleetOptions(NamedTuple):
+    """The fleet to simulate, how many simulated seconds a real one is, and the seed of all chance."""
+
+    spec: FleetSpec
+    speed: float
+    seed: int
+
+    @classmethod
+    def read(cls, spec: str, speed: float, seed: int) -> Self:
+        """Read the options of the command line.
+
+        Raises:
+            RequestError: the text describes no fleet, or the speed is out of range.
+        """
+        try:
+            Pace(system_clock(), speed)
+            return cls(FleetSpec.parse(spec), speed, seed)
+        except SimulationError as error:
+            raise RequestError(str(error)) from error
+
+
+class Edge(NamedTuple):
+    """The services of the edge and all their work; `kubeconfig` is that of the embedded API server, where it runs."""
+
+    kubeconfig: Path | None
+    writer: StatusWriter
+    webhooks: Admission | None
+    work: list[Work]
+
+
+class EdgeParts(NamedTuple):
+    """What the edge works with: a ledger and database, an embedded API server if it needs one, and a fleet if any.
+
+    `warn` shows a line to the user.
+    """
+
+    ledger: Ledger
+    database_url: str
+    start_kube: StartKube
+    fleet: FleetOptions | None
+    warn: Callable[[str], None]
+
+
+@asynccontextmanager
+async def kube_edge(settings: Settings, parts: EdgeParts) -> AsyncIterator[Edge]:
+    """Connect to a cluster, and compose the services that keep it and the ledger in step.
+
+    Raises:
+        KubeError: the cluster cannot be used.
+    """
+    if settings.has_cluster:
+        async with open_client() as client:
+            yield _edge(None, client, parts, settings)
+        return
+    async with parts.start_kube() as kubeconfig, open_client(kubeconfig) as client:
+        await crds.install(client, [*crds.shipped(), *crds.foreign()])
+        with suppress(AlreadyExistsError):
+            await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        if parts.fleet is not None:
+            await _warn_of_foreign(client, parts.fleet, settings.data_dir, parts.warn)
+        yield _edge(kubeconfig, client, parts, settings)
+
+
+def check_fleet(settings: Settings, fleet: FleetOptions | None) -> None:
+    """Keep a simulation out of a real cluster.
+
+    Raises:
+        RequestError: the settings lead to one.
+    """
+    if fleet is None or not settings.has_cluster:
+        return
+    which, way_out = f"that {KUBECONFIG} names", f"Unset {KUBECONFIG}"
+    if settings.kubeconfig is None:
+        which, way_out = "that this pod runs in", "Set automountServiceAccountToken: false for the pod"
+    hint = f"{way_out} to use the embedded API server"
+    raise RequestError(f"--fleet would make up Nodes in the cluster {which}", hint)
+
+
+async def _warn_of_foreign(
+    client: KubeClient, fleet: FleetOptions, data_dir: Path, warn: Callable[[str], None]
+) -> None:
+    """Warn of simulated nodes that earlier runs left and that do not belong to this fleet."""
+    found = standing(Fleet(fleet.spec, fleet.seed), (await client.list(NODES)).items)
+    if not found.foreign:
+        return
+    first, last = found.foreign[0], found.foreign[-1]
+    warn(
+        f"Warning: of the simulated nodes that {data_dir} has already, {len(found.foreign)} of {len(found.nodes)} "
+        f"({first if first == last else f'{first} to {last}'}) are not in --fleet {fleet.spec} --seed {fleet.seed}. "
+        f"They stay as they are, and nothing simulates them. Give another --data-dir for that fleet alone."
+    )
+
+
+def _edge(kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, settings: Settings) -> Edge:
+    ledger, database_url = parts.ledger, parts.database_url
+    writer = StatusWriter(ledger, database_url, client, settings=StatusWriterSettings(components=settings.components))
+    webhooks = _webhooks(settings, ledger, client)
+    watchers = WatcherSettings(components_namespace=settings.components.namespace)
+    work: list[Work] = [watch(client, ledger, database_url, settings=watchers), writer.run()]
+    if webhooks is not None:
+        work.append(_serve(webhooks))
+    if parts.fleet is not None:
+        spec, speed, seed = parts.fleet
+        clock, sleep = system_clock, asyncio.sleep
+        work.append(simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed))
+    return Edge(kubeconfig, writer, webhooks, work)
+
+
+def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> Admission | None:
+    """The webhooks, where the API server can reach them."""
+    if not settings.has_cluster:
+        return admission(ledger, client, AdmissionSettings(listen=EMBEDDED_LISTEN, reached=None))
+    listen, namespace = settings.webhooks.listen, settings.webhooks.namespace
+    if listen is None:
+        log.info(
+            "up.no-admission",
+            reason=f"No admission webhooks are served: the cluster has no way to this process. The Helm chart has a "
+            f"Service for them, and sets {ADMISSION_LISTEN}.",
+        )
+        return None
+    return admission(ledger, client, AdmissionSettings(listen=listen, namespace=namespace))
+
+
+async def _serve(webhooks: Admission) -> None:
+    try:
+        await webhooks.run()
+    except ListenError as error:
+        raise ToolError(str(error), f"The address of the admission webhooks is in {ADMISSION_LISTEN}") from error

@@ -1,0 +1,116 @@
+"""Composes `gpuledger up`: servers, every projection and the Kubernetes edge, until one of them fails.
+
+A projection that stops does not end the process: the others go on, and an operator can repair the one that stopped.
+Embedded servers that cannot be restarted end it. This module never starts a server itself; it gets local ones from
+factories.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
+from gpuledger.db.migrate import migrate
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.projection.published import CountedLedger
+from gpuledger.projection.supervision import Supervision
+from gpuledger.runtime.settings import Settings
+from gpuledger.runtime.tasks import Work, run_until_one_fails
+from gpuledger.runtime.telemetry_http import Health, serving
+from gpuledger.tools.queries.backend import all_projections
+
+
+class DataServers(NamedTuple):
+    """Where NATS and PostgreSQL are, and the work that keeps them running if they are embedded."""
+
+    nats_url: str
+    database_url: str
+    work: list[Work]
+
+
+class LocalServers(NamedTuple):
+    """Factories of what a laptop runs in place of a data centre; each serves for the length of its block."""
+
+    data: Callable[[], AbstractAsyncContextManager[DataServers]]
+    kube: StartKube
+
+
+class Endpoints(NamedTuple):
+    """Where everything can be reached; `kubeconfig` is that of the embedded API server, where it runs."""
+
+    nats_url: str
+    database_url: str
+    telemetry_url: str
+    kubeconfig: Path | None
+
+
+class UpOptions(NamedTuple):
+    """The options of the command line. `listen` is the address of /metrics and /healthz."""
+
+    listen: str
+    has_edge: bool
+    fleet: FleetOptions | None
+
+
+class Reports(NamedTuple):
+    """How the user hears that everything is up, and of warnings."""
+
+    up: Callable[[Endpoints], None]
+    warn: Callable[[str], None]
+
+
+async def serve(settings: Settings, options: UpOptions, local: LocalServers, reports: Reports) -> None:
+    """Run everything.
+
+    Raises:
+        ListenError: an address cannot be had.
+    """
+    async with AsyncExitStack() as stack:
+        servers = await stack.enter_async_context(_servers(settings, local))
+        ledger = await stack.enter_async_context(connect_ledger(servers.nats_url, name="gpuledger up"))
+        supervision = Supervision(all_projections(), CountedLedger(ledger), servers.database_url)
+        edge = None
+        if options.has_edge:
+            parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn)
+            edge = await stack.enter_async_context(kube_edge(settings, parts))
+        url = await stack.enter_async_context(serving(options.listen, lambda: health_of(supervision, edge)))
+        reports.up(Endpoints(servers.nats_url, servers.database_url, url, edge.kubeconfig if edge else None))
+        await run_until_one_fails([*supervision.work(), *servers.work, *(edge.work if edge else ())])
+
+
+@asynccontextmanager
+async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[DataServers]:
+    if settings.servers is not None:
+        await asyncio.to_thread(migrate, settings.servers.database_url)
+        yield DataServers(settings.servers.nats_url, settings.servers.database_url, [])
+        return
+    async with local.data() as servers:
+        await asyncio.to_thread(migrate, servers.database_url)
+        try:
+            yield servers
+        finally:
+            for one in servers.work:
+                one.close()  # if something else failed, it never began, and Python would complain about that
+
+
+def health_of(supervision: Supervision, edge: Edge | None) -> Health:
+    """The answer of `/healthz`."""
+    healthy = supervision.healthy
+    document = {
+        "status": "ok" if healthy else "failing",
+        "reason": None if healthy else _reason(supervision),
+        "generation": supervision.ledger.generation,
+        "head": supervision.head,
+        "projections": {name: found._asdict() for name, found in supervision.health().items()},
+    }
+    if edge is not None:
+        document["statuswriter"] = edge.writer.health()._asdict()
+        document["admission"] = None if edge.webhooks is None else edge.webhooks.health()._asdict()
+    return Health(healthy, document)
+
+
+def _reason(supervision: Supervision) -> str:
+    stopped = [found.reason for found in supervision.health().values() if found.reason]
+    return " ".join(stopped) or "The servers have not answered lately."

@@ -1,0 +1,130 @@
+"""Answers `gpuledger what-if pool`: folds the recorded pools, and beside them the pools under another definition.
+
+For a definition as of now, the rows are read and the rest of the log is folded in memory; for one as of a moment in the
+past, the log is folded from its start. Nothing here writes.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.api.kinds import Resource
+from gpuledger.api.labels import ANNOTATION_MAINTENANCE
+from gpuledger.db.engine import connect
+from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.edge.watchers.resources import gpupools
+from gpuledger.projection.asof import fold_until
+from gpuledger.projection.fold import Fold
+from gpuledger.projection.skips import skipped_positions
+from gpuledger.projection.store import Store
+from gpuledger.runtime.garbage import seldom_collected
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.explain.pools import uses_of
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.moments import sequence_of
+from gpuledger.tools.whatif.agents import Answered, answer
+from gpuledger.tools.whatif.differences import pool_differences
+from gpuledger.tools.whatif.document import Document, notes, worlds_document
+from gpuledger.tools.whatif.refusals import remarks
+from gpuledger.tools.whatif.replay import HeardPools
+from gpuledger.tools.whatif.world import SupposedPools, Supposition
+
+READ_ONLY = "-c default_transaction_read_only=on"
+NOW = "now"
+
+OnPosition = Callable[[int], None]
+
+
+class Manifest(NamedTuple):
+    """A pool's manifest with the defaults of its schema; `file` is the name by which the user gave it."""
+
+    file: str
+    resource: Resource
+    object: dict[str, Any]
+
+    def supposition(self) -> Supposition:
+        """The fact that the watchers would record of it.
+
+        Raises:
+            RequestError: they would not understand it.
+        """
+        found = gpupools.read(self.resource, self.object)
+        if found.subject is None or found.problems:
+            raise RequestError("; ".join(found.problems))
+        has_maintenance = ANNOTATION_MAINTENANCE in (self.object["metadata"].get("annotations") or {})
+        return Supposition(found.subject, gpupools.combine([found.said]), has_maintenance)
+
+
+class Worlds(NamedTuple):
+    """The recorded pools, those under the other definition, and what agents are assumed to have done there."""
+
+    recorded: PoolFacts
+    supposed: SupposedPools
+    answered: Answered
+
+
+async def what_if_pool(
+    backend: Backend, manifest: Manifest, since: datetime | tuple[int | None, int] | None
+) -> Document:
+    """The differences, if the pool were defined as in the manifest since a moment (None: from now on)."""
+    supposition = manifest.supposition()
+    sequence = None if since is None else await sequence_of(backend, since)
+    found = await _worlds(backend, supposition, sequence)
+    recorded, pool = found.recorded, supposition.pool
+    differing = {one.pool for one in pool_differences(recorded, found.supposed)}
+    pods = recorded.pod.rows
+    used = {one: sum(use.units for use in uses_of(pods, one) if use.node is not None) for one in {*differing, pool}}
+    refused = remarks(manifest.resource, manifest.object, pool, supposition.said, recorded)
+    return {
+        "pool": pool,
+        "kind": manifest.resource.kind,
+        "file": manifest.file,
+        "since": NOW if sequence is None else f"{backend.ledger.generation}/{sequence}",
+        "notes": [*refused, *notes(recorded, found.supposed, found.answered, pool, used)],
+        **worlds_document(recorded, found.supposed, pool, used),
+    }
+
+
+async def _worlds(backend: Backend, supposition: Supposition, since: int | None) -> Worlds:
+    """Both worlds at the end of the log; `since` is the sequence after which the definition counts."""
+    head, projection = await backend.ledger.head(), HeardPools()
+    with backend.reporter.progress("Folding the log", total=head) as advance, seldom_collected():
+        begun = head if since is None else min(since, head)
+        if begun == head:
+            fold = await _current(backend, projection, head, advance.to)
+        else:
+            fold = await fold_until(projection, backend.ledger, begun, lambda done, _total: advance.to(done))
+        recorded = fold.state
+        assert isinstance(recorded, PoolFacts), "what pools fold into"
+        supposed = SupposedPools(recorded, supposition, begun + 1)
+        projection.hear = supposed.tell
+        await _fold(backend, fold, head, advance.to)
+    return Worlds(recorded, supposed, answer(supposed, recorded, supposition.pool))
+
+
+async def _current(backend: Backend, projection: HeardPools, head: int, on_position: OnPosition) -> Fold:
+    """A fold from the rows where they are of this build and this log, else from the start of the log."""
+    fold = await _stored(backend, projection)
+    if fold is None:
+        return await fold_until(projection, backend.ledger, head, lambda done, _total: on_position(done))
+    await _fold(backend, fold, head, on_position)
+    return fold
+
+
+async def _stored(backend: Backend, projection: HeardPools) -> Fold | None:
+    skipped = await skipped_positions(backend.ledger)
+    async with connect(backend.database_url, application_name="gpuledger what-if", options=READ_ONLY) as connection:
+        store = Store(connection, projection)
+        async with store.snapshot():
+            checkpoint = await store.checkpoint()
+            this_build = (projection.version, backend.ledger.generation)
+            if checkpoint is None or (checkpoint.version, checkpoint.generation) != this_build:
+                return None
+            return await store.load(checkpoint, skipped, await store.outbox())
+
+
+async def _fold(backend: Backend, fold: Fold, until: int, on_position: OnPosition) -> None:
+    """Fold the rest of the log. What the decider decides on the way stays in memory."""
+    async for messages in backend.ledger.history(after=fold.sequence, until=until):
+        fold.apply_all(messages)
+        on_position(fold.sequence)
