@@ -20,10 +20,10 @@ import psutil
 
 from bench.processes import process
 from bench.report import Figure
-from gpuledger.agent.control import SOCKET, ask
+from gpuledger.agent.control import SOCKET, request_fault
 from gpuledger.agent.footprint import ENVIRONMENT
 from gpuledger.agent.hardware.simulated import SimulatedHardware
-from gpuledger.agent.health.part import LOOK_PERIOD_S
+from gpuledger.agent.health.part import POLL_PERIOD_S
 from gpuledger.agent.heartbeat import METRIC
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
@@ -44,7 +44,7 @@ POLL_S = 0.001
 FAULT = 48
 """An error that leaves a trace in the counters, so that their reset shows at once that the card is well again."""
 
-SEEN_S = 2 * LOOK_PERIOD_S + 1
+SEEN_S = 2 * POLL_PERIOD_S + 1
 """After so long the agent has seen the counters grow, so that it can see them reset."""
 
 HARMLESS = (13, 31, 43, 45, 68, 109, 63, 92, 94, 137)
@@ -83,7 +83,7 @@ async def agent(sizes: AgentSizes = FULL) -> list[Figure]:
         whole_mib = await _imported_mib(WHOLE)
         cpu_percent, loop_percent, rss_mib = await _at_rest(running, sizes.rest_s)
         recorded = [await _recorded(running, f"xid:{xid}@{card}") for xid in HARMLESS for card in range(CARDS)]
-        listed = [seconds for _ in range(sizes.rounds) for seconds in await _faults(running)]
+        device_list_s = [seconds for _ in range(sizes.rounds) for seconds in await _faults(running)]
         bare = [await _bare(running.ledger, number) for number in range(len(recorded))]
     name, peer = f"agent of {CARDS} cards at rest", "an acknowledgement of the ledger"
     return [
@@ -92,7 +92,7 @@ async def agent(sizes: AgentSizes = FULL) -> list[Figure]:
             f"{name}, CPU", cpu_percent, "%", "an event loop that wakes every second", loop_percent, CPU_PERCENT, False
         ),
         Figure("XID -> in the ledger, p99", _p99(recorded), "ms", peer, _p99(bare), KNOWN_MS, is_ratio=False),
-        Figure("XID -> ListAndWatch, p99", _p99(listed), "ms", peer, _p99(bare), KNOWN_MS, is_ratio=False),
+        Figure("XID -> ListAndWatch, p99", _p99(device_list_s), "ms", peer, _p99(bare), KNOWN_MS, is_ratio=False),
     ]
 
 
@@ -184,7 +184,7 @@ async def _recorded(running: Running, fault: str) -> float:
     head = await running.ledger.head()
     async with running.ledger.read(head) as reader:
         began = perf_counter()
-        await ask(running.state_dir, fault)
+        await request_fault(running.state_dir, fault)
         await reader.next_batch(timeout_s=WAIT_S)
         return perf_counter() - began
 
@@ -193,7 +193,7 @@ async def _faults(running: Running) -> list[float]:
     """Seconds until the kubelet knows, for each card; afterwards all of them are well again."""
     known = [await _listed(running, card) for card in range(CARDS)]
     await asyncio.sleep(SEEN_S)
-    await ask(running.state_dir, "recover")
+    await request_fault(running.state_dir, "recover")
     await _until(lambda: _healthy(running.kubelet) == CARDS)
     return known
 
@@ -201,7 +201,7 @@ async def _faults(running: Running) -> list[float]:
 async def _listed(running: Running, card: int) -> float:
     healthy = _healthy(running.kubelet)
     began = perf_counter()
-    await ask(running.state_dir, f"xid:{FAULT}@{card}")
+    await request_fault(running.state_dir, f"xid:{FAULT}@{card}")
     await _until(lambda: _healthy(running.kubelet) < healthy)
     return perf_counter() - began
 

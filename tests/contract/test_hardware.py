@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Hardware, Xid
-from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, RefusedError
+from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, UnsupportedError
 from gpuledger.agent.hardware.nvml import NvmlHardware
 from gpuledger.agent.hardware.recording import read_recording, record, write_recording
 from support.hardware import Machine, driver_is_here, nvml_machine, recorded_machine, simulated_machine
@@ -171,13 +171,13 @@ def test_a_place_that_is_taken_is_busy(hardware: Hardware) -> None:
 @pytest.mark.parametrize(("profile", "start"), [("1g.11gb", 0), ("3g.40gb", 1), ("7g.80gb", 8), ("MIG 1g.10gb", 0)])
 def test_what_the_card_does_not_have_is_refused(hardware: Hardware, profile: str, start: int) -> None:
     address = divided(hardware)
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         hardware.create_instance(address, profile, start)
     assert first(hardware).instances == ()
 
 
 def test_a_card_without_mig_is_not_divided(hardware: Hardware) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         hardware.create_instance(first(hardware).address, "1g.10gb", 0)
 
 

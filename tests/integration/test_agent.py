@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterWatch, scraper
-from gpuledger.agent.heartbeat import HEARTBEATS_TOLD, METRIC
+from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterMonitor, scraper
+from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED, METRIC
 from gpuledger.agent.outbox.outbox import open_outbox
-from gpuledger.agent.supervisor import Agent
+from gpuledger.agent.supervisor import Supervisor
 from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, NodeMonitoringObserved
@@ -75,7 +75,7 @@ class Pace:
     def __init__(self) -> None:
         self.now = NOON
         self._looks: asyncio.Queue[None] = asyncio.Queue()
-        self.looked: asyncio.Queue[None] = asyncio.Queue()
+        self.polled: asyncio.Queue[None] = asyncio.Queue()
 
     def clock(self) -> datetime:
         return self.now
@@ -87,7 +87,7 @@ class Pace:
         if seconds != SCRAPE_PERIOD_S:
             await asyncio.sleep(min(seconds, 0.1))
             return
-        self.looked.put_nowait(None)
+        self.polled.put_nowait(None)
         await self._looks.get()
 
     async def look(self, after_s: float = SCRAPE_PERIOD_S) -> None:
@@ -95,13 +95,13 @@ class Pace:
         self.now += timedelta(seconds=after_s)
         self._looks.put_nowait(None)
         async with asyncio.timeout(DEADLINE_S):
-            await self.looked.get()
+            await self.polled.get()
 
 
 class Running:
     """An agent at work."""
 
-    def __init__(self, nats_url: str, exporter: Exporter, pace: Pace, agent: Agent) -> None:
+    def __init__(self, nats_url: str, exporter: Exporter, pace: Pace, agent: Supervisor) -> None:
         self.agent = agent
         self._nats_url, self._exporter, self._pace = nats_url, exporter, pace
 
@@ -135,14 +135,14 @@ async def running(fresh_nats: NatsServer, exporter: Exporter, pace: Pace, tmp_pa
     """An agent that has looked once."""
     url = fresh_nats.url
     scrape = scraper(exporter.url)
-    watch = ExporterWatch("w1", scrape, clock=pace.clock, monotonic=pace.monotonic, sleep=pace.sleep)
+    watch = ExporterMonitor("w1", scrape, clock=pace.clock, monotonic=pace.monotonic, sleep=pace.sleep)
     async with open_outbox(tmp_path, "w1", version="0", hardware="none", clock=pace.clock) as outbox:
-        agent = Agent("w1", [watch], outbox)
+        agent = Supervisor("w1", [watch], outbox)
         task = asyncio.create_task(
             agent.run(lambda: connect_ledger(url, name="agent", connect_timeout_s=1.0, publish_timeout_s=1.0))
         )
         async with asyncio.timeout(DEADLINE_S):
-            await pace.looked.get()
+            await pace.polled.get()
         yield Running(url, exporter, pace, agent)
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -151,12 +151,12 @@ async def running(fresh_nats: NatsServer, exporter: Exporter, pace: Pace, tmp_pa
 
 async def test_an_exporter_that_stops_moving_on_is_told_of_and_so_is_one_that_moves_on_again(running: Running) -> None:
     looks_until_lost = int(HEARTBEAT_MAX_AGE_S / SCRAPE_PERIOD_S) + 1
-    await running.beat(HEARTBEATS_TOLD + 3)
-    assert await running.told() == [True] * HEARTBEATS_TOLD
+    await running.beat(HEARTBEATS_REPORTED + 3)
+    assert await running.told() == [True] * HEARTBEATS_REPORTED
     await running.beat(looks_until_lost, moving=False)
-    assert await running.told() == [True] * HEARTBEATS_TOLD + [False]
+    assert await running.told() == [True] * HEARTBEATS_REPORTED + [False]
     await running.beat(3)
-    assert await running.told() == [True] * HEARTBEATS_TOLD + [False] + [True] * 3
+    assert await running.told() == [True] * HEARTBEATS_REPORTED + [False] + [True] * 3
     events = await running.events()
     assert [event.number for event in events] == list(range(1, len(events) + 1))
     assert {(event.source, event.subject) for event in events} == {("/nodes/w1/agent", "w1")}
@@ -167,12 +167,12 @@ async def test_an_exporter_that_dies_is_told_of_and_so_is_its_return(running: Ru
     await running.beat(2)
     assert await running.told() == [True] * 3
     await exporter.die()
-    await running.beat(HEARTBEATS_TOLD + 2, moving=False)
-    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_TOLD
+    await running.beat(HEARTBEATS_REPORTED + 2, moving=False)
+    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_REPORTED
     await exporter.start()
     await running.beat(1, moving=False)
     await running.beat(1)
-    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_TOLD + [True]
+    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_REPORTED + [True]
 
 
 async def test_while_nats_is_away_nothing_is_lost(running: Running, exporter: Exporter, fresh_nats: NatsServer) -> None:
@@ -196,9 +196,9 @@ async def test_while_nats_is_away_nothing_is_lost(running: Running, exporter: Ex
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (web.Response(status=503), "answers with status 503"),
-        (web.Response(text="x" * 2_000), "answers with more than 1000 bytes"),
-        (None, "has not answered within 0.2 s"),
+        (web.Response(status=503), "responds with status 503"),
+        (web.Response(text="x" * 2_000), "responds with more than 1000 bytes"),
+        (None, "has not responded within 0.2 s"),
     ],
 )
 async def test_a_scrape_is_bounded(answer: Any, said: str) -> None:
@@ -268,4 +268,4 @@ def test_an_agent_that_does_not_know_its_node_says_so(tmp_path: Path) -> None:
 def test_faults_are_for_agents_with_simulated_hardware(tmp_path: Path) -> None:
     told = gpuledger(tmp_path, "agent", "inject", "xid:79", "--state-dir", str(tmp_path))
     assert (told.returncode, told.stdout) == (1, b"")
-    assert b"faults are injected into simulated hardware only" in told.stderr
+    assert b"only simulated hardware takes faults" in told.stderr

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.hardware.simulated_faults import DRIVER_MISSING
-from gpuledger.agent.outbox.bounds import USUAL, Sizes
-from gpuledger.agent.outbox.entry import Bounds
+from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, Sizes
+from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused
@@ -84,7 +84,7 @@ async def test_what_pools_want_is_done_without_the_bus(place: Place) -> None:
 
 
 async def test_an_hour_without_the_bus_and_a_clock_that_jumps_lose_nothing(root: Path) -> None:
-    account = await _hour_away(root, USUAL)
+    account = await _hour_away(root, DEFAULT_SIZES)
     jumps = [round(event.data.seconds) for event in account.events if isinstance(event.data, NodeClockJumped)]
     assert jumps == [3_600, -3_600]
     assert numbers_in(account.events) == list(range(FACTS))
@@ -93,7 +93,7 @@ async def test_an_hour_without_the_bus_and_a_clock_that_jumps_lose_nothing(root:
 
 
 async def test_an_hour_without_the_bus_beyond_the_bounds_is_a_recorded_gap(root: Path) -> None:
-    sizes = Sizes(Bounds(1_000, 128 << 20), USUAL.memory, USUAL.batch)
+    sizes = Sizes(QueueBounds(1_000, 128 << 20), DEFAULT_SIZES.memory, DEFAULT_SIZES.batch)
     account = await _hour_away(root, sizes)
     told = numbers_in(account.events)
     assert told == sorted(told)
@@ -123,7 +123,7 @@ async def _hour_away(folder: Path, sizes: Sizes) -> Recorded:
         for number in range(FACTS):
             time.go(1.0)
             time.now += timedelta(hours={1_000: 1, 2_000: -1}.get(number, 0))
-            await outbox.tell([fact(number, at=time.now)])
+            await outbox.record([fact(number, at=time.now)])
         log.away = False
         await asyncio.wait_for(outbox.drained(), 60.0)
         sending.cancel()

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.desired_devices import Orders
-from gpuledger.agent.part import Fact
-from gpuledger.agent.shared_connection import Link
+from gpuledger.agent.desired_devices import DesiredDevices
+from gpuledger.agent.part import AgentFact
+from gpuledger.agent.shared_connection import SharedConnection
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
@@ -41,13 +41,13 @@ class Kept(dict[str, bytes]):
         self[name] = value
 
 
-async def tell_nothing(facts: Sequence[Fact]) -> None:
+async def tell_nothing(facts: Sequence[AgentFact]) -> None:
     raise AssertionError("there is nothing to tell")
 
 
 async def wants(board: Board, *devices: str) -> None:
     async def holds() -> bool:
-        wanted = board.seen.wanted
+        wanted = board.state.desired
         return wanted is not None and [one.device for one in wanted] == list(devices)
 
     await eventually(holds)
@@ -60,20 +60,22 @@ def server(request: pytest.FixtureRequest) -> Iterator[ConfinedServer]:
 
 
 @pytest.fixture
-def link(server: ConfinedServer) -> Link[EdgeLedger]:
+def link(server: ConfinedServer) -> SharedConnection[EdgeLedger]:
     url = server.agent_url(NODE)
-    return Link(lambda: connect_edge(url, name="agent", node=NODE, stream_timeout_s=0.2, connect_timeout_s=2.0))
+    return SharedConnection(
+        lambda: connect_edge(url, name="agent", node=NODE, stream_timeout_s=0.2, connect_timeout_s=2.0)
+    )
 
 
 @asynccontextmanager
-async def following(link: Link[EdgeLedger], keep: Kept) -> AsyncIterator[Board]:
+async def following(link: SharedConnection[EdgeLedger], keep: Kept) -> AsyncIterator[Board]:
     """Orders at work, which look only when they are poked or connect anew."""
     board = Board()
 
     async def sleep(_seconds: float) -> None:
         await asyncio.sleep(0.01)
 
-    orders = Orders(NODE, board, keep, link.connect, sleep=sleep, refresh_s=NEVER_S)
+    orders = DesiredDevices(NODE, board, keep, link.connect, sleep=sleep, refresh_s=NEVER_S)
     task = asyncio.create_task(orders.run(tell_nothing))
     try:
         yield board
@@ -84,7 +86,7 @@ async def following(link: Link[EdgeLedger], keep: Kept) -> AsyncIterator[Board]:
 
 
 async def test_orders_come_as_they_are_published_alone_or_among_many(
-    server: ConfinedServer, link: Link[EdgeLedger]
+    server: ConfinedServer, link: SharedConnection[EdgeLedger]
 ) -> None:
     async with following(link, Kept()) as board, jetstream_ledger(server.url) as ledger:
         await wants(board)
@@ -98,7 +100,7 @@ async def test_orders_come_as_they_are_published_alone_or_among_many(
 
 
 async def test_orders_outlive_the_server_the_agent_and_the_generation(
-    server: ConfinedServer, link: Link[EdgeLedger]
+    server: ConfinedServer, link: SharedConnection[EdgeLedger]
 ) -> None:
     keep = Kept()
     async with jetstream_ledger(server.url) as ledger:
@@ -118,12 +120,12 @@ async def test_orders_outlive_the_server_the_agent_and_the_generation(
                 await wants(board, "c")
 
 
-async def test_without_a_ledger_nothing_is_known(server: ConfinedServer, link: Link[EdgeLedger]) -> None:
+async def test_without_a_ledger_nothing_is_known(server: ConfinedServer, link: SharedConnection[EdgeLedger]) -> None:
     async with following(link, Kept()) as board:
         for _ in range(2):
             with pytest.raises(LedgerUnavailableError, match="There is no ledger on this server yet"):
                 async with link.connect():
                     pass
-        assert board.seen.wanted is None
+        assert board.state.desired is None
         async with jetstream_ledger(server.url):
             await wants(board)

@@ -31,7 +31,7 @@ CARDS = 3
 STEPS_MAX = 12
 """So many things happen between two kills at most."""
 
-QUIET_S = "1"
+CLEAR_AFTER_S = "1"
 XIDS = (13, 31, 48, 63, 79, 95, 119)
 
 
@@ -141,7 +141,7 @@ class Story:
 async def run(nats: NatsServer, *, rounds: int) -> None:
     seed = int(os.environ.get("GPULEDGER_FAULT_SEED") or random.SystemRandom().randint(1, 10**6))
     print(f"GPULEDGER_FAULT_SEED={seed}")
-    async with a_place(nats, hardware=f"{CARDS}xH100", environ={QUIET: QUIET_S}) as place:
+    async with a_place(nats, hardware=f"{CARDS}xH100", environ={QUIET: CLEAR_AFTER_S}) as place:
         story = Story(place, random.Random(seed))
         await place.agent.start()
         for _ in range(rounds):
@@ -257,13 +257,13 @@ def _held(place: Place) -> dict[str, dict[str, list[str]]]:
 
 
 def _standing(said: list[Any]) -> dict[str, dict[str, list[str]]]:
-    standing: dict[str, AllocationObserved] = {}
+    current: dict[str, AllocationObserved] = {}
     for event in said:
         if isinstance(event.data, AllocationObserved):
-            standing[event.subject] = event.data
+            current[event.subject] = event.data
         elif isinstance(event.data, AllocationEnded):
-            standing.pop(event.subject, None)
-    return {one.pod: {each.resource: sorted(each.devices) for each in one.resources} for one in standing.values()}
+            current.pop(event.subject, None)
+    return {one.pod: {each.resource: sorted(each.devices) for each in one.resources} for one in current.values()}
 
 
 async def _assert_told_once(place: Place, rounds: int) -> None:

@@ -9,12 +9,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from gpuledger.agent.board import Board, Offer
+from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.kubelet.sockets import socket_name, socket_path
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
-from gpuledger.agent.plugin.resource import AWAY, LOOK_PERIOD_S, SEEN_OFF_LOOKS
+from gpuledger.agent.plugin.resource import AWAY, POLL_PERIOD_S, STREAM_END_POLLS
 from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
 from support.kubelet_parts import address, board_of, card, hasty, hasty_once, running, short_folder, slices, whole_cards
 from support.waiting import eventually
@@ -54,7 +54,7 @@ def sockets(kubelet: FakeKubelet) -> set[str]:
 
 
 async def test_each_resource_is_registered_by_its_own_socket(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0, 1)), Offer(CLUSTER, slices(2, 2)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0, 1)), ResourceOffer(CLUSTER, slices(2, 2)))
     plugin = plugin_of(kubelet, board)
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
@@ -79,18 +79,18 @@ async def test_each_resource_is_registered_by_its_own_socket(kubelet: FakeKubele
 
 
 async def test_units_that_come_and_go_are_told_without_registering_again(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0)))
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, "GPU-0")
-        board.put(offers=(Offer(LOCAL, whole_cards(0, 1, 2)),))
+        board.put(offers=(ResourceOffer(LOCAL, whole_cards(0, 1, 2)),))
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2")
-        board.put(offers=(Offer(LOCAL, whole_cards(2)),))
+        board.put(offers=(ResourceOffer(LOCAL, whole_cards(2)),))
         await knows(kubelet, LOCAL, "GPU-2")
         assert len(kubelet.registrations) == 1
 
 
 async def test_a_card_turns_unhealthy_and_recovers(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, slices(0, 2) + whole_cards(1)))
+    board = board_of(ResourceOffer(LOCAL, slices(0, 2) + whole_cards(1)))
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, "GPU-0::0", "GPU-0::1", "GPU-1")
         board.put(unfit={address(0): "XID 79"})
@@ -100,7 +100,7 @@ async def test_a_card_turns_unhealthy_and_recovers(kubelet: FakeKubelet) -> None
 
 
 async def test_numa_nodes_are_told_where_they_are_known(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0, 1)), cards=[card(0, numa_node=1), card(1, numa_node=-1)])
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0, 1)), cards=[card(0, numa_node=1), card(1, numa_node=-1)])
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
         devices = kubelet.resources[LOCAL].devices
@@ -115,9 +115,9 @@ async def test_numa_nodes_are_told_where_they_are_known(kubelet: FakeKubelet) ->
 
 
 async def test_containers_get_cards_by_uuid(kubelet: FakeKubelet) -> None:
-    board, told = board_of(Offer(LOCAL, whole_cards(0, 1, 2))), list[tuple[str, frozenset[str]]]()
+    board, told = board_of(ResourceOffer(LOCAL, whole_cards(0, 1, 2))), list[tuple[str, frozenset[str]]]()
     settings = PluginSettings(kubelet.plugins)
-    plugin = DevicePlugin(board, settings, allocated=lambda *granted: told.append(granted), sleep=hasty)
+    plugin = DevicePlugin(board, settings, allocated=lambda *call: told.append(call), sleep=hasty)
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2")
         first = await kubelet.allocate(LOCAL, 2, "pod", "one")
@@ -129,7 +129,7 @@ async def test_containers_get_cards_by_uuid(kubelet: FakeKubelet) -> None:
 
 
 async def test_slices_come_from_different_cards_first(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, slices(0, 2) + slices(1, 2)))
+    board = board_of(ResourceOffer(LOCAL, slices(0, 2) + slices(1, 2)))
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, *(unit.id for unit in slices(0, 2) + slices(1, 2)))
         got = [dict((await kubelet.allocate(LOCAL, 1, f"p{n}")).envs) for n in range(2)]
@@ -140,7 +140,7 @@ async def test_slices_come_from_different_cards_first(kubelet: FakeKubelet) -> N
 
 async def test_a_container_goes_on_with_what_its_init_container_had(kubelet: FakeKubelet) -> None:
     cards = [card(index, nvlinks=(address(index ^ 1),) * 18) for index in range(4)]
-    board = board_of(Offer(LOCAL, whole_cards(0, 1, 2, 3)), cards=cards)
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0, 1, 2, 3)), cards=cards)
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2", "GPU-3")
         await kubelet.allocate(LOCAL, 1, "other")
@@ -156,7 +156,9 @@ async def test_a_container_goes_on_with_what_its_init_container_had(kubelet: Fak
 
 async def test_cdi_names_are_handed_over_once_a_specification_names_them(kubelet: FakeKubelet, root: Path) -> None:
     cdi = root / "cdi"
-    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))), handing=Handing("both"), cdi_folders=(cdi,))
+    plugin = plugin_of(
+        kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))), handing=Handing("both"), cdi_folders=(cdi,)
+    )
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -173,7 +175,7 @@ async def test_cdi_names_are_handed_over_once_a_specification_names_them(kubelet
 
 
 async def test_a_kubelet_that_restarts_is_registered_with_again(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0)), Offer(CLUSTER, whole_cards(1)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0)), ResourceOffer(CLUSTER, whole_cards(1)))
     async with running(plugin_of(kubelet, board)):
         for _ in range(3):
             await knows(kubelet, LOCAL, "GPU-0")
@@ -187,7 +189,7 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(kubelet: FakeKub
 
 async def test_a_kubelet_that_is_away_is_waited_for(root: Path) -> None:
     kubelet = FakeKubelet(root)
-    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))
+    plugin = plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))))
     async with running(plugin):
 
         async def told() -> bool:
@@ -205,7 +207,7 @@ async def test_a_kubelet_that_is_away_is_waited_for(root: Path) -> None:
 
 
 async def test_a_socket_that_somebody_removed_is_made_anew(kubelet: FakeKubelet) -> None:
-    async with running(plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))):
+    async with running(plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))))):
         await knows(kubelet, LOCAL, "GPU-0")
         (kubelet.plugins / socket_name(LOCAL)).unlink()
 
@@ -217,7 +219,7 @@ async def test_a_socket_that_somebody_removed_is_made_anew(kubelet: FakeKubelet)
 
 
 async def test_a_stream_that_the_kubelet_ends_is_no_restart(kubelet: FakeKubelet) -> None:
-    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))
+    plugin = plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))))
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
         before = (kubelet.plugins / socket_name(LOCAL)).stat().st_ino
@@ -239,10 +241,10 @@ async def test_a_kubelet_that_ends_the_wrong_stream_is_told_again_soon(kubelet: 
 
     async def sleep(seconds: float) -> None:
         nonlocal looks
-        looks += seconds == LOOK_PERIOD_S
+        looks += seconds == POLL_PERIOD_S
         await hasty(seconds)
 
-    board = board_of(Offer(LOCAL, whole_cards(0)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0)))
     plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=sleep)
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
@@ -265,13 +267,13 @@ async def test_a_kubelet_that_ends_the_wrong_stream_is_told_again_soon(kubelet: 
 
 
 async def test_a_pool_that_leaves_is_withdrawn(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0)), Offer(CLUSTER, whole_cards(1)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0)), ResourceOffer(CLUSTER, whole_cards(1)))
     noticed = asyncio.Event()
     plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=hasty_once(noticed))
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
         await knows(kubelet, CLUSTER, "GPU-1")
-        board.put(offers=(Offer(CLUSTER, whole_cards(1)),))
+        board.put(offers=(ResourceOffer(CLUSTER, whole_cards(1)),))
         await knows(kubelet, LOCAL)  # an empty list comes before the end
         noticed.set()
 
@@ -280,17 +282,17 @@ async def test_a_pool_that_leaves_is_withdrawn(kubelet: FakeKubelet) -> None:
 
         await eventually(withdrawn)
         assert kubelet.health(CLUSTER) == {"GPU-1": "Healthy"}
-        board.put(offers=(Offer(LOCAL, whole_cards(2)), Offer(CLUSTER, whole_cards(1))))
+        board.put(offers=(ResourceOffer(LOCAL, whole_cards(2)), ResourceOffer(CLUSTER, whole_cards(1))))
         await knows(kubelet, LOCAL, "GPU-2")
 
 
 async def test_a_pool_that_returns_at_once_is_not_withdrawn(kubelet: FakeKubelet) -> None:
-    board, noticed = board_of(Offer(LOCAL, whole_cards(0))), asyncio.Event()
+    board, noticed = board_of(ResourceOffer(LOCAL, whole_cards(0))), asyncio.Event()
     async with running(DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=hasty_once(noticed))):
         await knows(kubelet, LOCAL, "GPU-0")
         board.put(offers=())
         await knows(kubelet, LOCAL)
-        board.put(offers=(Offer(LOCAL, whole_cards(0)),))
+        board.put(offers=(ResourceOffer(LOCAL, whole_cards(0)),))
         noticed.set()
         await knows(kubelet, LOCAL, "GPU-0")
         assert len(kubelet.registrations) == 1
@@ -316,7 +318,7 @@ async def test_a_kubelet_has_time_to_see_the_old_stream_off(kubelet: FakeKubelet
             pauses.append(seconds)
         await eventually(noticed)
 
-    board = board_of(Offer(LOCAL, whole_cards(0)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0)))
     plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), sleep=sleep)
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
@@ -326,10 +328,10 @@ async def test_a_kubelet_has_time_to_see_the_old_stream_off(kubelet: FakeKubelet
         else:
             board.put(offers=())
         await eventually(ended)
-        board.put(offers=(Offer(LOCAL, whole_cards(1)),))
+        board.put(offers=(ResourceOffer(LOCAL, whole_cards(1)),))
         await knows(kubelet, LOCAL, "GPU-1")
         assert len(kubelet.registrations) == 2
-        assert sum(pauses) > SEEN_OFF_LOOKS * LOOK_PERIOD_S, "of two loops"
+        assert sum(pauses) > STREAM_END_POLLS * POLL_PERIOD_S, "of two loops"
 
 
 async def test_sockets_of_an_agent_that_was_killed_are_cleaned_up(kubelet: FakeKubelet) -> None:
@@ -337,13 +339,13 @@ async def test_sockets_of_an_agent_that_was_killed_are_cleaned_up(kubelet: FakeK
     own = kubelet.plugins / socket_name(LOCAL)
     for path in (stale, other, own):
         path.touch()
-    async with running(plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0))))):
+    async with running(plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))))):
         await knows(kubelet, LOCAL, "GPU-0")
         assert sockets(kubelet) == {own.name, other.name}, "what is not ours by its name stays"
 
 
 async def test_an_agent_that_restarts_takes_over(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0, 1)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0, 1)))
     for _ in range(2):
         async with running(plugin_of(kubelet, board)):
             await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
@@ -352,7 +354,7 @@ async def test_an_agent_that_restarts_takes_over(kubelet: FakeKubelet) -> None:
 
 async def test_one_bad_resource_harms_no_other(kubelet: FakeKubelet) -> None:
     bad = "gpu.deckhouse.io/not a name"
-    plugin = plugin_of(kubelet, board_of(Offer(bad, whole_cards(0)), Offer(LOCAL, whole_cards(1))))
+    plugin = plugin_of(kubelet, board_of(ResourceOffer(bad, whole_cards(0)), ResourceOffer(LOCAL, whole_cards(1))))
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-1")
 
@@ -371,7 +373,7 @@ async def test_one_bad_resource_harms_no_other(kubelet: FakeKubelet) -> None:
 
 async def test_an_id_that_no_kubelet_takes_is_left_out(kubelet: FakeKubelet) -> None:
     units = (whole_cards(0)[0]._replace(id="x" * 64), *whole_cards(1))
-    plugin = plugin_of(kubelet, board_of(Offer(LOCAL, units)))
+    plugin = plugin_of(kubelet, board_of(ResourceOffer(LOCAL, units)))
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-1")
         assert kubelet.complaints == []
@@ -387,7 +389,9 @@ async def test_a_mistake_in_one_resource_harms_no_other(kubelet: FakeKubelet, mo
         return socket_path(folder, name)
 
     monkeypatch.setattr("gpuledger.agent.plugin.resource.socket_path", breaking)
-    async with running(plugin_of(kubelet, board_of(Offer(LOCAL, whole_cards(0)), Offer(CLUSTER, whole_cards(1))))):
+    async with running(
+        plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0)), ResourceOffer(CLUSTER, whole_cards(1))))
+    ):
         await knows(kubelet, CLUSTER, "GPU-1")
         assert LOCAL not in kubelet.resources
         broken.clear()
@@ -395,10 +399,10 @@ async def test_a_mistake_in_one_resource_harms_no_other(kubelet: FakeKubelet, mo
 
 
 async def test_a_slow_reader_gets_the_newest_list(kubelet: FakeKubelet) -> None:
-    board = board_of(Offer(LOCAL, whole_cards(0)))
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0)))
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, "GPU-0")
         for index in range(1, 15):
-            board.put(offers=(Offer(LOCAL, whole_cards(index)),))
+            board.put(offers=(ResourceOffer(LOCAL, whole_cards(index)),))
         await knows(kubelet, LOCAL, "GPU-14")
         assert len(kubelet.resources[LOCAL].lists) == 2, "what was overtaken is never sent"

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from gpuledger.agent.board import Board, Offer
+from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.kubelet.sockets import socket_name
 from gpuledger.agent.plugin.allocate import Handing
@@ -125,7 +125,7 @@ async def a_plugin(
     It withdraws units after the test `noticed` that the list is empty.
     """
     cards = [card(0, numa_node=1), card(1, numa_node=0)]
-    board = board_of(Offer(POOL.decode(), slices(0, 1) + slices(1, 1)), cards=cards)
+    board = board_of(ResourceOffer(POOL.decode(), slices(0, 1) + slices(1, 1)), cards=cards)
     board.put(unfit={cards[1].address: "XID 79"})
     plugin = DevicePlugin(board, PluginSettings(root, handing), sleep=hasty_once(noticed or asyncio.Event()))
     kubelet = answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"")

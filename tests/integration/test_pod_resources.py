@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gpuledger.agent.board import Board, Offer
-from gpuledger.agent.kubelet.pod_resources import KEPT, PodResources
+from gpuledger.agent.board import Board, ResourceOffer
+from gpuledger.agent.kubelet.pod_resources import STATE_KEY, PodResources
 from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.events.allocation import AllocatedDevices, AllocationEnded, AllocationObserved
@@ -42,10 +42,10 @@ def holds(kubelet: FakeKubelet, pod: str, *ids: str, resource: str = POOL) -> No
 
 
 def in_use(board: Board) -> dict[str, set[str]]:
-    return {resource: set(ids) for resource, ids in (board.seen.in_use or {}).items()}
+    return {resource: set(ids) for resource, ids in (board.state.in_use or {}).items()}
 
 
-async def looked(kubelet: FakeKubelet, times: int = 2) -> None:
+async def polled(kubelet: FakeKubelet, times: int = 2) -> None:
     """Wait until the kubelet was asked so many times more, the last of which was answered."""
     goal = kubelet.lists_asked + times + 1
 
@@ -57,7 +57,7 @@ async def looked(kubelet: FakeKubelet, times: int = 2) -> None:
 
 async def stand(listens: Listens, *subjects: str) -> None:
     async def so() -> bool:
-        return set(listens.standing) == set(subjects)
+        return set(listens.current) == set(subjects)
 
     await eventually(so)
 
@@ -77,7 +77,7 @@ async def test_what_containers_have_is_told_on_change_only(kubelet: FakeKubelet,
     holds(kubelet, "other", "nic-1", resource="rdma/hca")
     async with running(part_of(kubelet, board, Remembers()), listens):
         await stand(listens, MAIN)
-        await looked(kubelet)
+        await polled(kubelet)
         devices = (AllocatedDevices(resource=POOL, devices=("GPU-0::1", "GPU-1::0")),)
         observed = AllocationObserved(node="w1", namespace="default", pod="pod", container="main", resources=devices)
         assert [(fact.subject, fact.data, fact.time) for fact in listens.facts] == [(MAIN, observed, NOON)]
@@ -102,7 +102,7 @@ async def test_a_kubelet_that_is_away_ends_nothing(kubelet: FakeKubelet, listens
 
         await eventually(missed)
         assert part.trouble
-        assert set(listens.standing) == {MAIN}
+        assert set(listens.current) == {MAIN}
         assert in_use(board) == {POOL: {"GPU-0"}}
         kubelet.release("pod")
         await kubelet.start()
@@ -126,9 +126,9 @@ async def test_a_kubelet_that_has_not_read_its_pods_yet_ends_nothing(kubelet: Fa
 
         await eventually(looked_again)
         assert in_use(board) == {POOL: {"GPU-0"}}
-        assert set(listens.standing) == {MAIN}
+        assert set(listens.current) == {MAIN}
         kubelet.hides_pods = False
-        await looked(kubelet)
+        await polled(kubelet)
         assert len(listens.facts) == 1
 
 
@@ -140,14 +140,14 @@ async def test_a_kubelet_without_its_api_server_ends_nothing(kubelet: FakeKubele
         await stand(listens, MAIN)
         kubelet.hides_pods = True
         await kubelet.restart()
-        await looked(kubelet, 4)
+        await polled(kubelet, 4)
         assert in_use(board) == {POOL: {"GPU-0"}}
-        assert set(listens.standing) == {MAIN}
+        assert set(listens.current) == {MAIN}
     board = Board()
     async with running(part_of(kubelet, board, keep), listens):
-        await looked(kubelet, 4)
-        assert board.seen.in_use is None, "the ledger knows better than that nothing is in use"
-        assert set(listens.standing) == {MAIN}
+        await polled(kubelet, 4)
+        assert board.state.in_use is None, "the ledger knows better than that nothing is in use"
+        assert set(listens.current) == {MAIN}
         kubelet.hides_pods = False
         kubelet.release("pod")
         await stand(listens)
@@ -155,12 +155,12 @@ async def test_a_kubelet_without_its_api_server_ends_nothing(kubelet: FakeKubele
 
 
 async def test_what_was_just_allocated_is_in_use_though_no_list_has_it(kubelet: FakeKubelet, listens: Listens) -> None:
-    board, keep = board_of(Offer(POOL, slices(0, 2))), Remembers()
+    board, keep = board_of(ResourceOffer(POOL, slices(0, 2))), Remembers()
     pods = part_of(kubelet, board, keep)
-    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.granted, sleep=hasty)
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.on_allocated, sleep=hasty)
     async with running(plugin), running(pods, listens):
         await registered(kubelet)
-        await looked(kubelet)
+        await polled(kubelet)
         kubelet.refuses_lists = True
         errors = pods.errors
         await kubelet.allocate(POOL, 1, "pod")
@@ -186,7 +186,7 @@ async def test_one_list_without_what_was_just_allocated_frees_nothing(kubelet: F
     part, listens = part_of(kubelet, board, Remembers()), Listens()
     for _ in range(2):
         await part._look(listens)
-    part.granted(POOL, frozenset({"GPU-0"}))
+    part.on_allocated(POOL, frozenset({"GPU-0"}))
     await part._look(listens)
     assert in_use(board) == {POOL: {"GPU-0"}}
     await part._look(listens)
@@ -206,7 +206,7 @@ async def test_an_agent_that_was_away_tells_what_ended_meanwhile(kubelet: FakeKu
         await stand(listens, "w1/default/stays/main")
     told = [(fact.subject, fact.data.EVENT) for fact in listens.facts[2:]]
     assert told == [("w1/default/stays/main", "observed"), (MAIN, "ended")], "all that is, and then what is no more"
-    assert orjson.loads(keep.values[KEPT]) == ["w1/default/stays/main"]
+    assert orjson.loads(keep.values[STATE_KEY]) == ["w1/default/stays/main"]
 
 
 async def test_what_is_told_is_kept_before(kubelet: FakeKubelet) -> None:
@@ -216,7 +216,7 @@ async def test_what_is_told_is_kept_before(kubelet: FakeKubelet) -> None:
 
     class Dies(Listens):
         async def __call__(self, facts: object) -> None:
-            kept.append(keep.get(KEPT))
+            kept.append(keep.get(STATE_KEY))
             raise ConnectionError
 
     with pytest.raises(ConnectionError):
@@ -236,7 +236,7 @@ async def test_more_containers_than_can_be_kept_end_no_agent(kubelet: FakeKubele
             await stand(listens, *(f"w1/default/{pod}/main" for pod in pods))
             kubelet.release(pods[-1])
             await stand(listens, *(f"w1/default/{pod}/main" for pod in pods[:-1]))
-        kept = orjson.loads(outbox.get(KEPT) or b"")
+        kept = orjson.loads(outbox.get(STATE_KEY) or b"")
         assert 150 < len(kept) < 250
 
 
@@ -244,16 +244,16 @@ async def test_what_was_kept_and_cannot_be_read_is_as_good_as_nothing(kubelet: F
     holds(kubelet, "pod", "GPU-0")
     for value in (b"\xff", b"{}", b"[1]"):
         keep = Remembers()
-        keep.values[KEPT] = value
+        keep.values[STATE_KEY] = value
         async with running(part_of(kubelet, Board(), keep), listens):
             await stand(listens, MAIN)
-        listens.standing.clear()
+        listens.current.clear()
 
 
 async def test_an_allocation_is_seen_soon(kubelet: FakeKubelet, listens: Listens) -> None:
-    board = board_of(Offer(POOL, slices(0, 2)))
+    board = board_of(ResourceOffer(POOL, slices(0, 2)))
     pods = part_of(kubelet, board, Remembers())
-    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.granted, sleep=hasty)
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.on_allocated, sleep=hasty)
     async with running(plugin), running(pods, listens):
         await registered(kubelet)
         await kubelet.allocate(POOL, 2, "pod")
@@ -272,6 +272,6 @@ async def test_soon_is_much_less_than_a_period() -> None:
         await part._pause()
         assert sum(pauses) == 10
         pauses.clear()
-        part.granted(POOL, frozenset({"GPU-0"}))
+        part.on_allocated(POOL, frozenset({"GPU-0"}))
         await part._pause()
         assert sum(pauses) == 2

@@ -18,7 +18,7 @@ from support.bootstrap import components
 from support.inventory import labels
 
 PLACES = ("0000:17:00.0", "0000:3d:00.0")
-RULES = Rules(NODE, quiet_s=20.0, quiet_max_s=60.0)
+RULES = Rules(NODE, clear_after_s=20.0, clear_after_max_s=60.0)
 HUNG, MISSING, LOST, NONSENSE = (
     HungError("hangs"),
     DriverMissingError("no driver"),
@@ -44,7 +44,7 @@ class Machine:
         there = {place: uuid for place, uuid in self.slots.items() if uuid is not None}
         cards = tuple(self._facts(place, uuid) for place, uuid in sorted(there.items()))
         missing = self.driver is MISSING
-        calls.surveyed = HUNG if self.driver is HUNG else Survey(cards, driver_missing=missing)
+        calls.survey_result = HUNG if self.driver is HUNG else Survey(cards, driver_missing=missing)
         calls.read = {place: self._readings(there.get(place)) for place in PLACES}
 
     def _facts(self, place: str, uuid: str) -> CardFacts:
@@ -175,7 +175,7 @@ async def lived(what: list[Step]) -> tuple[Watched, Machine]:
         for step in what:
             await happen(machine, step)
         machine.mend()
-        await one.advance(4 * RULES.quiet_max_s)
+        await one.advance(4 * RULES.clear_after_max_s)
         await one.pass_looks()
         return one, machine
 
@@ -191,7 +191,7 @@ def test_once_all_is_well_every_card_is_ready(what: list[Step]) -> None:
     for uuid, device in shown.items():
         assert device.missing == (uuid not in there)
         assert states[device.name] == (("Ready", "Validated") if uuid in there else ("Faulted", "NotObserved"))
-    assert one.board.seen.unfit == {}
+    assert one.board.state.unfit == {}
 
 
 @settings(max_examples=25, deadline=None)

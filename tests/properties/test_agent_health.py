@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.aggregation import BURST_S, KINDS_MAX
-from gpuledger.agent.health.card import QUIET_MAX_S, RECOVERY_LOOKS, CardHealth, Rules
-from gpuledger.agent.health.cards import NOT_LOOKED_AT, Cards, decided, surveyed, time_passed
+from gpuledger.agent.health.card import CLEAR_AFTER_MAX_S, RECOVERY_POLLS, CardHealth, Rules
+from gpuledger.agent.health.cards import NOT_LOOKED_AT, NodeCards, on_time_all, with_decision, with_survey
 from gpuledger.agent.health.classes import APPLICATION_XIDS, DEFAULT_CLASSES, Severity
-from gpuledger.agent.health.decide import Decision, away, looked, struck
+from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings
 from gpuledger.agent.health.state import dump, load
-from gpuledger.agent.part import Fact, Moment
+from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from support.agent_parts import NODE, PLACE, SURVEY, moment
 
@@ -47,12 +47,12 @@ whats = st.one_of(numbers, readings, st.just(Readings()), st.sampled_from([LOST,
 steps = st.lists(st.builds(Step, st.sampled_from([0.0, 1.0, 5.0, 5.0, 12.0, 400.0, 90_000.0]), whats), max_size=40)
 
 
-class Told(NamedTuple):
+class Result(NamedTuple):
     """What is known at the end, and what was told."""
 
-    cards: Cards
-    facts: list[Fact]
-    now: Moment
+    cards: NodeCards
+    facts: list[AgentFact]
+    now: Instant
 
     @property
     def verdicts(self) -> list[tuple[bool, str | None]]:
@@ -60,29 +60,29 @@ class Told(NamedTuple):
         return [(one.healthy, one.kind) for one in said if isinstance(one, DeviceHealthChanged)]
 
 
-def run(what: list[Step], rules: Rules = RULES) -> Told:
-    cards, facts, now = surveyed(Cards(), SURVEY), list[Fact](), moment(0)
+def run(what: list[Step], rules: Rules = RULES) -> Result:
+    cards, facts, now = with_survey(NodeCards(), SURVEY), list[AgentFact](), moment(0)
     for step in what:
-        now = moment(now.s + step.after_s)
+        now = moment(now.monotonic_s + step.after_s)
         if step.what == RESTART:
-            cards = surveyed(load(dump(cards), now), SURVEY)
+            cards = with_survey(load(dump(cards), now), SURVEY)
             continue
         decision = decide(cards.here[PLACE], step, now, rules)
-        cards = decided(cards, decision)
-        cards, later = time_passed(cards, now, rules)
+        cards = with_decision(cards, decision)
+        cards, later = on_time_all(cards, now, rules)
         facts += [*decision.facts, *later]
-    return Told(cards, facts, now)
+    return Result(cards, facts, now)
 
 
-def decide(card: CardHealth, step: Step, now: Moment, rules: Rules) -> Decision:
+def decide(card: CardHealth, step: Step, now: Instant, rules: Rules) -> HealthDecision:
     match step.what:
         case int():
-            return struck(card, rules.classes.xid(step.what), now, rules)
+            return on_error(card, rules.classes.xid(step.what), now, rules)
         case Readings():
-            return looked(card, step.what, now, rules)
+            return on_readings(card, step.what, now, rules)
         case str() if step.what == LOST:
-            return looked(card, None, now, rules)
-    return Decision(away(card))
+            return on_readings(card, None, now, rules)
+    return HealthDecision(mark_absent(card))
 
 
 @settings(max_examples=300, deadline=None)
@@ -106,7 +106,7 @@ def test_errors_of_applications_alone_make_no_card_unfit(xids: list[int], after_
 @settings(max_examples=300, deadline=None)
 @given(steps)
 def test_after_the_last_fault_and_long_enough_quiet_every_card_is_fit(what: list[Step]) -> None:
-    well = [Step(QUIET_MAX_S, Readings()), *[Step(5.0, Readings())] * RECOVERY_LOOKS]
+    well = [Step(CLEAR_AFTER_MAX_S, Readings()), *[Step(5.0, Readings())] * RECOVERY_POLLS]
     told = run([*what, *well])
     assert told.cards.unfit() == {}
     assert told.verdicts[-1:] == [(True, None)]
@@ -122,12 +122,12 @@ def test_a_restart_at_any_point_changes_no_verdict(what: list[Step], data: st.Da
     assert failures(restarted) == failures(usual)
 
 
-def turns(told: Told) -> list[bool]:
+def turns(told: Result) -> list[bool]:
     """The verdicts without those that say what the one before said."""
     return [healthy for healthy, _ in groupby(healthy for healthy, _ in told.verdicts)]
 
 
-def failures(told: Told) -> int:
+def failures(told: Result) -> int:
     return sum(isinstance(fact.data, DeviceFailed) for fact in told.facts)
 
 
@@ -135,13 +135,13 @@ def failures(told: Told) -> int:
 @given(st.lists(st.builds(Step, st.sampled_from([0.0, 0.01, 1.0, 11.0]), numbers), max_size=200))
 def test_errors_are_told_by_a_bounded_number_of_events_that_counts_all_of_them(what: list[Step]) -> None:
     told = run(what)
-    _, rest = time_passed(told.cards, Moment(inf, told.now.at), RULES)
+    _, rest = on_time_all(told.cards, Instant(inf, told.now.at), RULES)
     data = [fact.data for fact in (*told.facts, *rest)]
     failures = sum(isinstance(one, DeviceFailed) for one in data)
     assert failures + sum(one.count for one in data if isinstance(one, DeviceErrorsObserved)) == len(what)
     faults = sum(DEFAULT_CLASSES.xid(number).severity is Severity.FAULT for number in range(1, 301))
     assert failures <= faults
-    assert len(data) <= 1 + faults + (KINDS_MAX + 2) * (2 + told.now.s // BURST_S)
+    assert len(data) <= 1 + faults + (KINDS_MAX + 2) * (2 + told.now.monotonic_s // BURST_S)
 
 
 @settings(max_examples=200, deadline=None)

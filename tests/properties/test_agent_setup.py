@@ -13,7 +13,7 @@ from gpuledger.agent.hardware.errors import HardwareError
 from gpuledger.agent.hardware.simulated_card import SimulatedCard
 from gpuledger.agent.setup.offers import ids_of, partitions, profile_of, unit_uuids
 from gpuledger.agent.setup.situation import SETTLE_S
-from gpuledger.agent.setup.state import Held, Memory, Told, dump, load
+from gpuledger.agent.setup.state import HeldDevice, Outcome, SetupState, dump, load
 from gpuledger.domain.mig.plan import MigState, Plan, plan
 from gpuledger.events.node import WantedDevice
 from support.device_setup import NOON, Node, later, wish
@@ -63,7 +63,7 @@ class Story:
     async def do(self, move: tuple[Any, ...]) -> None:
         getattr(self, "_" + move[0].replace(" ", "_"))(*move[1:])
         await self.node.work(move[1] if move[0] == "wait" else 0.0)
-        for offer in self.node.board.seen.offers:
+        for offer in self.node.board.state.offers:
             self.seen_at |= {(offer.resource, unit.id, unit.uuid): self.node.now for unit in offer.units}
         self.check()
 
@@ -82,7 +82,7 @@ class Story:
     def _check_offers(self) -> None:
         """What is offered is there, and nothing of it is new where containers have the card in another way."""
         offered = {
-            (offer.resource, unit.id, unit.uuid) for offer in self.node.board.seen.offers for unit in offer.units
+            (offer.resource, unit.id, unit.uuid) for offer in self.node.board.state.offers for unit in offer.units
         }
         names = {(resource, name) for resource, name, _ in offered}
         used = {(resource, name) for resource, ids in self.node.in_use.items() for name in ids}
@@ -131,11 +131,11 @@ class Story:
         assert found.steps == ()
         uuids = unit_uuids(card, one)
         assert units == {each for uuid in uuids for each in ids_of(uuid, one.slices_per_unit)} != set()
-        assert self._memory().told[one.device] == Told(one.pool, one.asked_at, "applied", partitions(one, uuids))
+        assert self._memory().told[one.device] == Outcome(one.pool, one.asked_at, "applied", partitions(one, uuids))
 
-    def _memory(self) -> Memory:
+    def _memory(self) -> SetupState:
         mine = self.node.setup._mine
-        return mine.memory if mine is not None else Memory()
+        return mine.memory if mine is not None else SetupState()
 
     def _want(self, index: int, shape: dict[str, Any]) -> None:
         self.asked += 1
@@ -151,7 +151,7 @@ class Story:
         self.node.want(*self.wishes.values())
 
     def _take(self, number: int) -> None:
-        pairs = [(offer.resource, unit.id) for offer in self.node.board.seen.offers for unit in offer.units]
+        pairs = [(offer.resource, unit.id) for offer in self.node.board.state.offers for unit in offer.units]
         if pairs:
             resource, unit = pairs[number % len(pairs)]
             self.node.in_use.setdefault(resource, set()).add(unit)
@@ -200,7 +200,7 @@ class Story:
         there = {card.uuid, *(each.uuid for each in card.instances)}
         if not any(key[2] in there and self.node.now - at < LONG_S for key, at in self.seen_at.items()):
             self.node.in_use.setdefault("nvidia.com/gpu", set()).add(card.uuid)
-            if self.node.board.seen.in_use is not None:
+            if self.node.board.state.in_use is not None:
                 self._known()
 
     def _divisible(self, index: int) -> None:
@@ -256,19 +256,19 @@ QUIET: Final[tuple[Any, ...]] = ("wait", 2.0)
 @example([("unknown",), WHOLE, ("foreign", 0), QUIET])
 @given(st.lists(moves, max_size=40))
 def test_nothing_in_use_is_touched_and_all_ends_as_wanted(told: list[tuple[Any, ...]]) -> None:
-    async def tell() -> None:
+    async def record() -> None:
         story = Story()
         for move in told:
             await story.do(move)
         await story.end()
 
-    run(tell())
+    run(record())
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(moves, max_size=30))
 def test_no_result_is_told_twice_in_a_row(told: list[tuple[Any, ...]]) -> None:
-    async def tell() -> None:
+    async def record() -> None:
         story = Story()
         last: dict[str, tuple[Any, ...]] = {}
         for move in told:
@@ -279,7 +279,7 @@ def test_no_result_is_told_twice_in_a_row(told: list[tuple[Any, ...]]) -> None:
                 assert last.get(each[0]) != key or len(story.node.calls.changes) > done
                 last[each[0]] = key
 
-    run(tell())
+    run(record())
 
 
 wishes = st.builds(
@@ -294,19 +294,21 @@ wishes = st.builds(
     releasing=st.booleans(),
     asked_at=st.just(NOON),
 )
-held = st.builds(Held, wishes, st.text("0:."), st.text("GPU-"), st.lists(st.text("MIG")).map(tuple), st.booleans())
+held = st.builds(
+    HeldDevice, wishes, st.text("0:."), st.text("GPU-"), st.lists(st.text("MIG")).map(tuple), st.booleans()
+)
 telling = st.builds(
-    Told,
+    Outcome,
     st.text("pq"),
     st.just(NOON),
     st.sampled_from(["applied", "refused", "released"]),
     st.none() | st.integers(0, 7),
 )
-memories = st.builds(Memory, st.dictionaries(st.text(), held), st.dictionaries(st.text(), telling))
+memories = st.builds(SetupState, st.dictionaries(st.text(), held), st.dictionaries(st.text(), telling))
 
 
 @given(memories)
-def test_what_is_kept_comes_back(memory: Memory) -> None:
+def test_what_is_kept_comes_back(memory: SetupState) -> None:
     assert load(dump(memory)) == memory
 
 

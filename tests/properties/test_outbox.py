@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpuledger.agent.outbox import numbering
 from gpuledger.agent.outbox.drop import in_order, victims
-from gpuledger.agent.outbox.entry import Bounds, Held, dropped, fitting, merged
-from gpuledger.agent.outbox.store import DISK_RETRY_S, Store
+from gpuledger.agent.outbox.entry import QueueBounds, QueuedEvent, dropped, fitting, merged
+from gpuledger.agent.outbox.store import DISK_RETRY_S, OutboxStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeAgentStarted, NodeEventsDropped
 from gpuledger.ledger.api import Outgoing
@@ -24,7 +24,7 @@ DROPS_TOLD_MAX = 12
 """How many events about drops wait at a time: more than a few never do."""
 
 HELD = st.builds(
-    Held,
+    QueuedEvent,
     position=st.integers(1, 1000),
     epoch=st.sampled_from("ab"),
     number=st.integers(1, 1000),
@@ -36,7 +36,7 @@ QUEUES = st.lists(HELD, max_size=40, unique_by=lambda held: held.position)
 
 @given(QUEUES, st.integers(0, 50), st.integers(0, 1000))
 def test_what_is_dropped_is_enough_and_no_more_and_nothing_that_matters_less_stays(
-    queue: list[Held], events: int, size: int
+    queue: list[QueuedEvent], events: int, size: int
 ) -> None:
     candidates = in_order(queue)
     gone = victims(iter(candidates), events, size)
@@ -48,7 +48,7 @@ def test_what_is_dropped_is_enough_and_no_more_and_nothing_that_matters_less_sta
 
 
 @given(QUEUES)
-def test_drops_are_counted_whatever_they_are_merged_with(queue: list[Held]) -> None:
+def test_drops_are_counted_whatever_they_are_merged_with(queue: list[QueuedEvent]) -> None:
     drops = merged(dropped(queue, "r"))
     assert merged([*drops[:1], *drops[1:]]) == drops
     for one in drops:
@@ -58,7 +58,7 @@ def test_drops_are_counted_whatever_they_are_merged_with(queue: list[Held]) -> N
 
 @given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 10), st.integers(1, 100))
 def test_what_goes_together_is_within_the_bounds_and_never_nothing(sizes: list[int], events: int, size: int) -> None:
-    fit = fitting(sizes, Bounds(events, size))
+    fit = fitting(sizes, QueueBounds(events, size))
     assert fit >= min(1, len(sizes))
     assert fit <= events
     assert fit <= 1 or sum(sizes[:fit]) <= size
@@ -83,15 +83,15 @@ class Outboxes(RuleBasedStateMachine):
         self.at_risk_max, numbering.EPOCH_AT_RISK_MAX = numbering.EPOCH_AT_RISK_MAX, AT_RISK_MAX  # type: ignore[misc]
         self.store = self._opened()
 
-    def _opened(self) -> Store:
+    def _opened(self) -> OutboxStore:
         store = store_on(self.disk, self.time, sizes=SMALL, epochs=self.epochs, boot=f"b{self.boot}")
         store.open()
         return store
 
     @rule(priorities=st.lists(st.integers(0, 2), min_size=1, max_size=5))
-    def tell(self, priorities: list[int]) -> None:
+    def record(self, priorities: list[int]) -> None:
         numbers = [next(self.numbers) for _ in priorities]
-        self.store.tell([fact(n, at=self.time.now, priority=p) for n, p in zip(numbers, priorities, strict=True)])
+        self.store.record([fact(n, at=self.time.now, priority=p) for n, p in zip(numbers, priorities, strict=True)])
         self.told += numbers
 
     @rule(acknowledged=st.booleans())
@@ -141,16 +141,16 @@ class Outboxes(RuleBasedStateMachine):
 
     def _forget_memory(self) -> None:
         assert self.store._memory is not None
-        book = self.store._memory.book
-        assert book.numbering is not None
-        self.forgotten |= {book.numbering.epoch, *(one.epoch for one in (*book.held, *book.drops))}
+        state = self.store._memory.state
+        assert state.numbering is not None
+        self.forgotten |= {state.numbering.epoch, *(one.epoch for one in (*state.held, *state.drops))}
         self.may_forget |= self._only_in_memory()
 
     def _only_in_memory(self) -> set[int]:
         """What goes with the process, which told that it might: any fact that memory gave up is among it."""
         assert self.store._memory is not None
         events = [decode(entry.message.data) for entry in self.store._memory.entries]
-        if self.store._memory.book.drops or any(isinstance(event.data, NodeEventsDropped) for event in events):
+        if self.store._memory.state.drops or any(isinstance(event.data, NodeEventsDropped) for event in events):
             return set(self.told)
         return set(numbers_in(events))
 
@@ -168,8 +168,8 @@ class Outboxes(RuleBasedStateMachine):
     def it_is_bounded(self) -> None:
         spool, memory = self.store._spool, self.store._memory
         kept = SMALL.batch.events + DROPS_TOLD_MAX
-        assert spool is None or spool.book.events <= SMALL.spool.events + kept
-        assert memory is None or memory.book.events <= SMALL.memory.events + kept
+        assert spool is None or spool.state.events <= SMALL.spool.events + kept
+        assert memory is None or memory.state.events <= SMALL.memory.events + kept
 
     def teardown(self) -> None:
         if not hasattr(self, "store"):

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.agent.board import Unit
+from gpuledger.agent.board import DeviceUnit
 from gpuledger.agent.hardware.api import CardFacts
-from gpuledger.agent.kubelet.allocations import Told, news
+from gpuledger.agent.kubelet.allocations import RecordedAllocations, changes
 from gpuledger.agent.plugin.affinity import Affinity
 from gpuledger.agent.plugin.preferred import preferred
 from gpuledger.events.allocation import AllocatedDevices, AllocationObserved
@@ -21,7 +21,7 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
 class Choice(NamedTuple):
-    units: tuple[Unit, ...]
+    units: tuple[DeviceUnit, ...]
     cards: tuple[CardFacts, ...]
     available: list[str]
     must: list[str]
@@ -51,7 +51,9 @@ def choices(draw: st.DrawFn) -> Choice:
     cards = draw(nodes())
     slices = draw(st.integers(1, 3))
     units = tuple(
-        Unit(f"GPU-{index}::{n}", f"GPU-{index}", address(index)) for index in range(len(cards)) for n in range(slices)
+        DeviceUnit(f"GPU-{index}::{n}", f"GPU-{index}", address(index))
+        for index in range(len(cards))
+        for n in range(slices)
     )
     available = draw(st.lists(st.sampled_from([unit.id for unit in units]), unique=True))
     must = draw(st.lists(st.sampled_from(available), unique=True, max_size=3)) if available else []
@@ -86,7 +88,7 @@ def test_a_choice_is_spread_over_as_many_cards_as_can_be(choice: Choice) -> None
 
 @given(nodes())
 def test_two_cards_are_the_nearest_pair(cards: tuple[CardFacts, ...]) -> None:
-    units = tuple(Unit(f"GPU-{index}", f"GPU-{index}", one.address) for index, one in enumerate(cards))
+    units = tuple(DeviceUnit(f"GPU-{index}", f"GPU-{index}", one.address) for index, one in enumerate(cards))
     affinity = Affinity(cards)
     made = [unit.address for unit in units if unit.id in preferred(units, cards, [one.id for one in units], [], 2)]
     pairs = [affinity.between(*pair) for pair in combinations([one.address for one in cards], 2)]
@@ -107,20 +109,20 @@ LISTS = st.dictionaries(
 def test_what_was_told_is_the_last_list(
     kept: set[str], looks: list[tuple[dict[str, AllocationObserved], bool]]
 ) -> None:
-    told: Told = dict.fromkeys(kept)
-    standing: dict[str, AllocationObserved | None] = dict.fromkeys(kept)
+    told: RecordedAllocations = dict.fromkeys(kept)
+    current: dict[str, AllocationObserved | None] = dict.fromkeys(kept)
     for seen, whole in looks:
-        found = news(told, seen, NOON, whole=whole)
+        found = changes(told, seen, NOON, whole=whole)
         subjects = [fact.subject for fact in found.facts]
         assert len(subjects) == len(set(subjects))
         for fact in found.facts:
             if isinstance(fact.data, AllocationObserved):
-                standing[fact.subject] = fact.data
+                current[fact.subject] = fact.data
             else:
                 assert whole, "only a list that is whole ends anything"
-                del standing[fact.subject]
+                del current[fact.subject]
         told = found.told
-        assert standing == told
-        assert standing.items() >= seen.items()
-        assert not whole or standing == seen
-        assert news(told, seen, NOON, whole=whole).facts == (), "the same list again is no news"
+        assert current == told
+        assert current.items() >= seen.items()
+        assert not whole or current == seen
+        assert changes(told, seen, NOON, whole=whole).facts == (), "the same list again is no news"

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.discovery import Discovery
-from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterWatch
+from gpuledger.agent.discovery import CardDiscovery
+from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterMonitor
 from gpuledger.agent.hardware.api import Survey, Xid
 from gpuledger.agent.health.card import Rules
-from gpuledger.agent.health.part import HealthWatch
+from gpuledger.agent.health.part import HealthMonitor
 from gpuledger.agent.heartbeat import METRIC
-from gpuledger.agent.outbox.clock import told_at
-from gpuledger.agent.part import Fact
+from gpuledger.agent.outbox.clock import event_time
+from gpuledger.agent.part import AgentFact
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.inventory.state import GpuDevice
@@ -86,19 +86,19 @@ class Watched:
         self.rules = Rules(node)
         self.wall = 0.0
         self.metrics = True
-        self.health: HealthWatch | None = None
+        self.health: HealthMonitor | None = None
         self._epochs = 0
         self._last: datetime | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.told: list[Fact] = []
+        self.told: list[AgentFact] = []
 
     def clock(self) -> datetime:
         return self.time.clock() + timedelta(seconds=self.wall)
 
-    async def tell(self, facts: Sequence[Fact]) -> None:
+    async def record(self, facts: Sequence[AgentFact]) -> None:
         await asyncio.sleep(0)
         for fact in facts:
-            self._last = told_at(fact.time, self._last, self.clock())
+            self._last = event_time(fact.time, self._last, self.clock())
             self.told.append(fact._replace(time=self._last))
             self.services.say(f"/nodes/{self.node}/agent", f"e{self._epochs}", fact.subject, fact.data, self._last)
 
@@ -106,12 +106,12 @@ class Watched:
         self._epochs += 1
         self.board = Board()
         given: Any = {"clock": self.clock, "monotonic": self.time.monotonic, "sleep": self.time.sleep}
-        exporter = ExporterWatch(self.node, self._scrape, **given)
-        self.health = HealthWatch(
-            self.calls, self.board, self.disk, self.rules, on_recovered=exporter.begin_anew, **given
+        exporter = ExporterMonitor(self.node, self._scrape, **given)
+        self.health = HealthMonitor(
+            self.calls, self.board, self.disk, self.rules, on_recovered=exporter.restart_streak, **given
         )
-        parts = (Discovery(self.node, self.calls, self.board, self.disk, **given), self.health, exporter)
-        self._tasks = [asyncio.create_task(part.run(self.tell)) for part in parts]
+        parts = (CardDiscovery(self.node, self.calls, self.board, self.disk, **given), self.health, exporter)
+        self._tasks = [asyncio.create_task(part.run(self.record)) for part in parts]
         await settle()
 
     async def stop(self) -> None:

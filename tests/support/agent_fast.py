@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from typing import Any, Final
 
-from gpuledger.agent.footprint import leave_out
+from gpuledger.agent.footprint import exclude_modules
 from gpuledger.runtime.backoff import Backoff
 
 PAUSES: Final[dict[str, dict[str, float]]] = {
@@ -61,22 +61,22 @@ def hurry() -> None:
         rules.__init__.__defaults__ = (rules.__init__.__defaults__[0], float(quiet), float(quiet), float(quiet))
 
 
-def befall(fault: str) -> None:
+def apply_fault(fault: str) -> None:
     """Have this process's hardware a fault from the start."""
     process: Any = import_module("gpuledger.agent.process")
-    choose = process.choose_hardware
+    choose = process.open_hardware
 
     def chosen(*arguments: object) -> object:
         hardware = choose(*arguments)
         hardware.inject(fault)
         return hardware
 
-    process.choose_hardware = chosen
+    process.open_hardware = chosen
 
 
 if __name__ == "__main__":
-    leave_out()
+    exclude_modules()
     hurry()
     if fault := os.environ.get(FAULT):
-        befall(fault)
+        apply_fault(fault)
     sys.exit(import_module("gpuledger.agent.__main__").main())

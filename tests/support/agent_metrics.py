@@ -2,7 +2,7 @@
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.metrics import AgentMetrics
-from gpuledger.agent.plugin.service import Counts
+from gpuledger.agent.plugin.service import PluginCounts
 
 
 class EmptyOutbox:
@@ -15,5 +15,5 @@ class EmptyOutbox:
 
 def metrics_of_agents(board: Board) -> set[str]:
     """All names that an agent serves whose parts found what stands on the board."""
-    metrics = AgentMetrics(board, EmptyOutbox(), Counts())
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts())
     return {sample.name for family in metrics.collect() for sample in family.samples}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import CardLostError, HardwareError
-from gpuledger.agent.part import Fact, Moment
+from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.domain.mig.geometry import Instance
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -19,8 +19,8 @@ CARD = CardFacts(PLACE, "10de", "2330", "0302", UUID, "1650", "NVIDIA H100", 81_
 SURVEY = Survey((CARD,), "575.57.08", "12.9")
 
 
-def moment(seconds: float) -> Moment:
-    return Moment(seconds, NOON + timedelta(seconds=seconds))
+def moment(seconds: float) -> Instant:
+    return Instant(seconds, NOON + timedelta(seconds=seconds))
 
 
 async def settle() -> None:
@@ -65,7 +65,7 @@ class Disk:
     """What is kept, and what was told, in order."""
 
     kept: dict[str, bytes] = field(default_factory=dict)
-    told: list[Fact] = field(default_factory=list)
+    told: list[AgentFact] = field(default_factory=list)
     writes: int = 0
 
     def get(self, name: str) -> bytes | None:
@@ -75,7 +75,7 @@ class Disk:
         self.kept[name] = value
         self.writes += 1
 
-    async def tell(self, facts: Sequence[Fact]) -> None:
+    async def record(self, facts: Sequence[AgentFact]) -> None:
         await asyncio.sleep(0)
         self.told.extend(facts)
 
@@ -86,16 +86,16 @@ class ScriptedCalls:
     kind = "scripted"
 
     def __init__(self, survey: Survey = SURVEY) -> None:
-        self.surveyed: Survey | HardwareError = survey
+        self.survey_result: Survey | HardwareError = survey
         self.read: dict[str, Readings | HardwareError] = {}
         self.xids: asyncio.Queue[Xid | HardwareError] = asyncio.Queue()
         self.surveys = 0
 
     async def survey(self) -> Survey:
         self.surveys += 1
-        if isinstance(self.surveyed, HardwareError):
-            raise self.surveyed
-        return self.surveyed
+        if isinstance(self.survey_result, HardwareError):
+            raise self.survey_result
+        return self.survey_result
 
     async def readings(self, address: str) -> Readings:
         value = self.read.get(address, Readings())

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from gpuledger.agent.control import SOCKET, ask
+from gpuledger.agent.control import SOCKET, request_fault
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.heartbeat import METRIC
 from gpuledger.events.device import DeviceHealthChanged, DevicePoolApplied
@@ -123,7 +123,7 @@ class AgentProcess:
 
     async def inject(self, fault: str) -> None:
         """Inject a fault into its hardware."""
-        await ask(self.state_dir, fault)
+        await request_fault(self.state_dir, fault)
 
     async def health(self) -> tuple[int, dict[str, Any]]:
         """Status and document of `/healthz`."""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpuledger.agent.board import Board, Unit
+from gpuledger.agent.board import Board, DeviceUnit
 from gpuledger.agent.hardware.api import Readings, Survey, Xid
-from gpuledger.agent.hardware.errors import HardwareError, RefusedError
+from gpuledger.agent.hardware.errors import HardwareError, UnsupportedError
 from gpuledger.agent.hardware.simulated import SimulatedHardware
-from gpuledger.agent.part import Fact
-from gpuledger.agent.setup.part import SetUp
+from gpuledger.agent.part import AgentFact
+from gpuledger.agent.setup.part import PoolSetup
 from gpuledger.agent.setup.situation import SETTLE_S
-from gpuledger.agent.survey_history import Sightings, sighted
+from gpuledger.agent.survey_history import SurveyHistory, with_survey
 from gpuledger.domain.mig.geometry import Instance
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.node import WantedDevice
@@ -25,7 +25,7 @@ SMALL, HALF = "1g.10gb", "3g.40gb"
 ROUNDS_MAX = 50
 
 
-class DictKeep:
+class DictStore:
     """Keeps in memory."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class WatchedCalls:
             self.fail_at -= 1
             if self.fail_at < 0:
                 self.fail_at = None
-                raise RefusedError(f"{what} was to fail")
+                raise UnsupportedError(f"{what} was to fail")
         self.changes.append(what)
 
 
@@ -96,28 +96,28 @@ class Node:
 
     def __init__(self, spec: str = "2xA100") -> None:
         self.hardware = SimulatedHardware(spec)
-        self.keep = DictKeep()
-        self.facts: list[Fact] = []
+        self.keep = DictStore()
+        self.facts: list[AgentFact] = []
         self.now = 1000.0
         self.calls = WatchedCalls(self.hardware, self)
         self.board = Board()
         self.setup = self._part()
         self.in_use: dict[str, set[str]] = {}
-        self.sightings = Sightings()
+        self.sightings = SurveyHistory()
 
-    def _part(self) -> SetUp:
-        return SetUp(self.calls, self.board, self.keep, clock=lambda: NOON, now=lambda: self.now)
+    def _part(self) -> PoolSetup:
+        return PoolSetup(self.calls, self.board, self.keep, clock=lambda: NOON, now=lambda: self.now)
 
     def restart(self) -> None:
         """Let the agent begin anew: its board is empty, and its clock another one."""
         self.board = Board()
         self.now = 5.0
-        self.sightings = Sightings(identities=self.sightings.identities)
+        self.sightings = SurveyHistory(identities=self.sightings.identities)
         self.setup = self._part()
 
     def discover(self) -> None:
         """Put on the board what the other parts see."""
-        self.sightings = sighted(self.sightings, self.hardware.survey())
+        self.sightings = with_survey(self.sightings, self.hardware.survey())
         self.board.put(survey=self.sightings.survey)
 
     def use(self, resource: str, *ids: str) -> None:
@@ -129,13 +129,13 @@ class Node:
         self.board.put(in_use={resource: frozenset(ids) for resource, ids in self.in_use.items() if ids})
 
     def want(self, *wishes: WantedDevice) -> None:
-        self.board.put(wanted=wishes)
+        self.board.put(desired=wishes)
 
     async def work(self, after_s: float = 0.0) -> float | None:
         """See, and do what there is to do, some time later."""
         self.now += after_s
         self.discover()
-        return await self.setup.work(self._tell)
+        return await self.setup.work(self._record)
 
     async def settle(self, within_s: float = 1000.0) -> None:
         """Work until nothing is left but to wait for something else."""
@@ -146,7 +146,7 @@ class Node:
                 return
             self.now = max(self.now, until)
 
-    async def _tell(self, facts: Sequence[Fact]) -> None:
+    async def _record(self, facts: Sequence[AgentFact]) -> None:
         self.facts += facts
 
     def told(self) -> list[tuple[Any, ...]]:
@@ -154,11 +154,11 @@ class Node:
         facts, self.facts = self.facts, []
         return [_words(fact) for fact in facts]
 
-    def units(self) -> list[Unit]:
-        return [unit for offer in self.board.seen.offers for unit in offer.units]
+    def units(self) -> list[DeviceUnit]:
+        return [unit for offer in self.board.state.offers for unit in offer.units]
 
     def offered(self) -> dict[str, list[str]]:
-        return {offer.resource: [unit.id for unit in offer.units] for offer in self.board.seen.offers}
+        return {offer.resource: [unit.id for unit in offer.units] for offer in self.board.state.offers}
 
     def used_uuids(self) -> set[str]:
         """What containers have, and processes use."""
@@ -176,7 +176,7 @@ class Node:
         return self.cards()[index]
 
 
-def _words(fact: Fact) -> tuple[Any, ...]:
+def _words(fact: AgentFact) -> tuple[Any, ...]:
     match fact.data:
         case DevicePoolApplied(pool=pool, partitions=count):
             return fact.subject, "applied", pool, count
@@ -221,4 +221,4 @@ async def ready(**other: Any) -> Node:
 
 
 def wanted(node: Node) -> tuple[WantedDevice, ...]:
-    return node.board.seen.wanted or ()
+    return node.board.state.desired or ()

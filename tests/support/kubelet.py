@@ -257,8 +257,8 @@ class FakeKubelet:
         if not self.hides_pods:
             answer.pod_resources.add(name="agent", namespace="gpuledger").containers.add(name="agent")
         for (namespace, pod, container), had in ({} if self.hides_pods else self.held).items():
-            listed = answer.pod_resources.add(name=pod, namespace=namespace).containers.add(name=container)
-            listed.devices.extend(
+            device_lists = answer.pod_resources.add(name=pod, namespace=namespace).containers.add(name=container)
+            device_lists.devices.extend(
                 ContainerDevices(resource_name=name, device_ids=[one]) for name, ids in had.items() for one in ids
             )
         return answer

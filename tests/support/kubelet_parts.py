@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from gpuledger.agent.board import Board, Offer, Unit
+from gpuledger.agent.board import Board, DeviceUnit, ResourceOffer
 from gpuledger.agent.hardware.api import CardFacts, Survey
-from gpuledger.agent.part import Fact, Part
+from gpuledger.agent.part import AgentFact, Part
 from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.runtime.clock import Sleep
@@ -52,17 +52,17 @@ def card(index: int, **more: Any) -> CardFacts:
     return CardFacts(address(index), "10de", "2330", uuid=f"GPU-{index}", **more)
 
 
-def whole_cards(*indexes: int) -> tuple[Unit, ...]:
+def whole_cards(*indexes: int) -> tuple[DeviceUnit, ...]:
     """Units that are whole cards."""
-    return tuple(Unit(f"GPU-{index}", f"GPU-{index}", address(index)) for index in indexes)
+    return tuple(DeviceUnit(f"GPU-{index}", f"GPU-{index}", address(index)) for index in indexes)
 
 
-def slices(index: int, count: int) -> tuple[Unit, ...]:
+def slices(index: int, count: int) -> tuple[DeviceUnit, ...]:
     """Units that share a card."""
-    return tuple(Unit(f"GPU-{index}::{n}", f"GPU-{index}", address(index)) for n in range(count))
+    return tuple(DeviceUnit(f"GPU-{index}::{n}", f"GPU-{index}", address(index)) for n in range(count))
 
 
-def board_of(*offers: Offer, cards: Sequence[CardFacts] = ()) -> Board:
+def board_of(*offers: ResourceOffer, cards: Sequence[CardFacts] = ()) -> Board:
     """A board as it stands when discovery, health and set-up have looked."""
     board = Board()
     board.put(survey=Survey(tuple(cards) or tuple(card(index) for index in range(16))), unfit={}, offers=offers)
@@ -90,23 +90,23 @@ class Listens:
     """Takes what is told; `standing` is what an observer of the ledger makes of it."""
 
     def __init__(self) -> None:
-        self.facts: list[Fact] = []
-        self.standing: dict[str, AllocationObserved] = {}
+        self.facts: list[AgentFact] = []
+        self.current: dict[str, AllocationObserved] = {}
 
-    async def __call__(self, facts: Sequence[Fact]) -> None:
+    async def __call__(self, facts: Sequence[AgentFact]) -> None:
         """Take facts."""
         self.facts.extend(facts)
         for fact in facts:
             if isinstance(fact.data, AllocationObserved):
-                self.standing[fact.subject] = fact.data
+                self.current[fact.subject] = fact.data
             else:
-                self.standing.pop(fact.subject, None)
+                self.current.pop(fact.subject, None)
 
 
 @asynccontextmanager
-async def running(part: Part, tell: Listens | None = None) -> AsyncIterator[None]:
+async def running(part: Part, record: Listens | None = None) -> AsyncIterator[None]:
     """A part at work for the length of the block."""
-    task = asyncio.create_task(part.run(tell or Listens()))
+    task = asyncio.create_task(part.run(record or Listens()))
     try:
         yield
     finally:

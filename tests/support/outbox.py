@@ -9,13 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuledger.agent.outbox.bounds import USUAL, Sizes
+from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, Sizes
 from gpuledger.agent.outbox.clock import Times
-from gpuledger.agent.outbox.entry import Bounds, Entry, Identity, source_of
+from gpuledger.agent.outbox.entry import AgentIdentity, Entry, QueueBounds, source_of
 from gpuledger.agent.outbox.errors import DiskError
 from gpuledger.agent.outbox.spool import FILE, Spool
-from gpuledger.agent.outbox.store import Store
-from gpuledger.agent.part import Fact
+from gpuledger.agent.outbox.store import OutboxStore
+from gpuledger.agent.part import AgentFact
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.sources.fold import Sources
 from gpuledger.events.device import DeviceErrorsObserved
@@ -28,10 +28,10 @@ from gpuledger.projection.fold import Fold
 
 NODE = "w1"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-SMALL = Sizes(Bounds(12, 1 << 20), Bounds(6, 1 << 20), Bounds(3, 1 << 20))
+SMALL = Sizes(QueueBounds(12, 1 << 20), QueueBounds(6, 1 << 20), QueueBounds(3, 1 << 20))
 
 
-def fact(number: int, *, at: datetime = NOON, priority: int = 2, size: int = 0) -> Fact:
+def fact(number: int, *, at: datetime = NOON, priority: int = 2, size: int = 0) -> AgentFact:
     """A fact that carries its number, of a type that has the priority."""
     mark = f"{number}{'x' * size}"
     data: dict[int, Callable[[], Payload]] = {
@@ -39,7 +39,7 @@ def fact(number: int, *, at: datetime = NOON, priority: int = 2, size: int = 0) 
         1: lambda: NodeFeaturesObserved(nfd_version=mark),
         2: lambda: DeviceErrorsObserved(kind=mark[:200], cause="hardware", first_at=NOON, message=mark[200:]),
     }
-    return Fact(NODE if priority < 2 else "GPU-1", data[priority](), at)
+    return AgentFact(NODE if priority < 2 else "GPU-1", data[priority](), at)
 
 
 def number_of(event: Decoded) -> int | None:
@@ -113,7 +113,7 @@ class _ShakySpool(Spool):
             raise DiskError("the disk is full")
         super().sweep()
 
-    def head(self, batch: Bounds) -> list[Entry]:
+    def head(self, batch: QueueBounds) -> list[Entry]:
         if self._disk.unreadable:
             raise DiskError("the disk gives nothing back")
         return super().head(batch)
@@ -123,13 +123,13 @@ BOOT = "b1"
 
 
 def store_on(
-    disk: Disk, time: Time, *, sizes: Sizes = USUAL, epochs: Iterator[int] | None = None, boot: str = BOOT
-) -> Store:
+    disk: Disk, time: Time, *, sizes: Sizes = DEFAULT_SIZES, epochs: Iterator[int] | None = None, boot: str = BOOT
+) -> OutboxStore:
     """A store that is not open yet; its epochs are called `e1`, `e2` and so on."""
     numbers = epochs or count(1)
-    return Store(
+    return OutboxStore(
         disk.folder,
-        Identity(NODE, source_of(NODE), "1.0", "simulated"),
+        AgentIdentity(NODE, source_of(NODE), "1.0", "simulated"),
         times=Times(time.clock, time.monotonic),
         new_id=lambda: f"e{next(numbers)}",
         boot=boot,

@@ -37,7 +37,7 @@ async def main(folder: Path, url: str, first: int, count: int, file_size_max: in
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_size_max, resource.RLIM_INFINITY))
         recording = asyncio.create_task(outbox.run(connect))
         for number in range(first, first + count):
-            await outbox.tell([fact(number, at=system_clock(), size=500)])
+            await outbox.record([fact(number, at=system_clock(), size=500)])
             told += 1
             sys.stdout.write(f"{'kept' if outbox.durable else 'held'} {number}\n")
             sys.stdout.flush()

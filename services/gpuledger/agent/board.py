@@ -1,7 +1,7 @@
-"""Where the parts of the agent meet: the latest of what each of them found, and a way to wait for the next.
+"""The agent's blackboard: the latest value that each part found, and a way to wait for the next change.
 
-Each value has one writer and is replaced as a whole. A part reads what others wrote and never calls them; nothing here
-decides, keeps or sends.
+Each value has one writer, which replaces it as a whole; parts read what others wrote and never call each other. The
+board makes no decisions, and neither stores nor sends anything.
 """
 
 import asyncio
@@ -13,10 +13,11 @@ from gpuledger.agent.hardware.api import Survey
 from gpuledger.events.node import WantedDevice
 
 
-class Unit(NamedTuple):
-    """One thing that a container may ask for: the id that the kubelet knows, and what is behind it.
+class DeviceUnit(NamedTuple):
+    """One allocatable unit: the id that the kubelet uses, and the device behind it.
 
-    `uuid` is what the container gets to see, a card's or a MIG instance's; several units share it where it is sliced.
+    `uuid` names the device that the container sees, a card or a MIG instance; several units share it where the device
+    is time-sliced.
     """
 
     id: str
@@ -24,51 +25,50 @@ class Unit(NamedTuple):
     address: str
 
 
-class Offer(NamedTuple):
+class ResourceOffer(NamedTuple):
     """The units of one extended resource on this node, in order."""
 
     resource: str
-    units: tuple[Unit, ...]
+    units: tuple[DeviceUnit, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the parts found last. None: not known yet.
+class BoardState:
+    """The latest values; None: not found out yet.
 
-    `survey` is discovery's. `unfit` is health's: why each card that cannot be used is so, by address. `wanted` is what
-    pools ask for, `in_use` the ids of units that containers have, by resource, as the kubelet says, and `offers` what
-    was set up for pools.
+    Discovery writes `survey`, health `unfit` (why each unusable card is so, by address), desired devices `desired`, pod
+    resources `in_use` (the unit ids that containers hold, by resource) and setup `offers`.
     """
 
     survey: Survey | None = None
     unfit: Mapping[str, str] | None = None
-    wanted: tuple[WantedDevice, ...] | None = None
+    desired: tuple[WantedDevice, ...] | None = None
     in_use: Mapping[str, frozenset[str]] | None = None
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[ResourceOffer, ...] = ()
 
 
 class Board:
-    """Holds what the parts found, and wakes who waits for a change."""
+    """Holds the latest values and wakes whoever waits for a change."""
 
     def __init__(self) -> None:
-        self.seen = Seen()
+        self.state = BoardState()
         self._changed = asyncio.Event()
 
-    def put(self, **found: Any) -> None:  # noqa: ANN401 - `Seen` says what may stand here
-        """Replace some of the values; nobody is woken where nothing differs."""
-        seen = replace(self.seen, **found)
-        if seen != self.seen:
-            self.seen = seen
+    def put(self, **values: Any) -> None:  # noqa: ANN401 - `BoardState` types them
+        """Replace some of the values; equal values wake nobody."""
+        state = replace(self.state, **values)
+        if state != self.state:
+            self.state = state
             self._changed.set()
             self._changed = asyncio.Event()
 
-    async def changes(self) -> AsyncIterator[Seen]:
-        """What stands there now, and then what does after changes; what is overwritten meanwhile is passed over."""
-        last: Seen | None = None
+    async def changes(self) -> AsyncIterator[BoardState]:
+        """The current state, and then each later one; a slow reader skips states that were overwritten meanwhile."""
+        last: BoardState | None = None
         while True:
             changed = self._changed
-            if self.seen is last:
+            if self.state is last:
                 await changed.wait()
                 continue
-            last = self.seen
+            last = self.state
             yield last

@@ -1,6 +1,7 @@
-"""A socket by which faults are injected into the simulated hardware of a running agent. Real hardware has none.
+"""The control socket of an agent with simulated hardware, through which `gpuledger agent inject` injects faults.
 
-One line asks, one line of JSON answers; whoever may write to the agent's folder may ask.
+A request is one line and a response one line of JSON. The socket belongs to the agent's own user, and an agent with
+real hardware never opens one.
 """
 
 import asyncio
@@ -17,26 +18,27 @@ from gpuledger.agent.errors import ControlError
 
 SOCKET: Final = "control.sock"
 LINE_BYTES_MAX: Final = 4096
-ANSWER_TIMEOUT_S: Final = 10.0
+RESPONSE_TIMEOUT_S: Final = 10.0
 
 log = structlog.get_logger("gpuledger.agent")
 
 Inject = Callable[[str], str]
-"""Takes a fault's text and tells what was done; raises ValueError where that is no fault, or not for this hardware."""
+"""Injects the fault that a text names and returns what happened; raises ValueError where the hardware has no such
+fault."""
 
 OnClient = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def controlled(state_dir: Path, inject: Inject) -> AsyncIterator[None]:
-    """Listen in the agent's folder for the length of the block; where nobody can listen there, nobody does."""
+async def control_socket(state_dir: Path, inject: Inject) -> AsyncIterator[None]:
+    """Serve the socket in the agent's folder for the length of the block; without one the agent runs all the same."""
     path = state_dir / SOCKET
 
     async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError, ValueError):
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S):
                 line = await reader.readline()
-                writer.write(_answer(line, inject))
+                writer.write(_response(line, inject))
                 await writer.drain()
         writer.close()
 
@@ -50,7 +52,7 @@ async def controlled(state_dir: Path, inject: Inject) -> AsyncIterator[None]:
 
 
 async def _server(path: Path, on_client: OnClient) -> asyncio.Server | None:
-    """A server that its owner alone may ask; None where the folder has none, which must not end the agent."""
+    """Listen for the agent's own user alone; None where the folder takes no socket, which must not end the agent."""
     try:
         return await asyncio.start_unix_server(on_client, sock=_bound(path), limit=LINE_BYTES_MAX)
     except OSError as error:
@@ -59,7 +61,7 @@ async def _server(path: Path, on_client: OnClient) -> asyncio.Server | None:
 
 
 def _bound(path: Path) -> socket.socket:
-    """A socket at the path, whatever an agent that was killed left there."""
+    """Bind a socket at the path, in place of one that a killed agent left there."""
     path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)
     try:
@@ -71,37 +73,39 @@ def _bound(path: Path) -> socket.socket:
     return bound
 
 
-async def ask(state_dir: Path, fault: str) -> str:
-    """Have the agent that keeps this folder inject a fault; returns what it did.
+async def request_fault(state_dir: Path, fault: str) -> str:
+    """Ask the agent that runs on this folder to inject a fault; returns what happened.
 
     Raises:
-        ControlError: no agent listens there, or it does not do that.
+        ControlError: no agent listens there, or its hardware has no such fault.
     """
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(RESPONSE_TIMEOUT_S):
             reader, writer = await asyncio.open_unix_connection(state_dir / SOCKET)
             try:
                 writer.write(fault.encode() + b"\n")
-                answer = orjson.loads(await reader.readline())
+                response = orjson.loads(await reader.readline())
             finally:
                 writer.close()
     except (FileNotFoundError, ConnectionError) as error:
         raise ControlError(
             f"No agent with simulated hardware runs on {state_dir}. Start one with `gpuledger agent run --hardware "
-            "simulated:8xH100`, and name its --state-dir; faults are injected into simulated hardware only."
+            "simulated:8xH100`, and name its --state-dir; only simulated hardware takes faults."
         ) from error
     except PermissionError as error:
-        raise ControlError(f"The agent on {state_dir} is another user's; run this as that user, or as root.") from error
+        raise ControlError(
+            f"The agent on {state_dir} belongs to another user; run this as that user, or as root."
+        ) from error
     except (OSError, TimeoutError, ValueError) as error:
-        raise ControlError(f"The agent on {state_dir} did not answer: {error or 'no answer in time'}.") from error
-    if not answer["ok"]:
-        raise ControlError(answer["said"])
-    return str(answer["said"])
+        raise ControlError(f"The agent on {state_dir} did not respond: {error or 'no response in time'}.") from error
+    if not response["ok"]:
+        raise ControlError(response["message"])
+    return str(response["message"])
 
 
-def _answer(line: bytes, inject: Inject) -> bytes:
+def _response(line: bytes, inject: Inject) -> bytes:
     try:
-        said, ok = inject(line.decode(errors="replace").strip()), True
+        message, ok = inject(line.decode(errors="replace").strip()), True
     except ValueError as error:
-        said, ok = str(error), False
-    return orjson.dumps({"ok": ok, "said": said}) + b"\n"
+        message, ok = str(error), False
+    return orjson.dumps({"ok": ok, "message": message}) + b"\n"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.part import Keep, Tell
+from gpuledger.agent.part import Recorder, StateStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
@@ -33,7 +33,7 @@ RETRY: Final = Backoff(first_s=0.5, max_s=30.0)
 STUCK_AFTER_S: Final = 4 * REFRESH_S
 
 SOURCE: Final = "/services/pools"
-KEPT: Final = "orders"
+STATE_KEY: Final = "orders"
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -41,11 +41,11 @@ Connect = Callable[[], AbstractAsyncContextManager[Asking]]
 """Connects to the ledger; raises LedgerError where it cannot be asked."""
 
 
-class RefusedOrderError(EventError):
+class ForeignListError(EventError):
     """The event is not by pools, or not for this node."""
 
 
-class Order(NamedTuple):
+class DesiredList(NamedTuple):
     """A list of what is wanted, where it stands in the ledger, and the event as it stands there."""
 
     position: Position
@@ -53,7 +53,7 @@ class Order(NamedTuple):
     raw: bytes
 
 
-class Orders:
+class DesiredDevices:
     """Puts what is wanted of a node on the board; see `gpuledger.agent.part.Part`."""
 
     name = "orders"
@@ -63,7 +63,7 @@ class Orders:
         self,
         node: str,
         board: Board,
-        keep: Keep,
+        keep: StateStore,
         connect: Connect,
         *,
         sleep: Sleep = asyncio.sleep,
@@ -76,7 +76,7 @@ class Orders:
         self._sleep = sleep
         self._refresh_s = refresh_s
         self._subject = subject_of(SOURCE, NodeDevicesWanted.AGGREGATE, node, NodeDevicesWanted.EVENT)
-        self._order: Order | None = None
+        self._order: DesiredList | None = None
         self._seen: Position | None = None
         self._retries = Retries(RETRY)
         self.alive_at: float | None = None
@@ -85,7 +85,7 @@ class Orders:
         self.trouble: str | None = None
         """Why the ledger cannot be asked; None where it can, as far as is known."""
 
-    async def run(self, tell: Tell) -> None:  # noqa: ARG002 - it has nothing to tell
+    async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it has nothing to tell
         """Follow the ledger until cancelled; while it cannot be asked, what was wanted last is wanted."""
         self._recall()
         while True:
@@ -121,41 +121,41 @@ class Orders:
             await self._take(Position(ledger.generation, message.sequence), message)
         elif self._order is None:
             # Nobody has ever wanted anything of this node, or an archived generation knows of it.
-            self._board.put(wanted=())
+            self._board.put(desired=())
 
     async def _take(self, position: Position, message: Message) -> None:
         if self._seen is not None and position <= self._seen:
             return
         self._seen = position
         try:
-            order = read_order(self._node, position, message.data)
+            order = read_list(self._node, position, message.data)
         except EventError as error:
             self.refused += 1
             log.error("a list of wanted devices is refused", position=str(position), reason=str(error))
             return
         log.info("wanted devices", position=str(position), devices=[wanted.device for wanted in order.devices])
         # Acting on it must not come before knowing it over a restart, which would go back to the list before.
-        await self._keep.put(KEPT, kept_text(order))
+        await self._keep.put(STATE_KEY, stored_text(order))
         self._accept(order)
 
     def _recall(self) -> None:
-        kept = self._keep.get(KEPT)
+        kept = self._keep.get(STATE_KEY)
         if kept is None:
             return
         try:
-            self._accept(read_kept(self._node, kept))
+            self._accept(read_stored(self._node, kept))
         except EventError as error:
             log.error("what was wanted before cannot be read; it comes from the ledger", reason=str(error))
 
-    def _accept(self, order: Order) -> None:
+    def _accept(self, order: DesiredList) -> None:
         self._order, self._seen = order, order.position
-        self._board.put(wanted=order.devices)
+        self._board.put(desired=order.devices)
 
     def _be_alive(self) -> None:
         self.alive_at = asyncio.get_running_loop().time()
 
 
-def read_order(node: str, position: Position, raw: bytes) -> Order:
+def read_list(node: str, position: Position, raw: bytes) -> DesiredList:
     """The list that stands at a position.
 
     Raises:
@@ -163,20 +163,20 @@ def read_order(node: str, position: Position, raw: bytes) -> Order:
     """
     event = decode(raw)
     if not isinstance(event.data, NodeDevicesWanted):
-        raise RefusedOrderError(f"The event at {position} is {event.type}, not {NodeDevicesWanted.TYPE}.")
+        raise ForeignListError(f"The event at {position} is {event.type}, not {NodeDevicesWanted.TYPE}.")
     if (event.source, event.subject) != (SOURCE, node):
-        raise RefusedOrderError(
+        raise ForeignListError(
             f"The event at {position} says what {event.source} wants of {event.subject}, not {SOURCE} of {node}."
         )
-    return Order(position, event.data.devices, raw)
+    return DesiredList(position, event.data.devices, raw)
 
 
-def kept_text(order: Order) -> bytes:
+def stored_text(order: DesiredList) -> bytes:
     """The list as it is kept on disk: its position in a line, and the event."""
     return f"{order.position}\n".encode() + order.raw
 
 
-def read_kept(node: str, kept: bytes) -> Order:
+def read_stored(node: str, kept: bytes) -> DesiredList:
     """The list that `kept_text` gave.
 
     Raises:
@@ -185,5 +185,5 @@ def read_kept(node: str, kept: bytes) -> Order:
     head, _, raw = kept.partition(b"\n")
     generation, _, sequence = head.partition(b"/")
     if not (generation.isdigit() and sequence.isdigit()):
-        raise RefusedOrderError(f"What is kept begins with {head[:40]!r}, which is no position.")
-    return read_order(node, Position(int(generation), int(sequence)), raw)
+        raise ForeignListError(f"What is kept begins with {head[:40]!r}, which is no position.")
+    return read_list(node, Position(int(generation), int(sequence)), raw)

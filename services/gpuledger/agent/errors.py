@@ -1,49 +1,55 @@
-"""What can go wrong with an agent and with what it looks at; only those of its own folder end it.
+"""The agent's errors at its edges: the exporter, the control socket and the kubelet. None of them ends the agent.
 
 AgentError
-├── MonitoringError    the exporter's metrics cannot be had, or do not say when they were brought up to date
-├── ControlError       nobody injects that fault
-└── KubeletError       the kubelet, or a socket of its folder; see `gpuledger.agent.errors`
+├── MonitoringError           the exporter does not respond, or its metrics have no time of their last update
+├── ControlError              the control socket took no fault
+└── KubeletError              the kubelet, or a socket in its folder
+    ├── KubeletAwayError      the kubelet's socket does not respond, or not in time
+    ├── KubeletRefusedError   the kubelet responds with an error
+    ├── SocketError           the agent cannot make its own socket, or read the folder of sockets
+    └── AllocationError       the agent cannot allocate what the kubelet requests
+        ├── UnknownUnitError  the request names unknown units, or none
+        └── CdiError          no CDI specification names the devices, so that no runtime could inject them
 
-What goes wrong with cards is in `gpuledger.agent.hardware.errors`.
+Errors of the cards are in `gpuledger.agent.hardware.errors`, those of the outbox in `gpuledger.agent.outbox.errors`.
 """
 
 
 class AgentError(Exception):
-    """Something that the agent needs or looks at cannot be had."""
+    """Something outside the agent failed."""
 
 
 class MonitoringError(AgentError):
-    """The exporter's metrics cannot be had, or do not say when they were brought up to date."""
+    """The exporter does not respond, or its metrics have no time of their last update."""
 
 
 class ControlError(AgentError):
-    """Nobody injects that fault; the message says why."""
+    """The control socket took no fault; the message says why."""
 
 
 class KubeletError(AgentError):
-    """The agent and its kubelet did not come together."""
+    """The kubelet, or a socket in its folder, failed."""
 
 
 class KubeletAwayError(KubeletError):
-    """Nobody answers on the kubelet's socket, or not in time."""
+    """The kubelet's socket does not respond, or not in time."""
 
 
 class KubeletRefusedError(KubeletError):
-    """The kubelet answers, and does not do what it was asked to."""
+    """The kubelet responds with an error."""
 
 
 class SocketError(KubeletError):
-    """A socket of the agent's own cannot be made, or a folder of sockets cannot be read."""
+    """The agent cannot make its own socket, or read the folder of sockets."""
 
 
 class AllocationError(KubeletError):
-    """A container cannot get what the kubelet asks for."""
+    """The agent cannot allocate what the kubelet requests."""
 
 
 class UnknownUnitError(AllocationError):
-    """There are no such units, or none were named."""
+    """The request names unknown units, or none."""
 
 
 class CdiError(AllocationError):
-    """No CDI specification names the devices, so that no runtime could hand them over."""
+    """No CDI specification names the devices, so that no runtime could inject them."""

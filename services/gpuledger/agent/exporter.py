@@ -1,4 +1,8 @@
-"""The part that looks at the node's monitoring: scrapes the exporter, and tells whether its heart beats."""
+"""Monitoring: the part that scrapes the node's dcgm-exporter and records whether its metrics are fresh.
+
+A scrape is one bounded HTTP request. The standard library's client makes it in a thread, because an asynchronous client
+takes more memory than an agent may use.
+"""
 
 import asyncio
 import time
@@ -11,75 +15,32 @@ from urllib.parse import urlsplit
 import structlog
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.heartbeat import Monitoring, newest_update
-from gpuledger.agent.part import Fact, Tell
+from gpuledger.agent.heartbeat import HeartbeatTracker, newest_update
+from gpuledger.agent.part import AgentFact, Recorder
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.runtime.clock import Clock, Sleep
+
+SCRAPE_PERIOD_S: Final = 15.0
+MISSED_SCRAPES_MAX: Final = 4
 
 TIMEOUT_S: Final = 10.0
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 ACCEPT: Final = "text/plain;version=0.0.4"
 
-Scrape = Callable[[], Awaitable[str]]
-"""The metrics' text; raises MonitoringError where there is none."""
-
-
-def scraper(url: str, timeout_s: float = TIMEOUT_S, body_bytes_max: int = BODY_BYTES_MAX) -> Scrape:
-    """A way to scrape the exporter at `url`; redirects are not followed."""
-
-    async def scrape() -> str:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await asyncio.to_thread(_text, url, timeout_s, body_bytes_max)
-        except TimeoutError as error:
-            raise MonitoringError(f"The exporter at {url} has not answered within {timeout_s:g} s.") from error
-        except (HTTPException, OSError, ValueError) as error:
-            reason = str(error) or type(error).__name__
-            raise MonitoringError(f"The exporter at {url} cannot be scraped: {reason}.") from error
-
-    return scrape
-
-
-def _text(url: str, timeout_s: float, body_bytes_max: int) -> str:
-    """Runs in a thread, which ends soon after its time even where nobody waits for it any more."""
-    parts, deadline = urlsplit(url), time.monotonic() + timeout_s
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
-    try:
-        target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
-        connection.request("GET", target, headers={"Accept": ACCEPT, "Connection": "close"})
-        answer = connection.getresponse()
-        if answer.status != HTTPStatus.OK:
-            raise MonitoringError(f"The exporter at {url} answers with status {answer.status}.")
-        return _body(answer, url, deadline, body_bytes_max).decode(errors="replace")
-    finally:
-        connection.close()
-
-
-def _body(answer: HTTPResponse, url: str, deadline: float, body_bytes_max: int) -> bytes:
-    body = bytearray()
-    while chunk := answer.read1(CHUNK_BYTES):
-        body += chunk
-        if len(body) > body_bytes_max:
-            raise MonitoringError(f"The exporter at {url} answers with more than {body_bytes_max} bytes.")
-        if time.monotonic() > deadline:
-            raise TimeoutError
-    return bytes(body)
-
-
-SCRAPE_PERIOD_S: Final = 15.0
-LOOKS_MISSED_MAX: Final = 4
-"""For so many periods nothing may have been looked at."""
+STALE: Final = "The exporter responds, but by its clock or ours it has not renewed its metrics for too long."
 
 log = structlog.get_logger("gpuledger.agent")
 
+Scrape = Callable[[], Awaitable[str]]
+"""Fetches the text of the metrics; raises MonitoringError where it cannot."""
 
-class ExporterWatch:
-    """Looks at the exporter of a node."""
+
+class ExporterMonitor:
+    """Watches the exporter of a node; see `gpuledger.agent.part.Part`."""
 
     name = "monitoring"
-    stuck_after_s = LOOKS_MISSED_MAX * SCRAPE_PERIOD_S
+    stuck_after_s = MISSED_SCRAPES_MAX * SCRAPE_PERIOD_S
 
     def __init__(
         self,
@@ -95,41 +56,36 @@ class ExporterWatch:
         self._clock = clock
         self._monotonic = monotonic
         self._sleep = sleep
-        self._monitoring = Monitoring()
+        self._heartbeats = HeartbeatTracker()
         self.trouble: str | None = None
         self.alive_at: float | None = None
 
-    async def run(self, tell: Tell) -> None:
-        """See `gpuledger.agent.part.Part.run`."""
+    async def run(self, record: Recorder) -> None:
+        """Scrape and record until cancelled."""
         while True:
-            told = await self.look()
-            if told is not None:
-                await tell([Fact(self._node, told, self._clock())])
+            event = await self.poll()
+            if event is not None:
+                await record([AgentFact(self._node, event, self._clock())])
             self.alive_at = asyncio.get_running_loop().time()
             await self._sleep(SCRAPE_PERIOD_S)
 
-    def begin_anew(self) -> None:
-        """Tell the next looks again, because somebody counts them from now on."""
-        self._monitoring.begin_anew()
+    def restart_streak(self) -> None:
+        """Record the next heartbeats again, because somebody counts them from now on."""
+        self._heartbeats.restart_streak()
 
-    async def look(self) -> NodeMonitoringObserved | None:
-        """Look once; what is to be told of it, or None."""
+    async def poll(self) -> NodeMonitoringObserved | None:
+        """Scrape once; returns the event to record, if any."""
         try:
             updated_at = newest_update(await self._scrape())
         except MonitoringError as error:
-            self._note(str(error))
-            return self._monitoring.missed()
-        told = self._monitoring.seen(updated_at, self._clock(), self._monotonic())
-        if told is not None:
-            self._note(
-                None
-                if told.fresh
-                else "The exporter answers, but by its clock or ours it has long not renewed its metrics."
-            )
-        return told
+            self._set_trouble(str(error))
+            return self._heartbeats.on_failure()
+        event = self._heartbeats.on_update(updated_at, self._clock(), self._monotonic())
+        if event is not None:
+            self._set_trouble(None if event.fresh else STALE)
+        return event
 
-    def _note(self, trouble: str | None) -> None:
-        """Log what is new, once."""
+    def _set_trouble(self, trouble: str | None) -> None:
         if trouble == self.trouble:
             return
         self.trouble = trouble
@@ -137,3 +93,46 @@ class ExporterWatch:
             log.info("monitoring is alive again", node=self._node)
         else:
             log.warning("monitoring is not alive", node=self._node, reason=trouble)
+
+
+def scraper(url: str, timeout_s: float = TIMEOUT_S, body_bytes_max: int = BODY_BYTES_MAX) -> Scrape:
+    """Returns a function that scrapes the exporter at `url`, without following redirects."""
+
+    async def scrape() -> str:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.to_thread(_fetch, url, timeout_s, body_bytes_max)
+        except TimeoutError as error:
+            raise MonitoringError(f"The exporter at {url} has not responded within {timeout_s:g} s.") from error
+        except (HTTPException, OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+            raise MonitoringError(f"The exporter at {url} cannot be scraped: {reason}.") from error
+
+    return scrape
+
+
+def _fetch(url: str, timeout_s: float, body_bytes_max: int) -> str:
+    """Runs in a thread, which ends soon after its time-out even if nobody waits for it any more."""
+    parts, deadline = urlsplit(url), time.monotonic() + timeout_s
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+        connection.request("GET", target, headers={"Accept": ACCEPT, "Connection": "close"})
+        response = connection.getresponse()
+        if response.status != HTTPStatus.OK:
+            raise MonitoringError(f"The exporter at {url} responds with status {response.status}.")
+        return _body(response, url, deadline, body_bytes_max).decode(errors="replace")
+    finally:
+        connection.close()
+
+
+def _body(response: HTTPResponse, url: str, deadline: float, body_bytes_max: int) -> bytes:
+    body = bytearray()
+    while chunk := response.read1(CHUNK_BYTES):
+        body += chunk
+        if len(body) > body_bytes_max:
+            raise MonitoringError(f"The exporter at {url} responds with more than {body_bytes_max} bytes.")
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return bytes(body)

@@ -1,7 +1,8 @@
-"""Keeps out of the agent's process what libraries import only because it is installed. To be imported before them.
+"""Keeps the agent's memory small by excluding modules that libraries import only because they are installed.
 
-An agent runs on every node, and its memory is taken from the node's work. The NATS client imports aiohttp for
-WebSockets, structlog rich for colourful tracebacks; neither happens here. What each is worth, docs/node-agent.md says.
+Every node runs an agent, whose memory the node's workloads lose. The NATS client imports aiohttp for WebSockets, and
+structlog imports rich for coloured tracebacks; the agent needs neither. Import this before any of those libraries;
+docs/node-agent.md has the measurements.
 """
 
 import sys
@@ -9,14 +10,13 @@ from collections.abc import Iterable
 from typing import Final
 
 ENVIRONMENT: Final = {"MALLOC_ARENA_MAX": "2", "GRPC_VERBOSITY": "ERROR"}
-"""With what an agent is begun. Threads take memory from few places, of which each would keep some for itself; and gRPC
-writes no lines of its own, in a form of its own, about each connection that ends.
-"""
+"""The environment that the agent starts with: few malloc arenas, each of which holds memory back for its threads, and
+no log lines of gRPC's own about each connection that ends."""
 
-LEFT_OUT: Final = ("aiohttp", "rich", "better_exceptions")
+EXCLUDED: Final = ("aiohttp", "rich", "better_exceptions")
 
 
-def leave_out(modules: Iterable[str] = LEFT_OUT) -> None:
-    """Have imports of these modules fail from now on, as if they were not installed."""
+def exclude_modules(modules: Iterable[str] = EXCLUDED) -> None:
+    """Make imports of these modules fail from now on, as if they were not installed."""
     for name in modules:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type] # what the import system asks for

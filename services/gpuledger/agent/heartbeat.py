@@ -1,7 +1,7 @@
-"""Whether the node's monitoring is alive, and which of the looks at it are told. Pure; it neither scrapes nor waits.
+"""Whether the exporter's metrics are fresh, and which observations of that are worth an event. Pure.
 
-The exporter renews its metrics more slowly than an agent may look, and a look at what was seen before shows nothing
-new: only values that moved on are heartbeats, and only one that has not moved on for too long is a loss.
+The exporter renews its metrics less often than the agent scrapes them. So only an update time that advanced is a
+heartbeat, and only one that has not advanced for too long is a loss.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from gpuledger.events.settings import HEARTBEATS_MAX
 
 METRIC: Final = "dcgm_exporter_last_update_time_seconds"
 
-HEARTBEATS_TOLD: Final = HEARTBEATS_MAX
-"""So many looks in a row that agree are told; more of them nobody counts."""
+HEARTBEATS_REPORTED: Final = HEARTBEATS_MAX
+"""How many equal observations in a row become events; nobody counts more of them."""
 
 
 def newest_update(text: str) -> datetime:
-    """When the exporter last renewed its metrics, by their text; of several series the newest counts.
+    """When the exporter last renewed its metrics, according to their text; the newest of several series counts.
 
     Raises:
-        MonitoringError: the text does not say so.
+        MonitoringError: the text has no such time.
     """
     values = [value for value in _values(text) if isfinite(value)]
     if not values:
@@ -38,7 +38,7 @@ def newest_update(text: str) -> datetime:
 
 
 def _values(text: str) -> Iterator[float]:
-    """The metric's values; lines of other metrics are not read, so that none of theirs can do harm."""
+    """The metric's values; lines of other metrics are not parsed, so that a broken one does no harm."""
     lines = "".join(f"{line}\n" for line in text.split("\n") if line.startswith(METRIC))
     try:
         for family in text_string_to_metric_families(lines):
@@ -47,43 +47,42 @@ def _values(text: str) -> Iterator[float]:
         raise MonitoringError(f"The exporter's line of {METRIC} cannot be read: {error}.") from error
 
 
-class Monitoring:
-    """What the looks so far have shown; each look gives what is to be told of it, or None."""
+class HeartbeatTracker:
+    """Turns scrapes into heartbeats and losses; each call returns the event to record, or None."""
 
     def __init__(self) -> None:
         self._updated_at: datetime | None = None
-        self._behind_s = 0.0
-        self._moved_s: float | None = None
+        self._age_s = 0.0
+        self._advanced_s: float | None = None
         self._fresh: bool | None = None
-        self._in_row = 0
+        self._streak = 0
 
-    def begin_anew(self) -> None:
-        """Somebody counts looks from now on, as after a card's recovery: tell the next ones in a row again (ADR 8)."""
-        self._in_row = 0
+    def restart_streak(self) -> None:
+        """Record the next observations again: somebody counts heartbeats from now on, as after a recovery (ADR 8)."""
+        self._streak = 0
 
-    def seen(self, updated_at: datetime, now: datetime, now_s: float) -> NodeMonitoringObserved | None:
-        """The metric said `updated_at`; `now_s` are seconds of a clock that nobody sets.
+    def on_update(self, updated_at: datetime, now: datetime, now_s: float) -> NodeMonitoringObserved | None:
+        """The metric says `updated_at`; `now_s` is the monotonic clock.
 
-        How old a heartbeat was is measured when it came, and from then on by what passed: were it measured again by
-        clocks, one that was set in between would be the loss of every heartbeat from before.
+        The age of a heartbeat is measured by the wall clocks when it arrives, and grows by the monotonic clock from
+        then on: otherwise setting a clock would turn every earlier heartbeat into a loss.
         """
-        moved = updated_at != self._updated_at
-        if moved or self._moved_s is None:
-            self._updated_at, self._moved_s = updated_at, now_s
-            self._behind_s = (now - updated_at).total_seconds()
-        passed_s = now_s - self._moved_s
-        since_s = max(abs(self._behind_s + passed_s), passed_s)
-        if since_s > HEARTBEAT_MAX_AGE_S:
-            return self._told(fresh=False, updated_at=updated_at)
-        return self._told(fresh=True, updated_at=updated_at) if moved else None
+        advanced = updated_at != self._updated_at
+        if advanced or self._advanced_s is None:
+            self._updated_at, self._advanced_s = updated_at, now_s
+            self._age_s = (now - updated_at).total_seconds()
+        passed_s = now_s - self._advanced_s
+        if max(abs(self._age_s + passed_s), passed_s) > HEARTBEAT_MAX_AGE_S:
+            return self._event(fresh=False, updated_at=updated_at)
+        return self._event(fresh=True, updated_at=updated_at) if advanced else None
 
-    def missed(self) -> NodeMonitoringObserved | None:
-        """The metric could not be had."""
-        return self._told(fresh=False, updated_at=None)
+    def on_failure(self) -> NodeMonitoringObserved | None:
+        """The exporter could not be scraped."""
+        return self._event(fresh=False, updated_at=None)
 
-    def _told(self, *, fresh: bool, updated_at: datetime | None) -> NodeMonitoringObserved | None:
-        self._in_row = self._in_row + 1 if fresh == self._fresh else 1
+    def _event(self, *, fresh: bool, updated_at: datetime | None) -> NodeMonitoringObserved | None:
+        self._streak = self._streak + 1 if fresh == self._fresh else 1
         self._fresh = fresh
-        if self._in_row > HEARTBEATS_TOLD:
+        if self._streak > HEARTBEATS_REPORTED:
             return None
         return NodeMonitoringObserved(fresh=fresh, updated_at=updated_at)

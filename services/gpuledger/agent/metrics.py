@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.plugin.device_list import listed
+from gpuledger.agent.plugin.device_list import device_lists
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 
@@ -85,7 +85,7 @@ class AgentMetrics(Collector):
             yield metric
 
     def _of_cards(self) -> Iterator[_Family]:
-        survey, unfit = self._board.seen.survey, self._board.seen.unfit or {}
+        survey, unfit = self._board.state.survey, self._board.state.unfit or {}
         if survey is not None:
             cards, missing = len(survey.cards), survey.driver_missing
             yield _gauge("cards", "Cards that the agent sees.", cards)
@@ -107,7 +107,7 @@ class AgentMetrics(Collector):
         counts = self._plugin
         units = Tally(
             (resource, "Healthy" if one.healthy else "Unhealthy")
-            for resource, units in listed(self._board.seen).items()
+            for resource, units in device_lists(self._board.state).items()
             for one in units
         )
         samples = [(labels, float(count)) for labels, count in sorted(units.items())]

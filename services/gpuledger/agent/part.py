@@ -1,7 +1,7 @@
-"""What an agent is made of: parts, each of which runs by itself, and tells what it finds.
+"""What the agent is made of: parts that run side by side, record facts, and keep a little state over restarts.
 
-What is told comes to the ledger by the outbox; parts know nothing of it. Where a part needs what another found, they
-meet on the board (`gpuledger.agent.board`).
+For whoever writes a part. A part hands its facts to a recorder and reads what other parts found on the board
+(`gpuledger.agent.board`); it must know neither the outbox behind the recorder nor another part.
 """
 
 from collections.abc import Sequence
@@ -11,64 +11,64 @@ from typing import NamedTuple, Protocol
 from gpuledger.events.payload import Payload
 
 
-class Fact(NamedTuple):
-    """Something that was found: what about (the event's subject), what, and when it was so."""
+class Instant(NamedTuple):
+    """One instant by two clocks: the monotonic one measures durations, the wall clock dates events."""
+
+    monotonic_s: float
+    at: datetime
+
+
+class AgentFact(NamedTuple):
+    """A fact that a part records: the event's subject, its payload, and when it was true."""
 
     subject: str
     data: Payload
     time: datetime
 
 
-class Tell(Protocol):
-    """Takes facts for the ledger, in their order."""
+class Recorder(Protocol):
+    """Takes facts for the ledger, in order."""
 
-    async def __call__(self, facts: Sequence[Fact]) -> None:
-        """Keep the facts; they are on disk, and will come to the ledger, when this returns."""
+    async def __call__(self, facts: Sequence[AgentFact]) -> None:
+        """Persist the facts: when this returns they are on disk, and the outbox will publish them."""
+        ...
+
+
+class StateStore(Protocol):
+    """Small values by name, which survive a restart unless the disk takes no writes."""
+
+    def get(self, name: str) -> bytes | None:
+        """The newest value, or None."""
+        ...
+
+    async def put(self, name: str, value: bytes) -> None:
+        """Replace a value; it is on disk when this returns, unless the disk takes no writes."""
         ...
 
 
 class Part(Protocol):
-    """A part of the agent."""
+    """A part of the agent, which the supervisor runs in a task of its own."""
 
     @property
     def name(self) -> str:
-        """What it is called in the log and in health."""
+        """Its name in the log and in /healthz."""
         ...
 
     @property
     def stuck_after_s(self) -> float:
-        """A part whose `alive_at` is longer ago than this is stuck."""
+        """The part counts as stuck when its `alive_at` is older than this."""
         ...
 
     @property
     def alive_at(self) -> float | None:
-        """When it last did its work, in seconds of the event loop's clock; None before the first time."""
+        """When it last completed a round of work, by the event loop's clock; None before the first."""
         ...
 
     @property
     def trouble(self) -> str | None:
-        """Why it cannot do its work at the moment, for people to read; None where it can, as far as is known."""
+        """Why it cannot work at present, as text for people; None while it can."""
         ...
 
-    async def run(self, tell: Tell) -> None:
-        """Work until cancelled. What cannot be seen is a fact or a line in the log, and raises nothing."""
+    async def run(self, record: Recorder) -> None:
+        """Work until cancelled. Expected failures become facts, log lines or `trouble`; only defects raise."""
         ...
-
-
-class Keep(Protocol):
-    """Small values by name. Where the disk takes nothing, they last as long as the process."""
-
-    def get(self, name: str) -> bytes | None:
-        """The value that was put last, or None."""
-        ...
-
-    async def put(self, name: str, value: bytes) -> None:
-        """Replace a value; it is on disk when this returns, unless the disk takes nothing, which is told elsewhere."""
-        ...
-
-
-class Moment(NamedTuple):
-    """`s` are seconds of a clock that nobody sets, for windows; `at` is the time that is told."""
-
-    s: float
-    at: datetime

@@ -11,30 +11,30 @@ from importlib.metadata import version
 from typing import Final
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.control import controlled
-from gpuledger.agent.desired_devices import Orders
-from gpuledger.agent.discovery import Discovery
+from gpuledger.agent.control import control_socket
+from gpuledger.agent.desired_devices import DesiredDevices
+from gpuledger.agent.discovery import CardDiscovery
 from gpuledger.agent.errors import AgentError
-from gpuledger.agent.exporter import ExporterWatch, scraper
+from gpuledger.agent.exporter import ExporterMonitor, scraper
 from gpuledger.agent.hardware.api import Hardware
 from gpuledger.agent.hardware.calls import HardwareCalls
-from gpuledger.agent.hardware.factory import choose_hardware
+from gpuledger.agent.hardware.factory import open_hardware
 from gpuledger.agent.health.card import Rules
 from gpuledger.agent.health.classes import parse_classes
-from gpuledger.agent.health.part import HealthWatch
+from gpuledger.agent.health.part import HealthMonitor
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
-from gpuledger.agent.outbox.bounds import USUAL
-from gpuledger.agent.outbox.entry import Bounds
+from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
+from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
 from gpuledger.agent.outbox.outbox import Outbox, open_outbox
 from gpuledger.agent.part import Part
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.settings import AgentSettings, NatsSettings, read_agent_settings
-from gpuledger.agent.setup.part import SetUp
-from gpuledger.agent.shared_connection import Link
-from gpuledger.agent.supervisor import Agent
+from gpuledger.agent.setup.part import PoolSetup
+from gpuledger.agent.shared_connection import SharedConnection
+from gpuledger.agent.supervisor import Supervisor
 from gpuledger.ledger.credentials import Identity
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerError
@@ -57,13 +57,13 @@ ENDING_MAX_S: Final = 20.0
 class Parts:
     """The parts of an agent, by what they are."""
 
-    discovery: Discovery
-    health: HealthWatch
-    orders: Orders
-    setup: SetUp
+    discovery: CardDiscovery
+    health: HealthMonitor
+    orders: DesiredDevices
+    setup: PoolSetup
     plugin: DevicePlugin
     pods: PodResources
-    exporter: ExporterWatch
+    exporter: ExporterMonitor
 
     def all(self) -> tuple[Part, ...]:
         """Every part, in the order in which they are begun."""
@@ -88,53 +88,58 @@ async def _work(settings: AgentSettings) -> None:
     async with AsyncExitStack() as stack:
         # What can be wrong with settings comes first: a start that fails of them is none that the ledger hears of.
         rules = Rules(settings.node, parse_classes(settings.xid_classes))
-        hardware = choose_hardware(settings.hardware, settings.node)
+        hardware = open_hardware(settings.hardware, settings.node)
         outbox = await stack.enter_async_context(
             open_outbox(
                 settings.state_dir,
                 settings.node,
                 version=version("gpuledger"),
                 hardware=hardware.kind,
-                sizes=USUAL._replace(spool=Bounds(settings.spool.events_max, settings.spool.bytes_max)),
+                sizes=DEFAULT_SIZES._replace(spool=QueueBounds(settings.spool.events_max, settings.spool.bytes_max)),
             )
         )
-        link = Link(partial(_connect, settings.node, settings.nats))
+        link = SharedConnection(partial(_connect, settings.node, settings.nats))
         board = Board()
         parts = await stack.enter_async_context(_assembled(settings, rules, hardware, board, outbox, link))
-        agent = Agent(settings.node, parts.all(), outbox)
+        agent = Supervisor(settings.node, parts.all(), outbox)
         stack.enter_context(AgentMetrics(board, outbox, parts.plugin.counts).registered())
         url = await stack.enter_async_context(serving(settings.listen, agent.health))
         inject = getattr(hardware, "inject", None)
         if inject is not None:
-            await stack.enter_async_context(controlled(settings.state_dir, inject))
+            await stack.enter_async_context(control_socket(settings.state_dir, inject))
         _say(f"The agent of {settings.node} is up; metrics {url}/metrics, health {url}/healthz")
         await agent.run(link.connect)
 
 
 @asynccontextmanager
 async def _assembled(
-    settings: AgentSettings, rules: Rules, hardware: Hardware, board: Board, outbox: Outbox, link: Link[EdgeLedger]
+    settings: AgentSettings,
+    rules: Rules,
+    hardware: Hardware,
+    board: Board,
+    outbox: Outbox,
+    link: SharedConnection[EdgeLedger],
 ) -> AsyncIterator[Parts]:
     calls = HardwareCalls(hardware)
-    exporter = ExporterWatch(settings.node, scraper(settings.exporter_url), clock=system_clock)
+    exporter = ExporterMonitor(settings.node, scraper(settings.exporter_url), clock=system_clock)
     pods = PodResources(
         settings.node, board, outbox, clock=system_clock, socket=settings.kubelet.directory / POD_RESOURCES
     )
     try:
         yield Parts(
-            Discovery(settings.node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
-            HealthWatch(
+            CardDiscovery(settings.node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
+            HealthMonitor(
                 calls,
                 board,
                 outbox,
                 rules,
                 clock=system_clock,
                 monotonic=time.monotonic,
-                on_recovered=exporter.begin_anew,
+                on_recovered=exporter.restart_streak,
             ),
-            Orders(settings.node, board, outbox, link.connect),
-            SetUp(calls, board, outbox, clock=system_clock),
-            DevicePlugin(board, _plugin_settings(settings), allocated=pods.granted),
+            DesiredDevices(settings.node, board, outbox, link.connect),
+            PoolSetup(calls, board, outbox, clock=system_clock),
+            DevicePlugin(board, _plugin_settings(settings), allocated=pods.on_allocated),
             pods,
             exporter,
         )

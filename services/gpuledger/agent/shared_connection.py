@@ -1,62 +1,61 @@
-"""One connection to the ledger for all parts of the agent: ten thousand nodes have ten thousand agents.
+"""One ledger connection per agent, which all of its parts share: ten thousand nodes open ten thousand connections.
 
-Whoever uses it knows nothing of the others: it is opened by the first and closed by the last, and one that will not
-serve again is replaced for whoever comes next, while those who still have it find out by themselves.
+The first user opens it and the last one closes it. A connection that is no longer usable is replaced for the next user;
+those that still hold the old one notice by their own errors.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 
 class Usable(Protocol):
-    """A connection that knows whether it is worth anything."""
+    """A connection that knows whether it can still be used."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may serve again."""
+        """Whether it can serve another user."""
         ...
 
 
 C = TypeVar("C", bound=Usable)
 
 
-class _Held(Generic[C]):
-    """A connection that is open, and how many use it."""
-
-    def __init__(self, connection: C, closing: AsyncExitStack) -> None:
-        self.connection = connection
-        self.closing = closing
-        self.users = 0
+@dataclass(slots=True)
+class _Open(Generic[C]):
+    connection: C
+    closing: AsyncExitStack
+    users: int = 0
 
 
-class Link(Generic[C]):
-    """A connection to be shared; `link.connect()` gives it for the length of a block."""
+class SharedConnection(Generic[C]):
+    """A shared connection; `connect()` lends it for the length of a block."""
 
     def __init__(self, connect: Callable[[], AbstractAsyncContextManager[C]]) -> None:
         self._connect = connect
         self._opening = asyncio.Lock()
-        self._held: _Held[C] | None = None
+        self._open: _Open[C] | None = None
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[C]:
-        """The connection; raises what connecting raises."""
+        """The connection, opened if need be; raises what connecting raises."""
         async with self._opening:
-            held = await self._hold()
-            held.users += 1
+            lent = await self._usable()
+            lent.users += 1
         try:
-            yield held.connection
+            yield lent.connection
         finally:
-            held.users -= 1
-            if not held.users:
-                if self._held is held:
-                    self._held = None
-                await held.closing.aclose()
+            lent.users -= 1
+            if not lent.users:
+                if self._open is lent:
+                    self._open = None
+                await lent.closing.aclose()
 
-    async def _hold(self) -> _Held[C]:
-        if self._held is None or not self._held.connection.is_usable:
+    async def _usable(self) -> _Open[C]:
+        if self._open is None or not self._open.connection.is_usable:
             async with AsyncExitStack() as closing:
                 connection = await closing.enter_async_context(self._connect())
-                self._held = _Held(connection, closing.pop_all())
-        return self._held
+                self._open = _Open(connection, closing.pop_all())
+        return self._open

@@ -34,7 +34,7 @@ Note = Callable[[str], object]
 """Takes a sentence about something that was cut or left out."""
 
 
-def observed(survey: Survey, note: Note) -> NodeDevicesObserved:
+def survey_event(survey: Survey, note: Note) -> NodeDevicesObserved:
     """The event; everything that it could not say as it was is noted."""
     cards = [card for card in (_card(facts, note) for facts in survey.cards) if card is not None]
     return NodeDevicesObserved(

@@ -6,8 +6,8 @@ import pytest
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import CardLostError, HardwareError
-from gpuledger.agent.health.card import QUIET_S
-from gpuledger.agent.part import Fact
+from gpuledger.agent.health.card import CLEAR_AFTER_S
+from gpuledger.agent.part import AgentFact
 from gpuledger.domain.mig.geometry import Instance, Profile
 from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
 from support.agent_and_deciders import Watched, watched
@@ -30,14 +30,14 @@ def failures(one: Watched) -> int:
 
 async def fall(one: Watched) -> None:
     """The card falls off the bus."""
-    one.calls.surveyed = SURVEY._replace(cards=(LOST,))
+    one.calls.survey_result = SURVEY._replace(cards=(LOST,))
     one.calls.read[PLACE] = CardLostError("gone")
     await one.strike(79)
     await one.advance(20)
 
 
 async def come_back(one: Watched) -> None:
-    one.calls.surveyed = SURVEY
+    one.calls.survey_result = SURVEY
     one.calls.read.pop(PLACE, None)
 
 
@@ -63,7 +63,7 @@ async def test_a_card_that_fails_is_faulted_and_ready_again_when_it_is_well() ->
 
 async def test_a_card_that_left_the_bus_altogether_and_returned_is_ready_again() -> None:
     async with watched() as one:
-        one.calls.surveyed, one.calls.read[PLACE] = NONE, CardLostError("gone")
+        one.calls.survey_result, one.calls.read[PLACE] = NONE, CardLostError("gone")
         await one.advance(60)
         assert one.services.states() == {NAME: ("Faulted", "NotObserved")}
         await come_back(one)
@@ -73,7 +73,7 @@ async def test_a_card_that_left_the_bus_altogether_and_returned_is_ready_again()
 
 async def test_a_card_that_was_not_there_when_the_agent_began_is_ready_when_it_returns() -> None:
     async with watched() as one:
-        one.calls.surveyed, one.calls.read[PLACE] = NONE, CardLostError("gone")
+        one.calls.survey_result, one.calls.read[PLACE] = NONE, CardLostError("gone")
         await one.restart()
         await one.pass_looks(20)
         assert one.services.states() == {NAME: ("Faulted", "NotObserved")}
@@ -89,7 +89,7 @@ async def test_cards_that_were_counted_before_are_the_agents_cards() -> None:
         await one.pass_looks(1)
         before = {device.name for device in one.services.devices()}
         assert [device.provisional for device in one.services.devices()] == [True, True]
-        one.calls.surveyed = TWO
+        one.calls.survey_result = TWO
         await one.pass_looks()
         assert {device.name for device in one.services.devices()} == before
         assert {device.uuid for device in one.services.devices()} == {UUID, "GPU-3d"}
@@ -105,11 +105,11 @@ async def test_a_card_that_moved_to_another_node_unfit_is_ready_there_and_when_i
         other = Watched(one.services, one.time, node="worker-02", survey=NONE)
         other.found()
         await other.start()
-        one.calls.surveyed, other.calls.surveyed = NONE, SURVEY
+        one.calls.survey_result, other.calls.survey_result = NONE, SURVEY
         await one.pass_looks()
         assert [(d.node, d.uuid) for d in one.services.devices()] == [("worker-02", UUID)]
         assert set(one.services.states().values()) == {READY}
-        other.calls.surveyed = NONE
+        other.calls.survey_result = NONE
         await come_back(one)
         await one.pass_looks()
         assert [(d.node, d.uuid) for d in one.services.devices()] == [(NODE, UUID)]
@@ -121,14 +121,14 @@ async def test_mig_that_is_turned_on_changes_neither_card_nor_health() -> None:
     async with watched() as one:
         profiles = (Profile("1g.10gb", 1, 1, (0, 1, 2, 3, 4, 5, 6), 7, 9_728),)
         sliced = CARD._replace(mig_enabled=True, profiles=profiles, instances=(Instance("MIG-1", "1g.10gb", 0, 1),))
-        one.calls.surveyed = SURVEY._replace(cards=(sliced,))
+        one.calls.survey_result = SURVEY._replace(cards=(sliced,))
         await one.pass_looks(2)
         (device,) = one.services.devices()
         assert (device.name, device.uuid, device.mig_profiles, device.mig_capable) == (NAME, UUID, "1g.10gb", True)
         assert one.services.states() == {NAME: READY}
         await one.strike(45)
         await one.strike(31)
-        assert (one.services.states(), one.board.seen.unfit) == ({NAME: READY}, {})
+        assert (one.services.states(), one.board.state.unfit) == ({NAME: READY}, {})
         await one.strike(48)
         assert one.services.states() == {NAME: ("Faulted", "HardwareFault")}
 
@@ -157,20 +157,20 @@ async def test_an_agent_that_forgot_everything_tells_that_a_card_is_fit() -> Non
 async def test_an_agent_killed_before_its_word_was_kept_still_tells_that_a_card_is_fit() -> None:
     async with watched() as one:
         await one.strike(95)
-        tell, lost = one.tell, list[Fact]()
+        record, lost = one.record, list[AgentFact]()
 
-        async def lose(facts: Sequence[Fact]) -> None:
+        async def lose(facts: Sequence[AgentFact]) -> None:
             fit = [fact for fact in facts if isinstance(fact.data, DeviceHealthChanged) and fact.data.healthy]
             lost.extend(fit)
             if fit:
                 raise OSError("killed")
-            await tell(facts)
+            await record(facts)
 
-        one.tell = lose  # type: ignore[method-assign]
+        one.record = lose  # type: ignore[method-assign]
         await one.restart()
-        await one.advance(QUIET_S + 20)
+        await one.advance(CLEAR_AFTER_S + 20)
         assert len(lost) == 1
-        one.tell = tell  # type: ignore[method-assign]
+        one.record = record  # type: ignore[method-assign]
         await one.restart()
         await one.pass_looks()
         assert one.services.states() == {NAME: READY}
@@ -198,8 +198,8 @@ async def test_a_card_that_answers_nonsense_is_unfit_and_takes_no_other_with_it(
         assert one.services.states() == {NAME: ("Faulted", "HardwareFault"), OTHER_NAME: READY}
         await one.restart()
         await one.advance(20)
-        assert one.board.seen.unfit is not None
-        assert set(one.board.seen.unfit) == {PLACE}
+        assert one.board.state.unfit is not None
+        assert set(one.board.state.unfit) == {PLACE}
         del one.calls.read[PLACE]
         await one.pass_looks()
         assert one.services.states() == {NAME: READY, OTHER_NAME: READY}
@@ -210,7 +210,7 @@ async def test_a_clock_that_was_set_back_keeps_no_card_from_recovering() -> None
         await one.strike(95)
         await one.advance(20)
         one.wall = -3_600.0
-        await one.advance(QUIET_S)
+        await one.advance(CLEAR_AFTER_S)
         await one.pass_looks()
         assert one.services.states() == {NAME: READY}
 
@@ -218,12 +218,12 @@ async def test_a_clock_that_was_set_back_keeps_no_card_from_recovering() -> None
 async def test_two_cards_that_swapped_places_keep_who_they_are() -> None:
     async with watched(survey=TWO) as one:
         await one.strike(95)
-        one.calls.surveyed = SURVEY._replace(
+        one.calls.survey_result = SURVEY._replace(
             cards=(OTHER._replace(address=PLACE), CARD._replace(address=OTHER.address))
         )
         await one.time.advance(5)
-        assert one.board.seen.unfit == {OTHER.address: "XID 95"}
-        await one.advance(QUIET_S)
+        assert one.board.state.unfit == {OTHER.address: "XID 95"}
+        await one.advance(CLEAR_AFTER_S)
         await one.pass_looks()
         assert one.services.states() == {NAME: READY, OTHER_NAME: READY}
         assert [(d.name, d.uuid, d.pci_address) for d in one.services.devices()] == [
@@ -238,31 +238,31 @@ async def test_unfit_is_right_as_soon_as_a_survey_shows_where_an_unfit_card_sits
         swapped = SURVEY._replace(cards=(OTHER._replace(address=PLACE), CARD._replace(address=OTHER.address)))
         one.board.put(survey=swapped)
         await settle()
-        assert one.board.seen.unfit == {OTHER.address: "XID 95"}
+        assert one.board.state.unfit == {OTHER.address: "XID 95"}
 
 
 async def test_a_card_in_the_place_of_another_is_a_device_of_its_own() -> None:
     async with watched() as one:
         await fall(one)
         new = CARD._replace(uuid="GPU-new", serial="9")
-        one.calls.surveyed = SURVEY._replace(cards=(new,))
+        one.calls.survey_result = SURVEY._replace(cards=(new,))
         del one.calls.read[PLACE]
         await one.pass_looks()
         rows = {d.uuid: (d.missing, one.services.states()[d.name]) for d in one.services.devices()}
         assert rows["GPU-new"] == (False, READY)
         assert rows[UUID] == (True, ("Faulted", "NotObserved"))
-        assert one.board.seen.unfit == {}
+        assert one.board.state.unfit == {}
 
 
 async def test_a_driver_that_was_loaded_anew_leaves_every_card_ready() -> None:
     async with watched(survey=TWO) as one:
-        one.calls.surveyed = Survey(
+        one.calls.survey_result = Survey(
             tuple(LOST._replace(address=card.address) for card in TWO.cards), driver_missing=True
         )
         await one.advance(60)
         assert {state for state, _ in one.services.states().values()} == {"Faulted"}
         assert failures(one) == 0
-        one.calls.surveyed = TWO
+        one.calls.survey_result = TWO
         await one.pass_looks()
         assert one.services.states() == {NAME: READY, OTHER_NAME: READY}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.agent.control import ask
+from gpuledger.agent.control import request_fault
 from gpuledger.agent.errors import ControlError
 
 
@@ -12,11 +12,11 @@ async def test_an_agent_of_another_user_is_told_apart_from_one_that_is_not_there
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ControlError, match="No agent with simulated hardware runs on"):
-        await ask(tmp_path, "xid:79")
+        await request_fault(tmp_path, "xid:79")
 
     async def refuse(_path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("asyncio.open_unix_connection", refuse)
-    with pytest.raises(ControlError, match=r"is another user's; run this as that user, or as root\."):
-        await ask(tmp_path, "xid:79")
+    with pytest.raises(ControlError, match=r"belongs to another user; run this as that user, or as root\."):
+        await request_fault(tmp_path, "xid:79")

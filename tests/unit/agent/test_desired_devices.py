@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.desired_devices import KEPT, RETRY, Orders, RefusedOrderError, read_kept
-from gpuledger.agent.part import Fact
-from gpuledger.agent.shared_connection import Link
+from gpuledger.agent.desired_devices import RETRY, STATE_KEY, DesiredDevices, ForeignListError, read_stored
+from gpuledger.agent.part import AgentFact
+from gpuledger.agent.shared_connection import SharedConnection
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesWanted, WantedDevice
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Outgoing
@@ -61,20 +61,20 @@ class Running:
     def __init__(self, edge: MemoryEdge, keep: Kept) -> None:
         self.edge, self.keep, self.board = edge, keep, Board()
         self.pauses: list[float] = []
-        self.orders = Orders(NODE, self.board, keep, edge.connect, sleep=self.sleep, refresh_s=0.01)
+        self.orders = DesiredDevices(NODE, self.board, keep, edge.connect, sleep=self.sleep, refresh_s=0.01)
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
         await asyncio.sleep(0.001)
 
     @property
-    def wanted(self) -> list[str] | None:
-        wanted = self.board.seen.wanted
+    def desired(self) -> list[str] | None:
+        wanted = self.board.state.desired
         return None if wanted is None else [one.device for one in wanted]
 
     async def wants(self, *devices: str) -> None:
         async def holds() -> bool:
-            return self.wanted == list(devices)
+            return self.desired == list(devices)
 
         await eventually(holds)
 
@@ -88,7 +88,7 @@ class Running:
         await eventually(again)
 
 
-async def tell_nothing(facts: Sequence[Fact]) -> None:
+async def tell_nothing(facts: Sequence[AgentFact]) -> None:
     raise AssertionError("there is nothing to tell")
 
 
@@ -124,7 +124,7 @@ async def test_nothing_is_known_while_the_ledger_cannot_be_asked(edge: MemoryEdg
             return RETRY.max_s in at_work.pauses
 
         await eventually(has_waited_long)
-        assert (at_work.wanted, at_work.orders.trouble) == (None, "it is away")
+        assert (at_work.desired, at_work.orders.trouble) == (None, "it is away")
         assert sorted(at_work.pauses) == at_work.pauses
         edge.away = None
         await at_work.wants()
@@ -143,11 +143,11 @@ async def test_a_list_is_kept_before_it_is_followed(edge: MemoryEdge) -> None:
     keep, seen = Kept(), []
     async with running(edge, keep) as at_work:
         await at_work.wants()
-        keep.before_put = lambda: seen.append(at_work.wanted)
+        keep.before_put = lambda: seen.append(at_work.desired)
         await edge.publish(order(1, "a"))
         await at_work.wants("a")
     assert seen == [[]]
-    assert keep.values[KEPT].startswith(b"1/1\n{")
+    assert keep.values[STATE_KEY].startswith(b"1/1\n{")
 
 
 async def test_what_was_wanted_is_known_without_the_ledger(edge: MemoryEdge) -> None:
@@ -169,7 +169,7 @@ async def test_an_older_list_never_replaces_a_newer_one(edge: MemoryEdge) -> Non
     await behind.publish(order(1, "a"))
     async with running(behind, keep) as at_work:
         await at_work.has_looked()
-        assert at_work.wanted == ["b"]
+        assert at_work.desired == ["b"]
         await behind.ledger.publish_many([order(2, "b"), order(3, "c")])
         await at_work.wants("c")
 
@@ -182,7 +182,7 @@ async def test_a_later_generation_is_newer_whatever_its_sequence(edge: MemoryEdg
     restored = MemoryEdge(MemoryLedger(generation=2))
     async with running(restored, keep) as at_work:
         await at_work.has_looked()
-        assert at_work.wanted == ["b"]
+        assert at_work.desired == ["b"]
         await restored.publish(order(3, "c"))
         await at_work.wants("c")
 
@@ -205,7 +205,7 @@ async def test_what_is_no_list_of_pools_for_this_node_changes_nothing(refused: O
         await edge.publish(refused)
         await at_work.has_looked()
         await at_work.has_looked()
-        assert (at_work.wanted, at_work.orders.refused) == (["a"], 1)
+        assert (at_work.desired, at_work.orders.refused) == (["a"], 1)
         await edge.publish(order(3, "b"))
         await at_work.wants("b")
 
@@ -213,15 +213,15 @@ async def test_what_is_no_list_of_pools_for_this_node_changes_nothing(refused: O
 @pytest.mark.parametrize("kept", [b"", b"1/x\n{}", b"1/1\n", b"1/1\n{}", b"\xff"])
 async def test_what_is_kept_and_cannot_be_read_is_not_known(kept: bytes, edge: MemoryEdge) -> None:
     keep = Kept()
-    keep.values[KEPT] = kept
+    keep.values[STATE_KEY] = kept
     async with running(edge, keep) as at_work:
         await edge.publish(order(1, "a"))
         await at_work.wants("a")
 
 
 def test_another_nodes_list_is_not_kept_for_this_one() -> None:
-    with pytest.raises(RefusedOrderError, match=r"wants of w\.1, not /services/pools of w\.2"):
-        read_kept("w.2", b"1/1\n" + order(1).data)
+    with pytest.raises(ForeignListError, match=r"wants of w\.1, not /services/pools of w\.2"):
+        read_stored("w.2", b"1/1\n" + order(1).data)
 
 
 class Line:
@@ -255,7 +255,7 @@ class Lines:
 
 async def test_all_who_connect_at_the_same_time_share_one_connection() -> None:
     lines = Lines()
-    link = Link(lines.connect)
+    link = SharedConnection(lines.connect)
     async with link.connect() as one:
         async with link.connect() as other:
             assert one is other
@@ -267,7 +267,7 @@ async def test_all_who_connect_at_the_same_time_share_one_connection() -> None:
 
 
 async def test_a_connection_that_serves_no_more_is_replaced_for_who_comes_next() -> None:
-    link = Link(Lines().connect)
+    link = SharedConnection(Lines().connect)
     async with link.connect() as old:
         old.is_usable = False
         async with link.connect() as new:
@@ -278,7 +278,7 @@ async def test_a_connection_that_serves_no_more_is_replaced_for_who_comes_next()
 
 async def test_who_cannot_connect_leaves_nothing_behind() -> None:
     lines = Lines()
-    link = Link(lines.connect)
+    link = SharedConnection(lines.connect)
     lines.refuses = True
     for _ in range(2):
         with pytest.raises(LedgerUnavailableError, match="it is away"):

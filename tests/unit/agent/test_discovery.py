@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.discovery import LOOK_PERIOD_S, NO_DRIVER, REFRESH_S, Discovery, refresh_of
+from gpuledger.agent.discovery import NO_DRIVER, POLL_PERIOD_S, REFRESH_S, CardDiscovery, refresh_of
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.hardware.errors import HardwareError, HungError
-from gpuledger.agent.survey_event import observed
-from gpuledger.agent.survey_history import VANISHED_LOOKS, Sightings, dump, load, sighted
+from gpuledger.agent.survey_event import survey_event
+from gpuledger.agent.survey_history import MISSED_SURVEYS_MAX, SurveyHistory, dump, load, with_survey
 from gpuledger.domain.mig.geometry import Instance, Profile
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesObserved
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle
@@ -35,7 +35,7 @@ class Discovered:
 
     def __init__(self, survey: Survey = SURVEY, disk: Disk | None = None) -> None:
         self.time, self.board, self.disk, self.calls = Time(), Board(), disk or Disk(), ScriptedCalls(survey)
-        self.part = Discovery(
+        self.part = CardDiscovery(
             NODE,
             self.calls,
             self.board,
@@ -47,7 +47,7 @@ class Discovered:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.part.run(self.disk.tell))
+        task = asyncio.create_task(self.part.run(self.disk.record))
         await settle()
         try:
             yield
@@ -58,8 +58,8 @@ class Discovered:
                 await task
 
     async def see(self, survey: Survey | HardwareError, looks: int = 1) -> None:
-        self.calls.surveyed = survey
-        await self.time.advance(looks * LOOK_PERIOD_S)
+        self.calls.survey_result = survey
+        await self.time.advance(looks * POLL_PERIOD_S)
 
     @property
     def told(self) -> list[NodeDevicesObserved]:
@@ -70,7 +70,7 @@ class Discovered:
 def event(survey: Survey) -> tuple[NodeDevicesObserved, list[str]]:
     """The event of a survey as it comes out of the ledger, and what was noted."""
     notes: list[str] = []
-    made = observed(survey, notes.append)
+    made = survey_event(survey, notes.append)
     return NodeDevicesObserved.model_validate_json(made.model_dump_json()), notes
 
 
@@ -185,7 +185,7 @@ def test_more_cards_than_an_event_holds_are_cut() -> None:
 
 
 def test_a_card_that_stopped_answering_stays_who_it_was() -> None:
-    known = sighted(sighted(Sightings(), SURVEY._replace(cards=(SLICED,))), SURVEY._replace(cards=(LOST,)))
+    known = with_survey(with_survey(SurveyHistory(), SURVEY._replace(cards=(SLICED,))), SURVEY._replace(cards=(LOST,)))
     assert known.survey is not None
     (card,) = known.survey.cards
     assert (card.uuid, card.serial, card.product, card.memory_mib) == (UUID, "1650", "NVIDIA H100", 81_559)
@@ -193,7 +193,9 @@ def test_a_card_that_stopped_answering_stays_who_it_was() -> None:
 
 
 def test_another_card_in_its_place_does_not_become_it() -> None:
-    known = sighted(sighted(Sightings(), SURVEY), SURVEY._replace(cards=(LOST._replace(pci_device="20b0"),)))
+    known = with_survey(
+        with_survey(SurveyHistory(), SURVEY), SURVEY._replace(cards=(LOST._replace(pci_device="20b0"),))
+    )
     assert known.survey is not None
     assert known.survey.cards[0].uuid is None
     assert known.identities == {}
@@ -201,13 +203,13 @@ def test_another_card_in_its_place_does_not_become_it() -> None:
 
 def test_a_card_that_moved_left_nothing_of_itself_where_it_was() -> None:
     moved = CARD._replace(address="0000:3d:00.0")
-    known = sighted(sighted(Sightings(), SURVEY), SURVEY._replace(cards=(LOST, moved)))
+    known = with_survey(with_survey(SurveyHistory(), SURVEY), SURVEY._replace(cards=(LOST, moved)))
     assert known.survey is not None
     assert [card.uuid for card in known.survey.cards] == [None, UUID]
 
 
 def test_who_was_where_is_kept() -> None:
-    known = sighted(Sightings(), SURVEY._replace(cards=(SLICED,)))
+    known = with_survey(SurveyHistory(), SURVEY._replace(cards=(SLICED,)))
     assert load(dump(known.identities)) == known.identities
 
 
@@ -218,10 +220,10 @@ def test_what_was_kept_and_cannot_be_read_is_nobody(value: bytes) -> None:
 
 def test_a_card_that_is_missed_for_a_moment_is_still_there() -> None:
     none = SURVEY._replace(cards=())
-    known = sighted(sighted(Sightings(), SURVEY), none)
+    known = with_survey(with_survey(SurveyHistory(), SURVEY), none)
     assert known.survey == SURVEY
-    for _ in range(VANISHED_LOOKS - 1):
-        known = sighted(known, none)
+    for _ in range(MISSED_SURVEYS_MAX - 1):
+        known = with_survey(known, none)
     assert (known.survey, known.missed) == (none, {})
 
 
@@ -236,23 +238,23 @@ surveys = st.lists(places, unique=True).map(
 def test_what_was_told_last_is_the_last_survey(before: list[Survey | HardwareError], last: Survey) -> None:
     async def run() -> Discovered:
         one = Discovered(last)
-        one.calls.surveyed = before[0]
+        one.calls.survey_result = before[0]
         async with one.running():
             for survey in before[1:]:
                 await one.see(survey)
-            await one.see(last, looks=VANISHED_LOOKS)
+            await one.see(last, looks=MISSED_SURVEYS_MAX)
         return one
 
     one = asyncio.run(run())
     assert one.told[-1] == event(last)[0]
-    assert one.board.seen.survey == last
+    assert one.board.state.survey == last
     assert all(earlier != later for earlier, later in zip(one.told, one.told[1:], strict=False))
 
 
 async def test_what_changed_stands_on_the_board_before_it_is_told() -> None:
     one = Discovered()
     async with one.running():
-        assert one.board.seen.survey == SURVEY
+        assert one.board.state.survey == SURVEY
         assert len(one.told) == 1
         await one.see(SURVEY._replace(driver_missing=True, driver_version=None))
         assert [told.driver_missing for told in one.told] == [False, True]
@@ -261,8 +263,8 @@ async def test_what_changed_stands_on_the_board_before_it_is_told() -> None:
 async def test_where_nothing_changed_no_event_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Discovered()
     async with one.running():
-        monkeypatch.setattr("gpuledger.agent.discovery.observed", None)
-        monkeypatch.setattr("gpuledger.agent.discovery.sighted", None)
+        monkeypatch.setattr("gpuledger.agent.discovery.survey_event", None)
+        monkeypatch.setattr("gpuledger.agent.discovery.with_survey", None)
         await one.see(Survey(*SURVEY), looks=20)
         assert (one.calls.surveys, len(one.told), one.disk.writes) == (21, 1, 1)
 
@@ -270,7 +272,7 @@ async def test_where_nothing_changed_no_event_is_made(monkeypatch: pytest.Monkey
 async def test_cards_are_told_of_anew_now_and_then() -> None:
     one = Discovered()
     async with one.running():
-        await one.see(SURVEY, looks=int(2 * REFRESH_S / LOOK_PERIOD_S))
+        await one.see(SURVEY, looks=int(2 * REFRESH_S / POLL_PERIOD_S))
         assert len(one.told) == 3
 
 
@@ -283,7 +285,7 @@ async def test_a_survey_that_fails_says_nothing_and_health_shows_it() -> None:
     one = Discovered()
     async with one.running():
         await one.see(HungError("the driver hangs"), looks=5)
-        assert (len(one.told), one.board.seen.survey, one.part.trouble) == (1, SURVEY, "the driver hangs")
+        assert (len(one.told), one.board.state.survey, one.part.trouble) == (1, SURVEY, "the driver hangs")
         assert one.part.alive_at == one.time.s
         await one.see(SURVEY)
         assert (len(one.told), one.part.trouble) == (1, None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.heartbeat import HEARTBEATS_TOLD, METRIC, Monitoring, newest_update
+from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED, METRIC, HeartbeatTracker, newest_update
 from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.node import NodeMonitoringObserved
 
@@ -25,9 +25,9 @@ DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="GPU-1"}} 41
 """
 
 
-def seen(monitoring: Monitoring, updated_s: float, now_s: float) -> NodeMonitoringObserved | None:
+def seen(monitoring: HeartbeatTracker, updated_s: float, now_s: float) -> NodeMonitoringObserved | None:
     """A look at a time, by clocks that agree."""
-    return monitoring.seen(later(updated_s), later(now_s), now_s)
+    return monitoring.on_update(later(updated_s), later(now_s), now_s)
 
 
 def later(seconds: float) -> datetime:
@@ -75,7 +75,7 @@ def test_whatever_an_exporter_says_is_a_time_or_an_error(anything: str, rest: st
 
 
 def test_only_what_moved_on_is_a_heartbeat() -> None:
-    monitoring = Monitoring()
+    monitoring = HeartbeatTracker()
     told = [seen(monitoring, 30 * (second // 30), second) for second in range(0, 90, 15)]
     assert [one and one.updated_at for one in told] == [NOON, None, later(30), None, later(60), None]
     assert all(one.fresh for one in told if one)
@@ -92,62 +92,62 @@ def test_only_what_moved_on_is_a_heartbeat() -> None:
     ],
 )
 def test_a_heartbeat_is_two_minutes_old_at_most(updated_s: float, fresh: bool) -> None:
-    told = seen(Monitoring(), updated_s, 0)
+    told = seen(HeartbeatTracker(), updated_s, 0)
     assert told is not None
     assert (told.fresh, told.updated_at) == (fresh, later(updated_s))
 
 
 def test_what_stops_moving_on_is_lost_after_two_minutes_whatever_its_clock_says() -> None:
     for ahead_s in (0.0, 100.0):
-        monitoring = Monitoring()
+        monitoring = HeartbeatTracker()
         told = [seen(monitoring, ahead_s, 15 * look) for look in range(12)]
         assert [one and one.fresh for one in told] == [True, *[None] * 8, False, False, False]
 
 
 @pytest.mark.parametrize("set_s", [-3_600.0, 3_600.0])
 def test_a_clock_that_was_set_loses_no_heartbeat(set_s: float) -> None:
-    monitoring = Monitoring()
-    told = [seen(monitoring, 0, 0), monitoring.seen(NOON, later(15 + set_s), 15)]
-    told += [monitoring.seen(later(30 + set_s), later(30 + set_s), 30)]
+    monitoring = HeartbeatTracker()
+    told = [seen(monitoring, 0, 0), monitoring.on_update(NOON, later(15 + set_s), 15)]
+    told += [monitoring.on_update(later(30 + set_s), later(30 + set_s), 30)]
     assert [one and one.fresh for one in told] == [True, None, True]
-    assert [monitoring.seen(later(30 + set_s), later(160 + set_s), 160)] == [
+    assert [monitoring.on_update(later(30 + set_s), later(160 + set_s), 160)] == [
         NodeMonitoringObserved(fresh=False, updated_at=later(30 + set_s))
     ]
 
 
 def test_after_a_scrape_that_failed_only_a_heartbeat_counts() -> None:
-    monitoring = Monitoring()
-    told = [seen(monitoring, 0, 0), monitoring.missed(), seen(monitoring, 0, 15)]
+    monitoring = HeartbeatTracker()
+    told = [seen(monitoring, 0, 0), monitoring.on_failure(), seen(monitoring, 0, 15)]
     assert [one and one.fresh for one in told] == [True, False, None]
     again = seen(monitoring, 30, 30)
     assert again is not None
     assert again.fresh
 
 
-def beats(monitoring: Monitoring, first_s: int, number: int) -> Iterator[bool]:
+def beats(monitoring: HeartbeatTracker, first_s: int, number: int) -> Iterator[bool]:
     """Heartbeats, and whether each is told."""
     for beat in range(number):
         yield seen(monitoring, first_s + beat, first_s + beat) is not None
 
 
 def test_the_first_looks_in_a_row_are_told() -> None:
-    monitoring = Monitoring()
+    monitoring = HeartbeatTracker()
     assert list(beats(monitoring, 0, 13)) == [True] * 10 + [False] * 3
-    assert [monitoring.missed() is not None for _ in range(13)] == [True] * 10 + [False] * 3
+    assert [monitoring.on_failure() is not None for _ in range(13)] == [True] * 10 + [False] * 3
     assert list(beats(monitoring, 20, 11)) == [True] * 10 + [False]
 
 
 @given(st.lists(st.sampled_from(["beat", "miss"]), max_size=80))
 def test_who_counts_what_is_told_knows_how_many_beats_there_were(looks: list[str]) -> None:
     """A reader's count of beats in a row is the true one, up to as many as may be asked for."""
-    monitoring, counted, true = Monitoring(), 0, 0
+    monitoring, counted, true = HeartbeatTracker(), 0, 0
     for number, look in enumerate(looks):
         if look == "beat":
             true += 1
             counted += seen(monitoring, number, number) is not None
         else:
-            told = monitoring.missed()
+            told = monitoring.on_failure()
             assert told is not None or true == 0, "a loss is told"
             true = 0
             counted = 0 if told is not None else counted
-        assert counted == min(true, HEARTBEATS_TOLD)
+        assert counted == min(true, HEARTBEATS_REPORTED)

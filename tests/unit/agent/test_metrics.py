@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from gpuledger.agent.board import Board, Offer
+from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
-from gpuledger.agent.plugin.service import Counts
+from gpuledger.agent.plugin.service import PluginCounts
 from support.kubelet_parts import address, card, whole_cards
 
 POOL = "gpu.deckhouse.io/a"
@@ -21,7 +21,7 @@ class EmptyOutbox:
 
 def units(board: Board) -> Mapping[str, float]:
     """How many units there are of each health."""
-    metrics = AgentMetrics(board, EmptyOutbox(), Counts()).collect()
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
     samples = [sample for family in metrics for sample in family.samples if sample.name == "gpuledger_agent_units"]
     assert {sample.labels["resource"] for sample in samples} == {POOL}
     return {sample.labels["health"]: sample.value for sample in samples}
@@ -29,7 +29,7 @@ def units(board: Board) -> Mapping[str, float]:
 
 def test_units_are_healthy_in_metrics_where_the_kubelet_is_told_that_they_are() -> None:
     board = Board()
-    board.put(survey=Survey((card(0), card(1))), offers=(Offer(POOL, whole_cards(0, 1, 2)),))
+    board.put(survey=Survey((card(0), card(1))), offers=(ResourceOffer(POOL, whole_cards(0, 1, 2)),))
     assert units(board) == {"Unhealthy": 3}, "nobody has looked at them yet"
     board.put(unfit={})
     assert units(board) == {"Healthy": 2, "Unhealthy": 1}, "one is not there"
@@ -40,5 +40,5 @@ def test_units_are_healthy_in_metrics_where_the_kubelet_is_told_that_they_are() 
 def test_ids_that_no_kubelet_takes_are_no_units() -> None:
     board = Board()
     too_long = whole_cards(1)[0]._replace(id="x" * 64)
-    board.put(survey=Survey((card(0), card(1))), unfit={}, offers=(Offer(POOL, (*whole_cards(0), too_long)),))
+    board.put(survey=Survey((card(0), card(1))), unfit={}, offers=(ResourceOffer(POOL, (*whole_cards(0), too_long)),))
     assert units(board) == {"Healthy": 1}

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from gpuledger.agent.outbox.outbox import Connect
-from gpuledger.agent.supervisor import Agent
+from gpuledger.agent.supervisor import Supervisor
 
 
 async def test_an_end_that_is_interrupted_leaves_nothing_running() -> None:
     running: list[str] = []
 
     class Outbox:
-        async def tell(self, facts: object) -> None:
+        async def record(self, facts: object) -> None:
             raise NotImplementedError
 
         async def run(self, connect: Connect) -> None:
@@ -29,7 +29,7 @@ async def test_an_end_that_is_interrupted_leaves_nothing_running() -> None:
         def describe(self) -> dict[str, object]:
             return {}
 
-    task = asyncio.create_task(Agent("w1", (), Outbox()).run(lambda: None))  # type: ignore[arg-type, return-value]
+    task = asyncio.create_task(Supervisor("w1", (), Outbox()).run(lambda: None))  # type: ignore[arg-type, return-value]
     while "recording" not in running:  # noqa: ASYNC110 - it is over within some turns of the loop
         await asyncio.sleep(0)
     task.cancel()

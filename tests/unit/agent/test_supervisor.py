@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.exporter import ExporterWatch
-from gpuledger.agent.hardware.factory import choose_hardware
-from gpuledger.agent.heartbeat import HEARTBEATS_TOLD, METRIC
+from gpuledger.agent.exporter import ExporterMonitor
+from gpuledger.agent.hardware.factory import open_hardware
+from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED, METRIC
 from gpuledger.agent.outbox.outbox import Connect
-from gpuledger.agent.part import Fact, Part, Tell
+from gpuledger.agent.part import AgentFact, Part, Recorder
 from gpuledger.agent.settings import read_agent_settings
-from gpuledger.agent.supervisor import Agent
+from gpuledger.agent.supervisor import Supervisor
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.settings import SettingsError
@@ -29,11 +29,11 @@ class Outbox:
     """Keeps what it is told; `lets_go` says whether it brings it away."""
 
     def __init__(self, *, lets_go: bool = True) -> None:
-        self.kept: list[Fact] = []
-        self.sent: list[Fact] = []
+        self.kept: list[AgentFact] = []
+        self.sent: list[AgentFact] = []
         self._lets_go = lets_go
 
-    async def tell(self, facts: Sequence[Fact]) -> None:
+    async def record(self, facts: Sequence[AgentFact]) -> None:
         self.kept += facts
 
     async def run(self, connect: Connect) -> None:
@@ -56,14 +56,14 @@ class Worker:
 
     stuck_after_s = 60.0
 
-    def __init__(self, name: str, work: Callable[[Tell], object]) -> None:
+    def __init__(self, name: str, work: Callable[[Recorder], object]) -> None:
         self.name = name
         self.alive_at: float | None = None
         self.trouble: str | None = None
         self._work = work
 
-    async def run(self, tell: Tell) -> None:
-        done = self._work(tell)
+    async def run(self, record: Recorder) -> None:
+        done = self._work(record)
         if asyncio.iscoroutine(done):
             await done
         await asyncio.Event().wait()
@@ -75,8 +75,8 @@ async def connect() -> AsyncIterator[MemoryLedger]:
 
 
 @asynccontextmanager
-async def running(*parts: Part, outbox: Outbox | None = None) -> AsyncIterator[Agent]:
-    agent = Agent("w1", parts, outbox or Outbox())
+async def running(*parts: Part, outbox: Outbox | None = None) -> AsyncIterator[Supervisor]:
+    agent = Supervisor("w1", parts, outbox or Outbox())
     task = asyncio.create_task(agent.run(connect))
     await asyncio.sleep(0)
     try:
@@ -87,13 +87,13 @@ async def running(*parts: Part, outbox: Outbox | None = None) -> AsyncIterator[A
             await task
 
 
-def beat(second: int = 0) -> Fact:
-    return Fact("w1", NodeMonitoringObserved(fresh=True), NOON.replace(second=second))
+def beat(second: int = 0) -> AgentFact:
+    return AgentFact("w1", NodeMonitoringObserved(fresh=True), NOON.replace(second=second))
 
 
 async def test_what_parts_tell_is_kept_and_brought_away() -> None:
     outbox = Outbox()
-    async with running(Worker("one", lambda tell: tell([beat(1)])), outbox=outbox):
+    async with running(Worker("one", lambda record: record([beat(1)])), outbox=outbox):
 
         async def is_sent() -> bool:
             return outbox.sent == [beat(1)]
@@ -104,12 +104,12 @@ async def test_what_parts_tell_is_kept_and_brought_away() -> None:
 async def test_an_agent_ends_with_what_it_found_recorded() -> None:
     outbox, began = Outbox(), asyncio.Event()
 
-    async def late(tell: Tell) -> None:
+    async def late(record: Recorder) -> None:
         began.set()
         try:
             await asyncio.Event().wait()
         finally:
-            await tell([beat(2)])
+            await record([beat(2)])
 
     async with running(Worker("late", late), outbox=outbox):
         await began.wait()
@@ -117,29 +117,29 @@ async def test_an_agent_ends_with_what_it_found_recorded() -> None:
 
 
 async def test_a_part_that_fails_ends_the_agent() -> None:
-    def fail(_tell: Tell) -> None:
+    def fail(_record: Recorder) -> None:
         raise RuntimeError("a mistake of ours")
 
-    agent = Agent("w1", [Worker("bad", fail), Worker("good", lambda _tell: None)], Outbox())
+    agent = Supervisor("w1", [Worker("bad", fail), Worker("good", lambda _record: None)], Outbox())
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         await agent.run(connect)
 
 
 async def test_a_part_that_does_nothing_any_more_is_an_illness_and_one_that_waits_for_the_ledger_is_none() -> None:
-    stuck, well = Worker("stuck", lambda _tell: None), Worker("well", lambda _tell: None)
+    stuck, well = Worker("stuck", lambda _record: None), Worker("well", lambda _record: None)
     async with running(stuck, well, outbox=Outbox(lets_go=False)) as agent:
         assert agent.health().ok
         now = asyncio.get_running_loop().time()
         stuck.alive_at, well.alive_at = now - stuck.stuck_after_s - 1, now
         health = agent.health()
         assert not health.ok
-        assert health.document["reason"] == "Nothing has been done lately by: stuck."
+        assert health.document["reason"] == "No progress lately in: stuck."
         stuck.alive_at = now
         assert agent.health().ok
 
 
-def exporter(answers: Sequence[str | None]) -> ExporterWatch:
-    left = iter(answers)
+def exporter(service: Sequence[str | None]) -> ExporterMonitor:
+    left = iter(service)
 
     async def scrape() -> str:
         answer = next(left)
@@ -147,12 +147,12 @@ def exporter(answers: Sequence[str | None]) -> ExporterWatch:
             raise MonitoringError("connection refused")
         return answer
 
-    return ExporterWatch("w1", scrape, clock=lambda: NOON)
+    return ExporterMonitor("w1", scrape, clock=lambda: NOON)
 
 
 async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
     watch = exporter([None, None, "", "", f"{METRIC} {NOON.timestamp()}", None])
-    told = [await watch.look() for _ in range(6)]
+    told = [await watch.poll() for _ in range(6)]
     assert [one and one.fresh for one in told] == [False, False, False, False, True, False]
     logged = capsys.readouterr().out
     assert logged.count("connection refused") == 2
@@ -161,13 +161,13 @@ async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixt
 
 
 async def test_looks_are_told_anew_once_somebody_counts_them() -> None:
-    looks = 2 * HEARTBEATS_TOLD
+    looks = 2 * HEARTBEATS_REPORTED
     watch = exporter([f"{METRIC} {NOON.timestamp() + second}" for second in range(2 * looks)])
-    told = [await watch.look() for _ in range(looks)]
-    assert [one is not None for one in told] == [True] * HEARTBEATS_TOLD + [False] * HEARTBEATS_TOLD
-    watch.begin_anew()
-    told = [await watch.look() for _ in range(looks)]
-    assert [one is not None for one in told] == [True] * HEARTBEATS_TOLD + [False] * HEARTBEATS_TOLD
+    told = [await watch.poll() for _ in range(looks)]
+    assert [one is not None for one in told] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
+    watch.restart_streak()
+    told = [await watch.poll() for _ in range(looks)]
+    assert [one is not None for one in told] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
 
 
 def test_settings_have_defaults() -> None:
@@ -237,4 +237,4 @@ def test_settings_that_cannot_be_used_are_refused(environ: dict[str, str], said:
 )
 def test_hardware_that_there_is_not_is_refused(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        choose_hardware(text, "w1")
+        open_hardware(text, "w1")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.agent.control import controlled
-from gpuledger.agent.part import Tell
-from gpuledger.agent.supervisor import Agent
+from gpuledger.agent.control import control_socket
+from gpuledger.agent.part import Recorder
+from gpuledger.agent.supervisor import Supervisor
 
 
 class Troubled:
@@ -19,13 +19,13 @@ class Troubled:
         self.name = name
         self.trouble = trouble
 
-    async def run(self, tell: Tell) -> None:
+    async def run(self, record: Recorder) -> None:
         raise AssertionError("it is never run")
 
 
 class Outbox:
     @property
-    def tell(self) -> Tell:
+    def record(self) -> Recorder:
         raise AssertionError("nothing is told")
 
     async def run(self, connect: object) -> None:
@@ -39,7 +39,7 @@ class Outbox:
 
 
 def test_troubles_of_parts_are_told_and_are_no_illness() -> None:
-    health = Agent("w1", [Troubled("driver", "it hangs"), Troubled("kubelet", None)], Outbox()).health()
+    health = Supervisor("w1", [Troubled("driver", "it hangs"), Troubled("kubelet", None)], Outbox()).health()
     assert health.ok
     assert health.document["troubles"] == {"driver": "it hangs"}
 
@@ -49,5 +49,5 @@ async def test_a_folder_that_can_have_no_socket_ends_no_agent(
 ) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
-    async with controlled(folder, str):
+    async with control_socket(folder, str):
         assert "faults cannot be injected" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpuledger.agent.control import ask, controlled
+from gpuledger.agent.control import control_socket, request_fault
 from gpuledger.agent.errors import ControlError
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.cli.commands import agent_probe
@@ -31,7 +31,7 @@ class Given:
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> Given:
     given = Given("2xH100,1xT4")
-    monkeypatch.setattr(agent_probe, "choose_hardware", given)
+    monkeypatch.setattr(agent_probe, "open_hardware", given)
     return given
 
 
@@ -129,13 +129,13 @@ def test_permissions_are_printed_as_the_server_reads_them() -> None:
 async def test_faults_reach_the_hardware_and_wrong_ones_are_refused() -> None:
     hardware = SimulatedHardware("1xH100")
     with short_directory() as folder:
-        async with controlled(folder, hardware.inject):
-            assert "0000:17:00.0" in await ask(folder, "xid:79")
+        async with control_socket(folder, hardware.inject):
+            assert "0000:17:00.0" in await request_fault(folder, "xid:79")
             with pytest.raises(ControlError, match="There is no fault 'nonsense'"):
-                await ask(folder, "nonsense")
+                await request_fault(folder, "nonsense")
         assert [*folder.iterdir()] == [], "the socket goes with the agent"
         with pytest.raises(ControlError, match="No agent with simulated hardware runs on"):
-            await ask(folder, "xid:79")
+            await request_fault(folder, "xid:79")
     xid = hardware.wait_xid(0)
     assert xid is not None
     assert (xid.address, xid.number) == ("0000:17:00.0", 79)

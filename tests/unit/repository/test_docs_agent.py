@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from gpuledger.agent import settings as names
-from gpuledger.agent.board import Board, Offer, Unit
+from gpuledger.agent.board import Board, DeviceUnit, ResourceOffer
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
@@ -71,9 +71,9 @@ def test_every_variable_is_named_and_has_its_default() -> None:
 
 def test_every_metric_is_named() -> None:
     board = Board()
-    unit = Unit("GPU-1", "GPU-1", ADDRESS)
+    unit = DeviceUnit("GPU-1", "GPU-1", ADDRESS)
     board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330"),)), unfit={ADDRESS: "XID 79"})
-    board.put(offers=(Offer("gpu.deckhouse.io/a", (unit,)),))
+    board.put(offers=(ResourceOffer("gpu.deckhouse.io/a", (unit,)),))
     assert {name for cell, _ in rows("Watching it") for name in quoted(cell)} == metrics_of_agents(board)
 
 

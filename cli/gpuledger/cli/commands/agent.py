@@ -122,12 +122,12 @@ def show_permissions(
 @app.command("inject")
 def inject_fault(fault: Fault, state_dir: StateDir = None) -> None:
     """Have a card of a running agent's simulated hardware fail, or recover."""
-    from gpuledger.agent.control import ask  # noqa: PLC0415 - only this command needs it
+    from gpuledger.agent.control import request_fault  # noqa: PLC0415 - only this command needs it
     from gpuledger.agent.errors import AgentError  # noqa: PLC0415
 
     folder = read_state_dir({names.STATE_DIR: str(state_dir or os.environ.get(names.STATE_DIR, ""))})
     try:
-        message(asyncio.run(ask(folder, fault)))
+        message(asyncio.run(request_fault(folder, fault)))
     except AgentError as error:
         raise CliError(str(error)) from error
 

@@ -12,9 +12,9 @@ import typer
 
 from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Survey
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
-from gpuledger.agent.hardware.factory import choose_hardware
-from gpuledger.agent.health.classes import Classes, Severity, parse_classes
-from gpuledger.agent.health.symptoms import standing
+from gpuledger.agent.hardware.factory import open_hardware
+from gpuledger.agent.health.classes import ErrorClasses, Severity, parse_classes
+from gpuledger.agent.health.symptoms import symptoms_of
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Column, Output, View, message, render
 
@@ -58,7 +58,7 @@ def show_probe(hardware_text: str, classes_text: str, output: Output, *, headers
     Raises:
         CliError: no driver answers, or nothing can be seen.
     """
-    classes, hardware = parse_classes(classes_text), choose_hardware(hardware_text, "probe")
+    classes, hardware = parse_classes(classes_text), open_hardware(hardware_text, "probe")
     try:
         survey = hardware.survey()
         rows = [_row(hardware, card, classes) for card in survey.cards]
@@ -78,7 +78,7 @@ def write_probe(hardware_text: str, path: Path, *, moments: int, anonymous: bool
     """
     from gpuledger.agent.hardware.recording import record, write_recording  # noqa: PLC0415 - only recordings need it
 
-    hardware = choose_hardware(hardware_text, "probe")
+    hardware = open_hardware(hardware_text, "probe")
     try:
         found = record(hardware, moments=moments, pause=lambda: sleep(MOMENT_S), anonymous=anonymous)
         path.write_bytes(write_recording(found))
@@ -91,7 +91,7 @@ def write_probe(hardware_text: str, path: Path, *, moments: int, anonymous: bool
     message(f"Recorded {_cards(found.survey)} at {moments} {'moment' if moments == 1 else 'moments'} in {path}.")
 
 
-def _row(hardware: Hardware, card: CardFacts, classes: Classes) -> dict[str, Any]:
+def _row(hardware: Hardware, card: CardFacts, classes: ErrorClasses) -> dict[str, Any]:
     return {
         "address": card.address,
         "uuid": card.uuid,
@@ -115,7 +115,7 @@ def _mig(card: CardFacts) -> str | None:
     return f"{'on' if card.mig_enabled else 'off'}{' (changes with a reset)' if card.mig_pending else ''}"
 
 
-def _health(hardware: Hardware, card: CardFacts, classes: Classes) -> Iterator[str]:
+def _health(hardware: Hardware, card: CardFacts, classes: ErrorClasses) -> Iterator[str]:
     try:
         readings: Readings | None = hardware.readings(card.address)
     except CardLostError:
@@ -123,9 +123,9 @@ def _health(hardware: Hardware, card: CardFacts, classes: Classes) -> Iterator[s
     except DriverMissingError:
         yield UNKNOWN
         return
-    for sign in standing(readings, classes):
-        if sign.severity is not Severity.IGNORE:
-            yield f"{sign.kind} ({sign.severity.value})"
+    for symptom in symptoms_of(readings, classes):
+        if symptom.severity is not Severity.IGNORE:
+            yield f"{symptom.kind} ({symptom.severity.value})"
 
 
 def _conclude(survey: Survey) -> None:

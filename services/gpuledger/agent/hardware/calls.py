@@ -28,7 +28,7 @@ CLOSE_MAX_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CallTimeouts:
     """How long calls may take, in seconds. A driver that nobody keeps loaded takes seconds for each card to come up."""
 
     survey_s: float = 60.0
@@ -36,7 +36,7 @@ class Bounds:
     change_s: float = 120.0
 
 
-class Calls(Protocol):
+class AsyncHardware(Protocol):
     """`gpuledger.agent.hardware.api.Hardware` for the event loop; each call also raises HungError."""
 
     @property
@@ -80,9 +80,9 @@ class Calls(Protocol):
 class HardwareCalls:
     """`Calls` of some hardware, which it closes at its end. To be used from one event loop."""
 
-    def __init__(self, hardware: Hardware, *, bounds: Bounds | None = None) -> None:
+    def __init__(self, hardware: Hardware, *, bounds: CallTimeouts | None = None) -> None:
         self._hardware = hardware
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or CallTimeouts()
         self._caller, self._waiter = _Worker("hardware-calls"), _Worker("hardware-xids")
         self._one_call, self._one_wait = asyncio.Lock(), asyncio.Lock()
         self._begun: Future[Any] | None = None
@@ -197,11 +197,11 @@ async def _over(future: "Future[Any]", timeout_s: float | None = None) -> None:
     """Wait until a call is over, or the time is."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
-    def tell(_: "Future[Any]") -> None:
+    def record(_: "Future[Any]") -> None:
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(over.set)
 
-    future.add_done_callback(tell)
+    future.add_done_callback(record)
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await over.wait()

@@ -25,7 +25,7 @@ class BusyError(HardwareError):
     """Something uses what was to be changed."""
 
 
-class RefusedError(HardwareError):
+class UnsupportedError(HardwareError):
     """The card or its driver does not do that; trying again changes nothing."""
 
 

@@ -11,7 +11,7 @@ SIMULATED: Final = "simulated:"
 RECORDED: Final = "recorded:"
 
 
-def choose_hardware(text: str, node: str) -> Hardware:
+def open_hardware(text: str, node: str) -> Hardware:
     """The hardware that `nvml`, `simulated:SPEC` or `recorded:FILE` names. What it does not need is not imported.
 
     Raises:

@@ -11,11 +11,11 @@ from typing import Final
 
 from gpuledger.agent.hardware.api import Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import BusyError, DriverMissingError, HungError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, asking, told
-from gpuledger.agent.hardware.nvml_cards import Found, find_cards, handle_of
-from gpuledger.agent.hardware.nvml_driver import Driver, Load, Silence, load_nvml
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional, translating_errors
+from gpuledger.agent.hardware.nvml_cards import CardScan, find_cards, handle_of
+from gpuledger.agent.hardware.nvml_driver import Driver, Load, SilentCards, load_nvml
 from gpuledger.agent.hardware.nvml_health import read_health
-from gpuledger.agent.hardware.nvml_mig import Standing, find_users, known_profiles, mig_modes, stand
+from gpuledger.agent.hardware.nvml_mig import GpuInstance, find_users, mig_modes, stand, supported_profiles
 from gpuledger.agent.hardware.nvml_mig_changes import create, destroy, set_mode
 from gpuledger.agent.hardware.nvml_xids import XidWatch
 from gpuledger.agent.hardware.sysfs import SYSFS, PciCard, pci_cards
@@ -31,7 +31,7 @@ class NvmlHardware:
         self._sysfs = sysfs
         self._driver = Driver(load)
         self._xids = XidWatch(self._driver)
-        self._silence = Silence()
+        self._silence = SilentCards()
         self._links_seen: dict[str, frozenset[int]] = {}
 
     @property
@@ -68,7 +68,7 @@ class NvmlHardware:
 
         Nothing waits for errors meanwhile: a card that is reset forgets who waits, and on some it counts as use.
         """
-        with self._card(address, "Changing the MIG mode of") as (nvml, card), self._xids.held():
+        with self._card(address, "Changing the MIG mode of") as (nvml, card), self._xids.paused():
             return set_mode(nvml, card, enabled=enabled)
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
@@ -79,12 +79,12 @@ class NvmlHardware:
     def destroy_instance(self, address: str, uuid: str) -> None:
         """See `Hardware.destroy_instance`. An instance whose users nobody can tell stays."""
         with self._card(address, f"Destroying {uuid} on") as (nvml, card):
-            standing = next((each for each in _stand(nvml, card) if each.instance.uuid == uuid), None)
-            if standing is None:
+            gpu_instance = next((each for each in _stand(nvml, card) if each.instance.uuid == uuid), None)
+            if gpu_instance is None:
                 return
-            if find_users(nvml, card, {standing.number: uuid}) & {uuid}:
+            if find_users(nvml, card, {gpu_instance.number: uuid}) & {uuid}:
                 raise BusyError(f"A process uses {uuid} on {address}; wait until it ends.")
-            destroy(nvml, standing.handle)
+            destroy(nvml, gpu_instance.handle)
 
     def close(self) -> None:
         """See `Hardware.close`. A driver that hangs is left to the process's end."""
@@ -97,7 +97,7 @@ class NvmlHardware:
     def _surveyed(self, bus: Mapping[str, PciCard]) -> Survey:
         with self._asking("Looking at the cards") as nvml:
             found = find_cards(nvml, bus)
-        if self._silence.begin_anew(found.silent):
+        if self._silence.should_reinitialize(found.silent):
             self._let_go()
             with self._asking("Looking at the cards again") as nvml:
                 found = find_cards(nvml, bus)
@@ -113,33 +113,33 @@ class NvmlHardware:
     def _asking(self, what: str) -> Iterator[Nvml]:
         nvml = self._driver.open()
         try:
-            with asking(nvml, what):
+            with translating_errors(nvml, what):
                 yield nvml
         except DriverMissingError:
             self._let_go()
             raise
 
     def _let_go(self) -> None:
-        with self._xids.held():
+        with self._xids.paused():
             self._driver.close()
 
 
-def _survey(nvml: Nvml, found: Found) -> Survey:
-    with asking(nvml, "Asking for the driver's version"):
-        cuda = told(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
-        return Survey(found.cards, told(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
+def _survey(nvml: Nvml, found: CardScan) -> Survey:
+    with translating_errors(nvml, "Asking for the driver's version"):
+        cuda = optional(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
+        return Survey(found.cards, optional(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
 
 
-def _answering(found: Found) -> frozenset[str]:
+def _answering(found: CardScan) -> frozenset[str]:
     return frozenset(card.address for card in found.cards if card.uuid is not None)
 
 
-def _stand(nvml: Nvml, card: Handle) -> tuple[Standing, ...]:
+def _stand(nvml: Nvml, card: Handle) -> tuple[GpuInstance, ...]:
     """The instances of a card; none where it is not divided."""
     modes = mig_modes(nvml, card)
     if modes is None or not modes.enabled:
         return ()
-    return stand(nvml, card, nvml.nvmlDeviceGetUUID(card), known_profiles(nvml, card))
+    return stand(nvml, card, nvml.nvmlDeviceGetUUID(card), supported_profiles(nvml, card))
 
 
 def cuda_version(number: int | None) -> str | None:

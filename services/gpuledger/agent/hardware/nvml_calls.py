@@ -14,7 +14,7 @@ from gpuledger.agent.hardware.errors import (
     DriverMissingError,
     HardwareError,
     HungError,
-    RefusedError,
+    UnsupportedError,
 )
 
 Nvml = Any
@@ -37,14 +37,14 @@ MEANINGS: Final[Mapping[str, type[HardwareError]]] = MappingProxyType(
         "NVML_ERROR_INSUFFICIENT_POWER": CardLostError,
         "NVML_ERROR_IN_USE": BusyError,
         "NVML_ERROR_INSUFFICIENT_RESOURCES": BusyError,
-        "NVML_ERROR_NOT_SUPPORTED": RefusedError,
-        "NVML_ERROR_INVALID_ARGUMENT": RefusedError,
-        "NVML_ERROR_NO_PERMISSION": RefusedError,
-        "NVML_ERROR_FUNCTION_NOT_FOUND": RefusedError,
-        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH": RefusedError,
-        "NVML_ERROR_DEPRECATED": RefusedError,
-        "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED": RefusedError,
-        "NVML_ERROR_RESET_TYPE_NOT_SUPPORTED": RefusedError,
+        "NVML_ERROR_NOT_SUPPORTED": UnsupportedError,
+        "NVML_ERROR_INVALID_ARGUMENT": UnsupportedError,
+        "NVML_ERROR_NO_PERMISSION": UnsupportedError,
+        "NVML_ERROR_FUNCTION_NOT_FOUND": UnsupportedError,
+        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH": UnsupportedError,
+        "NVML_ERROR_DEPRECATED": UnsupportedError,
+        "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED": UnsupportedError,
+        "NVML_ERROR_RESET_TYPE_NOT_SUPPORTED": UnsupportedError,
         "NVML_ERROR_TIMEOUT": HungError,
     }
 )
@@ -55,14 +55,14 @@ ADVICE: Final[Mapping[type[HardwareError], str]] = MappingProxyType(
         DriverMissingError: "Is NVIDIA's driver loaded, and its libnvidia-ml.so.1 of the same version?",
         CardLostError: "Look for its XIDs in the kernel's log; it may need a reset, or the node a restart.",
         BusyError: "Wait until nothing uses it.",
-        RefusedError: "The card, the driver or the agent's rights do not allow it.",
+        UnsupportedError: "The card, the driver or the agent's rights do not allow it.",
         HungError: "Look for the driver's complaints in the kernel's log.",
         HardwareError: "Look for the driver's complaints in the kernel's log.",
     }
 )
 """What to do next."""
 
-UNTOLD: Final = (
+UNSUPPORTED: Final = (
     "NVML_ERROR_NOT_SUPPORTED",
     "NVML_ERROR_NO_PERMISSION",
     "NVML_ERROR_INVALID_ARGUMENT",
@@ -79,7 +79,7 @@ UNTOLD: Final = (
 
 
 @contextmanager
-def asking(nvml: Nvml, what: str) -> Iterator[None]:
+def translating_errors(nvml: Nvml, what: str) -> Iterator[None]:
     """Within it NVML's errors become ours; `what` begins their message.
 
     Raises:
@@ -100,12 +100,12 @@ def translated(nvml: Nvml, error: Exception, what: str) -> HardwareError:
     return meaning(f"{what} failed: {error} (NVML error {code}). {ADVICE[meaning]}")
 
 
-def told(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
+def optional(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
     """What a call answers, or None where nobody tells (`UNTOLD`); other errors of NVML go on."""
     try:
         return call(*arguments)
     except nvml.NVMLError as error:
-        if code_of(error) in {getattr(nvml, name) for name in UNTOLD}:
+        if code_of(error) in {getattr(nvml, name) for name in UNSUPPORTED}:
             return None
         raise
 

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.hardware.errors import DriverMissingError, HardwareError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, asking, told
-from gpuledger.agent.hardware.nvml_mig import instances, known_profiles, mig_modes
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional, translating_errors
+from gpuledger.agent.hardware.nvml_mig import instances, mig_modes, supported_profiles
 from gpuledger.agent.hardware.nvml_nvlink import link_ends
 from gpuledger.agent.hardware.sysfs import PciCard, pci_address
 
@@ -14,24 +14,24 @@ BYTES_PER_MIB: Final = 1 << 20
 NVIDIA_KERNEL_DRIVER: Final = "nvidia"
 
 
-class Found(NamedTuple):
+class CardScan(NamedTuple):
     """What a look at all cards found: the cards by address, and which of them the driver has and cannot make answer."""
 
     cards: tuple[CardFacts, ...]
     silent: frozenset[str]
 
 
-def find_cards(nvml: Nvml, bus: Mapping[str, PciCard]) -> Found:
+def find_cards(nvml: Nvml, bus: Mapping[str, PciCard]) -> CardScan:
     """Look at every card; one that does not answer stands there with what the bus shows of it.
 
     Raises:
         DriverMissingError: the driver went away meanwhile.
     """
-    answers = dict(_answers(nvml, bus))
-    cards = {address: card.facts for address, card in bus.items()} | {card.address: card for card in answers.values()}
+    responses = dict(_answers(nvml, bus))
+    cards = {address: card.facts for address, card in bus.items()} | {card.address: card for card in responses.values()}
     bound = {address for address, card in bus.items() if card.driver == NVIDIA_KERNEL_DRIVER}
-    heard = {address for address, card in answers.items() if card.uuid is not None}
-    return Found(tuple(cards[address] for address in sorted(cards)), frozenset((bound | answers.keys()) - heard))
+    heard = {address for address, card in responses.items() if card.uuid is not None}
+    return CardScan(tuple(cards[address] for address in sorted(cards)), frozenset((bound | responses.keys()) - heard))
 
 
 def handle_of(nvml: Nvml, address: str) -> Handle:
@@ -45,11 +45,11 @@ def address_of(nvml: Nvml, handle: Handle) -> str | None:
 
 
 def _answers(nvml: Nvml, bus: Mapping[str, PciCard]) -> Iterator[tuple[str, CardFacts]]:
-    with asking(nvml, "Counting the cards"):
+    with translating_errors(nvml, "Counting the cards"):
         count = nvml.nvmlDeviceGetCount()
     for index in range(count):
         try:
-            with asking(nvml, f"Looking for card {index}"):
+            with translating_errors(nvml, f"Looking for card {index}"):
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 bare = _bare(nvml, handle, bus)
         except DriverMissingError:
@@ -71,7 +71,7 @@ def _bare(nvml: Nvml, handle: Handle, bus: Mapping[str, PciCard]) -> CardFacts |
 
 def _facts(nvml: Nvml, handle: Handle, bare: CardFacts) -> CardFacts:
     try:
-        with asking(nvml, f"Looking at the card {bare.address}"):
+        with translating_errors(nvml, f"Looking at the card {bare.address}"):
             return _divided(nvml, handle, _described(nvml, handle, bare))
     except DriverMissingError:
         raise
@@ -80,12 +80,12 @@ def _facts(nvml: Nvml, handle: Handle, bare: CardFacts) -> CardFacts:
 
 
 def _described(nvml: Nvml, handle: Handle, bare: CardFacts) -> CardFacts:
-    memory = told(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    compute = told(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    memory = optional(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    compute = optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     return bare._replace(
         uuid=nvml.nvmlDeviceGetUUID(handle),
-        serial=_text(told(nvml, nvml.nvmlDeviceGetSerial, handle)),
-        product=_text(told(nvml, nvml.nvmlDeviceGetName, handle)),
+        serial=_text(optional(nvml, nvml.nvmlDeviceGetSerial, handle)),
+        product=_text(optional(nvml, nvml.nvmlDeviceGetName, handle)),
         memory_mib=memory.total // BYTES_PER_MIB if memory is not None else None,
         compute=tuple(compute) if compute is not None else None,
         nvlinks=link_ends(nvml, handle),
@@ -96,7 +96,7 @@ def _divided(nvml: Nvml, handle: Handle, card: CardFacts) -> CardFacts:
     modes = mig_modes(nvml, handle)
     if modes is None or card.uuid is None:
         return card
-    known = known_profiles(nvml, handle)
+    known = supported_profiles(nvml, handle)
     return card._replace(
         mig_enabled=modes.enabled,
         mig_pending=modes.pending != modes.enabled,

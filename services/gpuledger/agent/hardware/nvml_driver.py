@@ -87,14 +87,14 @@ class Driver:
         return nvml
 
 
-class Silence:
+class SilentCards:
     """Cards that the driver has and that do not answer, and when to begin anew for their sake."""
 
     def __init__(self) -> None:
         self._cards: frozenset[str] = frozenset()
         self._surveys = 0
 
-    def begin_anew(self, silent: Iterable[str]) -> bool:
+    def should_reinitialize(self, silent: Iterable[str]) -> bool:
         """Whether NVML is to be initialised anew now: at once after a change, and then now and again."""
         cards = frozenset(silent)
         self._surveys = self._surveys + 1 if cards == self._cards else 0

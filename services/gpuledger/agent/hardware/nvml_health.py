@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, told
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optional
 from gpuledger.agent.hardware.nvml_mig import mig_modes
 from gpuledger.agent.hardware.nvml_nvlink import active_links, link_errors
 
@@ -45,7 +45,7 @@ def read_health(nvml: Nvml, handle: Handle, links_seen: frozenset[int]) -> tuple
     active = active_links(nvml, handle)
     seen = links_seen.union(active)
     modes = mig_modes(nvml, handle)
-    remapped = told(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
+    remapped = optional(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
     readings = Readings(
         ecc_corrected_volatile=_ecc(nvml, handle, "CORRECTED", "VOLATILE"),
         ecc_uncorrected_volatile=_ecc(nvml, handle, "UNCORRECTED", "VOLATILE"),
@@ -69,21 +69,21 @@ def throttles(nvml: Nvml, reasons: int) -> frozenset[str]:
 def _ecc(nvml: Nvml, handle: Handle, errors: str, since: str) -> int | None:
     """Errors since the driver was loaded (VOLATILE) or over the card's life (AGGREGATE); None where ECC is off."""
     kind, counter = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{errors}"), getattr(nvml, f"NVML_{since}_ECC")
-    count: int | None = told(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
+    count: int | None = optional(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
     return count
 
 
 def _clock_reasons(nvml: Nvml, handle: Handle) -> int:
     """The bit mask; drivers before 535 know the call by its old name."""
     for call in (nvml.nvmlDeviceGetCurrentClocksEventReasons, nvml.nvmlDeviceGetCurrentClocksThrottleReasons):
-        reasons = told(nvml, call, handle)
+        reasons = optional(nvml, call, handle)
         if reasons is not None:
             return int(reasons)
     return 0
 
 
 def _recovery(nvml: Nvml, handle: Handle) -> str | None:
-    values = told(nvml, nvml.nvmlDeviceGetFieldValues, handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    values = optional(nvml, nvml.nvmlDeviceGetFieldValues, handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
     action = number_of(nvml, values[0]) if values is not None else None
     if action is None or action == nvml.NVML_GPU_RECOVERY_ACTION_NONE:
         return None

@@ -9,8 +9,8 @@ from ctypes import byref, c_uint
 from typing import Any, Final, NamedTuple
 
 from gpuledger.agent.hardware.api import WHOLE_CARD
-from gpuledger.agent.hardware.errors import RefusedError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, told
+from gpuledger.agent.hardware.errors import UnsupportedError
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional
 from gpuledger.api.mig_profile import compute_instance_name
 from gpuledger.domain.mig.geometry import Instance, Profile
 
@@ -25,7 +25,7 @@ class Modes(NamedTuple):
     pending: bool
 
 
-class KnownProfile(NamedTuple):
+class SupportedProfile(NamedTuple):
     """A profile, and the number that the driver has for it on this model of card."""
 
     id: int
@@ -41,7 +41,7 @@ class MigDevice(NamedTuple):
     slices: int | None
 
 
-class Standing(NamedTuple):
+class GpuInstance(NamedTuple):
     """An instance that stands on a card, and what NVML names it by."""
 
     handle: Handle
@@ -51,16 +51,16 @@ class Standing(NamedTuple):
 
 def mig_modes(nvml: Nvml, card: Handle) -> Modes | None:
     """A card's MIG modes; None where it knows no MIG."""
-    modes = told(nvml, nvml.nvmlDeviceGetMigMode, card)
+    modes = optional(nvml, nvml.nvmlDeviceGetMigMode, card)
     if modes is None:
         return None
     return Modes(*(mode == nvml.NVML_DEVICE_MIG_ENABLE for mode in modes))
 
 
-def known_profiles(nvml: Nvml, card: Handle) -> tuple[KnownProfile, ...]:
+def supported_profiles(nvml: Nvml, card: Handle) -> tuple[SupportedProfile, ...]:
     """The profiles of GPU instances that a card has, smallest first; those without a name are left out."""
     infos = (
-        told(nvml, nvml.nvmlDeviceGetGpuInstanceProfileInfoV, card, number)
+        optional(nvml, nvml.nvmlDeviceGetGpuInstanceProfileInfoV, card, number)
         for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
     )
     known = (_known(nvml, card, info) for info in infos if info is not None and profile_name(info.name))
@@ -72,12 +72,12 @@ def profile_name(name: str) -> str:
     return name.strip().removeprefix(NAME_PREFIX).strip()
 
 
-def instances(nvml: Nvml, card: Handle, uuid: str, known: Sequence[KnownProfile]) -> tuple[Instance, ...]:
+def instances(nvml: Nvml, card: Handle, uuid: str, known: Sequence[SupportedProfile]) -> tuple[Instance, ...]:
     """The instances that stand on a card, by place; `uuid` is the card's own."""
-    return tuple(standing.instance for standing in stand(nvml, card, uuid, known))
+    return tuple(gpu_instance.instance for gpu_instance in stand(nvml, card, uuid, known))
 
 
-def stand(nvml: Nvml, card: Handle, uuid: str, known: Sequence[KnownProfile]) -> tuple[Standing, ...]:
+def stand(nvml: Nvml, card: Handle, uuid: str, known: Sequence[SupportedProfile]) -> tuple[GpuInstance, ...]:
     """The instances that stand on a card, by place, with what NVML names them by."""
     devices = tuple(mig_devices(nvml, card))
     found = [
@@ -85,13 +85,13 @@ def stand(nvml: Nvml, card: Handle, uuid: str, known: Sequence[KnownProfile]) ->
         for each in known
         for handle in _gpu_instances(nvml, card, each)
     ]
-    return tuple(sorted(found, key=lambda standing: standing.instance.start))
+    return tuple(sorted(found, key=lambda gpu_instance: gpu_instance.instance.start))
 
 
 def mig_devices(nvml: Nvml, card: Handle) -> Iterator[MigDevice]:
     """The MIG devices of a card; their indices may have holes."""
     for handle in mig_handles(nvml, card):
-        attributes = told(nvml, nvml.nvmlDeviceGetAttributes_v2, handle)
+        attributes = optional(nvml, nvml.nvmlDeviceGetAttributes_v2, handle)
         yield MigDevice(
             nvml.nvmlDeviceGetGpuInstanceId(handle),
             nvml.nvmlDeviceGetComputeInstanceId(handle),
@@ -102,13 +102,13 @@ def mig_devices(nvml: Nvml, card: Handle) -> Iterator[MigDevice]:
 
 def mig_handles(nvml: Nvml, card: Handle) -> Iterator[Handle]:
     """What NVML names a card's MIG devices by."""
-    for index in range(told(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0):
-        handle = told(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index)
+    for index in range(optional(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0):
+        handle = optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index)
         if handle is not None:
             yield handle
 
 
-def _known(nvml: Nvml, card: Handle, info: Any) -> KnownProfile:  # noqa: ANN401 - pynvml has no types
+def _known(nvml: Nvml, card: Handle, info: Any) -> SupportedProfile:  # noqa: ANN401 - pynvml has no types
     places = _placements(nvml, card, info.id)
     profile = Profile(
         profile_name(info.name),
@@ -118,33 +118,33 @@ def _known(nvml: Nvml, card: Handle, info: Any) -> KnownProfile:  # noqa: ANN401
         instances_max=info.instanceCount,
         memory_mib=info.memorySizeMB,
     )
-    return KnownProfile(info.id, profile)
+    return SupportedProfile(info.id, profile)
 
 
 def _placements(nvml: Nvml, card: Handle, profile_id: int) -> Sequence[Any]:
     """Where instances of a profile may stand; none where only a privileged user is told."""
     count = c_uint()
-    if told(nvml, nvml.nvmlDeviceGetGpuInstancePossiblePlacements, card, profile_id, None, byref(count)) is None:
+    if optional(nvml, nvml.nvmlDeviceGetGpuInstancePossiblePlacements, card, profile_id, None, byref(count)) is None:
         return ()
     places = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
     nvml.nvmlDeviceGetGpuInstancePossiblePlacements(card, profile_id, places, byref(count))
     return tuple(places[: count.value])
 
 
-def _gpu_instances(nvml: Nvml, card: Handle, known: KnownProfile) -> Sequence[Handle]:
+def _gpu_instances(nvml: Nvml, card: Handle, known: SupportedProfile) -> Sequence[Handle]:
     handles = (nvml.c_nvmlGpuInstance_t * known.profile.instances_max)()
     count = c_uint(known.profile.instances_max)
-    if told(nvml, nvml.nvmlDeviceGetGpuInstances, card, known.id, handles, byref(count)) is None:
+    if optional(nvml, nvml.nvmlDeviceGetGpuInstances, card, known.id, handles, byref(count)) is None:
         return ()
     return tuple(handles[: count.value])
 
 
-def _standing(nvml: Nvml, handle: Handle, uuid: str, profile: Profile, devices: Sequence[MigDevice]) -> Standing:
+def _standing(nvml: Nvml, handle: Handle, uuid: str, profile: Profile, devices: Sequence[MigDevice]) -> GpuInstance:
     info = nvml.nvmlGpuInstanceGetInfo(handle)
     own = sorted(device for device in devices if device.gpu_instance == info.id)
     name = own[0].uuid if own else f"{uuid}/gi-{info.id}"
     place = info.placement
-    return Standing(handle, info.id, Instance(name, _stands_as(profile, own), place.start, place.size))
+    return GpuInstance(handle, info.id, Instance(name, _stands_as(profile, own), place.start, place.size))
 
 
 def _stands_as(profile: Profile, devices: Sequence[MigDevice]) -> str:
@@ -170,7 +170,7 @@ def find_users(nvml: Nvml, card: Handle, uuids: Mapping[int, str]) -> frozenset[
     whole = _gpu_instances_used(nvml, card)
     parts = [_gpu_instances_used(nvml, handle) for handle in mig_handles(nvml, card)] if uuids else []
     if whole is None and (not parts or None in parts):
-        raise RefusedError("The driver does not tell which processes use the card; has the agent the right to ask?")
+        raise UnsupportedError("The driver does not tell which processes use the card; has the agent the right to ask?")
     seen = frozenset().union(*(numbers for numbers in (whole, *parts) if numbers is not None))
     return frozenset(uuids.get(number, WHOLE_CARD) for number in seen)
 
@@ -187,5 +187,5 @@ def _gpu_instances_used(nvml: Nvml, handle: Handle) -> frozenset[int] | None:
 
 
 def _processes(nvml: Nvml, handle: Handle) -> Iterator[list[Any] | None]:
-    yield told(nvml, nvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
-    yield told(nvml, nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, handle)
+    yield optional(nvml, nvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+    yield optional(nvml, nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, handle)

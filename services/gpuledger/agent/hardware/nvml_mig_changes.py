@@ -4,9 +4,9 @@ from contextlib import suppress
 from ctypes import byref, c_uint
 from typing import Any
 
-from gpuledger.agent.hardware.errors import BusyError, HardwareError, RefusedError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, told
-from gpuledger.agent.hardware.nvml_mig import KnownProfile, Modes, known_profiles, mig_modes, stand
+from gpuledger.agent.hardware.errors import BusyError, HardwareError, UnsupportedError
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional
+from gpuledger.agent.hardware.nvml_mig import Modes, SupportedProfile, mig_modes, stand, supported_profiles
 from gpuledger.domain.mig.geometry import Instance
 
 
@@ -21,7 +21,7 @@ def set_mode(nvml: Nvml, card: Handle, *, enabled: bool) -> bool:
     """
     modes = mig_modes(nvml, card)
     if modes is None:
-        raise RefusedError("The card knows no MIG; choose another kind of pool for it.")
+        raise UnsupportedError("The card knows no MIG; choose another kind of pool for it.")
     if modes == Modes(enabled, enabled):
         return True
     status = nvml.nvmlDeviceSetMigMode(card, _mode(nvml, enabled=enabled))
@@ -68,24 +68,24 @@ def _mode(nvml: Nvml, *, enabled: bool) -> int:
     return int(nvml.NVML_DEVICE_MIG_ENABLE if enabled else nvml.NVML_DEVICE_MIG_DISABLE)
 
 
-def _wanted(nvml: Nvml, card: Handle, name: str, start: int) -> KnownProfile:
+def _wanted(nvml: Nvml, card: Handle, name: str, start: int) -> SupportedProfile:
     modes = mig_modes(nvml, card)
     if modes is None or not modes.enabled:
-        raise RefusedError("MIG is off on the card; turn it on before it is divided.")
-    known = known_profiles(nvml, card)
+        raise UnsupportedError("MIG is off on the card; turn it on before it is divided.")
+    known = supported_profiles(nvml, card)
     wanted = next((each for each in known if each.profile.name == name), None)
     if wanted is None:
         there = ", ".join(each.profile.name for each in known) or "none"
-        raise RefusedError(f"The card has no MIG profile {name}; it has {there}.")
+        raise UnsupportedError(f"The card has no MIG profile {name}; it has {there}.")
     if start not in wanted.profile.starts:
-        raise RefusedError(f"No {name} may begin at {start}; it may at {wanted.profile.starts}.")
+        raise UnsupportedError(f"No {name} may begin at {start}; it may at {wanted.profile.starts}.")
     return wanted
 
 
-def _whole(nvml: Nvml, card: Handle, uuid: str, made: KnownProfile, start: int) -> Instance:
-    for standing in stand(nvml, card, uuid, (made,)):
-        if standing.instance.start == start and standing.instance.profile == made.profile.name:
-            return standing.instance
+def _whole(nvml: Nvml, card: Handle, uuid: str, made: SupportedProfile, start: int) -> Instance:
+    for gpu_instance in stand(nvml, card, uuid, (made,)):
+        if gpu_instance.instance.start == start and gpu_instance.instance.profile == made.profile.name:
+            return gpu_instance.instance
     raise HardwareError(f"A {made.profile.name} at {start} was made without a MIG device, and taken back.")
 
 
@@ -93,14 +93,14 @@ def _whole_compute(nvml: Nvml, gpu_instance: Handle) -> int:
     """The number of the profile for a compute instance that takes all of a GPU instance's compute."""
     profiles = _compute_profiles(nvml, gpu_instance)
     if not profiles:
-        raise RefusedError("The driver knows no compute instance for the GPU instance that it made.")
+        raise UnsupportedError("The driver knows no compute instance for the GPU instance that it made.")
     return int(max(profiles, key=lambda profile: profile.sliceCount).id)
 
 
 def _compute_profiles(nvml: Nvml, gpu_instance: Handle) -> list[Any]:
     shared = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
     infos = (
-        told(nvml, nvml.nvmlGpuInstanceGetComputeInstanceProfileInfoV, gpu_instance, number, shared)
+        optional(nvml, nvml.nvmlGpuInstanceGetComputeInstanceProfileInfoV, gpu_instance, number, shared)
         for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
     )
     return [info for info in infos if info is not None]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, told
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optional
 from gpuledger.agent.hardware.sysfs import pci_address
 
 TOTALS: Final = (
@@ -44,7 +44,7 @@ def link_errors(nvml: Nvml, handle: Handle, links: tuple[int, ...]) -> int | Non
     """
     per_link = [(getattr(nvml, name), link) for link in links for name in PER_LINK]
     fields = [(getattr(nvml, name), 0) for name in TOTALS] + per_link
-    values = told(nvml, nvml.nvmlDeviceGetFieldValues, handle, fields) if links else None
+    values = optional(nvml, nvml.nvmlDeviceGetFieldValues, handle, fields) if links else None
     if values is None:
         return None
     numbers = [number_of(nvml, value) for value in values]
@@ -58,11 +58,11 @@ def _sum(numbers: list[int | None]) -> int | None:
 
 
 def _state(nvml: Nvml, handle: Handle, link: int) -> int | None:
-    state: int | None = told(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
+    state: int | None = optional(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
     return state
 
 
 def _end(nvml: Nvml, handle: Handle, link: int) -> str | None:
-    pci = told(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    pci = optional(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
     address = pci_address(pci.busId) if pci is not None else None
     return None if address == _NOWHERE else address

@@ -13,7 +13,7 @@ from typing import Final
 
 from gpuledger.agent.hardware.api import Xid
 from gpuledger.agent.hardware.errors import HardwareError, HungError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, asking, code_of
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, code_of, translating_errors
 from gpuledger.agent.hardware.nvml_cards import address_of, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver
 
@@ -46,7 +46,7 @@ class XidWatch:
             self._wanted, self._refused = addresses, frozenset()
             begun = self._events is not None
         if not begun:
-            with self.held():
+            with self.paused():
                 pass
 
     def wait(self, timeout_s: float) -> Xid | None:
@@ -66,7 +66,7 @@ class XidWatch:
         return None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Nobody waits within it, and there is no set of events; afterwards there is one, if the driver is there.
 
         Raises:
@@ -134,7 +134,7 @@ class _Events:
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        with asking(nvml, "Asking for a set of events"):
+        with translating_errors(nvml, "Asking for a set of events"):
             self._set: Handle = nvml.nvmlEventSetCreate()
         self._places: dict[int | None, str] = {}
         self.broken = False
@@ -155,7 +155,7 @@ class _Events:
             HardwareError: the set is broken, as after a card was lost, and a new one is needed.
         """
         try:
-            with asking(self._nvml, "Waiting for errors of the cards"):
+            with translating_errors(self._nvml, "Waiting for errors of the cards"):
                 return self._next(timeout_s)
         except HardwareError:
             self.broken = True

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
-from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, RefusedError
+from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, UnsupportedError
 from gpuledger.agent.hardware.recording import Moments, Recording
 from gpuledger.domain.mig.geometry import Instance, Profile, find_profile, obstacle
 
@@ -66,7 +66,7 @@ class RecordedHardware:
         with self._lock:
             card = self._answering(address)
             if card.mig_enabled is None:
-                raise RefusedError(f"The card at {address} knows no MIG; choose another kind of pool for it.")
+                raise UnsupportedError(f"The card at {address} knows no MIG; choose another kind of pool for it.")
             if card.mig_enabled != enabled and (card.instances or self._users(address)):
                 raise BusyError(f"The card at {address} is in use, or divided: its MIG mode cannot change.")
             self._cards[address] = card._replace(mig_enabled=enabled, mig_pending=False)
@@ -121,7 +121,7 @@ class RecordedHardware:
     def _users(self, address: str) -> frozenset[str]:
         users = self._said(address).users
         if users is None:
-            raise RefusedError(f"Nobody could tell who used the card at {address} when it was recorded.")
+            raise UnsupportedError(f"Nobody could tell who used the card at {address} when it was recorded.")
         return users
 
     def _stand(self, card: CardFacts, instances: tuple[Instance, ...]) -> None:
@@ -131,11 +131,11 @@ class RecordedHardware:
 
 def _wanted(card: CardFacts, name: str, start: int) -> Profile:
     if not card.mig_enabled:
-        raise RefusedError(f"MIG is off on {card.address}; turn it on before it is divided.")
+        raise UnsupportedError(f"MIG is off on {card.address}; turn it on before it is divided.")
     profile = find_profile(card.profiles, name)
     if profile is None:
         there = ", ".join(each.name for each in card.profiles) or "none"
-        raise RefusedError(f"The card at {card.address} has no MIG profile {name}; it has {there}.")
+        raise UnsupportedError(f"The card at {card.address} has no MIG profile {name}; it has {there}.")
     if start not in profile.starts:
-        raise RefusedError(f"No {name} may begin at {start}; it may at {profile.starts}.")
+        raise UnsupportedError(f"No {name} may begin at {start}; it may at {profile.starts}.")
     return profile

@@ -20,7 +20,7 @@ from gpuledger.agent.hardware.simulated_faults import (
     HANG,
     RECOVER,
     XID,
-    Fault,
+    InjectedFault,
     find_card,
     parse_fault,
 )
@@ -129,7 +129,7 @@ class SimulatedHardware:
             self._changed.notify_all()
             return said
 
-    def _injected(self, fault: Fault) -> str:
+    def _injected(self, fault: InjectedFault) -> str:
         if fault.name == DRIVER_MISSING:
             self._driver_missing = True
         elif fault.name == HANG:
@@ -146,10 +146,10 @@ class SimulatedHardware:
             card.reset()
         return f"{RECOVER}: all {len(self._cards)} cards were reset and are well, and the driver answers."
 
-    def _befallen(self, fault: Fault) -> str:
+    def _befallen(self, fault: InjectedFault) -> str:
         facts = [card.facts for card in self._cards.values()]
         found = facts[find_card(facts, fault.target)]
-        self._cards[found.address].befall(fault)
+        self._cards[found.address].apply_fault(fault)
         on = f"{found.address} ({found.product})"
         if fault.xid is None:
             return f"{fault.name} on {on}: {FAULTS[fault.name]}."

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Self
 
 from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Readings
-from gpuledger.agent.hardware.errors import BusyError, CardLostError, RefusedError
+from gpuledger.agent.hardware.errors import BusyError, CardLostError, UnsupportedError
 from gpuledger.agent.hardware.simulated_faults import (
     EFFECTS,
     OFF_BUS,
@@ -12,8 +12,8 @@ from gpuledger.agent.hardware.simulated_faults import (
     RESET_NEEDED,
     XID_EFFECTS,
     XID_FALLEN_OFF,
-    Fault,
-    FaultError,
+    InjectedFault,
+    InjectedFaultError,
 )
 from gpuledger.agent.hardware.simulated_node import named
 from gpuledger.domain.mig.geometry import Instance, Profile, find_profile, obstacle
@@ -56,7 +56,7 @@ class SimulatedCard:
     def set_mig(self, *, enabled: bool) -> bool:
         """See `Hardware.set_mig`."""
         if self.facts.mig_enabled is None:
-            raise RefusedError(f"{self.facts.product} at {self.facts.address} knows no MIG.")
+            raise UnsupportedError(f"{self.facts.product} at {self.facts.address} knows no MIG.")
         if self.facts.mig_enabled == enabled:
             self.facts = self.facts._replace(mig_pending=False)
             return True
@@ -83,7 +83,7 @@ class SimulatedCard:
             raise BusyError(f"The instance {uuid} of {self.facts.address} is in use.")
         self._stand(tuple(instance for instance in self.facts.instances if instance.uuid != uuid))
 
-    def befall(self, fault: Fault) -> None:
+    def apply_fault(self, fault: InjectedFault) -> None:
         """Have a fault of its own; FaultError where the card cannot have that one."""
         if fault.xid is not None:
             self._befall_xid(fault.xid)
@@ -110,17 +110,17 @@ class SimulatedCard:
         self._lost = self._lost or number == XID_FALLEN_OFF
         effect = XID_EFFECTS.get(number)
         if effect is not None:
-            with suppress(FaultError):  # The driver may report what this card has no readings of.
+            with suppress(InjectedFaultError):  # The driver may report what this card has no readings of.
                 self.readings = effect(self.readings)
 
     def _profile(self, name: str, start: int) -> Profile:
         profile = find_profile(self.facts.profiles, name)
         if not self.facts.mig_enabled:
-            raise RefusedError(f"MIG is off on {self.facts.address}.")
+            raise UnsupportedError(f"MIG is off on {self.facts.address}.")
         if profile is None:
-            raise RefusedError(f"{self.facts.product} at {self.facts.address} has no MIG profile {name}.")
+            raise UnsupportedError(f"{self.facts.product} at {self.facts.address} has no MIG profile {name}.")
         if start not in profile.starts:
-            raise RefusedError(f"No {name} may begin at {start}; it may at {profile.starts}.")
+            raise UnsupportedError(f"No {name} may begin at {start}; it may at {profile.starts}.")
         return profile
 
     def _must_be_free(self, what: str) -> None:

@@ -40,11 +40,11 @@ _FOR_ALL: Final = frozenset({DRIVER_MISSING, HANG})
 _XID = re.compile(r"xid:(\d{1,4})").fullmatch
 
 
-class FaultError(ValueError):
+class InjectedFaultError(ValueError):
     """There is no such fault, or nothing that it could befall."""
 
 
-class Fault(NamedTuple):
+class InjectedFault(NamedTuple):
     """A fault: its name, the number where it is an XID, and the card as it was written (None: not said)."""
 
     name: str
@@ -52,7 +52,7 @@ class Fault(NamedTuple):
     target: str | None = None
 
 
-def parse_fault(text: str) -> Fault:
+def parse_fault(text: str) -> InjectedFault:
     """What `xid:79@0000:17:00.0`, `thermal@1` or `hang` says.
 
     Raises:
@@ -61,8 +61,8 @@ def parse_fault(text: str) -> Fault:
     written, at, target = text.strip().partition("@")
     name, xid = _named(written.lower())
     if at and name in _FOR_ALL:
-        raise FaultError(f"{name} befalls the whole node; inject it without {at}{target}.")
-    return Fault(name, xid, target if at else None)
+        raise InjectedFaultError(f"{name} befalls the whole node; inject it without {at}{target}.")
+    return InjectedFault(name, xid, target if at else None)
 
 
 def _named(written: str) -> tuple[str, int | None]:
@@ -71,7 +71,9 @@ def _named(written: str) -> tuple[str, int | None]:
         return XID, int(match[1])
     if written in FAULTS and ":" not in written:
         return written, None
-    raise FaultError(f"There is no fault {written!r}; there are {', '.join(FAULTS)}, each with @CARD if need be.")
+    raise InjectedFaultError(
+        f"There is no fault {written!r}; there are {', '.join(FAULTS)}, each with @CARD if need be."
+    )
 
 
 def find_card(cards: Sequence[CardFacts], target: str | None) -> int:
@@ -86,7 +88,7 @@ def find_card(cards: Sequence[CardFacts], target: str | None) -> int:
         if target.lower() in {card.address, (card.uuid or "").lower(), str(index)}:
             return index
     there = ", ".join(f"{index} is {card.address}" for index, card in enumerate(cards))
-    raise FaultError(f"There is no card {target!r}; name one by number, PCI address or UUID: {there}.")
+    raise InjectedFaultError(f"There is no card {target!r}; name one by number, PCI address or UUID: {there}.")
 
 
 Effect = Callable[[Readings], Readings]
@@ -136,7 +138,7 @@ def _nvlink_errors(readings: Readings) -> Readings:
 
 def _must_have(value: int | None, otherwise: str) -> int:
     if value is None:
-        raise FaultError(f"The card {otherwise}; choose another one.")
+        raise InjectedFaultError(f"The card {otherwise}; choose another one.")
     return value
 
 

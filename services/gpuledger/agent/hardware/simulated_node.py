@@ -20,7 +20,7 @@ _NAMES: Final = UUID("6f1d3f0a-7f3a-4f57-9d52-0c5b8a3f4d11")
 _FIRST_BUS, _BUSES_PER_PAIR, _FIRST_SWITCH_BUS = 0x14, 0x1A, 0xF0
 
 
-class Slot(NamedTuple):
+class PciSlot(NamedTuple):
     """A place for a card: NUMA node, PCI address, and the bridges before it from the processor on."""
 
     numa_node: int
@@ -42,7 +42,7 @@ def named(of: str, what: str) -> str:
     return f"{what}-{uuid5(_NAMES, of)}"
 
 
-def _facts(model: CardModel, slot: Slot, nvlinks: tuple[str, ...], name: str) -> CardFacts:
+def _facts(model: CardModel, slot: PciSlot, nvlinks: tuple[str, ...], name: str) -> CardFacts:
     return CardFacts(
         slot.address,
         PCI_VENDOR,
@@ -61,16 +61,16 @@ def _facts(model: CardModel, slot: Slot, nvlinks: tuple[str, ...], name: str) ->
     )
 
 
-def _slot(index: int, cards: int) -> Slot:
+def _slot(index: int, cards: int) -> PciSlot:
     pairs_per_numa_node = (cards + 3) // 4
     numa_node, pair = divmod(index // 2, pairs_per_numa_node)
     bus = _FIRST_BUS + (numa_node * CARDS_MAX // 4 + pair) * _BUSES_PER_PAIR
     port = index % 2
     path = (f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0", f"0000:{bus + 2:02x}:{port:02x}.0")
-    return Slot(numa_node, f"0000:{bus + 3 + port:02x}:00.0", path)
+    return PciSlot(numa_node, f"0000:{bus + 3 + port:02x}:00.0", path)
 
 
-def _nvlinks(index: int, cards: tuple[CardModel, ...], slots: list[Slot]) -> tuple[str, ...]:
+def _nvlinks(index: int, cards: tuple[CardModel, ...], slots: list[PciSlot]) -> tuple[str, ...]:
     """What each link of a card ends at; links are shared out evenly."""
     model = cards[index]
     board = [other for other, of in enumerate(cards) if of == model]

@@ -36,7 +36,7 @@ class Severity(Enum):
     """It is not told."""
 
 
-class Sign(NamedTuple):
+class Symptom(NamedTuple):
     """Something that is wrong with a card: the field's short name for it, how bad it is, and what it means."""
 
     kind: str
@@ -129,27 +129,27 @@ _SHAPE: Final = "such as `79=fault,31=warning,NvlinkDown=fault`"
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
+class ErrorClasses:
     """How bad each error is, where settings say otherwise than the defaults."""
 
     xids: Mapping[int, Severity]
     readings: Mapping[str, Severity]
 
-    def xid(self, number: int) -> Sign:
+    def xid(self, number: int) -> Symptom:
         """What an XID means; one that is not known is a warning."""
         severity, message = _DEFAULT_XIDS.get(number, (Severity.WARNING, "NVIDIA's XID catalogue has its meaning"))
-        return Sign(f"XID {number}", self.xids.get(number, severity), message)
+        return Symptom(f"XID {number}", self.xids.get(number, severity), message)
 
-    def reading(self, kind: str, detail: str = "") -> Sign:
+    def reading(self, kind: str, detail: str = "") -> Symptom:
         """What one of the readings' kinds means; `detail` is added to its message."""
         severity, message = _READINGS[kind]
-        return Sign(kind, self.readings.get(kind, severity), f"{message}: {detail}" if detail else message)
+        return Symptom(kind, self.readings.get(kind, severity), f"{message}: {detail}" if detail else message)
 
 
-DEFAULT_CLASSES: Final = Classes({}, {})
+DEFAULT_CLASSES: Final = ErrorClasses({}, {})
 
 
-def parse_classes(text: str) -> Classes:
+def parse_classes(text: str) -> ErrorClasses:
     """Classes that differ from the defaults, as `79=fault,31=warning,63=ignore,NvlinkDown=fault`.
 
     Raises:
@@ -165,7 +165,7 @@ def parse_classes(text: str) -> Classes:
         if key in given:
             raise SettingsError(f"{key} is given twice; leave one of them out.")
         given[key] = severity
-    return Classes(
+    return ErrorClasses(
         {key: severity for key, severity in given.items() if isinstance(key, int)},
         {key: severity for key, severity in given.items() if isinstance(key, str)},
     )

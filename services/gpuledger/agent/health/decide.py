@@ -1,246 +1,253 @@
-"""What follows from an error of a card, or from a look at it: whether it is fit, and what is told. Pure.
+"""Decides what an error or a poll of a card means: whether the card is fit, and which facts to record. Pure.
 
-Of each card fit and unfit are told in turns, and what holds is told once more after it came and after the agent began.
-A card that was unfit is fit again as soon as nothing speaks against it: nobody has to restart anything for that. Errors
-of applications never make a card unfit.
+The verdicts of a card alternate between fit and unfit, and the current one is repeated once after the card appears and
+once after the agent starts. An unfit card becomes fit as soon as its faults clear, without any restart. Errors of
+applications never make a card unfit.
 """
 
 from collections.abc import Callable
 from typing import Concatenate, Final, NamedTuple, ParamSpec
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.health import aggregation
+from gpuledger.agent.health.aggregation import Cause, add_errors, close_windows, open_window
 from gpuledger.agent.health.card import (
     FAULTS_MAX,
-    PAST_MAX,
-    RECOVERY_LOOKS,
+    HISTORY_MAX,
+    QUICK_CLEARS_MAX,
+    RECOVERY_POLLS,
     REPEATED_S,
-    SOON_OVER_TIMES,
+    CardFault,
     CardHealth,
-    Fault,
-    Lasting,
-    Past,
+    FaultHistory,
+    LastingWarning,
     Rules,
 )
-from gpuledger.agent.health.classes import OFF_THE_BUS, Severity, Sign
-from gpuledger.agent.health.symptoms import growth, is_reset, standing
-from gpuledger.agent.part import Fact, Moment
+from gpuledger.agent.health.classes import OFF_THE_BUS, Severity, Symptom
+from gpuledger.agent.health.symptoms import new_errors, symptoms_of, was_reset_between
+from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 
 DOUBLINGS_MAX: Final = 32
-"""Faults in a row after which the quiet window is not computed any further."""
+"""The clearing time of a fault doubles no further than this."""
 
 
 P = ParamSpec("P")
 
 
-class Decision(NamedTuple):
-    """What is known of a card now, and what is to be told, in its order."""
+class HealthDecision(NamedTuple):
+    """The new health of a card, and the facts to record, in order."""
 
     card: CardHealth
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[AgentFact, ...] = ()
 
     def then(
-        self, step: "Callable[Concatenate[CardHealth, P], Decision]", *args: P.args, **kwargs: P.kwargs
-    ) -> "Decision":
-        """What follows from a further step."""
+        self, step: "Callable[Concatenate[CardHealth, P], HealthDecision]", *args: P.args, **kwargs: P.kwargs
+    ) -> "HealthDecision":
+        """Applies a further step."""
         card, facts = step(self.card, *args, **kwargs)
-        return Decision(card, (*self.facts, *facts))
+        return HealthDecision(card, (*self.facts, *facts))
 
 
-def struck(card: CardHealth, sign: Sign, now: Moment, rules: Rules, *, count: int = 1) -> Decision:
-    """The card had an error, or some of a kind, that no reading shows as long as it lasts."""
-    if sign.severity is Severity.IGNORE:
-        return Decision(card)
-    if sign.severity is not Severity.FAULT:
-        return _erred(card, sign, now, rules, count)
-    card = _back(card)
-    known = next((fault for fault in card.faults if fault.kind == sign.kind), None)
-    if known is not None:
-        again = known._replace(last=now, was_reset=False)
-        faults = tuple(again if fault is known else fault for fault in card.faults)
-        return _erred(card._replace(faults=faults), sign, now, rules, count)
-    past = _past(card.past, sign.kind, now)
-    fault = Fault(sign.kind, sign.message, standing=False, last=now, quiet_s=_quiet_s(past.times, rules))
-    return _failed(_with_past(card, past), fault, now, rules)
+def on_error(card: CardHealth, symptom: Symptom, now: Instant, rules: Rules, *, count: int = 1) -> HealthDecision:
+    """The card had one or several errors of a kind that leaves no trace in readings."""
+    if symptom.severity is Severity.IGNORE:
+        return HealthDecision(card)
+    if symptom.severity is not Severity.FAULT:
+        return _with_errors(card, symptom, now, rules, count)
+    card = _returned(card)
+    found = next((fault for fault in card.faults if fault.kind == symptom.kind), None)
+    if found is not None:
+        again = found._replace(last=now, was_reset=False)
+        faults = tuple(again if fault is found else fault for fault in card.faults)
+        return _with_errors(card._replace(faults=faults), symptom, now, rules, count)
+    history = _history(card.history, symptom.kind, now)
+    clear_after_s = _clear_after_s(history.times, rules)
+    fault = CardFault(symptom.kind, symptom.message, in_readings=False, last=now, clear_after_s=clear_after_s)
+    return _with_fault(_with_history(card, history), fault, now, rules)
 
 
-def looked(card: CardHealth, readings: Readings | None, now: Moment, rules: Rules) -> Decision:
-    """The card said this of itself; None: it does not answer."""
-    if readings is not None and readings == card.readings and _is_calm(card):
-        return Decision(card)
-    signs = standing(readings, rules.classes)
-    faults = [sign for sign in signs if sign.severity is Severity.FAULT]
-    warnings = [sign for sign in signs if sign.severity is Severity.WARNING]
-    decision = Decision(card) if readings is None else _grown(_back(card), readings, now, rules)
-    for sign in faults:
-        decision = decision.then(_stands, sign, now, rules)
+def on_readings(card: CardHealth, readings: Readings | None, now: Instant, rules: Rules) -> HealthDecision:
+    """The card was polled and gave these readings; None: it does not answer."""
+    if readings is not None and readings == card.readings and _is_steady(card):
+        return HealthDecision(card)
+    symptoms = symptoms_of(readings, rules.classes)
+    faults = [symptom for symptom in symptoms if symptom.severity is Severity.FAULT]
+    warnings = [symptom for symptom in symptoms if symptom.severity is Severity.WARNING]
+    decision = HealthDecision(card) if readings is None else _with_new_errors(_returned(card), readings, now, rules)
+    for symptom in faults:
+        decision = decision.then(_with_persistent_fault, symptom, now, rules)
     if readings is not None:
-        decision = decision._replace(card=_eased(decision.card, {sign.kind for sign in faults}, readings, now))
+        shown = {symptom.kind for symptom in faults}
+        decision = decision._replace(card=_without_cleared(decision.card, shown, readings, now))
     answers = readings is not None
-    decision = decision.then(_judged, now, rules, answers=answers).then(_lasted, warnings, now, rules, answers=answers)
+    decision = decision.then(_with_verdict, now, rules, answers=answers)
+    decision = decision.then(_with_warnings, warnings, now, rules, answers=answers)
     return decision if readings is None else decision._replace(card=decision.card._replace(readings=readings))
 
 
-def away(card: CardHealth) -> CardHealth:
-    """The card, or its driver, is not there: that is no fault of its own, and there is nothing to look at."""
-    return card if card.was_away else card._replace(was_away=True)
+def mark_absent(card: CardHealth) -> CardHealth:
+    """The card or its driver is absent: that is no fault of the card, and there is nothing to poll."""
+    return card if card.was_absent else card._replace(was_absent=True)
 
 
-def passed(card: CardHealth, now: Moment, rules: Rules) -> Decision:
-    """Time went on."""
-    windows, told = aggregation.closed(card.windows, now)
+def on_time(card: CardHealth, now: Instant, rules: Rules) -> HealthDecision:
+    """Time passed: report the errors of windows that ended."""
+    windows, groups = close_windows(card.windows, now)
     if windows is card.windows:
-        return Decision(card)
+        return HealthDecision(card)
     subject = card.subject(rules)
-    return Decision(card._replace(windows=windows), tuple(Fact(subject, one.data, one.last.at) for one in told))
+    facts = tuple(AgentFact(subject, group.data, group.last.at) for group in groups)
+    return HealthDecision(card._replace(windows=windows), facts)
 
 
-def _back(card: CardHealth) -> CardHealth:
-    """The card with what follows for its faults where it was away: what comes now is of after the reset."""
-    if not card.was_away:
+def _returned(card: CardHealth) -> CardHealth:
+    """A card that was absent and is back was reset, and so were its faults."""
+    if not card.was_absent:
         return card
-    return card._replace(was_away=False, faults=tuple(fault._replace(was_reset=True) for fault in card.faults))
+    return card._replace(was_absent=False, faults=tuple(fault._replace(was_reset=True) for fault in card.faults))
 
 
-def _is_calm(card: CardHealth) -> bool:
-    return card.is_known and not (card.faults or card.lasting or card.was_away or card.told)
+def _is_steady(card: CardHealth) -> bool:
+    return card.is_reported and not (card.faults or card.warnings or card.was_absent or card.unfit_subject)
 
 
-def _grown(card: CardHealth, readings: Readings, now: Moment, rules: Rules) -> Decision:
-    decision = Decision(card)
-    for sign, count in growth(card.readings, readings, rules.classes):
-        decision = decision.then(struck, sign, now, rules, count=count)
+def _with_new_errors(card: CardHealth, readings: Readings, now: Instant, rules: Rules) -> HealthDecision:
+    decision = HealthDecision(card)
+    for symptom, count in new_errors(card.readings, readings, rules.classes):
+        decision = decision.then(on_error, symptom, now, rules, count=count)
     return decision
 
 
-def _stands(card: CardHealth, sign: Sign, now: Moment, rules: Rules) -> Decision:
-    """Readings show that the card cannot be used. Of a card that is unfit already, that is no failure of its own.
+def _with_persistent_fault(card: CardHealth, symptom: Symptom, now: Instant, rules: Rules) -> HealthDecision:
+    """Readings show that the card cannot be used. On a card that is unfit already this counts as an error only.
 
-    An error that needs a reset is nearly always followed by readings that say so.
+    An error that needs a reset is nearly always followed by readings that show the same.
     """
-    known = next((fault for fault in card.faults if fault.kind == sign.kind and fault.standing), None)
-    if known is None:
-        past = _past(card.past, sign.kind, now)
-        quiet_s = _quiet_s(past.times - SOON_OVER_TIMES, rules) if past.times > SOON_OVER_TIMES else 0.0
-        fault = Fault(sign.kind, sign.message, standing=True, last=now, quiet_s=quiet_s)
-        card = _with_past(card, past)
-        if card.told is None or len(card.faults) >= FAULTS_MAX:
-            return _failed(card, fault, now, rules)
-        return _erred(card._replace(faults=(*card.faults, fault)), sign, now, rules, 1)
-    still = known._replace(last=now, clear_looks=0)
-    return Decision(card._replace(faults=tuple(still if fault is known else fault for fault in card.faults)))
+    found = next((fault for fault in card.faults if fault.kind == symptom.kind and fault.in_readings), None)
+    if found is None:
+        history = _history(card.history, symptom.kind, now)
+        extra = history.times - QUICK_CLEARS_MAX
+        clear_after_s = _clear_after_s(extra, rules) if extra > 0 else 0.0
+        fault = CardFault(symptom.kind, symptom.message, in_readings=True, last=now, clear_after_s=clear_after_s)
+        card = _with_history(card, history)
+        if card.unfit_subject is None or len(card.faults) >= FAULTS_MAX:
+            return _with_fault(card, fault, now, rules)
+        return _with_errors(card._replace(faults=(*card.faults, fault)), symptom, now, rules, 1)
+    still = found._replace(last=now, clear_polls=0)
+    return HealthDecision(card._replace(faults=tuple(still if fault is found else fault for fault in card.faults)))
 
 
-def _eased(card: CardHealth, seen: set[str], readings: Readings, now: Moment) -> CardHealth:
-    """What is left of the card's faults after a look that it answered."""
-    faults = [one if one.kind in seen else one._replace(clear_looks=one.clear_looks + 1) for one in card.faults]
-    is_back = any(fault.kind == OFF_THE_BUS and fault.clear_looks >= RECOVERY_LOOKS for fault in faults)
-    if is_back or is_reset(card.readings, readings):
+def _without_cleared(card: CardHealth, shown: set[str], readings: Readings, now: Instant) -> CardHealth:
+    """The card without the faults that clear with these readings."""
+    faults = [one if one.kind in shown else one._replace(clear_polls=one.clear_polls + 1) for one in card.faults]
+    is_back = any(fault.kind == OFF_THE_BUS and fault.clear_polls >= RECOVERY_POLLS for fault in faults)
+    if is_back or was_reset_between(card.readings, readings):
         faults = [fault._replace(was_reset=True) for fault in faults]
-    if any(fault.standing and not _is_clear(fault, now) for fault in faults):
-        left = [fault for fault in faults if not (fault.standing and _is_clear(fault, now))]
+    if any(fault.in_readings and not _is_clear(fault, now) for fault in faults):
+        left = [fault for fault in faults if not (fault.in_readings and _is_clear(fault, now))]
     else:
-        left = [fault for fault in faults if not (fault.standing or _is_over(fault, now))]
+        left = [fault for fault in faults if not (fault.in_readings or _is_over(fault, now))]
     return card._replace(faults=tuple(left))
 
 
-def _is_clear(fault: Fault, now: Moment) -> bool:
-    return fault.clear_looks >= RECOVERY_LOOKS and now.s - fault.last.s >= fault.quiet_s
+def _is_clear(fault: CardFault, now: Instant) -> bool:
+    return fault.clear_polls >= RECOVERY_POLLS and now.monotonic_s - fault.last.monotonic_s >= fault.clear_after_s
 
 
-def _is_over(fault: Fault, now: Moment) -> bool:
-    return fault.was_reset or now.s - fault.last.s >= fault.quiet_s
+def _is_over(fault: CardFault, now: Instant) -> bool:
+    return fault.was_reset or now.monotonic_s - fault.last.monotonic_s >= fault.clear_after_s
 
 
-def _judged(card: CardHealth, now: Moment, rules: Rules, *, answers: bool) -> Decision:
-    """Tell that the card is fit, or that it is not, where that is still to be told."""
-    if card.faults and card.told is None:
-        return _told_unfit(card, card.faults[0], now, rules)
-    if card.faults and not card.is_known:
-        verdict = Fact(card.told or card.subject(rules), _verdict(card.faults[0]), now.at)
-        return Decision(card._replace(is_known=True), (verdict,))
-    if card.faults or (card.told is None and (card.is_known or not answers)):
-        return Decision(card)
-    message = "Nothing is wrong with it" if card.told is None else "Nothing is wrong with it any more"
-    fact = Fact(card.told or card.subject(rules), DeviceHealthChanged(healthy=True, message=message), now.at)
-    return Decision(card._replace(told=None, is_known=True), (fact,))
+def _with_verdict(card: CardHealth, now: Instant, rules: Rules, *, answers: bool) -> HealthDecision:
+    """Report that the card is fit, or that it is not, where that is due."""
+    if card.faults and card.unfit_subject is None:
+        return _unfit(card, card.faults[0], now, rules)
+    if card.faults and not card.is_reported:
+        verdict = AgentFact(card.unfit_subject or card.subject(rules), _verdict(card.faults[0]), now.at)
+        return HealthDecision(card._replace(is_reported=True), (verdict,))
+    if card.faults or (card.unfit_subject is None and (card.is_reported or not answers)):
+        return HealthDecision(card)
+    message = "Nothing is wrong with it" if card.unfit_subject is None else "Nothing is wrong with it any more"
+    fact = AgentFact(
+        card.unfit_subject or card.subject(rules), DeviceHealthChanged(healthy=True, message=message), now.at
+    )
+    return HealthDecision(card._replace(unfit_subject=None, is_reported=True), (fact,))
 
 
-def _failed(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Decision:
+def _with_fault(card: CardHealth, fault: CardFault, now: Instant, rules: Rules) -> HealthDecision:
     if len(card.faults) >= FAULTS_MAX:
-        return _erred(card, Sign(fault.kind, Severity.WARNING, fault.message), now, rules, 1)
-    windows = aggregation.opened(card.windows, fault.kind, fault.message, now)
+        return _with_errors(card, Symptom(fault.kind, Severity.WARNING, fault.message), now, rules, 1)
+    windows = open_window(card.windows, fault.kind, fault.message, now)
     card = card._replace(faults=(*card.faults, fault), windows=windows)
-    if card.told is None:
-        return _told_unfit(card, fault, now, rules)
-    return Decision(card, (_failure(card, fault, now, rules),))
+    if card.unfit_subject is None:
+        return _unfit(card, fault, now, rules)
+    return HealthDecision(card, (_failure(card, fault, now, rules),))
 
 
-def _told_unfit(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Decision:
-    card = card._replace(told=card.subject(rules), is_known=True)
-    return Decision(card, (_failure(card, fault, now, rules), Fact(card.subject(rules), _verdict(fault), now.at)))
+def _unfit(card: CardHealth, fault: CardFault, now: Instant, rules: Rules) -> HealthDecision:
+    card = card._replace(unfit_subject=card.subject(rules), is_reported=True)
+    verdict = AgentFact(card.subject(rules), _verdict(fault), now.at)
+    return HealthDecision(card, (_failure(card, fault, now, rules), verdict))
 
 
-def _verdict(fault: Fault) -> DeviceHealthChanged:
+def _verdict(fault: CardFault) -> DeviceHealthChanged:
     return DeviceHealthChanged(healthy=False, kind=fault.kind, message=fault.message)
 
 
-def _failure(card: CardHealth, fault: Fault, now: Moment, rules: Rules) -> Fact:
+def _failure(card: CardHealth, fault: CardFault, now: Instant, rules: Rules) -> AgentFact:
     failure = DeviceFailed(kind=fault.kind, slot=card.place(rules), message=fault.message)
-    return Fact(card.told or card.subject(rules), failure, now.at)
+    return AgentFact(card.unfit_subject or card.subject(rules), failure, now.at)
 
 
-def _erred(card: CardHealth, sign: Sign, now: Moment, rules: Rules, count: int) -> Decision:
-    cause: aggregation.Cause = "application" if sign.severity is Severity.APPLICATION else "hardware"
-    windows, burst = aggregation.took(card.windows, sign.kind, cause, sign.message, now, count=count)
-    card = card._replace(windows=windows)
-    return Decision(card) if burst is None else Decision(card, (Fact(card.subject(rules), burst.data, now.at),))
+def _with_errors(card: CardHealth, symptom: Symptom, now: Instant, rules: Rules, count: int) -> HealthDecision:
+    cause: Cause = "application" if symptom.severity is Severity.APPLICATION else "hardware"
+    windows, group = add_errors(card.windows, symptom.kind, cause, symptom.message, now, count=count)
+    facts = () if group is None else (AgentFact(card.subject(rules), group.data, now.at),)
+    return HealthDecision(card._replace(windows=windows), facts)
 
 
-def _lasted(card: CardHealth, signs: list[Sign], now: Moment, rules: Rules, *, answers: bool) -> Decision:
-    """Tell of what is wrong with a usable card when it has lasted for long enough, and when it is over."""
-    seen = {sign.kind: sign for sign in signs}
-    known = {lasting.kind for lasting in card.lasting}
-    begun = (Lasting(kind, sign.message, now, told=False) for kind, sign in seen.items() if kind not in known)
-    over = [one for one in card.lasting if answers and one.kind not in seen]
-    going_on = [one for one in (*card.lasting, *begun) if one not in over]
-    due = [one for one in going_on if one.kind in seen and not one.told and _lasts(one, now, rules)]
-    lasting = tuple(one._replace(told=True) if one in due else one for one in going_on)
-    facts = [_ended(card, one, now, rules) for one in over if one.told]
-    facts += [_begun(card, one, now, rules) for one in due]
-    return Decision(card._replace(lasting=lasting), tuple(facts))
+def _with_warnings(
+    card: CardHealth, symptoms: list[Symptom], now: Instant, rules: Rules, *, answers: bool
+) -> HealthDecision:
+    """Report each warning of a usable card when it has lasted for long enough, and again when it ends."""
+    shown = {symptom.kind: symptom for symptom in symptoms}
+    before = {warning.kind for warning in card.warnings}
+    new = (
+        LastingWarning(kind, one.message, now, is_reported=False) for kind, one in shown.items() if kind not in before
+    )
+    over = [one for one in card.warnings if answers and one.kind not in shown]
+    current = [one for one in (*card.warnings, *new) if one not in over]
+    due = [one for one in current if one.kind in shown and not one.is_reported and _is_due(one, now, rules)]
+    warnings = tuple(one._replace(is_reported=True) if one in due else one for one in current)
+    facts = [_warning_fact(card, one, _ended(one, now), now, rules) for one in over if one.is_reported]
+    facts += [_warning_fact(card, one, one.message, now, rules) for one in due]
+    return HealthDecision(card._replace(warnings=warnings), tuple(facts))
 
 
-def _lasts(lasting: Lasting, now: Moment, rules: Rules) -> bool:
-    return now.s - lasting.since.s >= rules.bears_s(lasting.kind)
+def _is_due(warning: LastingWarning, now: Instant, rules: Rules) -> bool:
+    return now.monotonic_s - warning.since.monotonic_s >= rules.report_after_s(warning.kind)
 
 
-def _begun(card: CardHealth, lasting: Lasting, now: Moment, rules: Rules) -> Fact:
-    return _lasting_fact(card, lasting, lasting.message, now, rules)
+def _ended(warning: LastingWarning, now: Instant) -> str:
+    return f"{warning.message}; over after {now.monotonic_s - warning.since.monotonic_s:.0f} s"
 
 
-def _ended(card: CardHealth, lasting: Lasting, now: Moment, rules: Rules) -> Fact:
-    message = f"{lasting.message}; over after {now.s - lasting.since.s:.0f} s"
-    return _lasting_fact(card, lasting, message, now, rules)
+def _warning_fact(card: CardHealth, warning: LastingWarning, message: str, now: Instant, rules: Rules) -> AgentFact:
+    first_at = min(warning.since.at, now.at)
+    data = DeviceErrorsObserved(kind=warning.kind, cause="hardware", first_at=first_at, message=message)
+    return AgentFact(card.subject(rules), data, now.at)
 
 
-def _lasting_fact(card: CardHealth, lasting: Lasting, message: str, now: Moment, rules: Rules) -> Fact:
-    first_at = min(lasting.since.at, now.at)
-    data = DeviceErrorsObserved(kind=lasting.kind, cause="hardware", first_at=first_at, message=message)
-    return Fact(card.subject(rules), data, now.at)
+def _history(histories: tuple[FaultHistory, ...], kind: str, now: Instant) -> FaultHistory:
+    last = next((one for one in reversed(histories) if one.kind == kind), None)
+    is_repeated = last is not None and now.monotonic_s - last.last.monotonic_s < REPEATED_S
+    return FaultHistory(kind, last.times + 1 if last is not None and is_repeated else 1, now)
 
 
-def _past(known: tuple[Past, ...], kind: str, now: Moment) -> Past:
-    last = next((past for past in reversed(known) if past.kind == kind), None)
-    is_repeated = last is not None and now.s - last.last.s < REPEATED_S
-    return Past(kind, last.times + 1 if last is not None and is_repeated else 1, now)
+def _with_history(card: CardHealth, history: FaultHistory) -> CardHealth:
+    others = [one for one in card.history if one.kind != history.kind]
+    return card._replace(history=(*others, history)[-HISTORY_MAX:])
 
 
-def _with_past(card: CardHealth, past: Past) -> CardHealth:
-    others = [one for one in card.past if one.kind != past.kind]
-    return card._replace(past=(*others, past)[-PAST_MAX:])
-
-
-def _quiet_s(times: int, rules: Rules) -> float:
-    return min(rules.quiet_s * 2.0 ** min(times - 1, DOUBLINGS_MAX), rules.quiet_max_s)
+def _clear_after_s(times: int, rules: Rules) -> float:
+    return min(rules.clear_after_s * 2.0 ** min(times - 1, DOUBLINGS_MAX), rules.clear_after_max_s)

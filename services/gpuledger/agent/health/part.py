@@ -1,8 +1,8 @@
-"""The part of the agent that watches over the health of the cards: it waits for errors and looks at each card.
+"""Health: the part that listens for errors of the cards (XIDs) and polls each card every few seconds.
 
-What is decided comes on the board first, and then to the ledger: who offers cards must not wait for the disk. What was
-told is remembered, so that a restart neither forgets an unfit card nor counts its failure twice; how each card stands
-is told anew after a restart, because the agent may have lost its memory, or the ledger's readers theirs.
+Decisions reach the board first and the ledger afterwards, because the device plugin must not wait for the disk. The
+part stores its verdicts, so that a restart neither forgets an unfit card nor counts a failure twice; after a restart it
+records each card's verdict again, in case the agent or a reader of the ledger lost it.
 """
 
 import asyncio
@@ -14,49 +14,44 @@ import structlog
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import CardFacts, Readings, Xid
-from gpuledger.agent.hardware.calls import Calls
+from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import (
     CardLostError,
     DriverMissingError,
     HardwareError,
     HungError,
-    RefusedError,
+    UnsupportedError,
 )
 from gpuledger.agent.health.card import CardHealth, Rules
-from gpuledger.agent.health.cards import Cards, decided, surveyed, time_passed
-from gpuledger.agent.health.decide import Decision, away, looked, struck
-from gpuledger.agent.health.pending import Untold
-from gpuledger.agent.health.state import KEPT_AS, RememberedError, dump, load
-from gpuledger.agent.part import Fact, Keep, Moment, Tell
+from gpuledger.agent.health.cards import NodeCards, on_time_all, with_decision, with_survey
+from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings
+from gpuledger.agent.health.pending import PendingFacts
+from gpuledger.agent.health.state import STATE_KEY, HealthStateError, dump, load
+from gpuledger.agent.part import AgentFact, Instant, Recorder, StateStore
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
 
-LOOK_PERIOD_S: Final = 5.0
+POLL_PERIOD_S: Final = 5.0
 RETRY_S: Final = 5.0
-"""How long to wait where errors cannot be waited for."""
+"""The pause after the hardware failed to wait for errors."""
 
 STUCK_AFTER_S: Final = 300.0
-"""Looks wait for their turn behind a change of a card, and each gives up after its own bound."""
+"""Polls queue behind a change of a card, and each has a time-out of its own."""
 
-NONSENSE_LOOKS: Final = 2
-"""A card that answers with an error that nobody knows, so many looks in a row, does not answer."""
+INVALID_POLLS_MAX: Final = 2
+"""A card that responds with an unknown error to so many polls in a row counts as not answering."""
 
-STRANGE_MAX: Final = 64
-"""Addresses that nobody sees a card at and whose errors are remembered as logged; of more, all are forgotten."""
+UNSEEN_MAX: Final = 64
+"""Addresses without a card whose errors are not logged again; beyond that the list starts over."""
 
 log = structlog.get_logger("gpuledger.agent")
 
 
-def _nobody() -> None:
-    """What is called after a recovery where nobody wants to know."""
+class HealthMonitor:
+    """Watches the cards that discovery put on the board; see `gpuledger.agent.part.Part`.
 
-
-class HealthWatch:
-    """Watches over the cards that discovery put on the board.
-
-    `trouble` says why cards cannot be looked at at the moment, None where they can. `on_recovered` is called when it
-    was told that a card is fit again.
+    `on_recovered` is called whenever the fact that a card is fit again was recorded.
     """
 
     name = "health"
@@ -64,98 +59,98 @@ class HealthWatch:
 
     def __init__(
         self,
-        calls: Calls,
+        hardware: AsyncHardware,
         board: Board,
-        keep: Keep,
+        store: StateStore,
         rules: Rules,
         *,
         clock: Clock,
         monotonic: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
-        on_recovered: Callable[[], None] = _nobody,
+        on_recovered: Callable[[], object] = lambda: None,
     ) -> None:
-        self._calls = calls
+        self._hardware = hardware
         self._board = board
-        self._keep = keep
+        self._store = store
         self._rules = rules
         self._clock = clock
         self._monotonic = monotonic
         self._sleep = sleep
         self._on_recovered = on_recovered
-        self._cards = Cards()
+        self._cards = NodeCards()
         self._survey: object = None
-        self._untold = Untold()
-        self._kept: bytes | None = None
-        self._is_known = False
-        self._nonsense: dict[str, int] = {}
+        self._pending = PendingFacts()
+        self._stored: bytes | None = None
+        self._has_polled = False
+        self._invalid_polls: dict[str, int] = {}
         self._hung_at = ""
-        self._strange: set[str] = set()
+        self._unseen: set[str] = set()
         self.alive_at: float | None = None
         self.trouble: str | None = None
 
-    async def run(self, tell: Tell) -> None:
-        """See `gpuledger.agent.part.Part.run`. What was found out is told before it ends."""
-        self._remember()
-        telling = asyncio.create_task(self._tell_all(tell))
+    async def run(self, record: Recorder) -> None:
+        """Watch and record until cancelled; records everything that was found before it ends."""
+        self._restore()
+        recording = asyncio.create_task(self._record_all(record))
         watching = asyncio.create_task(self._watch())
         try:
-            await asyncio.wait((telling, watching), return_when=asyncio.FIRST_COMPLETED)
-            for task in (telling, watching):
+            await asyncio.wait((recording, watching), return_when=asyncio.FIRST_COMPLETED)
+            for task in (recording, watching):
                 if task.done():
                     task.result()
         finally:
             await end([watching])
-            self._take(*time_passed(self._cards, Moment(inf, self._clock()), self._rules))
-            self._untold.no_more()
-            await telling
+            self._take(*on_time_all(self._cards, Instant(inf, self._clock()), self._rules))
+            self._pending.close()
+            await recording
 
     async def _watch(self) -> None:
-        async for seen in self._board.changes():
-            if seen.survey is not None:
+        async for state in self._board.changes():
+            if state.survey is not None:
                 break
-        await self._look()
+        await self._poll()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_on())
-            group.create_task(self._follow())
+            group.create_task(self._poll_on())
+            group.create_task(self._follow_surveys())
             group.create_task(self._listen())
 
-    async def _look_on(self) -> None:
+    async def _poll_on(self) -> None:
         while True:
-            await self._sleep(LOOK_PERIOD_S)
-            await self._look()
+            await self._sleep(POLL_PERIOD_S)
+            await self._poll()
 
-    async def _follow(self) -> None:
-        """See where cards sit as soon as a survey shows it, and not only with the next look."""
+    async def _follow_surveys(self) -> None:
+        """Notice moved cards with the survey that shows it, and not only with the next poll."""
         async for _ in self._board.changes():
-            self._see_survey()
+            self._take_survey()
 
-    async def _look(self) -> None:
-        """Look at every card once."""
+    async def _poll(self) -> None:
+        """Poll every card once."""
         try:
-            self._note(await self._round())
-            self._is_known = True
+            self._set_trouble(await self._poll_cards())
+            self._has_polled = True
         except HungError as error:
-            self._note(str(error))
-            self._is_known = self._is_known or any(card.is_known for card in self._cards.here.values())
-        self._take(*time_passed(self._cards, self._now(), self._rules))
+            self._set_trouble(str(error))
+            self._has_polled = self._has_polled or any(card.is_reported for card in self._cards.here.values())
+        self._take(*on_time_all(self._cards, self._now(), self._rules))
         self.alive_at = self._monotonic()
 
-    async def _round(self) -> str | None:
-        """Look at every card; returns why one cannot be looked at.
+    async def _poll_cards(self) -> str | None:
+        """Poll every card; returns why one of them cannot be polled.
 
         Raises:
-            HungError: the driver did not answer, at `_hung_at`.
+            HungError: the driver did not respond, at `_hung_at`.
         """
-        survey = self._board.seen.survey
+        survey = self._board.state.survey
         if survey is None or survey.driver_missing:
-            self._see_survey()
-            here = {address: away(card) for address, card in self._cards.here.items()}
+            self._take_survey()
+            here = {address: mark_absent(card) for address, card in self._cards.here.items()}
             self._take(self._cards._replace(here=here), ())
             return None
         trouble = None
         for facts in sorted(survey.cards, key=self._turn):
             try:
-                await self._look_at(facts)
+                await self._poll_card(facts)
             except HungError:
                 self._hung_at = facts.address
                 raise
@@ -165,131 +160,135 @@ class HealthWatch:
         return trouble
 
     def _turn(self, facts: CardFacts) -> tuple[bool, str]:
-        """Begin behind the card at which the driver hung, so that one that always has it hang hides no other."""
+        """Begin behind the card at which the driver hung last, so that it does not keep others from being polled."""
         return (facts.address <= self._hung_at, facts.address)
 
-    async def _look_at(self, facts: CardFacts) -> None:
-        """Look at a card.
+    async def _poll_card(self, facts: CardFacts) -> None:
+        """Poll one card.
 
         Raises:
-            HardwareError: nobody can tell how it is.
+            HardwareError: nothing is known about it now.
         """
         try:
             readings = await self._readings(facts.address)
         except DriverMissingError:
-            self._decide(facts.address, lambda card: Decision(away(card)))
+            self._decide(facts.address, lambda card: HealthDecision(mark_absent(card)))
             return
-        self._decide(facts.address, lambda card: looked(card, readings, self._now(), self._rules))
+        self._decide(facts.address, lambda card: on_readings(card, readings, self._now(), self._rules))
 
     async def _readings(self, address: str) -> Readings | None:
-        """What the card says; None where it does not answer, which is also so where it says nothing but nonsense."""
-        nonsense = self._nonsense.pop(address, 0)
+        """The card's readings; None where it does not answer, or repeatedly responds with an unknown error."""
+        invalid = self._invalid_polls.pop(address, 0)
         try:
-            return await self._calls.readings(address)
+            return await self._hardware.readings(address)
         except CardLostError:
             return None
-        except (DriverMissingError, HungError, RefusedError):
+        except (DriverMissingError, HungError, UnsupportedError):
             raise
         except HardwareError as error:
-            self._nonsense[address] = nonsense + 1
-            if nonsense + 1 < NONSENSE_LOOKS:
+            self._invalid_polls[address] = invalid + 1
+            if invalid + 1 < INVALID_POLLS_MAX:
                 raise
-            if nonsense + 1 == NONSENSE_LOOKS:
-                log.warning("a card answers nonsense", node=self._rules.node, address=address, reason=str(error))
+            if invalid + 1 == INVALID_POLLS_MAX:
+                log.warning(
+                    "a card responds with an unknown error", node=self._rules.node, address=address, reason=str(error)
+                )
             return None
 
     async def _listen(self) -> None:
-        is_deaf = False
+        is_failing = False
         while True:
             try:
-                xid = await self._calls.next_xid()
+                xid = await self._hardware.next_xid()
             except HardwareError as error:
-                if not is_deaf:
-                    log.warning("errors of cards cannot be waited for", node=self._rules.node, reason=str(error))
-                is_deaf = True
+                if not is_failing:
+                    log.warning("cannot wait for errors of the cards", node=self._rules.node, reason=str(error))
+                is_failing = True
                 await self._sleep(RETRY_S)
                 continue
-            is_deaf = False
-            self._hear(xid)
+            is_failing = False
+            self._on_xid(xid)
             await asyncio.sleep(0)  # a card that never stops reporting must not keep others from their work
 
-    def _hear(self, xid: Xid) -> None:
-        sign = self._rules.classes.xid(xid.number)
-        if self._decide(xid.address, lambda card: struck(card, sign, self._now(), self._rules)):
+    def _on_xid(self, xid: Xid) -> None:
+        symptom = self._rules.classes.xid(xid.number)
+        if self._decide(xid.address, lambda card: on_error(card, symptom, self._now(), self._rules)):
             return
-        if xid.address in self._strange:
+        if xid.address in self._unseen:
             return
-        if len(self._strange) >= STRANGE_MAX:
-            self._strange.clear()
-        self._strange.add(xid.address)
-        log.warning("errors of a card that nobody sees", node=self._rules.node, address=xid.address, kind=sign.kind)
+        if len(self._unseen) >= UNSEEN_MAX:
+            self._unseen.clear()
+        self._unseen.add(xid.address)
+        log.warning(
+            "an error of a card that no survey shows", node=self._rules.node, address=xid.address, kind=symptom.kind
+        )
 
-    def _decide(self, address: str, step: Callable[[CardHealth], Decision]) -> bool:
-        """Decide about the card at an address; returns whether one is there."""
-        self._see_survey()
+    def _decide(self, address: str, step: Callable[[CardHealth], HealthDecision]) -> bool:
+        """Decide about the card at an address; returns whether there is one."""
+        self._take_survey()
         card = self._cards.here.get(address)
         if card is None:
             return False
         decision = step(card)
         if decision.card is not card:
-            self._take(decided(self._cards, decision), decision.facts)
+            self._take(with_decision(self._cards, decision), decision.facts)
         return True
 
-    def _see_survey(self) -> None:
-        survey = self._board.seen.survey
+    def _take_survey(self) -> None:
+        survey = self._board.state.survey
         if survey is not None and survey is not self._survey:
             self._survey = survey
-            self._take(surveyed(self._cards, survey), ())
+            self._take(with_survey(self._cards, survey), ())
 
-    def _take(self, cards: Cards, facts: Sequence[Fact]) -> None:
-        """Put on the board what follows, and leave the facts to be told."""
+    def _take(self, cards: NodeCards, facts: Sequence[AgentFact]) -> None:
+        """Put the new health on the board, and queue the facts."""
         self._cards = cards
-        if self._is_known:
-            survey = self._board.seen.survey
+        if self._has_polled:
+            survey = self._board.state.survey
             self._board.put(unfit=cards.unfit(driver_missing=survey is not None and survey.driver_missing))
-        self._untold.add(facts)
+        self._pending.add(facts)
         for fact in facts:
             if isinstance(fact.data, DeviceHealthChanged):
-                said = fact.data
-                say = log.info if said.healthy else log.warning
-                say("health of a card", card=fact.subject, healthy=said.healthy, kind=said.kind)
+                write = log.info if fact.data.healthy else log.warning
+                write("health of a card", card=fact.subject, healthy=fact.data.healthy, kind=fact.data.kind)
 
-    async def _tell_all(self, tell: Tell) -> None:
-        while facts := await self._untold.next():
+    async def _record_all(self, record: Recorder) -> None:
+        while facts := await self._pending.next():
             cards = self._cards
-            await self._put(dump(cards, untold=self._turned(cards, facts, healthy=False)))
-            await tell(facts)
-            await self._put(dump(cards))
+            await self._save(dump(cards, pending=_addresses_of(cards, facts)))
+            await record(facts)
+            await self._save(dump(cards))
             if any(_is_verdict(fact, healthy=True) for fact in facts):
                 self._on_recovered()
 
-    def _turned(self, cards: Cards, facts: Iterable[Fact], *, healthy: bool) -> set[str]:
-        """The addresses of cards of which is told that they are fit, or are not."""
-        subjects = {fact.subject for fact in facts if _is_verdict(fact, healthy=healthy)}
-        return {card.address for card in (*cards.gone, *cards.here.values()) if card.told in subjects}
+    async def _save(self, value: bytes) -> None:
+        if value != self._stored:
+            self._stored = value
+            await self._store.put(STATE_KEY, value)
 
-    async def _put(self, value: bytes) -> None:
-        if value != self._kept:
-            self._kept = value
-            await self._keep.put(KEPT_AS, value)
-
-    def _remember(self) -> None:
-        self._kept = self._keep.get(KEPT_AS)
-        if self._kept is None:
+    def _restore(self) -> None:
+        self._stored = self._store.get(STATE_KEY)
+        if self._stored is None:
             return
         try:
-            self._cards = load(self._kept, self._now())
-        except RememberedError as error:
-            log.warning("what was remembered of the health of cards cannot be used", reason=str(error))
+            self._cards = load(self._stored, self._now())
+        except HealthStateError as error:
+            log.warning("the stored health of the cards cannot be used", reason=str(error))
 
-    def _note(self, trouble: str | None) -> None:
+    def _set_trouble(self, trouble: str | None) -> None:
         if trouble != self.trouble:
-            log.warning("looks at the health of cards", node=self._rules.node, trouble=trouble or "none any more")
+            log.warning("polls of the cards' health", node=self._rules.node, trouble=trouble or "none any more")
         self.trouble = trouble
 
-    def _now(self) -> Moment:
-        return Moment(self._monotonic(), self._clock())
+    def _now(self) -> Instant:
+        return Instant(self._monotonic(), self._clock())
 
 
-def _is_verdict(fact: Fact, *, healthy: bool) -> bool:
+def _addresses_of(cards: NodeCards, facts: Iterable[AgentFact]) -> set[str]:
+    """The addresses of cards that these facts report unfit."""
+    subjects = {fact.subject for fact in facts if _is_verdict(fact, healthy=False)}
+    return {card.address for card in (*cards.gone, *cards.here.values()) if card.unfit_subject in subjects}
+
+
+def _is_verdict(fact: AgentFact, *, healthy: bool) -> bool:
     return isinstance(fact.data, DeviceHealthChanged) and fact.data.healthy == healthy

@@ -1,6 +1,7 @@
-"""What health remembers over a restart of the agent: who is unfit and why, and what faults cards had before. Pure.
+"""The health state that survives a restart of the agent: which cards are unfit and why, and their earlier faults. Pure.
 
-Times are kept by the clock that survives the process; windows go on where they were.
+Times are stored by the wall clock, and durations go on where they stood. The names of the stored fields are a format:
+an agent that is upgraded in place reads what the one before it stored.
 """
 
 from collections.abc import Mapping, Set
@@ -10,80 +11,97 @@ from typing import Any, Final
 import orjson
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.health.card import CardHealth, Fault, Past
-from gpuledger.agent.health.cards import AWAY_MAX, Cards
-from gpuledger.agent.part import Moment
+from gpuledger.agent.health.card import CardFault, CardHealth, FaultHistory
+from gpuledger.agent.health.cards import ABSENT_MAX, NodeCards
+from gpuledger.agent.part import Instant
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 
-KEPT_AS: Final = "health"
-"""The name under which it is kept."""
+STATE_KEY: Final = "health"
 
 VERSION: Final = 1
 
 
-class RememberedError(Exception):
-    """What was kept cannot be read."""
+class HealthStateError(Exception):
+    """The stored state cannot be read."""
 
 
-def dump(cards: Cards, *, untold: Set[str] = frozenset()) -> bytes:
-    """What is to be kept; of the cards at `untold` addresses it is not known that anybody was told of their faults."""
-    known = (*cards.gone, *cards.here.values())
-    kept = [_card_json(card, untold) for card in known if card.told or card.faults or card.past]
-    return orjson.dumps({"version": VERSION, "cards": kept})
+def dump(cards: NodeCards, *, pending: Set[str] = frozenset()) -> bytes:
+    """The state as JSON; verdicts of the cards at `pending` addresses count as not recorded yet."""
+    every = (*cards.gone, *cards.here.values())
+    stored = [_dump_card(card, pending) for card in every if card.unfit_subject or card.faults or card.history]
+    return orjson.dumps({"version": VERSION, "cards": stored})
 
 
-def load(value: bytes, now: Moment) -> Cards:
-    """What was kept; all of it counts as gone until a survey shows where it is.
+def load(value: bytes, now: Instant) -> NodeCards:
+    """The state that `dump` wrote; every card counts as gone until a survey shows it.
 
     Raises:
-        RememberedError: it is nothing that `dump` wrote.
+        HealthStateError: `dump` did not write this.
     """
     try:
         document = orjson.loads(value)
         if document["version"] != VERSION:
-            raise RememberedError(f"It has version {document['version']}, and this build reads {VERSION}.")
-        cards = [_card(kept, now) for kept in document["cards"][: CARDS_PER_NODE_MAX + AWAY_MAX]]
+            raise HealthStateError(f"It has version {document['version']}, and this build reads {VERSION}.")
+        cards = [_load_card(stored, now) for stored in document["cards"][: CARDS_PER_NODE_MAX + ABSENT_MAX]]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise RememberedError(f"It has not the shape that this build keeps: {error!r}.") from error
-    return Cards({}, tuple(cards))
+        raise HealthStateError(f"It does not have the shape that this build stores: {error!r}.") from error
+    return NodeCards({}, tuple(cards))
 
 
-def _card_json(card: CardHealth, untold: Set[str]) -> dict[str, Any]:
+def _dump_card(card: CardHealth, pending: Set[str]) -> dict[str, Any]:
     readings = card.readings or Readings()
     return {
         "address": card.address,
         "uuid": card.uuid,
-        "told": None if card.address in untold else card.told,
-        "away": card.was_away,
+        "told": None if card.address in pending else card.unfit_subject,
+        "away": card.was_absent,
         "ecc": [readings.ecc_corrected_volatile, readings.ecc_uncorrected_volatile] if card.faults else None,
-        "faults": [fault._asdict() | {"last": fault.last.at} for fault in card.faults],
-        "past": [past._asdict() | {"last": past.last.at} for past in card.past],
+        "faults": [_dump_fault(fault) for fault in card.faults],
+        "past": [history._asdict() | {"last": history.last.at} for history in card.history],
     }
 
 
-def _card(kept: Mapping[str, Any], now: Moment) -> CardHealth:
-    ecc = kept["ecc"]
+def _dump_fault(fault: CardFault) -> dict[str, Any]:
+    return {
+        "kind": fault.kind,
+        "message": fault.message,
+        "standing": fault.in_readings,
+        "last": fault.last.at,
+        "quiet_s": fault.clear_after_s,
+        "clear_looks": fault.clear_polls,
+        "was_reset": fault.was_reset,
+    }
+
+
+def _load_card(stored: Mapping[str, Any], now: Instant) -> CardHealth:
+    ecc = stored["ecc"]
     readings = Readings(ecc_corrected_volatile=ecc[0], ecc_uncorrected_volatile=ecc[1]) if ecc else None
     return CardHealth(
-        kept["address"],
-        kept["uuid"],
-        tuple(_fault(fault, now) for fault in kept["faults"]),
-        kept["told"],
-        tuple(_past(past, now) for past in kept["past"]),
+        stored["address"],
+        stored["uuid"],
+        tuple(_load_fault(**fault, now=now) for fault in stored["faults"]),
+        stored["told"],
+        tuple(FaultHistory(**{**history, "last": _instant(history["last"], now)}) for history in stored["past"]),
         readings,
-        kept["away"],
+        stored["away"],
     )
 
 
-def _fault(kept: Mapping[str, Any], now: Moment) -> Fault:
-    return Fault(**{**kept, "last": _moment(kept["last"], now)})
+def _load_fault(
+    *,
+    kind: str,
+    message: str,
+    standing: bool,
+    last: str,
+    quiet_s: float,
+    clear_looks: int,
+    was_reset: bool,
+    now: Instant,
+) -> CardFault:
+    return CardFault(kind, message, standing, _instant(last, now), quiet_s, clear_looks, was_reset)
 
 
-def _past(kept: Mapping[str, Any], now: Moment) -> Past:
-    return Past(**{**kept, "last": _moment(kept["last"], now)})
-
-
-def _moment(kept: str, now: Moment) -> Moment:
-    """A moment by the clock of this process; one that seems to lie ahead was just now, because a clock was set."""
-    at = min(datetime.fromisoformat(kept).astimezone(UTC), now.at)
-    return Moment(now.s - (now.at - at).total_seconds(), at)
+def _instant(stored: str, now: Instant) -> Instant:
+    """A stored time by this process's clocks; one in the future counts as now, because a clock was set."""
+    at = min(datetime.fromisoformat(stored).astimezone(UTC), now.at)
+    return Instant(now.monotonic_s - (now.at - at).total_seconds(), at)

@@ -1,4 +1,4 @@
-"""What readings show: what is wrong as long as it stands there, and what went wrong between two looks. Pure."""
+"""What readings show of a card: the symptoms that last, and the errors counted between two polls. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -16,52 +16,52 @@ from gpuledger.agent.health.classes import (
     REMAP_FAILED,
     REMAP_PENDING,
     THERMAL,
-    Classes,
-    Sign,
+    ErrorClasses,
+    Symptom,
 )
 
 DETAIL_LENGTH_MAX: Final = 100
-_ODD = re.compile(r"[^a-z0-9]")
+_NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]")
 
 
-class Growth(NamedTuple):
-    """Errors that were counted since the look before."""
+class NewErrors(NamedTuple):
+    """The errors of a kind that were counted since the poll before."""
 
-    sign: Sign
+    symptom: Symptom
     errors: int
 
 
-def standing(readings: Readings | None, classes: Classes) -> tuple[Sign, ...]:
-    """What is wrong with a card that said this of itself; None: it did not answer."""
+def symptoms_of(readings: Readings | None, classes: ErrorClasses) -> tuple[Symptom, ...]:
+    """The symptoms in a card's readings; None: the card does not answer."""
     if readings is None:
         return (classes.reading(OFF_THE_BUS),)
-    return tuple(classes.reading(kind, detail) for kind, detail in _standing(readings))
+    return tuple(classes.reading(kind, detail) for kind, detail in _symptoms(readings))
 
 
-def growth(before: Readings | None, after: Readings, classes: Classes) -> tuple[Growth, ...]:
-    """What was counted between two looks; a counter that was not known before, or went back, shows nothing."""
+def new_errors(before: Readings | None, after: Readings, classes: ErrorClasses) -> tuple[NewErrors, ...]:
+    """The errors counted between two polls; a counter that is new, or went back, shows none."""
     if before is None:
         return ()
-    grown = (
-        (ECC_UNCORRECTED, _grown(before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile)),
-        (NVLINK_ERRORS, _grown(before.nvlink_errors, after.nvlink_errors)),
+    counts = (
+        (ECC_UNCORRECTED, _growth(before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile)),
+        (NVLINK_ERRORS, _growth(before.nvlink_errors, after.nvlink_errors)),
     )
-    return tuple(Growth(classes.reading(kind), count) for kind, count in grown if count > 0)
+    return tuple(NewErrors(classes.reading(kind), count) for kind, count in counts if count > 0)
 
 
-def is_reset(before: Readings | None, after: Readings) -> bool:
-    """Whether a card was reset between two looks: a counter of errors since then went back."""
+def was_reset_between(before: Readings | None, after: Readings) -> bool:
+    """Whether a card was reset between two polls: a volatile error counter went back."""
     return before is not None and (
-        _grown(before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile) < 0
-        or _grown(before.ecc_corrected_volatile, after.ecc_corrected_volatile) < 0
+        _growth(before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile) < 0
+        or _growth(before.ecc_corrected_volatile, after.ecc_corrected_volatile) < 0
     )
 
 
-def _grown(before: int | None, after: int | None) -> int:
+def _growth(before: int | None, after: int | None) -> int:
     return 0 if before is None or after is None else after - before
 
 
-def _standing(readings: Readings) -> Iterator[tuple[str, str]]:
+def _symptoms(readings: Readings) -> Iterator[tuple[str, str]]:
     if readings.remap_failed:
         yield REMAP_FAILED, ""
     if readings.remap_pending:
@@ -74,19 +74,19 @@ def _standing(readings: Readings) -> Iterator[tuple[str, str]]:
 
 
 def _recovery(action: str) -> str:
-    """Which kind of recovery is needed: after a reset or a reboot is asked for, no new work may begin on the card.
+    """The kind of a recovery action: a card that needs a reset or a reboot must not take new work.
 
-    That is so for `drain and reset` too (NVML, `nvmlDeviceGpuRecoveryAction_t`).
+    That includes `drain and reset` (NVML, `nvmlDeviceGpuRecoveryAction_t`).
     """
     plain = _plain(action)
     return RECOVERY_NEEDED if "reset" in plain or "reboot" in plain else ACTION_NEEDED
 
 
 def _throttling(reasons: frozenset[str]) -> Iterator[str]:
-    """Which of NVML's reasons tell of trouble.
+    """The kinds of throttling that are symptoms.
 
-    A software power cap is what every busy card shows, and other reasons are on purpose. `HwSlowdown` says that one of
-    temperature, power brake or power draw is out of bounds, and not which.
+    Every busy card shows a software power cap, and other reasons are deliberate. `HwSlowdown` means that temperature,
+    power brake or power draw is out of bounds, without saying which.
     """
     plain = {_plain(reason) for reason in reasons}
     thermal = any("therm" in reason for reason in plain)
@@ -97,9 +97,9 @@ def _throttling(reasons: frozenset[str]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    return _ODD.sub("", text.lower())
+    return _NOT_ALPHANUMERIC.sub("", text.lower())
 
 
 def _detail(text: str) -> str:
-    """What a driver says, as text that can stand in a message."""
+    """A driver's text in a form that a message can hold."""
     return text.encode("ascii", "replace").decode()[:DETAIL_LENGTH_MAX]

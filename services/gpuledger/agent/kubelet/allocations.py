@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from gpuledger.agent.kubelet.podresources_pb2 import ContainerDevices, ContainerResources, ListPodResourcesResponse
-from gpuledger.agent.part import Fact
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.allocation import (
     DEVICE_IDS_MAX,
     RESOURCES_MAX,
@@ -22,27 +22,29 @@ from gpuledger.events.allocation import (
 from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
-Told = Mapping[str, AllocationObserved | None]
+RecordedAllocations = Mapping[str, AllocationObserved | None]
 """What the ledger was told of: allocations by id, and None for those that another process told of."""
 
 
-class News(NamedTuple):
+class AllocationChanges(NamedTuple):
     """What to tell now, and what will have been told then."""
 
-    facts: tuple[Fact, ...]
-    told: Told
+    facts: tuple[AgentFact, ...]
+    told: RecordedAllocations
 
 
-def news(told: Told, seen: Mapping[str, AllocationObserved], now: datetime, *, whole: bool) -> News:
+def changes(
+    told: RecordedAllocations, seen: Mapping[str, AllocationObserved], now: datetime, *, whole: bool
+) -> AllocationChanges:
     """The difference between what was told and what is seen; ends come first, so that no unit is had twice.
 
     `whole` says that what is not seen is no more; where it is not so, it stands as it was told.
     """
     ended = sorted(told.keys() - seen.keys()) if whole else []
     changed = sorted(subject for subject, allocation in seen.items() if told.get(subject) != allocation)
-    facts = [Fact(subject, AllocationEnded(), now) for subject in ended]
-    facts += [Fact(subject, seen[subject], now) for subject in changed]
-    return News(tuple(facts), dict(seen) if whole else {**told, **seen})
+    facts = [AgentFact(subject, AllocationEnded(), now) for subject in ended]
+    facts += [AgentFact(subject, seen[subject], now) for subject in changed]
+    return AllocationChanges(tuple(facts), dict(seen) if whole else {**told, **seen})
 
 
 RESOURCE_GROUPS: Final = ("gpu.deckhouse.io/", "cluster.gpu.deckhouse.io/", "nvidia.com/")

@@ -16,16 +16,16 @@ import structlog
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.errors import KubeletAwayError, KubeletError
-from gpuledger.agent.kubelet.allocations import Told, allocations, in_use, news
+from gpuledger.agent.kubelet.allocations import RecordedAllocations, allocations, changes, in_use
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
-from gpuledger.agent.kubelet.sockets import Identity, identity_of
-from gpuledger.agent.part import Keep, Tell
+from gpuledger.agent.kubelet.sockets import FileIdentity, identity_of
+from gpuledger.agent.part import Recorder, StateStore
 from gpuledger.runtime.clock import Clock, Sleep
 
 POD_RESOURCES_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 
-LOOK_PERIOD_S: Final = 10.0
+POLL_PERIOD_S: Final = 10.0
 SOON_S: Final = 1.0
 """How soon it is looked after an allocation: the kubelet notes it only after it was answered."""
 
@@ -36,10 +36,10 @@ LIST_TIMEOUT_S: Final = 10.0
 STUCK_AFTER_S: Final = 60.0
 """Longer than looks that time out, by much."""
 
-KEPT: Final = "allocations"
+STATE_KEY: Final = "allocations"
 """Under this name stands which allocations the ledger was told of."""
 
-KEPT_BYTES_MAX: Final = 60 * 1024
+STATE_BYTES_MAX: Final = 60 * 1024
 """So much of it is kept, less than the outbox takes. What is beyond that, and ends without the agent, nobody tells."""
 
 InUse = Mapping[str, frozenset[str]]
@@ -66,7 +66,7 @@ class PodResources:
         self,
         node: str,
         board: Board,
-        keep: Keep,
+        keep: StateStore,
         *,
         clock: Clock,
         socket: Path = POD_RESOURCES_SOCKET,
@@ -87,36 +87,36 @@ class PodResources:
         self._soon = False
         self._asked = 0
         self._grants: list[_Grant] = []
-        self._told: Told = {}
+        self._told: RecordedAllocations = {}
         self._kept: frozenset[str] = frozenset()
-        self._kubelet: Identity | None = None
+        self._kubelet: FileIdentity | None = None
 
-    def granted(self, resource: str, ids: frozenset[str]) -> None:
+    def on_allocated(self, resource: str, ids: frozenset[str]) -> None:
         """Units are allocated: they are in use from now on, and it is looked before the period is over."""
         self._soon = True
         self._grants.append(_Grant(resource, ids, self._asked + GRANT_LISTS))
-        if self._board.seen.in_use is not None:
-            self._board.put(in_use=_both(self._board.seen.in_use, {resource: ids}))
+        if self._board.state.in_use is not None:
+            self._board.put(in_use=_both(self._board.state.in_use, {resource: ids}))
 
-    async def run(self, tell: Tell) -> None:
+    async def run(self, record: Recorder) -> None:
         """Look until cancelled."""
-        self._kept = _remembered(self._keep.get(KEPT))
+        self._kept = _remembered(self._keep.get(STATE_KEY))
         self._told = dict.fromkeys(self._kept)
         while True:
-            await self._look(tell)
+            await self._look(record)
             self.alive_at = asyncio.get_running_loop().time()
             await self._pause()
 
     async def _pause(self) -> None:
         """Wait for the period, or for as long as it takes to see what was allocated."""
-        for _ in range(round(LOOK_PERIOD_S / SOON_S)):
+        for _ in range(round(POLL_PERIOD_S / SOON_S)):
             await self._sleep(SOON_S)
             if self._soon:
                 self._soon = False
                 await self._sleep(SOON_S)
                 return
 
-    async def _look(self, tell: Tell) -> None:
+    async def _look(self, record: Recorder) -> None:
         try:
             kubelet = identity_of(self._socket)
             pods = await self._listed(kubelet)
@@ -131,9 +131,9 @@ class PodResources:
         if pods.pod_resources:
             self._kubelet = kubelet
         self._show(pods, whole=whole)
-        await self._tell_news(tell, pods, whole=whole)
+        await self._record_changes(record, pods, whole=whole)
 
-    async def _listed(self, kubelet: Identity | None) -> ListPodResourcesResponse:
+    async def _listed(self, kubelet: FileIdentity | None) -> ListPodResourcesResponse:
         if kubelet is None:
             raise KubeletAwayError(f"There is no {self._socket}. Is a kubelet running, and its folder mounted?")
         self._asked += 1
@@ -149,7 +149,7 @@ class PodResources:
 
     def _show(self, pods: ListPodResourcesResponse, *, whole: bool) -> None:
         """Put on the board what is in use; a list that may not be whole frees nothing."""
-        before, used = self._board.seen.in_use, in_use(pods)
+        before, used = self._board.state.in_use, in_use(pods)
         if before is None and self._told and not pods.pod_resources:
             return  # the ledger knows of some that this kubelet has yet to find
         if not whole and before is not None:
@@ -158,18 +158,18 @@ class PodResources:
             used = _both(used, {grant.resource: grant.ids})
         self._board.put(in_use=used)
 
-    async def _tell_news(self, tell: Tell, pods: ListPodResourcesResponse, *, whole: bool) -> None:
+    async def _record_changes(self, record: Recorder, pods: ListPodResourcesResponse, *, whole: bool) -> None:
         """Tell the difference; what will have been told is kept before, so that its end cannot be missed."""
-        found = news(self._told, allocations(self._node, pods), self._clock(), whole=whole)
+        found = changes(self._told, allocations(self._node, pods), self._clock(), whole=whole)
         if found.facts:
             await self._remember(self._kept | found.told.keys())
-            await tell(found.facts)
+            await record(found.facts)
         self._told = found.told
         await self._remember(frozenset(found.told))
 
     async def _remember(self, subjects: frozenset[str]) -> None:
         if subjects != self._kept:
-            await self._keep.put(KEPT, _kept(subjects))
+            await self._keep.put(STATE_KEY, _kept(subjects))
             self._kept = subjects
 
 
@@ -180,7 +180,7 @@ def _both(one: InUse, other: InUse) -> InUse:
 
 def _kept(subjects: Iterable[str]) -> bytes:
     """As many of the ids as can be kept."""
-    ids, room = sorted(subjects), KEPT_BYTES_MAX
+    ids, room = sorted(subjects), STATE_BYTES_MAX
     for count, one in enumerate(ids):
         room -= len(one.encode()) + len('"",')
         if room < 0:

@@ -23,7 +23,7 @@ READABLE_MAX: Final = 32
 _OURS: Final = re.compile(r"gpuledger-[a-z0-9.-]*-[0-9a-f]{8}\.sock").fullmatch
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """Tells a file from another one at the same path, even where the system uses an inode again."""
 
     device: int
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
     changed_ns: int
 
 
-def identity_of(path: Path) -> Identity | None:
+def identity_of(path: Path) -> FileIdentity | None:
     """Which file is there, or None.
 
     Raises:
@@ -43,7 +43,7 @@ def identity_of(path: Path) -> Identity | None:
         return None
     except OSError as error:
         raise SocketError(f"{path} cannot be looked at: {error.strerror}. Is its folder mounted?") from error
-    return Identity(found.st_dev, found.st_ino, found.st_ctime_ns)
+    return FileIdentity(found.st_dev, found.st_ino, found.st_ctime_ns)
 
 
 def socket_name(resource: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from gpuledger.agent.outbox.entry import Bounds
+from gpuledger.agent.outbox.entry import QueueBounds
 
 SPOOL_EVENTS_MAX: Final = 100_000
 SPOOL_BYTES_MAX: Final = 128 << 20
@@ -28,9 +28,9 @@ class Sizes(NamedTuple):
     What is at the front of the queue is not given up, so that a queue should take many batches.
     """
 
-    spool: Bounds = Bounds(SPOOL_EVENTS_MAX, SPOOL_BYTES_MAX)
-    memory: Bounds = Bounds(MEMORY_EVENTS_MAX, MEMORY_BYTES_MAX)
-    batch: Bounds = Bounds(BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
+    spool: QueueBounds = QueueBounds(SPOOL_EVENTS_MAX, SPOOL_BYTES_MAX)
+    memory: QueueBounds = QueueBounds(MEMORY_EVENTS_MAX, MEMORY_BYTES_MAX)
+    batch: QueueBounds = QueueBounds(BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
 
 
-USUAL: Final = Sizes()
+DEFAULT_SIZES: Final = Sizes()

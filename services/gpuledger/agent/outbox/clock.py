@@ -31,21 +31,21 @@ Monotonic = Callable[[], float]
 """Seconds since some moment; it is never set."""
 
 
-class Reading(NamedTuple):
+class Instant(NamedTuple):
     """What both clocks said at a moment."""
 
     wall: datetime
     monotonic_s: float
 
 
-def told_at(said: datetime, last: datetime | None, now: datetime) -> datetime:
+def event_time(said: datetime, last: datetime | None, now: datetime) -> datetime:
     """The time of the next event: `said` is its fact's, `last` the time of the event before it."""
     latest = now + timedelta(seconds=CLOCK_AHEAD_MAX_S)
     time = said if said <= latest else now
     return time if last is None or last > latest >= CLOCK_FIRST or time >= last else last + JUST_AFTER
 
 
-def jump_s(before: Reading, after: Reading) -> float | None:
+def jump_s(before: Instant, after: Instant) -> float | None:
     """By how many seconds the clock was set between two readings; None where it was not."""
     seconds = (after.wall - before.wall).total_seconds() - (after.monotonic_s - before.monotonic_s)
     return seconds if abs(seconds) > CLOCK_JUMP_S else None
@@ -78,5 +78,5 @@ class Times:
         before, self._last = self._last, self._read()
         return jump_s(before, self._last)
 
-    def _read(self) -> Reading:
-        return Reading(self._clock(), self._monotonic())
+    def _read(self) -> Instant:
+        return Instant(self._clock(), self._monotonic())

@@ -42,10 +42,10 @@ def connect(path: Path, *, lock_wait_s: float = LOCK_WAIT_S) -> sqlite3.Connecti
         DiskError: it can be neither read nor made.
         SpoolUnreadableError: it is damaged.
     """
-    with translated(path):
+    with translated_errors(path):
         connection = sqlite3.connect(path, timeout=lock_wait_s, isolation_level=None)
     try:
-        with translated(path):
+        with translated_errors(path):
             _prepare(connection)
     except BaseException:
         connection.close()
@@ -75,7 +75,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 @contextmanager
 def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     """All of it is on disk when this ends, or nothing is."""
-    with translated(path):
+    with translated_errors(path):
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -88,7 +88,7 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def passing(connection: sqlite3.Connection) -> Iterator[None]:
+def relaxed_sync(connection: sqlite3.Connection) -> Iterator[None]:
     """What is committed meanwhile outlives the process, and waits for no disk: a power failure may take it back."""
     connection.execute(_PASSING)
     try:
@@ -98,7 +98,7 @@ def passing(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated_errors(path: Path) -> Iterator[None]:
     """SQLite's errors in words of ours; mistakes in how it is called stay what they are."""
     try:
         yield
@@ -148,7 +148,7 @@ def _log_of(path: Path) -> Path:
 FILE: Final = "ended"
 
 
-def note_end(folder: Path) -> None:
+def mark_clean_end(folder: Path) -> None:
     """Say that a run ended, and that all of what it knew is kept.
 
     Raises:
@@ -161,7 +161,7 @@ def note_end(folder: Path) -> None:
         raise DiskError(f"The end cannot be noted in {folder} ({error}).") from error
 
 
-def take_end(folder: Path) -> bool:
+def take_clean_end(folder: Path) -> bool:
     """Whether the last run said so; the next one cannot rely on it. What cannot be taken back does not count."""
     try:
         (folder / FILE).unlink()

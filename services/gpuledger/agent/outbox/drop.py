@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from gpuledger.agent.outbox.entry import Bounds, Drops, Held
-from gpuledger.agent.part import Fact
+from gpuledger.agent.outbox.entry import Drops, QueueBounds, QueuedEvent
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.device import (
     DeviceErrorsObserved,
@@ -65,14 +65,14 @@ def priority_of(data: Payload) -> int:
     return PRIORITIES.get(type(data), ORDINARY)
 
 
-def in_order(held: Iterable[Held]) -> list[Held]:
+def in_order(held: Iterable[QueuedEvent]) -> list[QueuedEvent]:
     """What may be given up, in the order in which it would be."""
     return sorted((one for one in held if one.priority < NEVER), key=lambda one: (one.priority, one.position))
 
 
-def victims(candidates: Iterable[Held], events: int, size: int) -> list[Held]:
+def victims(candidates: Iterable[QueuedEvent], events: int, size: int) -> list[QueuedEvent]:
     """The first of `candidates`, as `in_order` gives them, that free so many events and so many bytes together."""
-    chosen: list[Held] = []
+    chosen: list[QueuedEvent] = []
     for one in candidates:
         if events <= 0 and size <= 0:
             break
@@ -81,14 +81,14 @@ def victims(candidates: Iterable[Held], events: int, size: int) -> list[Held]:
     return chosen
 
 
-def has_room(events: int, size: int, bounds: Bounds) -> bool:
+def has_room(events: int, size: int, bounds: QueueBounds) -> bool:
     """Whether a queue of so many events and bytes can take what says that others were dropped."""
     return events <= ROOM_SHARE * bounds.events and size <= ROOM_SHARE * bounds.size
 
 
-def told(node: str, drops: Drops, now: datetime) -> Fact:
+def told(node: str, drops: Drops, now: datetime) -> AgentFact:
     """What was dropped, as a fact."""
     data = NodeEventsDropped(
         epoch=drops.epoch, count=drops.events, first=drops.first, last=drops.last, reason=drops.reason
     )
-    return Fact(node, data, now)
+    return AgentFact(node, data, now)

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.agent.part import Fact
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
 from gpuledger.events.subjects import subject_of
 from gpuledger.ledger.api import Outgoing
 
 
-class Identity(NamedTuple):
+class AgentIdentity(NamedTuple):
     """Whose events they are: the node, the build of its agent and the kind of hardware that it sees."""
 
     node: str
@@ -23,7 +23,7 @@ class Identity(NamedTuple):
     hardware: str
 
 
-class Numbering(NamedTuple):
+class EventNumbering(NamedTuple):
     """Where a source's numbering stands, and the time of the last event that it numbered."""
 
     epoch: str
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
         return len(self.message.data)
 
 
-class Held(NamedTuple):
+class QueuedEvent(NamedTuple):
     """What of an event that waits decides over whether it may go on waiting; `size` in bytes."""
 
     position: int
@@ -67,7 +67,7 @@ class Drops(NamedTuple):
     last: int
 
 
-class Bounds(NamedTuple):
+class QueueBounds(NamedTuple):
     """How many events, and how many bytes of them (the bytes that are sent)."""
 
     events: int
@@ -79,7 +79,7 @@ def source_of(node: str) -> str:
     return f"/nodes/{node}/agent"
 
 
-def check(source: str, fact: Fact) -> None:
+def check(source: str, fact: AgentFact) -> None:
     """Refuse what no event can say, before it gets a number.
 
     Raises:
@@ -88,7 +88,9 @@ def check(source: str, fact: Fact) -> None:
     subject_of(source, fact.data.AGGREGATE, fact.subject, fact.data.EVENT)
 
 
-def entry_of(source: str, fact: Fact, position: int, numbering: Numbering, time: datetime, priority: int) -> Entry:
+def entry_of(
+    source: str, fact: AgentFact, position: int, numbering: EventNumbering, time: datetime, priority: int
+) -> Entry:
     """A fact as the next event of a numbering. Its id follows from its number: to send it again adds nothing."""
     epoch, number, data = numbering.epoch, numbering.next_number, fact.data
     event_id = derived_id(f"{source}#{epoch}#{number}", data.TYPE, fact.subject)
@@ -96,7 +98,7 @@ def entry_of(source: str, fact: Fact, position: int, numbering: Numbering, time:
     return Entry(position, epoch, number, priority, time, Outgoing(nats_subject_of(event), event_id, encode(event)))
 
 
-def dropped(held: Iterable[Held], reason: str) -> list[Drops]:
+def dropped(held: Iterable[QueuedEvent], reason: str) -> list[Drops]:
     """Events as drops, one by one."""
     return [Drops(one.epoch, reason, 1, one.number, one.number) for one in held]
 
@@ -112,7 +114,7 @@ def merged(drops: Iterable[Drops]) -> tuple[Drops, ...]:
     return tuple(found.values())
 
 
-def fitting(sizes: Iterable[int], bounds: Bounds) -> int:
+def fitting(sizes: Iterable[int], bounds: QueueBounds) -> int:
     """How many events from the front go together within the bounds: one at least, where there is one."""
     count = total = 0
     for size in sizes:

@@ -24,5 +24,5 @@ class SpoolUnreadableError(OutboxError):
     """The file cannot be gone on with: it is damaged, another build's, or another node's."""
 
 
-class KeepError(OutboxError):
+class StateStoreFullError(OutboxError):
     """A value is too large to be kept, or one too many."""

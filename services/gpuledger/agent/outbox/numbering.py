@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from gpuledger.agent.outbox import drop
-from gpuledger.agent.outbox.clock import told_at
-from gpuledger.agent.outbox.entry import Bounds, Entry, Numbering, dropped, entry_of, source_of
-from gpuledger.agent.outbox.queue import Book, Queue
-from gpuledger.agent.part import Fact
+from gpuledger.agent.outbox.clock import event_time
+from gpuledger.agent.outbox.entry import Entry, EventNumbering, QueueBounds, dropped, entry_of, source_of
+from gpuledger.agent.outbox.queue import EventQueue, QueueState
+from gpuledger.agent.part import AgentFact
 from gpuledger.domain.sources.numbers import HOLES_MAX
 from gpuledger.runtime.clock import NewId
 
@@ -24,32 +24,32 @@ EPOCH_AT_RISK_MAX: Final = HOLES_MAX // 2
 class Limits(NamedTuple):
     """What may wait, and how much of it is sent at a time."""
 
-    queue: Bounds
-    batch: Bounds
+    queue: QueueBounds
+    batch: QueueBounds
 
 
-class Teller(NamedTuple):
+class EventNumberer(NamedTuple):
     """Whose events are numbered, and where new epochs come from."""
 
     node: str
     new_id: NewId
 
-    def new_epoch(self, last_time: datetime | None) -> Numbering:
+    def new_epoch(self, last_time: datetime | None) -> EventNumbering:
         """A numbering that nobody has gone on with."""
-        return Numbering(self.new_id(), 1, last_time)
+        return EventNumbering(self.new_id(), 1, last_time)
 
 
-def add(queue: Queue, teller: Teller, facts: Sequence[Fact], now: datetime) -> None:
+def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], now: datetime) -> None:
     """Number facts and put them at the end of the queue; within a transaction, in which a numbering has begun."""
-    source, numbering, position = source_of(teller.node), queue.book.numbering, queue.book.next_position
+    source, numbering, position = source_of(numberer.node), queue.state.numbering, queue.state.next_position
     assert numbering is not None, "who begins an epoch says so to the queue"
-    room = EPOCH_AT_RISK_MAX - at_risk(queue.book, numbering.epoch)
+    room = EPOCH_AT_RISK_MAX - at_risk(queue.state, numbering.epoch)
     entries: list[Entry] = []
     for fact in facts:
         if room <= 0:
-            numbering, room = teller.new_epoch(numbering.last_time), EPOCH_AT_RISK_MAX
+            numbering, room = numberer.new_epoch(numbering.last_time), EPOCH_AT_RISK_MAX
         room -= 1
-        time = told_at(fact.time, numbering.last_time, now)
+        time = event_time(fact.time, numbering.last_time, now)
         priority = drop.priority_of(fact.data)
         entries.append(entry_of(source, fact, position + len(entries), numbering, time, priority))
         numbering = numbering._replace(next_number=numbering.next_number + 1, last_time=time)
@@ -57,14 +57,14 @@ def add(queue: Queue, teller: Teller, facts: Sequence[Fact], now: datetime) -> N
     queue.number(numbering)
 
 
-def at_risk(book: Book, epoch: str) -> int:
+def at_risk(state: QueueState, epoch: str) -> int:
     """How many events of an epoch wait, or were dropped and are not told yet."""
-    return sum(one.events for one in (*book.held, *book.drops) if one.epoch == epoch)
+    return sum(one.events for one in (*state.held, *state.drops) if one.epoch == epoch)
 
 
-def trim(queue: Queue, limits: Limits) -> int:
+def trim(queue: EventQueue, limits: Limits) -> int:
     """Give up what is beyond the bounds, and note it; within a transaction. Returns how many events that were."""
-    events, size = queue.book.events - limits.queue.events, queue.book.size - limits.queue.size
+    events, size = queue.state.events - limits.queue.events, queue.state.size - limits.queue.size
     if events <= 0 and size <= 0:
         return 0
     victims = drop.victims(queue.droppable(limits.batch), events, size)
@@ -73,18 +73,18 @@ def trim(queue: Queue, limits: Limits) -> int:
     return len(victims)
 
 
-def can_tell_drops(queue: Queue, limits: Limits) -> bool:
+def can_record_drops(queue: EventQueue, limits: Limits) -> bool:
     """Whether something was given up that is not told yet, and there is room again to tell it."""
-    return bool(queue.book.drops) and drop.has_room(queue.book.events, queue.book.size, limits.queue)
+    return bool(queue.state.drops) and drop.has_room(queue.state.events, queue.state.size, limits.queue)
 
 
-def tell_drops(queue: Queue, teller: Teller, limits: Limits, now: datetime) -> None:
+def record_drops(queue: EventQueue, numberer: EventNumberer, limits: Limits, now: datetime) -> None:
     """Tell what was given up, where that can be; within a transaction. An epoch that was full of holes ends with it."""
-    if not can_tell_drops(queue, limits):
+    if not can_record_drops(queue, limits):
         return
-    drops = queue.book.drops
-    add(queue, teller, [drop.told(teller.node, one, now) for one in drops], now)
+    drops = queue.state.drops
+    add(queue, numberer, [drop.told(numberer.node, one, now) for one in drops], now)
     queue.forget_drops()
-    known = queue.book.numbering
+    known = queue.state.numbering
     if known is not None and any((one.epoch, one.reason) == (known.epoch, drop.NO_ROOM) for one in drops):
-        queue.number(teller.new_epoch(known.last_time))
+        queue.number(numberer.new_epoch(known.last_time))

@@ -17,13 +17,13 @@ from typing import Final, ParamSpec, TypeVar
 
 import structlog
 
-from gpuledger.agent.outbox.bounds import USUAL, Sizes
+from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, Sizes
 from gpuledger.agent.outbox.clock import Monotonic, Times
-from gpuledger.agent.outbox.entry import Entry, Identity, check, source_of
+from gpuledger.agent.outbox.entry import AgentIdentity, Entry, check, source_of
 from gpuledger.agent.outbox.errors import OutboxError
 from gpuledger.agent.outbox.spool import open_spool
-from gpuledger.agent.outbox.store import OpenSpool, Status, Store
-from gpuledger.agent.part import Fact
+from gpuledger.agent.outbox.store import OpenSpool, OutboxStatus, OutboxStore
+from gpuledger.agent.part import AgentFact
 from gpuledger.ledger.api import Publishing
 from gpuledger.ledger.errors import EventRefusedError, LedgerError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries, system_jitter
@@ -50,7 +50,7 @@ T = TypeVar("T")
 class Outbox:
     """The outbox of an agent, which keeps values for its parts as well (`Keep`); `open_outbox` makes it."""
 
-    def __init__(self, store: Store, source: str, *, clock: Clock, sleep: Sleep, jitter: Jitter) -> None:
+    def __init__(self, store: OutboxStore, source: str, *, clock: Clock, sleep: Sleep, jitter: Jitter) -> None:
         self.trouble: str | None = None
         """Why the ledger cannot be written to; None where it can, as far as is known."""
         self.recorded = 0
@@ -60,13 +60,13 @@ class Outbox:
         self._clock = clock
         self._sleep = sleep
         self._jitter = jitter
-        self._arrived: deque[Fact] = deque()
+        self._arrived: deque[AgentFact] = deque()
         self._wanted = asyncio.Event()
         self._idle = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="outbox")
 
     @property
-    def status(self) -> Status:
+    def status(self) -> OutboxStatus:
         """How much waits, where, and what was dropped."""
         return self._store.status
 
@@ -103,7 +103,7 @@ class Outbox:
             "disk": self.status.trouble or "ok",
         }
 
-    async def tell(self, facts: Sequence[Fact]) -> None:
+    async def record(self, facts: Sequence[AgentFact]) -> None:
         """Keep facts as the agent's next events; they are on disk when this returns, unless `durable` is False.
 
         Raises:
@@ -156,13 +156,13 @@ class Outbox:
 
     def _take_arrived(self, loop: asyncio.AbstractEventLoop) -> None:
         """Keep all that arrived until now at once; who told it later finds it kept."""
-        facts: list[Fact] = []
+        facts: list[AgentFact] = []
         while self._arrived:
             facts.append(self._arrived.popleft())
         if not facts:
             return
         try:
-            self._store.tell(facts)
+            self._store.record(facts)
         except BaseException:
             self._arrived.extendleft(reversed(facts))  # whoever else waits for them must not find them kept
             raise
@@ -245,7 +245,7 @@ async def open_outbox(
     *,
     version: str,
     hardware: str,
-    sizes: Sizes = USUAL,
+    sizes: Sizes = DEFAULT_SIZES,
     clock: Clock = system_clock,
     monotonic: Monotonic = monotonic,
     new_id: NewId = random_id,
@@ -262,9 +262,9 @@ async def open_outbox(
     Raises:
         FolderTakenError: another agent works in the folder.
     """
-    identity = Identity(node, source_of(node), version, hardware)
+    identity = AgentIdentity(node, source_of(node), version, hardware)
     times = Times(clock, monotonic)
-    store = Store(
+    store = OutboxStore(
         folder,
         identity,
         times=times,

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from gpuledger.agent.outbox.drop import in_order
-from gpuledger.agent.outbox.entry import Bounds, Drops, Entry, Held, Numbering, fitting, merged
+from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, fitting, merged
 
 
-class Book(NamedTuple):
+class QueueState(NamedTuple):
     """What is known of a queue without looking into it.
 
     `numbering` None: none has begun. `held` says as drops, without a reason, what waits of each epoch: should the queue
@@ -23,11 +23,11 @@ class Book(NamedTuple):
     events: int = 0
     size: int = 0
     next_position: int = 1
-    numbering: Numbering | None = None
+    numbering: EventNumbering | None = None
     held: tuple[Drops, ...] = ()
     drops: tuple[Drops, ...] = ()
 
-    def with_added(self, entries: Sequence[Entry]) -> "Book":
+    def with_added(self, entries: Sequence[Entry]) -> "QueueState":
         """The book with entries at the end of the queue."""
         return self._replace(
             events=self.events + len(entries),
@@ -36,7 +36,7 @@ class Book(NamedTuple):
             held=merged([*self.held, *(Drops(entry.epoch, "", 1, entry.number, entry.number) for entry in entries)]),
         )
 
-    def without(self, gone: Sequence[Entry] | Sequence[Held]) -> "Book":
+    def without(self, gone: Sequence[Entry] | Sequence[QueuedEvent]) -> "QueueState":
         """The book without what left the queue."""
         left: dict[str, int] = {}
         for one in gone:
@@ -49,10 +49,10 @@ class Book(NamedTuple):
         )
 
 
-class Queue(Protocol):
+class EventQueue(Protocol):
     """Events in the order of their positions, and what else has to be kept with them."""
 
-    book: Book
+    state: QueueState
 
     def transaction(self) -> AbstractContextManager[None]:
         """All of it is kept, or nothing; a disk has it when this ends.
@@ -67,15 +67,15 @@ class Queue(Protocol):
         """Put entries at the end; within a transaction."""
         ...
 
-    def number(self, numbering: Numbering) -> None:
+    def number(self, numbering: EventNumbering) -> None:
         """Note where the numbering stands; within a transaction."""
         ...
 
-    def droppable(self, batch: Bounds) -> Iterator[Held]:
+    def droppable(self, batch: QueueBounds) -> Iterator[QueuedEvent]:
         """What may be given up, in that order: nothing of the first `batch`, which may be under way."""
         ...
 
-    def drop(self, held: Sequence[Held]) -> None:
+    def drop(self, held: Sequence[QueuedEvent]) -> None:
         """Take events out of the queue; within a transaction."""
         ...
 
@@ -87,7 +87,7 @@ class Queue(Protocol):
         """What was dropped has been told; within a transaction."""
         ...
 
-    def head(self, batch: Bounds) -> list[Entry]:
+    def head(self, batch: QueueBounds) -> list[Entry]:
         """The first `batch` of the queue; raises as `transaction` does."""
         ...
 
@@ -103,8 +103,8 @@ class Queue(Protocol):
 class MemoryQueue:
     """A queue that goes with the process."""
 
-    def __init__(self, numbering: Numbering, next_position: int) -> None:
-        self.book = Book(numbering=numbering, next_position=next_position)
+    def __init__(self, numbering: EventNumbering, next_position: int) -> None:
+        self.state = QueueState(numbering=numbering, next_position=next_position)
         self._entries: dict[int, Entry] = {}
 
     @property
@@ -126,38 +126,40 @@ class MemoryQueue:
         self._entries = {
             entry.position + by: entry._replace(position=entry.position + by) for entry in self._entries.values()
         }
-        self.book = self.book._replace(next_position=self.book.next_position + by)
+        self.state = self.state._replace(next_position=self.state.next_position + by)
 
     def add(self, entries: Sequence[Entry]) -> None:
         """See `Queue.add`."""
         self._entries.update((entry.position, entry) for entry in entries)
-        self.book = self.book.with_added(entries)
+        self.state = self.state.with_added(entries)
 
-    def number(self, numbering: Numbering) -> None:
+    def number(self, numbering: EventNumbering) -> None:
         """See `Queue.number`."""
-        self.book = self.book._replace(numbering=numbering)
+        self.state = self.state._replace(numbering=numbering)
 
-    def droppable(self, batch: Bounds) -> Iterator[Held]:
+    def droppable(self, batch: QueueBounds) -> Iterator[QueuedEvent]:
         """See `Queue.droppable`."""
         protected = fitting((entry.size for entry in self._entries.values()), batch)
         behind = islice(self._entries.values(), protected, None)
-        return iter(in_order(Held(one.position, one.epoch, one.number, one.priority, one.size) for one in behind))
+        return iter(
+            in_order(QueuedEvent(one.position, one.epoch, one.number, one.priority, one.size) for one in behind)
+        )
 
-    def drop(self, held: Sequence[Held]) -> None:
+    def drop(self, held: Sequence[QueuedEvent]) -> None:
         """See `Queue.drop`."""
         for one in held:
             del self._entries[one.position]
-        self.book = self.book.without(held)
+        self.state = self.state.without(held)
 
     def note(self, drops: Iterable[Drops]) -> None:
         """See `Queue.note`."""
-        self.book = self.book._replace(drops=merged([*self.book.drops, *drops]))
+        self.state = self.state._replace(drops=merged([*self.state.drops, *drops]))
 
     def forget_drops(self) -> None:
         """See `Queue.forget_drops`."""
-        self.book = self.book._replace(drops=())
+        self.state = self.state._replace(drops=())
 
-    def head(self, batch: Bounds) -> list[Entry]:
+    def head(self, batch: QueueBounds) -> list[Entry]:
         """See `Queue.head`."""
         count = fitting((entry.size for entry in self._entries.values()), batch)
         return list(islice(self._entries.values(), count))
@@ -165,7 +167,7 @@ class MemoryQueue:
     def pass_over(self, entries: Sequence[Entry]) -> None:
         """See `Queue.pass_over`."""
         gone = [entry for entry in entries if self._entries.pop(entry.position, None) is not None]
-        self.book = self.book.without(gone)
+        self.state = self.state.without(gone)
 
     def oldest(self) -> datetime | None:
         """See `Queue.oldest`."""

@@ -18,9 +18,9 @@ from typing import Final
 
 from gpuledger.agent.outbox import disk
 from gpuledger.agent.outbox.drop import NEVER, UNREADABLE
-from gpuledger.agent.outbox.entry import Bounds, Drops, Entry, Held, Numbering, fitting, merged
+from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, fitting, merged
 from gpuledger.agent.outbox.errors import DiskError, SpoolUnreadableError
-from gpuledger.agent.outbox.queue import Book
+from gpuledger.agent.outbox.queue import QueueState
 from gpuledger.ledger.api import Outgoing
 
 FILE: Final = "outbox.db"
@@ -64,7 +64,7 @@ class Spool:
 
     def __init__(self, folder: Path, source: str, *, lock_wait_s: float = disk.LOCK_WAIT_S) -> None:
         self.path = folder / FILE
-        self.book = Book()
+        self.state = QueueState()
         self.boot: str | None = None
         self._source = source
         self._done_to = 0
@@ -82,13 +82,13 @@ class Spool:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """See `gpuledger.agent.outbox.queue.Queue.transaction`."""
-        before = self.book
+        before = self.state
         try:
             with disk.transaction(self._connection, self.path):
                 self._sweep()
                 yield
         except BaseException:
-            self.book = before
+            self.state = before
             raise
 
     def add(self, entries: Sequence[Entry]) -> None:
@@ -98,45 +98,45 @@ class Spool:
             for entry in entries
         )
         self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        self.book = self.book.with_added(entries)
+        self.state = self.state.with_added(entries)
 
-    def number(self, numbering: Numbering) -> None:
+    def number(self, numbering: EventNumbering) -> None:
         """See `Queue.number`."""
         last = numbering.last_time and numbering.last_time.isoformat()
         self._connection.execute(
             "UPDATE run SET epoch = ?, next_number = ?, last_time = ?", (numbering.epoch, numbering.next_number, last)
         )
-        self.book = self.book._replace(numbering=numbering)
+        self.state = self.state._replace(numbering=numbering)
 
-    def droppable(self, batch: Bounds) -> Iterator[Held]:
+    def droppable(self, batch: QueueBounds) -> Iterator[QueuedEvent]:
         """See `Queue.droppable`."""
         found = self._connection.execute(
             "SELECT position, epoch, number, priority, length(data) FROM event"
             " WHERE priority < ? AND position > ? ORDER BY priority, position",
             (NEVER, self._end_of(batch)),
         )
-        return map(Held._make, found)
+        return map(QueuedEvent._make, found)
 
-    def drop(self, held: Sequence[Held]) -> None:
+    def drop(self, held: Sequence[QueuedEvent]) -> None:
         """See `Queue.drop`."""
         self._connection.executemany("DELETE FROM event WHERE position = ?", ((one.position,) for one in held))
-        self.book = self.book.without(held)
+        self.state = self.state.without(held)
 
     def note(self, drops: Iterable[Drops]) -> None:
         """See `Queue.note`."""
-        self.book = self.book._replace(drops=merged([*self.book.drops, *drops]))
-        self._connection.executemany("INSERT OR REPLACE INTO dropped VALUES (?, ?, ?, ?, ?)", self.book.drops)
+        self.state = self.state._replace(drops=merged([*self.state.drops, *drops]))
+        self._connection.executemany("INSERT OR REPLACE INTO dropped VALUES (?, ?, ?, ?, ?)", self.state.drops)
 
     def forget_drops(self) -> None:
         """See `Queue.forget_drops`."""
         self._connection.execute("DELETE FROM dropped")
-        self.book = self.book._replace(drops=())
+        self.state = self.state._replace(drops=())
 
-    def head(self, batch: Bounds) -> list[Entry]:
+    def head(self, batch: QueueBounds) -> list[Entry]:
         """See `Queue.head`."""
-        if not self.book.events:
+        if not self.state.events:
             return []
-        with disk.translated(self.path):
+        with disk.translated_errors(self.path):
             found = self._connection.execute(
                 "SELECT * FROM event WHERE position BETWEEN ? AND ? ORDER BY position",
                 (self._done_to + 1, self._end_of(batch)),
@@ -148,18 +148,18 @@ class Spool:
     def pass_over(self, entries: Sequence[Entry]) -> None:
         """See `Queue.pass_over`; the next transaction takes them off the disk."""
         self._done_to = entries[-1].position if entries else self._done_to
-        self.book = self.book.without(entries)
+        self.state = self.state.without(entries)
 
     def sweep(self) -> None:
         """Take what was passed over off the disk, without waiting for it."""
-        with disk.translated(self.path), disk.passing(self._connection):
+        with disk.translated_errors(self.path), disk.relaxed_sync(self._connection):
             self._sweep()
 
     def oldest(self) -> datetime | None:
         """See `Queue.oldest`."""
-        if not self.book.events:
+        if not self.state.events:
             return None
-        with disk.translated(self.path):
+        with disk.translated_errors(self.path):
             row = self._connection.execute(
                 "SELECT time FROM event WHERE position > ? ORDER BY position LIMIT 1", (self._done_to,)
             ).fetchone()
@@ -172,7 +172,7 @@ class Spool:
 
     def values(self) -> dict[str, bytes]:
         """All values that are kept, by name."""
-        with disk.translated(self.path):
+        with disk.translated_errors(self.path):
             return dict(self._connection.execute("SELECT name, value FROM kept"))
 
     def keep(self, values: Mapping[str, bytes]) -> None:
@@ -186,7 +186,7 @@ class Spool:
     def _sweep(self) -> None:
         self._connection.execute("DELETE FROM event WHERE position <= ?", (self._done_to,))
 
-    def _end_of(self, batch: Bounds) -> int:
+    def _end_of(self, batch: QueueBounds) -> int:
         """The position of the last event of the first `batch`."""
         rows = self._connection.execute(
             "SELECT position, length(data) FROM event WHERE position > ? ORDER BY position LIMIT ?",
@@ -196,17 +196,17 @@ class Spool:
         return int(rows[count - 1][0]) if count else self._done_to
 
     def _load(self) -> None:
-        with disk.translated(self.path), self._meaningful():
+        with disk.translated_errors(self.path), self._meaningful():
             self._create()
             source, epoch, next_number, last_time, self.boot = self._connection.execute(
                 "SELECT source, epoch, next_number, last_time, boot FROM run"
             ).fetchone()
             if source != self._source:
                 raise SpoolUnreadableError(f"{self.path} is the outbox of {source}, and not of {self._source}.")
-            self.book = self._read_book()
+            self.state = self._read_book()
             if epoch is not None:
-                numbering = Numbering(epoch, int(next_number), last_time and _time_of(last_time))
-                self.book = self.book._replace(numbering=numbering)
+                numbering = EventNumbering(epoch, int(next_number), last_time and _time_of(last_time))
+                self.state = self.state._replace(numbering=numbering)
 
     @contextmanager
     def _meaningful(self) -> Iterator[None]:
@@ -229,14 +229,14 @@ class Spool:
             self._connection.execute("INSERT INTO run VALUES (1, ?, NULL, NULL, NULL, NULL)", (self._source,))
             self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
-    def _read_book(self) -> Book:
+    def _read_book(self) -> QueueState:
         # A statement that is not read to its end would hold the file, and its lock, after the connection was closed.
         spans = tuple(map(Drops._make, self._connection.execute(_HELD).fetchall()))
         drops = tuple(map(Drops._make, self._connection.execute(_DROPPED).fetchall()))
         size, last = self._connection.execute(
             "SELECT coalesce(sum(length(data)), 0), coalesce(max(position), 0) FROM event"
         ).fetchone()
-        return Book(sum(one.events for one in spans), size, last + 1, None, spans, drops)
+        return QueueState(sum(one.events for one in spans), size, last + 1, None, spans, drops)
 
 
 def _entry(row: tuple[int, str, int, int, str, str, str, bytes]) -> Entry:

@@ -15,13 +15,13 @@ import structlog
 from gpuledger.agent.outbox import drop, numbering
 from gpuledger.agent.outbox.bounds import DROPS_MAX, VALUE_BYTES_MAX, VALUES_MAX, Sizes
 from gpuledger.agent.outbox.clock import Times, set_back_s
-from gpuledger.agent.outbox.disk import move_aside, note_end, take_end
-from gpuledger.agent.outbox.entry import Drops, Entry, Identity
-from gpuledger.agent.outbox.errors import DiskError, KeepError, OutboxError, SpoolUnreadableError
-from gpuledger.agent.outbox.numbering import Limits, Teller
-from gpuledger.agent.outbox.queue import Book, MemoryQueue
+from gpuledger.agent.outbox.disk import mark_clean_end, move_aside, take_clean_end
+from gpuledger.agent.outbox.entry import AgentIdentity, Drops, Entry
+from gpuledger.agent.outbox.errors import DiskError, OutboxError, SpoolUnreadableError, StateStoreFullError
+from gpuledger.agent.outbox.numbering import EventNumberer, Limits
+from gpuledger.agent.outbox.queue import MemoryQueue, QueueState
 from gpuledger.agent.outbox.spool import Spool
-from gpuledger.agent.part import Fact
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
 from gpuledger.runtime.clock import NewId
 
@@ -37,7 +37,7 @@ OpenSpool = Callable[[Path, str, datetime], tuple[Spool, Path | None]]
 """See `gpuledger.agent.outbox.spool.open_spool`."""
 
 
-class Status(NamedTuple):
+class OutboxStatus(NamedTuple):
     """What there is to say of a store: `waiting` events of `size` bytes, the first of which happened at `oldest_at`.
 
     `dropped` counts since the process began. `trouble` says why the disk takes nothing; None where it does.
@@ -51,13 +51,13 @@ class Status(NamedTuple):
     trouble: str | None = None
 
 
-class Store:
+class OutboxStore:
     """The events of one source in a state folder; one thread may use it."""
 
     def __init__(
         self,
         folder: Path,
-        identity: Identity,
+        identity: AgentIdentity,
         *,
         times: Times,
         new_id: NewId,
@@ -65,12 +65,12 @@ class Store:
         sizes: Sizes,
         open_spool: OpenSpool,
     ) -> None:
-        self.status = Status()
+        self.status = OutboxStatus()
         self.values: dict[str, bytes] = {}
         self._folder = folder
         self._identity = identity
         self._times = times
-        self._teller = Teller(identity.node, new_id)
+        self._teller = EventNumberer(identity.node, new_id)
         self._boot = boot
         self._sizes = sizes
         self._open_spool = open_spool
@@ -93,12 +93,12 @@ class Store:
         try:
             spool = self._opened()
         except DiskError as error:
-            self._into_memory(error, clean=take_end(self._folder))
+            self._into_memory(error, clean=take_clean_end(self._folder))
         else:
-            self._go_on(spool, clean=take_end(self._folder))
+            self._go_on(spool, clean=take_clean_end(self._folder))
         self._look()
 
-    def tell(self, facts: Sequence[Fact]) -> None:
+    def record(self, facts: Sequence[AgentFact]) -> None:
         """Keep facts as the next events; they are on disk when this returns, unless `status` says otherwise."""
         self._write([*self._jump(), *facts])
         self._look()
@@ -146,7 +146,7 @@ class Store:
             KeepError: it is too large, or one too many.
         """
         if len(value) > VALUE_BYTES_MAX or (name not in self.values and len(self.values) >= VALUES_MAX):
-            raise KeepError(
+            raise StateStoreFullError(
                 f"{name!r} has {len(value)} bytes; {VALUES_MAX} values of {VALUE_BYTES_MAX} are kept at most."
             )
         self.values[name] = value
@@ -169,8 +169,8 @@ class Store:
         spool, aside = self._open_spool(self._folder, self._identity.source, self._times.now())
         if aside is not None:
             log.error("what waited for the ledger could not be gone on with; it was moved aside", moved_to=str(aside))
-            take_end(self._folder)
-            self._dropped += sum(one.events for one in spool.book.drops if one.reason == drop.UNREADABLE)
+            take_clean_end(self._folder)
+            self._dropped += sum(one.events for one in spool.state.drops if one.reason == drop.UNREADABLE)
         self._spool = spool
         return spool
 
@@ -184,7 +184,7 @@ class Store:
     def _begin(self, spool: Spool, *, clean: bool) -> None:
         now = self._times.now()
         with spool.transaction():
-            last = spool.book.numbering
+            last = spool.state.numbering
             last_time = last.last_time if last else None
             spool.number(last if last and spool.boot == self._boot else self._teller.new_epoch(last_time))
             spool.mark(self._boot)
@@ -194,9 +194,9 @@ class Store:
             ]
             numbering.add(spool, self._teller, facts, now)
             self._dropped += numbering.trim(spool, self._limits_of(spool))
-            numbering.tell_drops(spool, self._teller, self._limits_of(spool), now)
+            numbering.record_drops(spool, self._teller, self._limits_of(spool), now)
 
-    def _write(self, facts: Sequence[Fact]) -> None:
+    def _write(self, facts: Sequence[AgentFact]) -> None:
         """Keep facts, values that are not kept yet, and what is to be told of drops."""
         if self._memory is None:
             assert self._spool is not None, "a store without memory works on disk"
@@ -209,16 +209,16 @@ class Store:
         assert self._memory is not None, "the disk took it, or memory does"
         self._write_to(self._memory, facts)
 
-    def _write_to(self, queue: Spool | MemoryQueue, facts: Sequence[Fact]) -> None:
+    def _write_to(self, queue: Spool | MemoryQueue, facts: Sequence[AgentFact]) -> None:
         limits = self._limits_of(queue)
         has_values = bool(self._unkept) and isinstance(queue, Spool)
-        if not facts and not has_values and not numbering.can_tell_drops(queue, limits):
+        if not facts and not has_values and not numbering.can_record_drops(queue, limits):
             return
         now = self._times.now()
         with queue.transaction():
             numbering.add(queue, self._teller, facts, now)
             gone = numbering.trim(queue, limits)
-            numbering.tell_drops(queue, self._teller, limits, now)
+            numbering.record_drops(queue, self._teller, limits, now)
             if isinstance(queue, Spool):
                 queue.keep({name: self.values[name] for name in self._unkept})
         self._dropped += gone
@@ -227,9 +227,9 @@ class Store:
 
     def _into_memory(self, error: OutboxError, *, clean: bool) -> None:
         """Go on without the disk."""
-        book = Book() if self._spool is None else self._spool.book
-        last_time = book.numbering.last_time if book.numbering else None
-        self._memory = MemoryQueue(self._teller.new_epoch(last_time), book.next_position)
+        state = QueueState() if self._spool is None else self._spool.state
+        last_time = state.numbering.last_time if state.numbering else None
+        self._memory = MemoryQueue(self._teller.new_epoch(last_time), state.next_position)
         self._trouble = str(error)
         self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
         log.error("what is found out is kept in memory alone", reason=str(error))
@@ -242,7 +242,7 @@ class Store:
         self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
         try:
             spool = self._spool or self._reopened(memory)
-            if len(spool.book.drops) + len(memory.book.drops) < DROPS_MAX:
+            if len(spool.state.drops) + len(memory.state.drops) < DROPS_MAX:
                 self._move(memory, spool, announce=announce)
         except SpoolUnreadableError as error:
             log.error("what waited for the ledger could not be gone on with", reason=str(error))
@@ -253,21 +253,21 @@ class Store:
     def _reopened(self, memory: MemoryQueue) -> Spool:
         """The spool, which could not be opened so far; what waits in it goes before what memory holds."""
         spool = self._opened()
-        memory.shift(spool.book.next_position)
+        memory.shift(spool.state.next_position)
         self._lent.clear()
         self.values = {**spool.values(), **self.values}
         self._unkept = set(self.values)
         return spool
 
     def _move(self, memory: MemoryQueue, spool: Spool, *, announce: bool) -> None:
-        assert memory.book.numbering is not None, "memory has a numbering from the start"
-        now, known = self._times.now(), (memory.book.numbering, spool.book.numbering)
+        assert memory.state.numbering is not None, "memory has a numbering from the start"
+        now, known = self._times.now(), (memory.state.numbering, spool.state.numbering)
         last_time = max((one.last_time for one in known if one and one.last_time), default=None)
         facts = [self._started(clean=True, durable=True)] if announce else []
-        take_end(self._folder)  # a folder that could not be written to may hold it still
+        take_clean_end(self._folder)  # a folder that could not be written to may hold it still
         with spool.transaction():
             spool.add(memory.entries)
-            spool.note(memory.book.drops)
+            spool.note(memory.state.drops)
             spool.number(self._teller.new_epoch(last_time))
             spool.mark(self._boot)
             spool.keep({name: self.values[name] for name in self._unkept})
@@ -282,7 +282,7 @@ class Store:
         try:
             with spool.transaction():
                 spool.mark(self._boot)
-            note_end(self._folder)
+            mark_clean_end(self._folder)
         except OutboxError as error:
             log.error("the clean end cannot be noted; the next start will not be called clean", reason=str(error))
 
@@ -332,15 +332,15 @@ class Store:
         if spool is None:
             return
         spool.close()
-        lost = [one._replace(reason=drop.UNREADABLE) for one in spool.book.held]
-        self._note([*spool.book.drops, *lost])
+        lost = [one._replace(reason=drop.UNREADABLE) for one in spool.state.held]
+        self._note([*spool.state.drops, *lost])
         self._dropped += sum(one.events for one in lost)
         self._unkept = set(self.values)
         try:
             aside = move_aside(spool.path, self._times.now())
-            log.error("what waited for the ledger is lost", events=spool.book.events, moved_to=str(aside))
+            log.error("what waited for the ledger is lost", events=spool.state.events, moved_to=str(aside))
         except DiskError as error:
-            log.error("what waited for the ledger is lost", events=spool.book.events, reason=str(error))
+            log.error("what waited for the ledger is lost", events=spool.state.events, reason=str(error))
 
     def _note(self, drops: Iterable[Drops]) -> None:
         """Note drops where they can be; memory tells them where the disk takes nothing."""
@@ -357,25 +357,25 @@ class Store:
     def _limits_of(self, queue: Spool | MemoryQueue) -> Limits:
         return Limits(self._sizes.spool if isinstance(queue, Spool) else self._sizes.memory, self._sizes.batch)
 
-    def _started(self, *, clean: bool, durable: bool) -> Fact:
+    def _started(self, *, clean: bool, durable: bool) -> AgentFact:
         _, _, version, hardware = self._identity
         data = NodeAgentStarted(version=version, hardware=hardware, clean=clean, durable=durable)
-        return Fact(self._identity.node, data, self._times.now())
+        return AgentFact(self._identity.node, data, self._times.now())
 
-    def _jump(self) -> list[Fact]:
+    def _jump(self) -> list[AgentFact]:
         return self._set(self._times.jumped_s())
 
-    def _set(self, seconds: float | None) -> list[Fact]:
+    def _set(self, seconds: float | None) -> list[AgentFact]:
         if seconds is None:
             return []
         log.warning("the node's clock was set", seconds=seconds)
-        return [Fact(self._identity.node, NodeClockJumped(seconds=seconds), self._times.now())]
+        return [AgentFact(self._identity.node, NodeClockJumped(seconds=seconds), self._times.now())]
 
     def _look(self) -> None:
         queues = [queue for queue in (self._spool, self._memory) if queue is not None]
-        self.status = Status(
-            sum(queue.book.events for queue in queues),
-            sum(queue.book.size for queue in queues),
+        self.status = OutboxStatus(
+            sum(queue.state.events for queue in queues),
+            sum(queue.state.size for queue in queues),
             next((oldest for queue in queues if (oldest := _oldest(queue)) is not None), None),
             self._dropped,
             self._memory is None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from gpuledger.agent.board import Unit
+from gpuledger.agent.board import DeviceUnit
 from gpuledger.agent.errors import CdiError, UnknownUnitError
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -35,14 +35,16 @@ class Handing:
         return self.strategy in {"cdi", "both"}
 
 
-class Handed(NamedTuple):
+class ContainerAllocation(NamedTuple):
     """What one container gets."""
 
     envs: Mapping[str, str]
     cdi_devices: tuple[str, ...]
 
 
-def handed(units: Mapping[str, Unit], asked: Sequence[str], how: Handing, named: frozenset[str] | None) -> Handed:
+def allocate(
+    units: Mapping[str, DeviceUnit], asked: Sequence[str], how: Handing, named: frozenset[str] | None
+) -> ContainerAllocation:
     """What a container gets for some units, each device once, in the order asked.
 
     `named` are the devices that CDI specifications name; None where nobody looked.
@@ -59,10 +61,10 @@ def handed(units: Mapping[str, Unit], asked: Sequence[str], how: Handing, named:
             f"No CDI specification names {', '.join(missing)}. Write one with `nvidia-ctk cdi generate "
             "--device-name-strategy=uuid --output=/var/run/cdi/nvidia.yaml`, or hand devices over by the environment."
         )
-    return Handed({VISIBLE_DEVICES: ",".join(uuids)} if how.by_env else {}, cdi_devices)
+    return ContainerAllocation({VISIBLE_DEVICES: ",".join(uuids)} if how.by_env else {}, cdi_devices)
 
 
-def _uuids(units: Mapping[str, Unit], asked: Sequence[str]) -> tuple[str, ...]:
+def _uuids(units: Mapping[str, DeviceUnit], asked: Sequence[str]) -> tuple[str, ...]:
     if not asked:
         raise UnknownUnitError("The request names no units; a container that asks for none is not to be asked about.")
     unknown = [unit_id for unit_id in dict.fromkeys(asked) if unit_id not in units]

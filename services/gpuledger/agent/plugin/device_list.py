@@ -7,7 +7,7 @@ more than one that waits for a moment.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gpuledger.agent.board import Seen, Unit
+from gpuledger.agent.board import BoardState, DeviceUnit
 from gpuledger.agent.hardware.api import CardFacts
 
 ID_LENGTH_MAX: Final = 63
@@ -17,15 +17,15 @@ ID_LENGTH_MAX: Final = 63
 class ListedUnit(NamedTuple):
     """A unit as the kubelet is told of it; `numa_node` is None where nobody knows."""
 
-    unit: Unit
+    unit: DeviceUnit
     healthy: bool
     numa_node: int | None
 
 
-def listed(seen: Seen) -> Mapping[str, tuple[ListedUnit, ...]]:
+def device_lists(seen: BoardState) -> Mapping[str, tuple[ListedUnit, ...]]:
     """The units of each offered resource, in order, each id once; ids that no kubelet takes are left out."""
     cards = {card.address: card for card in seen.survey.cards} if seen.survey else None
-    units: dict[str, dict[str, Unit]] = {}
+    units: dict[str, dict[str, DeviceUnit]] = {}
     for offer in seen.offers:
         mine = units.setdefault(offer.resource, {})
         for unit in offer.units:
@@ -34,12 +34,12 @@ def listed(seen: Seen) -> Mapping[str, tuple[ListedUnit, ...]]:
     return {name: tuple(_listed(unit, cards, seen.unfit) for unit in mine.values()) for name, mine in units.items()}
 
 
-def refused_ids(seen: Seen) -> tuple[str, ...]:
+def invalid_ids(seen: BoardState) -> tuple[str, ...]:
     """Ids that are offered and that no kubelet takes."""
     return tuple(unit.id for offer in seen.offers for unit in offer.units if not 0 < len(unit.id) <= ID_LENGTH_MAX)
 
 
-def _listed(unit: Unit, cards: Mapping[str, CardFacts] | None, unfit: Mapping[str, str] | None) -> ListedUnit:
+def _listed(unit: DeviceUnit, cards: Mapping[str, CardFacts] | None, unfit: Mapping[str, str] | None) -> ListedUnit:
     card = cards.get(unit.address) if cards is not None else None
     gone = cards is not None and card is None
     healthy = unfit is not None and unit.address not in unfit and not gone

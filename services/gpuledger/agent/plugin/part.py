@@ -12,15 +12,15 @@ from typing import Final
 
 import structlog
 
-from gpuledger.agent.board import Board, Seen
+from gpuledger.agent.board import Board, BoardState
 from gpuledger.agent.errors import SocketError
 from gpuledger.agent.kubelet.sockets import remove_leftovers
-from gpuledger.agent.part import Tell
+from gpuledger.agent.part import Recorder
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.cdi import CdiFolders
-from gpuledger.agent.plugin.device_list import listed, refused_ids
-from gpuledger.agent.plugin.resource import LOOK_PERIOD_S, SEEN_OFF_LOOKS, Resource
-from gpuledger.agent.plugin.service import Allocated, Answers, Counts, Means
+from gpuledger.agent.plugin.device_list import device_lists, invalid_ids
+from gpuledger.agent.plugin.resource import POLL_PERIOD_S, STREAM_END_POLLS, PluginResource
+from gpuledger.agent.plugin.service import Allocated, PluginContext, PluginCounts, PluginService
 from gpuledger.runtime.clock import Sleep
 
 PLUGIN_FOLDER: Final = Path("/var/lib/kubelet/device-plugins")
@@ -65,13 +65,13 @@ class DevicePlugin:
         allocated: Allocated = _nothing,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.counts = Counts()
+        self.counts = PluginCounts()
         self._board = board
         self._folder = settings.folder
         cdi = CdiFolders(settings.cdi_folders) if settings.cdi_folders else None
-        self._means = Means(settings.handing, cdi, allocated)
+        self._means = PluginContext(settings.handing, cdi, allocated)
         self._sleep = sleep
-        self._resources: dict[str, Resource] = {}
+        self._resources: dict[str, PluginResource] = {}
         self._refused: tuple[str, ...] = ()
         self._alive_at: float | None = None
 
@@ -91,7 +91,7 @@ class DevicePlugin:
         """How each resource stands, as JSON values."""
         return {name: _described(resource) for name, resource in sorted(self._resources.items())}
 
-    async def run(self, tell: Tell) -> None:  # noqa: ARG002 - it has nothing to tell
+    async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it has nothing to tell
         """Serve until cancelled; at the end the sockets are removed."""
         self._clean()
         async with asyncio.TaskGroup() as tasks:
@@ -110,31 +110,31 @@ class DevicePlugin:
     async def _beat(self) -> None:
         while True:
             self._alive_at = asyncio.get_running_loop().time()
-            await self._sleep(LOOK_PERIOD_S)
+            await self._sleep(POLL_PERIOD_S)
 
-    def _follow(self, seen: Seen, tasks: asyncio.TaskGroup) -> None:
+    def _follow(self, seen: BoardState, tasks: asyncio.TaskGroup) -> None:
         """Give every resource its units; one that has none any more ends by itself."""
-        units, cards = listed(seen), seen.survey.cards if seen.survey else ()
+        units, cards = device_lists(seen), seen.survey.cards if seen.survey else ()
         for name in [name for name in units if units[name] and name not in self._resources]:
-            answers = Answers(name, self._means, self.counts)
-            self._resources[name] = Resource(answers, self._folder, self.counts, sleep=self._sleep)
+            service = PluginService(name, self._means, self.counts)
+            self._resources[name] = PluginResource(service, self._folder, self.counts, sleep=self._sleep)
             tasks.create_task(self._keep(name, tasks))
         for name, resource in self._resources.items():
-            resource.answers.offer(units.get(name, ()), cards)
-        self._tell_refused(refused_ids(seen))
+            resource.service.offer(units.get(name, ()), cards)
+        self._tell_refused(invalid_ids(seen))
 
     async def _keep(self, name: str, tasks: asyncio.TaskGroup) -> None:
         """Run a resource until it is withdrawn; what came back while it ended begins anew."""
         try:
             await self._resources[name].run()
             log.info("a resource is withdrawn", resource=name)
-            await self._sleep(SEEN_OFF_LOOKS * LOOK_PERIOD_S)
+            await self._sleep(STREAM_END_POLLS * POLL_PERIOD_S)
         except Exception:
             self.counts.errors += 1
             log.exception("a resource failed", resource=name, again_after_s=AGAIN_AFTER_S)
             await self._sleep(AGAIN_AFTER_S)
         del self._resources[name]
-        self._follow(self._board.seen, tasks)
+        self._follow(self._board.state, tasks)
 
     def _tell_refused(self, ids: tuple[str, ...]) -> None:
         if ids and ids != self._refused:
@@ -143,12 +143,12 @@ class DevicePlugin:
         self._refused = ids
 
 
-def _described(resource: Resource) -> Mapping[str, object]:
-    units = resource.answers.units
+def _described(resource: PluginResource) -> Mapping[str, object]:
+    units = resource.service.units
     return {
         "units": len(units),
-        "healthy": sum(1 for listed in units if listed.healthy),
+        "healthy": sum(1 for device_lists in units if device_lists.healthy),
         "registered": resource.registered,
-        "watched": resource.answers.watchers > 0,
+        "watched": resource.service.watchers > 0,
         "trouble": resource.trouble,
     }

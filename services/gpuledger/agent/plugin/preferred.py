@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gpuledger.agent.board import Unit
+from gpuledger.agent.board import DeviceUnit
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.plugin.affinity import Affinity
 
-BEGINNINGS_MAX: Final = 16
+STARTS_MAX: Final = 16
 """With so many cards at most it is tried what comes of beginning with each."""
 
 
 def preferred(
-    units: Sequence[Unit],
+    units: Sequence[DeviceUnit],
     cards: Iterable[CardFacts],
     available: Iterable[str],
     must_include: Iterable[str],
@@ -44,7 +44,9 @@ def _ordered(ids: Iterable[str], order: Mapping[str, int]) -> list[str]:
 class _Free:
     """What may be chosen, by card: `_free` has the ids of each card that has any, in the offer's order."""
 
-    def __init__(self, units: Sequence[Unit], free: Sequence[str], included: Sequence[str], affinity: Affinity) -> None:
+    def __init__(
+        self, units: Sequence[DeviceUnit], free: Sequence[str], included: Sequence[str], affinity: Affinity
+    ) -> None:
         address = {unit.id: unit.address for unit in units}
         self._affinity = affinity
         self._included = Counter(address.get(unit_id, unit_id) for unit_id in included)
@@ -70,7 +72,7 @@ class _Free:
         if self._included:
             return [None]
         least = min(self._used.values())
-        return [card for card, used in self._used.items() if used == least][:BEGINNINGS_MAX]
+        return [card for card, used in self._used.items() if used == least][:STARTS_MAX]
 
     def _grown(self, beginning: str | None, wanted: int) -> Counter[str]:
         """How many units of each card, chosen one after the other: the best that goes with those before it."""

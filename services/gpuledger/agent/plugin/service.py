@@ -33,7 +33,7 @@ from gpuledger.agent.kubelet.deviceplugin_pb2 import (
     TopologyInfo,
 )
 from gpuledger.agent.kubelet.rpc import serialized
-from gpuledger.agent.plugin.allocate import Handed, Handing, handed
+from gpuledger.agent.plugin.allocate import ContainerAllocation, Handing, allocate
 from gpuledger.agent.plugin.cdi import CdiFolders
 from gpuledger.agent.plugin.device_list import ListedUnit
 from gpuledger.agent.plugin.preferred import preferred
@@ -47,7 +47,7 @@ log = structlog.get_logger("gpuledger.agent")
 
 
 @dataclass(slots=True)
-class Counts:
+class PluginCounts:
     """What the plugin did since the agent began, over all resources."""
 
     registrations: int = 0
@@ -57,7 +57,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class PluginContext:
     """What answering takes besides the units: `allocated` is called with the ids that containers are to get."""
 
     handing: Handing
@@ -65,10 +65,10 @@ class Means:
     allocated: Allocated
 
 
-class Answers:
+class PluginService:
     """The device plugin service of one resource."""
 
-    def __init__(self, resource: str, means: Means, counts: Counts) -> None:
+    def __init__(self, resource: str, means: PluginContext, counts: PluginCounts) -> None:
         self.resource = resource
         self.units: tuple[ListedUnit, ...] = ()
         self.watchers = 0
@@ -119,7 +119,7 @@ class Answers:
             self._counts.lists_sent += 1
 
     async def _preferred(self, request: PreferredAllocationRequest, _: object) -> PreferredAllocationResponse:
-        units = [listed.unit for listed in self.units]
+        units = [device_lists.unit for device_lists in self.units]
         choices = (
             preferred(units, self._cards, one.available_deviceIDs, one.must_include_deviceIDs, one.allocation_size)
             for one in request.container_requests
@@ -143,10 +143,10 @@ class Answers:
 
     def _allocated(self, request: AllocateRequest) -> AllocateResponse:
         how, cdi = self._means.handing, self._means.cdi
-        units = {listed.unit.id: listed.unit for listed in self.units}
+        units = {device_lists.unit.id: device_lists.unit for device_lists in self.units}
         named = cdi.names() if how.by_cdi and cdi is not None else None
-        answers = [handed(units, one.devices_ids, how, named) for one in request.container_requests]
-        return AllocateResponse(container_responses=map(_container, answers))
+        allocations = [allocate(units, one.devices_ids, how, named) for one in request.container_requests]
+        return AllocateResponse(container_responses=map(_container, allocations))
 
     async def _pre_start(self, _: PreStartContainerRequest, __: object) -> PreStartContainerResponse:
         return PreStartContainerResponse()
@@ -156,14 +156,16 @@ def _asked(request: AllocateRequest) -> Iterable[str]:
     return (unit_id for one in request.container_requests for unit_id in one.devices_ids)
 
 
-def _device(listed: ListedUnit) -> Device:
-    health = "Healthy" if listed.healthy else "Unhealthy"
-    if listed.numa_node is None:
-        return Device(ID=listed.unit.id, health=health)
-    return Device(ID=listed.unit.id, health=health, topology=TopologyInfo(nodes=[NUMANode(ID=listed.numa_node)]))
+def _device(device_lists: ListedUnit) -> Device:
+    health = "Healthy" if device_lists.healthy else "Unhealthy"
+    if device_lists.numa_node is None:
+        return Device(ID=device_lists.unit.id, health=health)
+    return Device(
+        ID=device_lists.unit.id, health=health, topology=TopologyInfo(nodes=[NUMANode(ID=device_lists.numa_node)])
+    )
 
 
-def _container(answer: Handed) -> ContainerAllocateResponse:
+def _container(answer: ContainerAllocation) -> ContainerAllocateResponse:
     return ContainerAllocateResponse(
         envs=answer.envs, cdi_devices=[CDIDevice(name=name) for name in answer.cdi_devices]
     )

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from gpuledger.agent.setup.state import Told
+from gpuledger.agent.setup.state import Outcome
 from gpuledger.domain.mig.plan import MigState, Step
 from gpuledger.events.node import WantedDevice
 
@@ -66,7 +66,7 @@ class Say(NamedTuple):
 
     device: str
     wish: WantedDevice
-    told: Told
+    told: Outcome
     message: str = ""
     failed: bool = False
 
@@ -75,7 +75,7 @@ class Release(NamedTuple):
     """Nothing is left of the device's set-up: forget it, and tell the pool that asked for it; None: nobody did."""
 
     device: str
-    told: Told | None
+    told: Outcome | None
 
 
 class Postpone(NamedTuple):

@@ -11,8 +11,8 @@ from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.setup import actions, release
 from gpuledger.agent.setup.actions import Action, Wait
 from gpuledger.agent.setup.offers import ids_of, partitions, profile_of, unit_uuids
-from gpuledger.agent.setup.situation import Situation, answers, card_of, cards, is_replaced, state_of, used
-from gpuledger.agent.setup.state import Held, Told
+from gpuledger.agent.setup.situation import Situation, card_of, cards, is_replaced, responds, state_of, used
+from gpuledger.agent.setup.state import HeldDevice, Outcome
 from gpuledger.domain.mig.plan import IN_USE, Create, Destroy, Plan, Refusal, plan
 from gpuledger.events.node import WantedDevice
 
@@ -48,7 +48,7 @@ def _refreshed(it: Situation) -> Iterator[Choice]:
 
 
 def _withdrawn(it: Situation) -> Iterator[Choice]:
-    for wish in it.seen.wanted or ():
+    for wish in it.board.desired or ():
         held = it.memory.held.get(wish.device)
         if wish.releasing and held is not None and held.offered:
             yield actions.Withdraw(wish.device, wish)
@@ -58,15 +58,15 @@ def _withdrawn(it: Situation) -> Iterator[Choice]:
 
 
 def _next(it: Situation) -> Iterator[Choice]:
-    if it.seen.wanted is None or (it.seen.survey is None and it.survey is None):
+    if it.board.desired is None or (it.board.survey is None and it.survey is None):
         return
     if it.now < it.quiet_at:
         yield Wait(it.quiet_at)
         return
-    wanted = {wish.device: wish for wish in it.seen.wanted}
+    wanted = {wish.device: wish for wish in it.board.desired}
     for device in sorted(it.memory.held.keys() - wanted.keys()):
         yield release.decide(it, device, None)
-    for wish in it.seen.wanted:
+    for wish in it.board.desired:
         yield release.decide(it, wish.device, wish) if wish.releasing else _of_wanted(it, wish)
 
 
@@ -83,7 +83,7 @@ def _of_wanted(it: Situation, wish: WantedDevice) -> Choice:
     return _kept(it, wish, held, card)
 
 
-def _kept(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) -> Choice:
+def _kept(it: Situation, wish: WantedDevice, held: HeldDevice, card: CardFacts) -> Choice:
     """What a device needs that is offered as its pool wants it: mostly nothing, else to be divided again."""
     found = plan(state_of(it, card), profile_of(wish))
     if isinstance(found, Plan) and not found.steps:
@@ -97,7 +97,7 @@ def _kept(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) -> Cho
     return choice
 
 
-def _repaired(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) -> Choice:
+def _repaired(it: Situation, wish: WantedDevice, held: HeldDevice, card: CardFacts) -> Choice:
     """How a card that somebody else divided is brought back, around what is in use of it."""
     settled_at = it.settled_at(wish.device)
     if not held.uuids and it.now < settled_at:
@@ -105,7 +105,7 @@ def _repaired(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) ->
     return _when_ready(it, wish, lambda: _around(it, wish, held, card)) if _is_known(it) else Wait()
 
 
-def _around(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) -> Choice:
+def _around(it: Situation, wish: WantedDevice, held: HeldDevice, card: CardFacts) -> Choice:
     found = _looked(it, wish, card)
     if isinstance(found, actions.Look):
         return found
@@ -120,11 +120,11 @@ def _around(it: Situation, wish: WantedDevice, held: Held, card: CardFacts) -> C
     return _divide(it, wish, card, found)
 
 
-def _set_up(it: Situation, wish: WantedDevice, held: Held | None) -> Choice:
+def _set_up(it: Situation, wish: WantedDevice, held: HeldDevice | None) -> Choice:
     return _when_ready(it, wish, lambda: _begun(it, wish, held))
 
 
-def _begun(it: Situation, wish: WantedDevice, held: Held | None) -> Choice:
+def _begun(it: Situation, wish: WantedDevice, held: HeldDevice | None) -> Choice:
     card = card_of(it, wish, held)
     if card is None:
         return _missing(it, wish)
@@ -150,12 +150,12 @@ def _kubelet_silent(it: Situation, wish: WantedDevice) -> Choice:
 
 def _carried_out(it: Situation, wish: WantedDevice, card: CardFacts, found: Plan) -> Choice:
     """A plan that was made without asking the hardware what is in use, once that was asked too."""
-    looked = _looked(it, wish, card) if found.steps else found
-    if isinstance(looked, Refusal):
-        return _refused(wish, looked)
-    if not isinstance(looked, Plan):
-        return looked
-    return _divide(it, wish, card, looked) if looked.steps else _adopted(wish, card)
+    on_readings = _looked(it, wish, card) if found.steps else found
+    if isinstance(on_readings, Refusal):
+        return _refused(wish, on_readings)
+    if not isinstance(on_readings, Plan):
+        return on_readings
+    return _divide(it, wish, card, on_readings) if on_readings.steps else _adopted(wish, card)
 
 
 def _adopted(wish: WantedDevice, card: CardFacts) -> Choice:
@@ -182,29 +182,29 @@ def _when_ready(it: Situation, wish: WantedDevice, then: Callable[[], Choice]) -
     return Wait(ready_at) if it.now < ready_at else then()
 
 
-def _applied(it: Situation, wish: WantedDevice, held: Held) -> Choice | None:
-    told = Told(wish.pool, wish.asked_at, "applied", partitions(wish, held.uuids))
+def _applied(it: Situation, wish: WantedDevice, held: HeldDevice) -> Choice | None:
+    told = Outcome(wish.pool, wish.asked_at, "applied", partitions(wish, held.uuids))
     return actions.Say(wish.device, wish, told) if it.memory.told.get(wish.device) != told else None
 
 
 def _refused(wish: WantedDevice, refusal: Refusal) -> Choice:
-    told = Told(wish.pool, wish.asked_at, "refused", reason=refusal.reason)
+    told = Outcome(wish.pool, wish.asked_at, "refused", reason=refusal.reason)
     return actions.Say(wish.device, wish, told, refusal.message, failed=True)
 
 
 def _missing(it: Situation, wish: WantedDevice) -> Choice:
     if it.blind is not None:
         return _refused(wish, Refusal(CARD_MISSING, f"The driver does not answer: {it.blind}"))
-    survey = it.survey or it.seen.survey
+    survey = it.survey or it.board.survey
     if survey is not None and survey.driver_missing:
         return _refused(wish, Refusal(DRIVER_MISSING, "No driver answers; install it, or look into the kernel's log."))
     named = wish.uuid or wish.pci_address or "which nobody names"
-    silent = any(not answers(card) for card in cards(it))
+    silent = any(not responds(card) for card in cards(it))
     text = "is not there, or does not answer" if silent else "is not in this node"
     return _refused(wish, Refusal(CARD_MISSING, f"The card {named} {text}; look at the node's driver and slots."))
 
 
-def _hindrance(it: Situation, wish: WantedDevice, held: Held | None, card: CardFacts) -> Choice | None:
+def _hindrance(it: Situation, wish: WantedDevice, held: HeldDevice | None, card: CardFacts) -> Choice | None:
     """What keeps the card from this pool: another device has it, or containers have units of it by another name."""
     other = _other_holder(it, wish, card)
     if other is not None:
@@ -214,7 +214,7 @@ def _hindrance(it: Situation, wish: WantedDevice, held: Held | None, card: CardF
 
 
 def _taken(it: Situation, wish: WantedDevice, other: str) -> Choice:
-    stays = any(each.device == other and not each.releasing for each in it.seen.wanted or ())
+    stays = any(each.device == other and not each.releasing for each in it.board.desired or ())
     text = f"The card is {other}'s, which a pool wants too; take one of the two out of its pool."
     return _refused(wish, Refusal(CARD_TAKEN, text)) if stays else Wait()
 
@@ -224,13 +224,13 @@ def _other_holder(it: Situation, wish: WantedDevice, card: CardFacts) -> str | N
     return next(holders, None)
 
 
-def _is_strangers(it: Situation, wish: WantedDevice, held: Held | None, card: CardFacts) -> bool:
+def _is_strangers(it: Situation, wish: WantedDevice, held: HeldDevice | None, card: CardFacts) -> bool:
     """Whether containers have units of the card that would not be units of this pool's."""
     mine = {(wish.resource, each) for uuid in unit_uuids(card, wish) for each in ids_of(uuid, wish.slices_per_unit)}
     return not (used(it, card, held) or frozenset()) <= mine
 
 
-def _goes_on(held: Held, wish: WantedDevice, card: CardFacts) -> bool:
+def _goes_on(held: HeldDevice, wish: WantedDevice, card: CardFacts) -> bool:
     """Whether what is offered, or was, is what the pool wants."""
     return held.card == card.uuid and _terms(held.wish) == _terms(wish)
 
@@ -239,7 +239,7 @@ def _terms(wish: WantedDevice) -> tuple[object, ...]:
     return wish.pool, wish.resource, wish.unit, wish.mig_profile, wish.slices_per_unit
 
 
-def _is_gentle(found: Plan, held: Held) -> bool:
+def _is_gentle(found: Plan, held: HeldDevice) -> bool:
     """Whether a plan leaves everything alone that is offered."""
     return all(
         isinstance(step, Create) or (isinstance(step, Destroy) and step.uuid not in held.uuids) for step in found.steps
@@ -247,4 +247,4 @@ def _is_gentle(found: Plan, held: Held) -> bool:
 
 
 def _is_known(it: Situation) -> bool:
-    return it.seen.in_use is not None
+    return it.board.in_use is not None

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from gpuledger.agent.hardware.calls import Calls
+from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import (
     BusyError,
     CardLostError,
     DriverMissingError,
     HardwareError,
     HungError,
-    RefusedError,
+    UnsupportedError,
 )
 from gpuledger.agent.setup.offers import used_of
 from gpuledger.domain.mig.plan import (
@@ -41,11 +41,11 @@ _REASONS = (
     (CardLostError, "CardMissing"),
     (DriverMissingError, "DriverMissing"),
     (HungError, "DriverHung"),
-    (RefusedError, "HardwareRefused"),
+    (UnsupportedError, "HardwareRefused"),
 )
 
 
-class Stopped(Exception):  # noqa: N818 - it names what happened to the plan
+class StepFailedError(Exception):
     """A step could not be done; `refusal` says why in the words of events."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -53,10 +53,10 @@ class Stopped(Exception):  # noqa: N818 - it names what happened to the plan
         self.refusal = refusal
 
 
-class Carrying:
+class MigExecutor:
     """Carries out steps on one card; `uuid` is the card's own."""
 
-    def __init__(self, calls: Calls, address: str, uuid: str, in_use: InUse, beat: Callable[[], None]) -> None:
+    def __init__(self, calls: AsyncHardware, address: str, uuid: str, in_use: InUse, beat: Callable[[], None]) -> None:
         self._calls = calls
         self._address = address
         self._uuid = uuid
@@ -73,8 +73,8 @@ class Carrying:
         for step in steps:
             try:
                 done.append(await self._do(step, before))
-            except Stopped as stopped:
-                raise Stopped(await self._restored(done, before, stopped.refusal)) from stopped
+            except StepFailedError as stopped:
+                raise StepFailedError(await self._restored(done, before, stopped.refusal)) from stopped
 
     async def clear(self, steps: Sequence[Step], before: MigState) -> None:
         """Do the steps; what was done stays done where one fails, as nobody wants the card as it was.
@@ -92,7 +92,7 @@ class Carrying:
             return await self._done(step)
         except HardwareError as error:
             reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), "HardwareError")
-            raise Stopped(Refusal(reason, f"{_words(step)} failed: {error}")) from error
+            raise StepFailedError(Refusal(reason, f"{_words(step)} failed: {error}")) from error
 
     def _check(self, step: Step, before: MigState) -> None:
         in_use = self._in_use()
@@ -118,7 +118,7 @@ class Carrying:
         if not await self._calls.set_mig(self._address, enabled=enabled):
             word = "on" if enabled else "off"
             text = f"MIG turns {word} with the card's next reset; reset the card or reboot the node."
-            raise Stopped(Refusal(RESET_PENDING, text))
+            raise StepFailedError(Refusal(RESET_PENDING, text))
 
     async def _restored(self, done: Sequence[Done], before: MigState, refusal: Refusal) -> Refusal:
         """Undo what can be; the refusal, and what is left undone."""
@@ -127,7 +127,7 @@ class Carrying:
             self._beat()
             try:
                 await self._done(step)
-            except (HardwareError, Stopped) as error:
+            except (HardwareError, StepFailedError) as error:
                 left.append(f"{_words(step)} failed: {error}")
         log.warning("a card could not be divided", card=self._address, reason=refusal.message, not_restored=left)
         if not left:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Final
 
-from gpuledger.agent.board import Offer, Unit
+from gpuledger.agent.board import DeviceUnit, ResourceOffer
 from gpuledger.agent.hardware.api import CardFacts
-from gpuledger.agent.setup.state import Held
+from gpuledger.agent.setup.state import HeldDevice
 from gpuledger.events.node import WantedDevice
 
 UNIT_MIG: Final = "MIG"
@@ -52,18 +52,18 @@ def ids_of(uuid: str, slices: int) -> tuple[str, ...]:
     return (base,) if slices == 1 else tuple(f"{base}{SLICE}{number}" for number in range(slices))
 
 
-def offers(held: Iterable[Held]) -> tuple[Offer, ...]:
+def offers(held: Iterable[HeldDevice]) -> tuple[ResourceOffer, ...]:
     """All that is offered, by resource, the units in the order of their cards' addresses and of their places there."""
-    units: dict[str, list[Unit]] = {}
+    units: dict[str, list[DeviceUnit]] = {}
     for each in sorted((each for each in held if each.offered), key=lambda each: each.address):
         units.setdefault(each.wish.resource, []).extend(_units(each))
-    return tuple(Offer(resource, tuple(made)) for resource, made in sorted(units.items()) if made)
+    return tuple(ResourceOffer(resource, tuple(made)) for resource, made in sorted(units.items()) if made)
 
 
-def without(offered: Iterable[Offer], held: Held) -> tuple[Offer, ...]:
+def without(offered: Iterable[ResourceOffer], held: HeldDevice) -> tuple[ResourceOffer, ...]:
     """What is left of offers without the units of a device."""
     left = ((each.resource, tuple(unit for unit in each.units if not _is_of(unit, held))) for each in offered)
-    return tuple(Offer(resource, units) for resource, units in left if units)
+    return tuple(ResourceOffer(resource, units) for resource, units in left if units)
 
 
 def used_of(in_use: Mapping[str, frozenset[str]], uuids: Iterable[str]) -> Used:
@@ -78,13 +78,13 @@ def uuids_used(used: Used, uuids: Iterable[str]) -> frozenset[str]:
     return frozenset(uuid for uuid in uuids if _base(uuid) in bases)
 
 
-def _units(held: Held) -> Iterator[Unit]:
+def _units(held: HeldDevice) -> Iterator[DeviceUnit]:
     for uuid in held.uuids:
         for each in ids_of(uuid, held.wish.slices_per_unit):
-            yield Unit(each, uuid, held.address)
+            yield DeviceUnit(each, uuid, held.address)
 
 
-def _is_of(unit: Unit, held: Held) -> bool:
+def _is_of(unit: DeviceUnit, held: HeldDevice) -> bool:
     return unit.address == held.address or unit.uuid in held.uuids
 
 

@@ -13,16 +13,16 @@ import structlog
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Survey
-from gpuledger.agent.hardware.calls import Calls
+from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import HardwareError
-from gpuledger.agent.part import Keep, Tell
+from gpuledger.agent.part import Recorder, StateStore
 from gpuledger.agent.setup import actions
 from gpuledger.agent.setup.actions import Action, Wait
 from gpuledger.agent.setup.decide import decide
-from gpuledger.agent.setup.executor import Acting
+from gpuledger.agent.setup.executor import SetupExecutor
 from gpuledger.agent.setup.situation import Situation
-from gpuledger.agent.setup.store import Remembering
-from gpuledger.agent.setup.timing import Quiet
+from gpuledger.agent.setup.store import SetupStore
+from gpuledger.agent.setup.timing import Debounce
 from gpuledger.runtime.clock import Clock
 from gpuledger.runtime.tasks import end
 
@@ -38,45 +38,51 @@ STEPS_MAX: Final = 4096
 log = structlog.get_logger("gpuledger.agent")
 
 
-class SetUp:
+class PoolSetup:
     """Keeps a node's devices as pools want them; `now` is the event loop's clock, in seconds."""
 
     name = "setup"
     stuck_after_s = STUCK_AFTER_S
 
     def __init__(
-        self, calls: Calls, board: Board, keep: Keep, *, clock: Clock, now: Callable[[], float] | None = None
+        self,
+        calls: AsyncHardware,
+        board: Board,
+        keep: StateStore,
+        *,
+        clock: Clock,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self._calls = calls
         self._board = board
         self._keep = keep
         self._clock = clock
         self._now = now or (lambda: asyncio.get_running_loop().time())
-        self._quiet = Quiet()
-        self._mine: Remembering | None = None
+        self._quiet = Debounce()
+        self._mine: SetupStore | None = None
         self.alive_at: float | None = None
         self.trouble: str | None = None
 
-    async def run(self, tell: Tell) -> None:
+    async def run(self, record: Recorder) -> None:
         """See `gpuledger.agent.part.Part.run`."""
-        news = asyncio.Event()
-        following = asyncio.create_task(self._follow(news))
+        changes = asyncio.Event()
+        following = asyncio.create_task(self._follow(changes))
         try:
             while True:
-                news.clear()
-                until = await self.work(tell)
+                changes.clear()
+                until = await self.work(record)
                 pause_s = LOOK_S if until is None else min(until - self._now(), LOOK_S)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(pause_s, 0.0)):
-                        await news.wait()
+                        await changes.wait()
         finally:
             await end([following])
 
-    async def work(self, tell: Tell) -> float | None:
+    async def work(self, record: Recorder) -> float | None:
         """Do all that can be done now; returns when there is more to do though nothing changes, or None."""
-        mine = self._mine = self._mine or Remembering(self._keep, self._now())
+        mine = self._mine = self._mine or SetupStore(self._keep, self._now())
         sight = _Sight(self._calls)
-        acting = Acting(self._calls, self._board, mine, clock=self._clock, beat=self._beat)
+        acting = SetupExecutor(self._calls, self._board, mine, clock=self._clock, beat=self._beat)
         for _ in range(STEPS_MAX):
             self._beat()
             it = self._situation(mine, sight)
@@ -86,25 +92,25 @@ class SetUp:
                 await self._rest(it, mine, acting)
                 return choice.until
             if isinstance(choice, actions.Withdraw) or not await sight.see():
-                await _take(choice, it, acting, sight, tell)
+                await _take(choice, it, acting, sight, record)
         log.error("setting devices up gets nowhere; it goes on after a pause", next=str(choice))
         return None
 
-    async def _rest(self, it: Situation, mine: Remembering, acting: Acting) -> None:
-        if it.seen.survey is not None:
+    async def _rest(self, it: Situation, mine: SetupStore, acting: SetupExecutor) -> None:
+        if it.board.survey is not None:
             acting.offer()
-        if it.seen.wanted is not None and it.now >= it.quiet_at:
-            await mine.keep_only(wish.device for wish in it.seen.wanted)
+        if it.board.desired is not None and it.now >= it.quiet_at:
+            await mine.keep_only(wish.device for wish in it.board.desired)
 
-    async def _follow(self, news: asyncio.Event) -> None:
+    async def _follow(self, changes: asyncio.Event) -> None:
         async for _ in self._board.changes():
-            news.set()
+            changes.set()
 
-    def _situation(self, mine: Remembering, sight: "_Sight") -> Situation:
-        seen, now = self._board.seen, self._now()
-        quiet_at = self._quiet.until(seen.wanted, now)
+    def _situation(self, mine: SetupStore, sight: "_Sight") -> Situation:
+        seen, now = self._board.state, self._now()
+        quiet_at = self._quiet.until(seen.desired, now)
         return Situation(
-            seen, mine.memory, mine.attempts, mine.withdrawn_at, now, quiet_at, sight.survey, sight.blind, sight.busy
+            seen, mine.memory, mine.retries, mine.withdrawn_at, now, quiet_at, sight.survey, sight.blind, sight.busy
         )
 
     def _beat(self) -> None:
@@ -114,7 +120,7 @@ class SetUp:
 class _Sight:
     """What was seen of the hardware since it was changed last; what the board shows may be older than that."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: AsyncHardware) -> None:
         self._calls = calls
         self.survey: Survey | None = None
         self.blind: str | None = None
@@ -147,7 +153,7 @@ class _Sight:
         self.busy = {}
 
 
-async def _take(do: Action, it: Situation, acting: Acting, sight: _Sight, tell: Tell) -> None:
+async def _take(do: Action, it: Situation, acting: SetupExecutor, sight: _Sight, record: Recorder) -> None:
     """Take a step."""
     match do:
         case actions.Look():
@@ -161,20 +167,22 @@ async def _take(do: Action, it: Situation, acting: Acting, sight: _Sight, tell: 
         case actions.Postpone():
             acting.postpone(do, it)
         case actions.Say():
-            await acting.say(do, it, tell)
+            await acting.say(do, it, record)
         case actions.Release():
-            await acting.release(do, tell)
+            await acting.release(do, record)
         case actions.Divide() | actions.Clear():
-            await _change(do, it, acting, sight, tell)
+            await _change(do, it, acting, sight, record)
 
 
-async def _change(do: actions.Divide | actions.Clear, it: Situation, acting: Acting, sight: _Sight, tell: Tell) -> None:
+async def _change(
+    do: actions.Divide | actions.Clear, it: Situation, acting: SetupExecutor, sight: _Sight, record: Recorder
+) -> None:
     """Change a card, unless that was just done and it does not show."""
     if do.device in sight.changed:
-        await acting.puzzle(do, it, tell)
+        await acting.puzzle(do, it, record)
         return
     if isinstance(do, actions.Divide):
-        await acting.divide(do, it, tell)
+        await acting.divide(do, it, record)
     else:
         await acting.clear(do, it)
     sight.forget(do.device)

@@ -4,7 +4,7 @@ from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.setup import actions
 from gpuledger.agent.setup.actions import Action, Wait
 from gpuledger.agent.setup.situation import Situation, card_of, is_gone, state_of, used
-from gpuledger.agent.setup.state import Told
+from gpuledger.agent.setup.state import Outcome
 from gpuledger.domain.mig.plan import Refusal, plan
 from gpuledger.events.node import WantedDevice
 
@@ -56,8 +56,8 @@ def _release(it: Situation, device: str, wish: WantedDevice | None) -> Choice:
     return actions.Release(device, _released(asked) if asked is not None else None)
 
 
-def _released(wish: WantedDevice) -> Told:
-    return Told(wish.pool, wish.asked_at, "released")
+def _released(wish: WantedDevice) -> Outcome:
+    return Outcome(wish.pool, wish.asked_at, "released")
 
 
 def _is_anothers(it: Situation, device: str, card: CardFacts) -> bool:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gpuledger.agent.board import Seen
+from gpuledger.agent.board import BoardState
 from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Survey
 from gpuledger.agent.setup.offers import Used, used_of, uuids_used
-from gpuledger.agent.setup.state import Held, Memory
-from gpuledger.agent.setup.timing import Attempt, Mark, mark_of, ready_at
+from gpuledger.agent.setup.state import HeldDevice, SetupState
+from gpuledger.agent.setup.timing import FailedAttempt, RetryConditions, conditions_of, ready_at
 from gpuledger.domain.mig.plan import MigState
 from gpuledger.events.node import WantedDevice
 
@@ -27,9 +27,9 @@ class Situation(NamedTuple):
     not changed for long enough; both by the event loop's clock, like `now`.
     """
 
-    seen: Seen
-    memory: Memory
-    attempts: Mapping[str, Attempt]
+    board: BoardState
+    memory: SetupState
+    retries: Mapping[str, FailedAttempt]
     withdrawn_at: Mapping[str, float]
     now: float
     quiet_at: float
@@ -43,44 +43,44 @@ class Situation(NamedTuple):
 
     def ready_at(self, device: str, wish: WantedDevice | None) -> float:
         """When to try again what did not work out for the device."""
-        return ready_at(self.attempts.get(device), wish, self.mark(device, wish))
+        return ready_at(self.retries.get(device), wish, self.mark(device, wish))
 
-    def mark(self, device: str, wish: WantedDevice | None) -> Mark:
+    def mark(self, device: str, wish: WantedDevice | None) -> RetryConditions:
         """What an attempt depends on, as the board shows it."""
         held = self.memory.held.get(device)
         shown = self._replace(survey=None, blind=None)
         card = card_of(shown, wish, held)
-        return mark_of(card, used(shown, card, held))
+        return conditions_of(card, used(shown, card, held))
 
 
-def card_of(it: Situation, wish: WantedDevice | None, held: Held | None) -> CardFacts | None:
+def card_of(it: Situation, wish: WantedDevice | None, held: HeldDevice | None) -> CardFacts | None:
     """The card that a wish names, else the one that is held; None where it is not there or does not answer."""
     uuid, address = (wish.uuid, address_of(wish)) if wish else (held.card if held else None, None)
     if it.blind is not None:
         return None
     for card in cards(it):
         named = card.uuid == uuid if uuid is not None else card.address == address
-        if answers(card) and named:
+        if responds(card) and named:
             return card
     return None
 
 
-def answers(card: CardFacts) -> bool:
+def responds(card: CardFacts) -> bool:
     """Whether a card answers. One that fell silent stands on the board as who it was, and with no mode of MIG."""
     return card.uuid is not None and (card.mig_enabled is not None or not card.profiles)
 
 
-def is_gone(it: Situation, wish: WantedDevice | None, held: Held | None) -> bool:
+def is_gone(it: Situation, wish: WantedDevice | None, held: HeldDevice | None) -> bool:
     """Whether the card is certainly not in this node: a driver answers, and nothing silent is in its place."""
-    survey = it.survey or it.seen.survey
+    survey = it.survey or it.board.survey
     if it.blind is not None or survey is None or survey.driver_missing or card_of(it, wish, held) is not None:
         return False
     address = held.address if held is not None else address_of(wish) if wish is not None else None
-    silent = [card.address for card in survey.cards if not answers(card)]
+    silent = [card.address for card in survey.cards if not responds(card)]
     return address not in silent if address is not None else not silent
 
 
-def is_replaced(it: Situation, held: Held) -> bool:
+def is_replaced(it: Situation, held: HeldDevice) -> bool:
     """Whether another card answers where the one that is held was, which is nowhere else."""
     there = {card.uuid: card.address for card in cards(it) if card.uuid is not None}
     return held.card not in there and held.address in there.values()
@@ -88,7 +88,7 @@ def is_replaced(it: Situation, held: Held) -> bool:
 
 def cards(it: Situation) -> tuple[CardFacts, ...]:
     """All cards as they were seen last."""
-    survey = it.survey or it.seen.survey
+    survey = it.survey or it.board.survey
     return survey.cards if survey is not None else ()
 
 
@@ -100,11 +100,11 @@ def address_of(wish: WantedDevice) -> str | None:
     return f"{int(domain, 16):04x}:{rest}"
 
 
-def used(it: Situation, card: CardFacts | None, held: Held | None) -> Used | None:
+def used(it: Situation, card: CardFacts | None, held: HeldDevice | None) -> Used | None:
     """The units of a card that containers have; None where the kubelet has not said."""
-    if it.seen.in_use is None:
+    if it.board.in_use is None:
         return None
-    return used_of(it.seen.in_use, _uuids(card, held))
+    return used_of(it.board.in_use, _uuids(card, held))
 
 
 def state_of(it: Situation, card: CardFacts) -> MigState:
@@ -114,7 +114,7 @@ def state_of(it: Situation, card: CardFacts) -> MigState:
     return MigState(card.mig_enabled, card.mig_pending, card.profiles, card.instances, frozenset(busy))
 
 
-def _uuids(card: CardFacts | None, held: Held | None) -> frozenset[str]:
+def _uuids(card: CardFacts | None, held: HeldDevice | None) -> frozenset[str]:
     seen = [card.uuid, *(each.uuid for each in card.instances)] if card is not None else []
     kept = [held.card, *held.uuids] if held is not None else []
     return frozenset(uuid for uuid in [*seen, *kept] if uuid is not None)

@@ -15,11 +15,11 @@ VERSION: Final = 1
 """Of what is kept; a value of another version is forgotten."""
 
 _Value = TypeVar("_Value")
-Word = Literal["applied", "refused", "released"]
-_WORDS: Final[dict[str, Word]] = {"applied": "applied", "refused": "refused", "released": "released"}
+OutcomeKind = Literal["applied", "refused", "released"]
+_KINDS: Final[dict[str, OutcomeKind]] = {"applied": "applied", "refused": "refused", "released": "released"}
 
 
-class Held(NamedTuple):
+class HeldDevice(NamedTuple):
     """A device that was set up for a pool, or is to be: nobody else gets its card until it was taken back.
 
     `wish` is what it was set up by, `card` the card's UUID, and `uuids` are of what makes its units, in order of their
@@ -33,32 +33,32 @@ class Held(NamedTuple):
     offered: bool = False
 
 
-class Told(NamedTuple):
+class Outcome(NamedTuple):
     """What was told last of a device: to which pool, in answer to what it asked when, and for a refusal why."""
 
     pool: str
     asked_at: datetime
-    word: Word
+    word: OutcomeKind
     partitions: int | None = None
     reason: str = ""
 
 
-class Memory(NamedTuple):
+class SetupState(NamedTuple):
     """What is remembered, by the device's name."""
 
-    held: Mapping[str, Held] = {}
-    told: Mapping[str, Told] = {}
+    held: Mapping[str, HeldDevice] = {}
+    told: Mapping[str, Outcome] = {}
 
-    def holding(self, device: str, held: Held | None) -> "Memory":
+    def holding(self, device: str, held: HeldDevice | None) -> "SetupState":
         """With another `held` of the device; None forgets it."""
         return self._replace(held=_with(self.held, device, held))
 
-    def telling(self, device: str, told: Told | None) -> "Memory":
+    def telling(self, device: str, told: Outcome | None) -> "SetupState":
         """With another `told` of the device; None forgets it."""
         return self._replace(told=_with(self.told, device, told))
 
 
-def dump(memory: Memory) -> bytes:
+def dump(memory: SetupState) -> bytes:
     """What is kept of it."""
     return orjson.dumps(
         {
@@ -72,7 +72,7 @@ def dump(memory: Memory) -> bytes:
     )
 
 
-def load(kept: bytes) -> Memory:
+def load(kept: bytes) -> SetupState:
     """What was remembered.
 
     Raises:
@@ -83,22 +83,22 @@ def load(kept: bytes) -> Memory:
         if document["version"] != VERSION:
             raise ValueError(f"It is of version {document['version']}, and not of {VERSION}.")
         held = {str(device): _held(each) for device, each in document["held"].items()}
-        return Memory(held, {str(device): _told(each) for device, each in document["told"].items()})
+        return SetupState(held, {str(device): _told(each) for device, each in document["told"].items()})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"It is no memory of devices: {error!r}.") from error
 
 
-def _held(each: dict[str, Any]) -> Held:
+def _held(each: dict[str, Any]) -> HeldDevice:
     wish = WantedDevice.model_validate(each["wish"])
     uuids = tuple(str(uuid) for uuid in each["uuids"])
-    return Held(wish, str(each["address"]), str(each["card"]), uuids, bool(each["offered"]))
+    return HeldDevice(wish, str(each["address"]), str(each["card"]), uuids, bool(each["offered"]))
 
 
-def _told(each: dict[str, Any]) -> Told:
+def _told(each: dict[str, Any]) -> Outcome:
     count = each["partitions"]
     asked_at = datetime.fromisoformat(each["asked_at"])
-    return Told(
-        str(each["pool"]), asked_at, _WORDS[each["word"]], None if count is None else int(count), each["reason"]
+    return Outcome(
+        str(each["pool"]), asked_at, _KINDS[each["word"]], None if count is None else int(count), each["reason"]
     )
 
 

@@ -16,7 +16,7 @@ DEBOUNCE_MAX_S: Final = 20.0
 Wanted = tuple[WantedDevice, ...] | None
 
 
-class Quiet:
+class Debounce:
     """Follows what is wanted."""
 
     def __init__(self) -> None:
@@ -37,40 +37,40 @@ class Quiet:
 RETRY: Final = Backoff(first_s=1.0, max_s=60.0)
 
 
-class Mark(NamedTuple):
+class RetryConditions(NamedTuple):
     """What an attempt depends on, without the UUIDs of instances, which the attempt itself changes."""
 
     card: CardFacts | None
     used: Used | None
 
 
-class Attempt(NamedTuple):
+class FailedAttempt(NamedTuple):
     """What was tried for a device, at `at` for the last time, in seconds of the event loop's clock.
 
     `wish` None: to take back what nobody asks for any more.
     """
 
     wish: WantedDevice | None
-    mark: Mark
+    mark: RetryConditions
     failures: int
     at: float
 
 
-def mark_of(card: CardFacts | None, used: Used | None) -> Mark:
+def conditions_of(card: CardFacts | None, used: Used | None) -> RetryConditions:
     """The mark of a card as the board shows it, and of the use of it."""
     if card is None:
-        return Mark(None, used)
+        return RetryConditions(None, used)
     places = tuple(sorted((each._replace(uuid="") for each in card.instances), key=lambda each: each.start))
-    return Mark(card._replace(instances=places), used)
+    return RetryConditions(card._replace(instances=places), used)
 
 
-def failed(last: Attempt | None, wish: WantedDevice | None, mark: Mark, now: float) -> Attempt:
+def failed(last: FailedAttempt | None, wish: WantedDevice | None, mark: RetryConditions, now: float) -> FailedAttempt:
     """The attempt after it failed; failures are counted for as long as the wish is the same."""
     failures = last.failures if last is not None and last.wish == wish else 0
-    return Attempt(wish, mark, failures + 1, now)
+    return FailedAttempt(wish, mark, failures + 1, now)
 
 
-def ready_at(last: Attempt | None, wish: WantedDevice | None, mark: Mark) -> float:
+def ready_at(last: FailedAttempt | None, wish: WantedDevice | None, mark: RetryConditions) -> float:
     """When to try for the first time, or again."""
     if last is None or last.wish != wish:
         return 0.0

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from gpuledger.agent.hardware.api import Readings, Xid
-from gpuledger.agent.hardware.calls import Bounds, HardwareCalls
+from gpuledger.agent.hardware.calls import CallTimeouts, HardwareCalls
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
 from support.fake_nvml import hanging
 from support.hardware import FIRST, SECOND, Bench, bench
 from support.waiting import eventually
 
-SHORT = Bounds(0.05, 0.05, 0.05)
+SHORT = CallTimeouts(0.05, 0.05, 0.05)
 
 
 @pytest.fixture
@@ -88,11 +88,11 @@ async def test_those_who_wait_behind_a_hung_call_fail_with_it(made: Bench) -> No
 async def test_a_call_whose_caller_went_away_is_waited_for(made: Bench) -> None:
     calls = HardwareCalls(made.hardware)
     with hanging(made.nvml):
-        asking = asyncio.create_task(calls.survey())
+        pending = asyncio.create_task(calls.survey())
         await eventually(lambda: _is(bool(made.nvml.calls)))
-        asking.cancel()
+        pending.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await pending
         after = asyncio.create_task(calls.readings(FIRST))
         await asyncio.sleep(0)
     assert isinstance(await after, Readings)
@@ -100,11 +100,11 @@ async def test_a_call_whose_caller_went_away_is_waited_for(made: Bench) -> None:
 
 
 async def test_a_call_that_never_began_is_not_made_later(made: Bench) -> None:
-    calls = HardwareCalls(made.hardware, bounds=Bounds(read_s=0.05))
+    calls = HardwareCalls(made.hardware, bounds=CallTimeouts(read_s=0.05))
     with hanging(made.nvml):
-        asking = asyncio.create_task(calls.survey())
+        pending = asyncio.create_task(calls.survey())
         await eventually(lambda: _is(bool(made.nvml.calls)))
-        asking.cancel()
+        pending.cancel()
         with pytest.raises(HungError):
             await calls.readings(FIRST)
         with pytest.raises(HungError, match="has not come back"):

@@ -38,10 +38,10 @@ def test_each_count_of_ecc_errors_stands_in_its_place(one: Bench) -> None:
         (None, (None, None)),
     ],
 )
-def test_row_remapping(one: Bench, remapped: tuple[int, int, int, int] | None, told: tuple[bool, bool]) -> None:
+def test_row_remapping(one: Bench, remapped: tuple[int, int, int, int] | None, expected: tuple[bool, bool]) -> None:
     one.card(FIRST).remapped = remapped
     readings = one.hardware.readings(FIRST)
-    assert (readings.remap_pending, readings.remap_failed) == told
+    assert (readings.remap_pending, readings.remap_failed) == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from gpuledger.agent.hardware.api import WHOLE_CARD
-from gpuledger.agent.hardware.errors import BusyError, CardLostError, HardwareError, RefusedError
+from gpuledger.agent.hardware.errors import BusyError, CardLostError, HardwareError, UnsupportedError
 from gpuledger.agent.hardware.nvml_mig import profile_name
 from gpuledger.domain.mig.geometry import Instance
 from support.fake_nvml_cards import FakeCard
@@ -37,8 +37,8 @@ def half(card: FakeCard, start: int = 0) -> None:
         ("MIG 1c.2g.20gb ", "1c.2g.20gb"),
     ],
 )
-def test_names_of_profiles(told: str, name: str) -> None:
-    assert profile_name(told) == name
+def test_names_of_profiles(expected: str, name: str) -> None:
+    assert profile_name(expected) == name
 
 
 def test_a_mode_that_waits_for_a_reset_is_told(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_an_agent_without_rights_divides_nothing(one: Bench) -> None:
     one.nvml.errors["nvmlDeviceGetGpuInstances"] = pynvml.NVML_ERROR_NO_PERMISSION
     card = one.hardware.survey().cards[0]
     assert {profile.starts for profile in card.profiles} == {()}
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         one.hardware.create_instance(FIRST, "1g.10gb", 0)
 
 
@@ -147,9 +147,9 @@ def test_users_that_nobody_tells_are_an_error_and_keep_instances(one: Bench) -> 
     made = one.hardware.create_instance(FIRST, "1g.10gb", 0)
     for kind in ("Compute", "Graphics"):
         one.nvml.errors[f"nvmlDeviceGet{kind}RunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         one.hardware.users(FIRST)
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         one.hardware.destroy_instance(FIRST, made.uuid)
     assert instances(one) == (made,)
 
@@ -159,15 +159,15 @@ def test_instances_whose_users_only_some_tell_are_kept(one: Bench) -> None:
     silent = one.hardware.create_instance(FIRST, "1g.10gb", 1)
     card = one.card(FIRST)
     card.hides_processes, card.secretive, card.processes = True, {2}, [(1, 2, "compute")]
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         one.hardware.users(FIRST)
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         one.hardware.destroy_instance(FIRST, silent.uuid)
 
 
 def test_who_tells_of_graphics_alone_tells_nothing(one: Bench) -> None:
     one.nvml.errors["nvmlDeviceGetComputeRunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         one.hardware.users(FIRST)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import gpuledger.agent.hardware.nvml as ours
 from gpuledger.agent.hardware.errors import HardwareError
-from gpuledger.agent.hardware.nvml_calls import ADVICE, MEANINGS, UNTOLD
+from gpuledger.agent.hardware.nvml_calls import ADVICE, MEANINGS, UNSUPPORTED
 from gpuledger.agent.hardware.nvml_health import THROTTLES
 from support.fake_nvml import FakeNvml
 
@@ -51,7 +51,7 @@ def test_counters_of_ecc_errors_are_in_the_real_module(since: str) -> None:
 
 
 def test_every_name_of_an_error_is_one() -> None:
-    assert {name for name in (*MEANINGS, *UNTOLD) if not isinstance(getattr(pynvml, name), int)} == set()
+    assert {name for name in (*MEANINGS, *UNSUPPORTED) if not isinstance(getattr(pynvml, name), int)} == set()
 
 
 def test_every_meaning_comes_with_advice() -> None:

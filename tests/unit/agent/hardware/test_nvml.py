@@ -12,11 +12,11 @@ from gpuledger.agent.hardware.errors import (
     DriverMissingError,
     HardwareError,
     HungError,
-    RefusedError,
+    UnsupportedError,
 )
 from gpuledger.agent.hardware.nvml import NvmlHardware, cuda_version
-from gpuledger.agent.hardware.nvml_calls import asking, translated
-from gpuledger.agent.hardware.nvml_driver import SURVEYS_BETWEEN_TRIES, Silence, load_nvml
+from gpuledger.agent.hardware.nvml_calls import translated, translating_errors
+from gpuledger.agent.hardware.nvml_driver import SURVEYS_BETWEEN_TRIES, SilentCards, load_nvml
 from support.hardware import FIRST, SECOND, THIRD, Bench, bench, h100, put_on_bus
 
 
@@ -80,7 +80,7 @@ def test_a_card_without_serial_links_or_mig(tmp_path: Path) -> None:
         None,
         (),
     )
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         made.hardware.set_mig(FIRST, enabled=True)
 
 
@@ -107,8 +107,8 @@ def test_links_that_are_inactive_end_nowhere(tmp_path: Path) -> None:
         (pynvml.NVML_ERROR_NOT_FOUND, CardLostError),
         (pynvml.NVML_ERROR_IN_USE, BusyError),
         (pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES, BusyError),
-        (pynvml.NVML_ERROR_NOT_SUPPORTED, RefusedError),
-        (pynvml.NVML_ERROR_NO_PERMISSION, RefusedError),
+        (pynvml.NVML_ERROR_NOT_SUPPORTED, UnsupportedError),
+        (pynvml.NVML_ERROR_NO_PERMISSION, UnsupportedError),
         (pynvml.NVML_ERROR_TIMEOUT, HungError),
         (pynvml.NVML_ERROR_UNKNOWN, HardwareError),
         (12345, HardwareError),
@@ -122,13 +122,13 @@ def test_errors_are_translated(code: int, ours: type[HardwareError]) -> None:
 
 
 def test_the_librarys_error_is_kept_as_the_cause() -> None:
-    with pytest.raises(BusyError) as raised, asking(pynvml, "Changing"):
+    with pytest.raises(BusyError) as raised, translating_errors(pynvml, "Changing"):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_IN_USE)
     assert isinstance(raised.value.__cause__, pynvml.NVMLError)
 
 
 def test_bytes_that_are_no_text_are_an_error_of_ours() -> None:
-    with pytest.raises(HardwareError, match="no text"), asking(pynvml, "Looking"):
+    with pytest.raises(HardwareError, match="no text"), translating_errors(pynvml, "Looking"):
         b"\xff\xfe".decode()
 
 
@@ -188,7 +188,7 @@ def test_the_library_is_loaded_again() -> None:
 
 def test_a_driver_that_refuses_is_an_error(two: Bench) -> None:
     two.nvml.init_error = pynvml.NVML_ERROR_NO_PERMISSION
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         two.hardware.survey()
 
 
@@ -233,10 +233,10 @@ def test_cards_of_other_kernel_drivers_are_not_waited_for(tmp_path: Path) -> Non
 
 
 def test_when_to_begin_anew() -> None:
-    silence = Silence()
+    silence = SilentCards()
     surveys = [set(), {"a"}, {"a"}, {"a", "b"}, *[{"a", "b"}] * SURVEYS_BETWEEN_TRIES, set(), {"a"}]
-    told = [silence.begin_anew(silent) for silent in surveys]
-    assert told == [False, True, False, True, *[False] * (SURVEYS_BETWEEN_TRIES - 1), True, False, True]
+    expected = [silence.should_reinitialize(silent) for silent in surveys]
+    assert expected == [False, True, False, True, *[False] * (SURVEYS_BETWEEN_TRIES - 1), True, False, True]
 
 
 def test_closing_lets_the_driver_go(two: Bench) -> None:

@@ -6,7 +6,7 @@ import orjson
 import pynvml
 import pytest
 
-from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, RefusedError
+from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, UnsupportedError
 from gpuledger.agent.hardware.recorded import RecordedHardware
 from gpuledger.agent.hardware.recording import (
     MOMENTS_MAX,
@@ -91,7 +91,7 @@ def test_a_machine_without_a_driver(made: Bench) -> None:
 def test_users_that_nobody_could_tell(made: Bench) -> None:
     for kind in ("Compute", "Graphics"):
         made.nvml.errors[f"nvmlDeviceGet{kind}RunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsupportedError):
         RecordedHardware(recorded(made)).users(FIRST)
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Hardware
-from gpuledger.agent.hardware.errors import BusyError, RefusedError
+from gpuledger.agent.hardware.errors import BusyError, UnsupportedError
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS, CARDS_MAX, HardwareSpecError
 from gpuledger.domain.mig.plan import Create, Destroy, Disable, Enable, MigState, Plan, plan
@@ -150,19 +150,19 @@ def test_no_instance_is_made_where_another_one_stands_in_its_way(
 
 @pytest.mark.parametrize(("profile", "start"), [("1g.5gb", 0), ("2g.20gb", 1), ("2g.20gb", 6), ("1g.10gb", 7)])
 def test_no_instance_is_made_where_none_may_ever_stand(a100: SimulatedHardware, profile: str, start: int) -> None:
-    with pytest.raises(RefusedError, match=re.escape(profile)):
+    with pytest.raises(UnsupportedError, match=re.escape(profile)):
         a100.create_instance(FIRST, profile, start)
 
 
 def test_no_instance_is_made_while_mig_is_off() -> None:
-    with pytest.raises(RefusedError, match="MIG is off"):
+    with pytest.raises(UnsupportedError, match="MIG is off"):
         SimulatedHardware("1xA100").create_instance(FIRST, "1g.10gb", 0)
 
 
 def test_a_card_that_knows_no_mig_does_none() -> None:
     hardware = SimulatedHardware("1xT4")
     assert (_card(hardware).mig_enabled, _card(hardware).profiles) == (None, ())
-    with pytest.raises(RefusedError, match="Tesla T4"):
+    with pytest.raises(UnsupportedError, match="Tesla T4"):
         hardware.set_mig(FIRST, enabled=True)
 
 

@@ -11,7 +11,7 @@ from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
 from gpuledger.agent.hardware.nvml_health import RECOVERIES, THROTTLES
 from gpuledger.agent.hardware.simulated import XIDS_MAX, SimulatedHardware
-from gpuledger.agent.hardware.simulated_faults import FAULTS, Fault, FaultError, parse_fault
+from gpuledger.agent.hardware.simulated_faults import FAULTS, InjectedFault, InjectedFaultError, parse_fault
 
 FIRST = "0000:17:00.0"
 LONG_S = 30.0
@@ -181,39 +181,39 @@ def test_calls_that_hang_end_when_the_hardware_is_closed() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("xid:79@0000:17:00.0", Fault("xid", 79, FIRST)),
-        (" XID:31 ", Fault("xid", 31)),
-        ("thermal@0", Fault("thermal", None, "0")),
-        ("hang", Fault("hang")),
-        ("recover@GPU-1", Fault("recover", None, "GPU-1")),
+        ("xid:79@0000:17:00.0", InjectedFault("xid", 79, FIRST)),
+        (" XID:31 ", InjectedFault("xid", 31)),
+        ("thermal@0", InjectedFault("thermal", None, "0")),
+        ("hang", InjectedFault("hang")),
+        ("recover@GPU-1", InjectedFault("recover", None, "GPU-1")),
     ],
 )
-def test_a_fault_is_read(text: str, fault: Fault) -> None:
+def test_a_fault_is_read(text: str, fault: InjectedFault) -> None:
     assert parse_fault(text) == fault
 
 
 @pytest.mark.parametrize("text", ["", "fire", "xid", "xid:", "xid:0", "xid:1024", "xid:NUMBER", "xid:-1", "xid:99999"])
 def test_what_is_no_fault_is_told_which_there_are(text: str) -> None:
-    with pytest.raises(FaultError, match="off-bus"):
+    with pytest.raises(InjectedFaultError, match="off-bus"):
         SimulatedHardware("1xH100").inject(text)
 
 
 @pytest.mark.parametrize("target", ["2", "-1", "", "0000:18:00.1", "GPU-1"])
 def test_what_is_no_card_is_told_which_there_are(target: str) -> None:
-    with pytest.raises(FaultError, match=r"0 is 0000:17:00\.0, 1 is 0000:18:00\.0"):
+    with pytest.raises(InjectedFaultError, match=r"0 is 0000:17:00\.0, 1 is 0000:18:00\.0"):
         SimulatedHardware("2xH100").inject(f"thermal@{target}")
 
 
 @pytest.mark.parametrize("fault", ["hang", "driver-missing"])
 def test_what_befalls_a_node_takes_no_card(fault: str) -> None:
-    with pytest.raises(FaultError, match="whole node"):
+    with pytest.raises(InjectedFaultError, match="whole node"):
         SimulatedHardware("1xH100").inject(f"{fault}@0")
 
 
 @pytest.mark.parametrize("fault", ["nvlink-down", "nvlink-errors", "row-remap-pending", "row-remap-failed"])
 def test_a_card_cannot_have_a_fault_of_a_part_that_it_has_not(fault: str) -> None:
     hardware = SimulatedHardware("1xT4")
-    with pytest.raises(FaultError, match="The card"):
+    with pytest.raises(InjectedFaultError, match="The card"):
         hardware.inject(fault)
     hardware.inject("xid:63")
     assert hardware.readings(FIRST).remap_pending is None

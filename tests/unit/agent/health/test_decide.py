@@ -6,37 +6,37 @@ import pytest
 
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.aggregation import BURST_S, KINDS_MAX
-from gpuledger.agent.health.card import QUIET_MAX_S, QUIET_S, REPEATED_S, THROTTLE_S, CardHealth, Rules
-from gpuledger.agent.health.cards import Cards, decided, surveyed
+from gpuledger.agent.health.card import CLEAR_AFTER_MAX_S, CLEAR_AFTER_S, REPEATED_S, THROTTLE_S, CardHealth, Rules
+from gpuledger.agent.health.cards import NodeCards, with_decision, with_survey
 from gpuledger.agent.health.classes import DEFAULT_CLASSES, Severity, parse_classes
-from gpuledger.agent.health.decide import Decision, away, looked, passed, struck
-from gpuledger.agent.health.state import RememberedError, dump, load
-from gpuledger.agent.health.symptoms import standing
-from gpuledger.agent.part import Fact
+from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings, on_time
+from gpuledger.agent.health.state import HealthStateError, dump, load
+from gpuledger.agent.health.symptoms import symptoms_of
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from gpuledger.runtime.settings import SettingsError
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, moment
 
 RULES = Rules(NODE)
-HEALTHY = CardHealth(PLACE, UUID, is_known=True)
+HEALTHY = CardHealth(PLACE, UUID, is_reported=True)
 WELL = Readings(ecc_corrected_volatile=0, ecc_uncorrected_volatile=0)
 SLOT = f"{NODE}/{PLACE}"
 
 
-def strike(card: CardHealth, number: int, at_s: float, rules: Rules = RULES) -> Decision:
-    return struck(card, rules.classes.xid(number), moment(at_s), rules)
+def strike(card: CardHealth, number: int, at_s: float, rules: Rules = RULES) -> HealthDecision:
+    return on_error(card, rules.classes.xid(number), moment(at_s), rules)
 
 
-def look(card: CardHealth, readings: Readings | None, at_s: float, rules: Rules = RULES) -> Decision:
-    return looked(card, readings, moment(at_s), rules)
+def look(card: CardHealth, readings: Readings | None, at_s: float, rules: Rules = RULES) -> HealthDecision:
+    return on_readings(card, readings, moment(at_s), rules)
 
 
-def brief(facts: tuple[Fact, ...]) -> list[str]:
+def brief(facts: tuple[AgentFact, ...]) -> list[str]:
     """What was told, in a word each."""
     return [_brief(fact) for fact in facts]
 
 
-def _brief(fact: Fact) -> str:
+def _brief(fact: AgentFact) -> str:
     match fact.data:
         case DeviceFailed():
             return f"failed {fact.data.kind}"
@@ -59,9 +59,9 @@ def test_what_needs_a_reset_makes_a_card_unusable(number: int) -> None:
 
 @pytest.mark.parametrize("number", [0, 8, 63, 92, 94, 137, 144, 150, 154, 155, 171, 172, 200, 1_000_000])
 def test_everything_else_is_a_warning(number: int) -> None:
-    sign = DEFAULT_CLASSES.xid(number)
-    assert (sign.kind, sign.severity) == (f"XID {number}", Severity.WARNING)
-    assert sign.message
+    symptom = DEFAULT_CLASSES.xid(number)
+    assert (symptom.kind, symptom.severity) == (f"XID {number}", Severity.WARNING)
+    assert symptom.message
 
 
 def test_settings_say_otherwise() -> None:
@@ -114,7 +114,7 @@ def test_settings_that_cannot_be_read_say_why(text: str, said: str) -> None:
     ],
 )
 def test_what_readings_show(readings: Readings | None, kinds: dict[str, str]) -> None:
-    assert {sign.kind: sign.severity.value for sign in standing(readings, DEFAULT_CLASSES)} == kinds
+    assert {symptom.kind: symptom.severity.value for symptom in symptoms_of(readings, DEFAULT_CLASSES)} == kinds
 
 
 def test_a_fault_is_told_at_once_with_where_the_card_is() -> None:
@@ -130,7 +130,7 @@ def test_a_fault_is_told_at_once_with_where_the_card_is() -> None:
 def test_a_card_without_a_uuid_is_told_of_by_its_place_and_recovers_under_it() -> None:
     card, facts = look(CardHealth(PLACE), None, 0)
     assert {fact.subject for fact in facts} == {SLOT}
-    card = surveyed(Cards({PLACE: card}), SURVEY).here[PLACE]
+    card = with_survey(NodeCards({PLACE: card}), SURVEY).here[PLACE]
     card, _ = look(card, WELL, 5)
     card, facts = look(card, WELL, 10)
     assert [(fact.subject, _brief(fact)) for fact in facts] == [(SLOT, "fit")]
@@ -144,7 +144,7 @@ def test_repeats_while_unfit_are_counted_and_other_kinds_are_failures_of_their_o
         assert not facts
     card, facts = strike(card, 48, 9)
     assert brief(facts) == ["failed XID 48"]
-    card, facts = passed(card, moment(BURST_S), RULES)
+    card, facts = on_time(card, moment(BURST_S), RULES)
     assert brief(facts) == ["8 XID 95 hardware"]
     assert isinstance(facts[0].data, DeviceErrorsObserved)
     assert (facts[0].data.first_at, facts[0].time) == (moment(1).at, moment(8).at)
@@ -159,18 +159,18 @@ def test_a_quiet_window_doubles_with_each_fault_of_the_kind_and_is_bounded() -> 
             at_s += 5
             card, _ = look(card, WELL, at_s)
         windows.append(at_s - began_s)
-    assert windows[:4] == [QUIET_S, 2 * QUIET_S, 4 * QUIET_S, 8 * QUIET_S]
-    assert windows[-1] == QUIET_MAX_S
+    assert windows[:4] == [CLEAR_AFTER_S, 2 * CLEAR_AFTER_S, 4 * CLEAR_AFTER_S, 8 * CLEAR_AFTER_S]
+    assert windows[-1] == CLEAR_AFTER_MAX_S
     card, _ = strike(card, 95, at_s + REPEATED_S)
-    assert card.faults[0].quiet_s == QUIET_S
+    assert card.faults[0].clear_after_s == CLEAR_AFTER_S
 
 
 def test_a_further_fault_of_the_kind_begins_the_quiet_anew() -> None:
     card, _ = strike(HEALTHY, 95, 0)
-    card, _ = strike(card, 95, QUIET_S - 1)
-    card, facts = look(card, WELL, QUIET_S + 1)
+    card, _ = strike(card, 95, CLEAR_AFTER_S - 1)
+    card, facts = look(card, WELL, CLEAR_AFTER_S + 1)
     assert not facts
-    assert brief(look(card, WELL, 2 * QUIET_S).facts) == ["fit"]
+    assert brief(look(card, WELL, 2 * CLEAR_AFTER_S).facts) == ["fit"]
 
 
 def test_a_card_is_fit_at_once_when_its_counters_went_back() -> None:
@@ -184,7 +184,7 @@ def test_a_card_is_fit_at_once_when_its_counters_went_back() -> None:
 def test_a_card_is_fit_when_its_driver_was_loaded_anew() -> None:
     card, _ = look(HEALTHY, WELL, 0)
     card, _ = strike(card, 119, 1)
-    card = away(card)
+    card = mark_absent(card)
     assert brief(look(card, WELL, 10).facts) == ["fit"]
 
 
@@ -207,17 +207,17 @@ def test_what_readings_show_again_and_again_has_to_stay_away_for_longer() -> Non
             at_s += 5
             card, _ = look(card, WELL, at_s)
         lasted.append(at_s - began_s)
-    assert lasted[:5] == [10, 10, QUIET_S, 2 * QUIET_S, 4 * QUIET_S]
-    assert lasted[-1] == QUIET_MAX_S
+    assert lasted[:5] == [10, 10, CLEAR_AFTER_S, 2 * CLEAR_AFTER_S, 4 * CLEAR_AFTER_S]
+    assert lasted[-1] == CLEAR_AFTER_MAX_S
     card, _ = look(card, None, at_s + REPEATED_S)
-    assert card.faults[0].quiet_s == 0
+    assert card.faults[0].clear_after_s == 0
 
 
 def test_how_a_card_stands_is_told_once_after_it_came() -> None:
     card, facts = look(CardHealth(PLACE, UUID), WELL, 0)
     assert brief(facts) == ["fit"]
     assert look(card, WELL, 5).facts == ()
-    again = surveyed(surveyed(Cards({PLACE: card}), SURVEY._replace(cards=())), SURVEY)
+    again = with_survey(with_survey(NodeCards({PLACE: card}), SURVEY._replace(cards=())), SURVEY)
     assert again.unfit() == {PLACE: "NotLookedAt"}
     assert brief(look(again.here[PLACE], WELL, 10).facts) == ["fit"]
     assert look(CardHealth(PLACE, UUID), None, 0, replace(RULES, classes=parse_classes("OffTheBus=ignore"))).facts == ()
@@ -225,7 +225,7 @@ def test_how_a_card_stands_is_told_once_after_it_came() -> None:
 
 def test_without_a_driver_no_card_can_be_used() -> None:
     card, _ = strike(HEALTHY, 95, 0)
-    cards = Cards({PLACE: card, "0000:3d:00.0": HEALTHY})
+    cards = NodeCards({PLACE: card, "0000:3d:00.0": HEALTHY})
     assert cards.unfit(driver_missing=True) == {PLACE: "XID 95", "0000:3d:00.0": "DriverMissing"}
     assert cards.unfit() == {PLACE: "XID 95"}
 
@@ -262,7 +262,7 @@ def test_throttling_is_told_when_it_lasts_and_when_it_ends() -> None:
     assert brief(facts) == ["1 ThermalThrottling hardware"]
     assert isinstance(facts[0].data, DeviceErrorsObserved)
     assert (facts[0].data.first_at, facts[0].data.message.endswith("over after 90 s")) == (moment(0).at, True)
-    assert not card.lasting
+    assert not card.warnings
 
 
 def test_throttling_that_comes_and_goes_is_not_told() -> None:
@@ -291,7 +291,7 @@ def test_a_counter_may_be_made_a_fault() -> None:
     card, _ = look(HEALTHY, Readings(nvlink_errors=1), 0, rules)
     card, facts = look(card, Readings(nvlink_errors=7), 5, rules)
     assert brief(facts) == ["failed NvlinkErrors", "unfit NvlinkErrors"]
-    assert brief(look(card, Readings(nvlink_errors=7), 5 + QUIET_S, rules).facts) == ["fit"]
+    assert brief(look(card, Readings(nvlink_errors=7), 5 + CLEAR_AFTER_S, rules).facts) == ["fit"]
 
 
 def test_a_card_with_too_many_kinds_of_errors_has_them_told_as_one() -> None:
@@ -301,7 +301,7 @@ def test_a_card_with_too_many_kinds_of_errors_has_them_told_as_one() -> None:
         told += brief(facts)
     assert len(card.windows) == KINDS_MAX + 1
     assert told[-1] == "1 Other hardware"
-    _, facts = passed(card, moment(BURST_S), RULES)
+    _, facts = on_time(card, moment(BURST_S), RULES)
     assert brief(facts) == [f"{100 - KINDS_MAX - 1} Other hardware"]
 
 
@@ -310,7 +310,7 @@ def test_a_hot_card_floods_nobody() -> None:
     for number in range(38_905):
         at_s = number * 60 / 38_905
         card, facts = strike(card, 95, at_s)
-        card, later = passed(card, moment(at_s), RULES)
+        card, later = on_time(card, moment(at_s), RULES)
         told += brief((*facts, *later))
     assert told[:2] == ["failed XID 95", "unfit XID 95"]
     assert len(told) <= 2 + 60 / BURST_S
@@ -320,39 +320,39 @@ def test_a_card_is_known_by_its_uuid_wherever_it_sits() -> None:
     card, _ = strike(HEALTHY, 95, 0)
     other = CARD._replace(address="0000:3d:00.0", uuid="GPU-other")
     swapped = (CARD._replace(uuid="GPU-other"), other._replace(uuid=UUID))
-    cards = surveyed(Cards({PLACE: card, other.address: CardHealth(other.address, "GPU-other")}), SURVEY)
-    other_card = CardHealth(other.address, "GPU-other", is_known=True)
-    cards = surveyed(Cards({**cards.here, other.address: other_card}), SURVEY._replace(cards=swapped))
+    cards = with_survey(NodeCards({PLACE: card, other.address: CardHealth(other.address, "GPU-other")}), SURVEY)
+    other_card = CardHealth(other.address, "GPU-other", is_reported=True)
+    cards = with_survey(NodeCards({**cards.here, other.address: other_card}), SURVEY._replace(cards=swapped))
     assert cards.unfit() == {other.address: "XID 95"}
 
 
 def test_an_unfit_card_that_left_is_remembered_and_told_to_be_fit_when_it_is_back() -> None:
     card, _ = strike(HEALTHY, 95, 0)
     elsewhere = SURVEY._replace(cards=(CARD._replace(uuid="GPU-new"),))
-    cards = surveyed(Cards({PLACE: card}), elsewhere)
+    cards = with_survey(NodeCards({PLACE: card}), elsewhere)
     assert (cards.unfit(), [one.uuid for one in cards.gone]) == ({PLACE: "NotLookedAt"}, [UUID])
-    cards = surveyed(surveyed(cards, SURVEY._replace(cards=())), SURVEY)
+    cards = with_survey(with_survey(cards, SURVEY._replace(cards=())), SURVEY)
     assert cards.unfit() == {PLACE: "XID 95"}
     decision = look(cards.here[PLACE], WELL, 5)
     assert brief(decision.facts) == ["fit"]
-    assert decided(cards, decision).unfit() == {}
+    assert with_decision(cards, decision).unfit() == {}
 
 
 def test_what_was_remembered_but_perhaps_not_told_is_told() -> None:
     card, _ = strike(look(HEALTHY, WELL, 0).card, 95, 1)
-    cards = surveyed(load(dump(Cards({PLACE: card}), untold={PLACE}), moment(2)), SURVEY)
+    cards = with_survey(load(dump(NodeCards({PLACE: card}), pending={PLACE}), moment(2)), SURVEY)
     assert brief(look(cards.here[PLACE], WELL, 5).facts) == ["failed XID 95", "unfit XID 95"]
 
 
 def test_what_is_remembered_goes_on_by_the_time_that_passed() -> None:
     card, _ = strike(HEALTHY, 95, 0)
-    later = moment(QUIET_S - 10)._replace(s=3.0)
-    kept = surveyed(load(dump(Cards({PLACE: card})), later), SURVEY).here[PLACE]
-    assert kept.told == UUID
+    later = moment(CLEAR_AFTER_S - 10)._replace(monotonic_s=3.0)
+    kept = with_survey(load(dump(NodeCards({PLACE: card})), later), SURVEY).here[PLACE]
+    assert kept.unfit_subject == UUID
     kept, facts = look(kept, WELL, 0)
     assert brief(facts) == ["unfit XID 95"]
     assert look(kept, WELL, 0).facts == ()
-    assert brief(looked(kept, WELL, later._replace(s=14.0), RULES).facts) == ["fit"]
+    assert brief(on_readings(kept, WELL, later._replace(monotonic_s=14.0), RULES).facts) == ["fit"]
 
 
 def test_a_card_that_does_not_answer_shows_nothing_of_what_else_is_wrong_with_it() -> None:
@@ -365,32 +365,32 @@ def test_a_card_that_does_not_answer_shows_nothing_of_what_else_is_wrong_with_it
 
 def test_a_driver_that_was_loaded_anew_before_a_fault_ends_none() -> None:
     card, _ = look(HEALTHY, WELL, 0)
-    card, _ = look(away(card), WELL, 5)
+    card, _ = look(mark_absent(card), WELL, 5)
     card, _ = strike(card, 95, 6)
     assert look(card, WELL, 10).facts == ()
-    card, _ = strike(away(HEALTHY), 95, 0)
+    card, _ = strike(mark_absent(HEALTHY), 95, 0)
     assert look(card, WELL, 5).facts == ()
 
 
 def test_nothing_is_left_of_errors_that_are_over() -> None:
     card, _ = strike(HEALTHY, 31, 0)
     card, _ = strike(card, 31, 1)
-    card, _ = passed(card, moment(BURST_S), RULES)
-    assert passed(card, moment(2 * BURST_S), RULES) == (HEALTHY, ())
+    card, _ = on_time(card, moment(BURST_S), RULES)
+    assert on_time(card, moment(2 * BURST_S), RULES) == (HEALTHY, ())
 
 
 def test_a_restart_forgets_neither_counters_nor_what_a_card_had_before() -> None:
     card, _ = look(HEALTHY, Readings(ecc_uncorrected_volatile=3), 0)
     card, _ = strike(card, 95, 1)
-    card = surveyed(load(dump(Cards({PLACE: card})), moment(2)), SURVEY).here[PLACE]
+    card = with_survey(load(dump(NodeCards({PLACE: card})), moment(2)), SURVEY).here[PLACE]
     card, facts = look(card, WELL, 5)
     assert brief(facts) == ["fit"]
-    card = surveyed(load(dump(Cards({PLACE: card})), moment(6)), SURVEY).here[PLACE]
+    card = with_survey(load(dump(NodeCards({PLACE: card})), moment(6)), SURVEY).here[PLACE]
     card, _ = strike(card, 95, 10)
-    assert ([past.times for past in card.past], card.faults[0].quiet_s) == ([2], 2 * QUIET_S)
+    assert ([past.times for past in card.history], card.faults[0].clear_after_s) == ([2], 2 * CLEAR_AFTER_S)
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"version": 2, "cards": []}', b'{"version": 1, "cards": [1]}'])
 def test_what_cannot_be_read_is_told_apart(value: bytes) -> None:
-    with pytest.raises(RememberedError):
+    with pytest.raises(HealthStateError):
         load(value, moment(0))

@@ -11,9 +11,9 @@ from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Readings, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
 from gpuledger.agent.health import pending
-from gpuledger.agent.health.card import QUIET_S, Rules
-from gpuledger.agent.health.part import LOOK_PERIOD_S, HealthWatch
-from gpuledger.agent.part import Fact, Tell
+from gpuledger.agent.health.card import CLEAR_AFTER_S, Rules
+from gpuledger.agent.health.part import POLL_PERIOD_S, HealthMonitor
+from gpuledger.agent.part import AgentFact, Recorder
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle
 
@@ -29,7 +29,7 @@ class Watched:
         self.board = Board()
         self.disk = disk or Disk()
         self.recovered = 0
-        self.part = HealthWatch(
+        self.part = HealthMonitor(
             self.calls,
             self.board,
             self.disk,
@@ -44,8 +44,8 @@ class Watched:
         self.recovered += 1
 
     @asynccontextmanager
-    async def running(self, tell: Tell | None = None) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.part.run(tell or self.disk.tell))
+    async def running(self, record: Recorder | None = None) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.part.run(record or self.disk.record))
         await settle()
         try:
             yield
@@ -80,13 +80,13 @@ def watched() -> Watched:
 async def test_an_error_comes_on_the_board_without_a_timer_and_before_the_disk(watched: Watched) -> None:
     never = asyncio.Event()
 
-    async def hang(facts: Sequence[Fact]) -> None:
+    async def hang(facts: Sequence[AgentFact]) -> None:
         await never.wait()
 
     async with watched.running(hang):
-        assert watched.board.seen.unfit == {}
+        assert watched.board.state.unfit == {}
         await watched.strike(79)
-        assert watched.board.seen.unfit == {PLACE: "XID 79"}
+        assert watched.board.state.unfit == {PLACE: "XID 79"}
         never.set()
 
 
@@ -96,9 +96,9 @@ async def test_a_card_recovers_and_who_counts_heartbeats_hears_of_it_once_that_i
     watched.part._on_recovered = watched.recover
     async with watched.running():
         await watched.strike(95)
-        await watched.time.advance(QUIET_S + 2 * LOOK_PERIOD_S)
+        await watched.time.advance(CLEAR_AFTER_S + 2 * POLL_PERIOD_S)
         assert watched.verdicts == [(UUID, True), (UUID, False), (UUID, True)]
-        assert watched.board.seen.unfit == {}
+        assert watched.board.state.unfit == {}
         assert told_before == [1, 3]
 
 
@@ -106,46 +106,50 @@ async def test_a_lost_card_is_unfit_and_the_others_are_looked_at(watched: Watche
     watched.board.put(survey=TWO)
     watched.calls.read[PLACE] = CardLostError("gone")
     async with watched.running():
-        assert watched.board.seen.unfit == {PLACE: "OffTheBus"}
+        assert watched.board.state.unfit == {PLACE: "OffTheBus"}
         watched.calls.read["0000:3d:00.0"] = Readings(remap_failed=True)
         del watched.calls.read[PLACE]
-        await watched.time.advance(2 * LOOK_PERIOD_S)
-        assert watched.board.seen.unfit == {"0000:3d:00.0": "RemapFailed"}
+        await watched.time.advance(2 * POLL_PERIOD_S)
+        assert watched.board.state.unfit == {"0000:3d:00.0": "RemapFailed"}
 
 
 async def test_a_driver_that_is_missing_is_no_fault_of_a_card(watched: Watched) -> None:
     watched.board.put(survey=SURVEY._replace(driver_missing=True))
     watched.calls.read[PLACE] = DriverMissingError("no driver")
     async with watched.running():
-        await watched.time.advance(3 * LOOK_PERIOD_S)
-        assert (watched.board.seen.unfit, watched.disk.told) == ({PLACE: "DriverMissing"}, [])
+        await watched.time.advance(3 * POLL_PERIOD_S)
+        assert (watched.board.state.unfit, watched.disk.told) == ({PLACE: "DriverMissing"}, [])
         watched.board.put(survey=SURVEY)
-        await watched.time.advance(LOOK_PERIOD_S)
-        assert (watched.board.seen.unfit, watched.disk.told, watched.part.trouble) == ({PLACE: "NotLookedAt"}, [], None)
+        await watched.time.advance(POLL_PERIOD_S)
+        assert (watched.board.state.unfit, watched.disk.told, watched.part.trouble) == (
+            {PLACE: "NotLookedAt"},
+            [],
+            None,
+        )
         del watched.calls.read[PLACE]
-        await watched.time.advance(LOOK_PERIOD_S)
-        assert (watched.board.seen.unfit, watched.verdicts) == ({}, [(UUID, True)])
+        await watched.time.advance(POLL_PERIOD_S)
+        assert (watched.board.state.unfit, watched.verdicts) == ({}, [(UUID, True)])
 
 
 async def test_a_driver_that_goes_takes_all_cards_with_it_at_once(watched: Watched) -> None:
     async with watched.running():
-        assert watched.board.seen.unfit == {}
+        assert watched.board.state.unfit == {}
         watched.board.put(survey=SURVEY._replace(driver_missing=True))
         await settle()
-        assert watched.board.seen.unfit == {PLACE: "DriverMissing"}
+        assert watched.board.state.unfit == {PLACE: "DriverMissing"}
         watched.board.put(survey=SURVEY)
         await settle()
-        assert watched.board.seen.unfit == {}
+        assert watched.board.state.unfit == {}
 
 
 async def test_a_driver_that_hangs_says_nothing_of_the_cards_and_health_shows_it(watched: Watched) -> None:
     watched.calls.read[PLACE] = HungError("the driver hangs")
     async with watched.running():
-        assert watched.board.seen.unfit is None
+        assert watched.board.state.unfit is None
         assert (watched.part.trouble, watched.part.alive_at) == ("the driver hangs", watched.time.s)
         del watched.calls.read[PLACE]
-        await watched.time.advance(LOOK_PERIOD_S)
-        assert watched.board.seen.unfit == {}
+        await watched.time.advance(POLL_PERIOD_S)
+        assert watched.board.state.unfit == {}
         assert (watched.part.trouble, watched.verdicts) == (None, [(UUID, True)])
 
 
@@ -153,14 +157,14 @@ async def test_a_card_that_has_the_driver_hang_each_time_hides_no_other(watched:
     watched.board.put(survey=TWO)
     watched.calls.read[PLACE] = HungError("the driver hangs")
     async with watched.running():
-        await watched.time.advance(LOOK_PERIOD_S)
-        assert watched.board.seen.unfit == {PLACE: "NotLookedAt"}
+        await watched.time.advance(POLL_PERIOD_S)
+        assert watched.board.state.unfit == {PLACE: "NotLookedAt"}
         watched.calls.read["0000:3d:00.0"] = Readings(remap_failed=True)
-        await watched.time.advance(2 * LOOK_PERIOD_S)
-        assert watched.board.seen.unfit == {PLACE: "NotLookedAt", "0000:3d:00.0": "RemapFailed"}
+        await watched.time.advance(2 * POLL_PERIOD_S)
+        assert watched.board.state.unfit == {PLACE: "NotLookedAt", "0000:3d:00.0": "RemapFailed"}
         watched.calls.read.clear()
-        await watched.time.advance(3 * LOOK_PERIOD_S)
-        assert (watched.board.seen.unfit, watched.part.trouble) == ({}, None)
+        await watched.time.advance(3 * POLL_PERIOD_S)
+        assert (watched.board.state.unfit, watched.part.trouble) == ({}, None)
 
 
 async def test_a_watch_that_cannot_hear_listens_again(watched: Watched) -> None:
@@ -168,7 +172,7 @@ async def test_a_watch_that_cannot_hear_listens_again(watched: Watched) -> None:
     async with watched.running():
         await watched.strike(79)
         assert watched.failures == 0
-        await watched.time.advance(LOOK_PERIOD_S)
+        await watched.time.advance(POLL_PERIOD_S)
         assert watched.failures == 1
 
 
@@ -185,15 +189,15 @@ async def test_a_restart_tells_how_a_card_stands_and_counts_no_failure_twice(wat
     again = Watched(watched.disk)
     again.board.put(survey=SURVEY)
     async with again.running():
-        assert again.board.seen.unfit == {PLACE: "XID 95"}
+        assert again.board.state.unfit == {PLACE: "XID 95"}
         assert again.verdicts == [(UUID, True), (UUID, False), (UUID, False)]
         assert again.failures == 1
-        await again.time.advance(QUIET_S + 2 * LOOK_PERIOD_S)
+        await again.time.advance(CLEAR_AFTER_S + 2 * POLL_PERIOD_S)
         assert again.verdicts == [(UUID, True), (UUID, False), (UUID, False), (UUID, True)]
 
 
 async def test_a_verdict_that_never_reached_the_disk_is_told_after_the_restart(watched: Watched) -> None:
-    async def crash(facts: Sequence[Fact]) -> None:
+    async def crash(facts: Sequence[AgentFact]) -> None:
         if any(isinstance(fact.data, DeviceFailed) for fact in facts):
             raise OSError("killed")
 
@@ -219,25 +223,29 @@ async def test_what_was_counted_is_told_at_the_end(watched: Watched) -> None:
 async def test_a_quiet_node_writes_nothing_more(watched: Watched) -> None:
     async with watched.running():
         writes = watched.disk.writes
-        await watched.time.advance(100 * LOOK_PERIOD_S)
+        await watched.time.advance(100 * POLL_PERIOD_S)
         assert (watched.disk.writes, len(watched.disk.told)) == (writes, 1)
 
 
 async def test_rubbish_on_the_disk_is_no_reason_not_to_watch(watched: Watched) -> None:
     watched.disk.kept["health"] = b"rubbish"
     async with watched.running():
-        assert watched.board.seen.unfit == {}
+        assert watched.board.state.unfit == {}
 
 
 async def test_of_facts_that_wait_none_is_lost_and_errors_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "UNTOLD_MAX", 2)
-    waiting, time = pending.Untold(), Time()
-    error = Fact(UUID, DeviceErrorsObserved(kind="XID 31", cause="application", first_at=time.clock()), time.clock())
-    other = Fact(UUID, DeviceErrorsObserved(kind="XID 13", cause="application", first_at=time.clock()), time.clock())
-    verdict = Fact(UUID, DeviceHealthChanged(healthy=False), time.clock())
+    monkeypatch.setattr(pending, "PENDING_MAX", 2)
+    waiting, time = pending.PendingFacts(), Time()
+    error = AgentFact(
+        UUID, DeviceErrorsObserved(kind="XID 31", cause="application", first_at=time.clock()), time.clock()
+    )
+    other = AgentFact(
+        UUID, DeviceErrorsObserved(kind="XID 13", cause="application", first_at=time.clock()), time.clock()
+    )
+    verdict = AgentFact(UUID, DeviceHealthChanged(healthy=False), time.clock())
     late = error._replace(time=error.time + timedelta(seconds=1))
     waiting.add([verdict, error, error, late, other, verdict])
     added = late._replace(data=error.data.model_copy(update={"count": 3}))
     assert await waiting.next() == [verdict, added, other, verdict]
-    waiting.no_more()
+    waiting.close()
     assert await waiting.next() == []

@@ -12,7 +12,7 @@ import pytest
 from gpuledger.agent.outbox.drop import UNREADABLE
 from gpuledger.agent.outbox.errors import DiskError
 from gpuledger.agent.outbox.spool import open_spool
-from gpuledger.agent.outbox.store import DISK_RETRY_S, Store
+from gpuledger.agent.outbox.store import DISK_RETRY_S, OutboxStore
 from gpuledger.ledger.api import Outgoing
 from support.outbox import SMALL, Disk, Time, fact, numbers_in, recorded, store_on
 from support.servers import MEMORY
@@ -72,7 +72,7 @@ class Life:
         self.lives = count(1)
         self.root = root
 
-    def opened(self) -> Store:
+    def opened(self) -> OutboxStore:
         store = store_on(self.disk, self.time, sizes=SMALL, epochs=self.epochs)
         store.open()
         return store
@@ -80,7 +80,7 @@ class Life:
     def steps(self) -> Iterator[None]:
         """One after the other; what was done before a step counts as done."""
         for priorities in ((2, 2), (1, 0, 2), (2,)):
-            self.tell(*priorities)
+            self.record(*priorities)
             yield
         self.publish(acknowledged=False)
         yield
@@ -88,11 +88,11 @@ class Life:
         self.store.put("name", b"value")
         yield
         for _ in range(5):
-            self.tell(2, 0, 1, 2)
+            self.record(2, 0, 1, 2)
             yield
         while self.publish():
             yield
-        self.tell(2, 2, 2, 2)
+        self.record(2, 2, 2, 2)
         self.refuse()
         yield
         self.time.go(DISK_RETRY_S)
@@ -100,13 +100,13 @@ class Life:
         yield
         self.store.close()
         self.store = self.opened()
-        self.tell(2)
+        self.record(2)
         yield
 
-    def tell(self, *priorities: int) -> None:
+    def record(self, *priorities: int) -> None:
         numbers = [next(self.numbers) for _ in priorities]
         self.told += numbers
-        self.store.tell([fact(n, at=self.time.now, priority=p) for n, p in zip(numbers, priorities, strict=True)])
+        self.store.record([fact(n, at=self.time.now, priority=p) for n, p in zip(numbers, priorities, strict=True)])
         if self.store.status.durable:
             self.safe |= set(numbers)
 

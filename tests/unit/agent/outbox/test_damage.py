@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.outbox import disk, numbering
-from gpuledger.agent.outbox.bounds import USUAL, Sizes
-from gpuledger.agent.outbox.clock import told_at
-from gpuledger.agent.outbox.entry import Bounds, Entry
+from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, Sizes
+from gpuledger.agent.outbox.clock import event_time
+from gpuledger.agent.outbox.entry import Entry, QueueBounds
 from gpuledger.agent.outbox.errors import DiskError
 from gpuledger.agent.outbox.outbox import Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
-from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX, Store
+from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX, OutboxStore
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.sources import numbers as domain_numbers
 from gpuledger.events.node import NodeAgentStarted
@@ -34,14 +34,14 @@ class Node:
         self.disk, self.time, self.epochs = Disk(folder), Time(), count(1)
         self.log: list[Outgoing] = []
 
-    def begin(self, *, boot: str = BOOT, sizes: Sizes = USUAL, shaky: bool = False) -> Store:
+    def begin(self, *, boot: str = BOOT, sizes: Sizes = DEFAULT_SIZES, shaky: bool = False) -> OutboxStore:
         if not shaky:
             self.disk.open = open_spool  # type: ignore[method-assign]
         store = store_on(self.disk, self.time, sizes=sizes, epochs=self.epochs, boot=boot)
         store.open()
         return store
 
-    def drain(self, store: Store) -> None:
+    def drain(self, store: OutboxStore) -> None:
         while entries := store.head():
             self.log += [entry.message for entry in entries]
             store.done(entries)
@@ -72,14 +72,14 @@ UNKNOWABLE = ("DELETE FROM run", "UPDATE event SET number = -number")
 )  # fmt: skip
 def test_damage_that_a_database_does_not_see_keeps_no_agent_from_its_work(node: Node, damage: str) -> None:
     store = node.begin()
-    store.tell([fact(1), fact(2)])
+    store.record([fact(1), fact(2)])
     store.close()
     node.spoil(damage)
     store = node.begin()
     node.drain(store)
     node.time.go(DISK_RETRY_S)
     store.check()
-    store.tell([fact(3)])
+    store.record([fact(3)])
     node.drain(store)
     assert store.status.durable
     store.close()
@@ -91,7 +91,7 @@ def test_damage_that_a_database_does_not_see_keeps_no_agent_from_its_work(node: 
 
 def test_what_waited_in_a_file_that_cannot_be_gone_on_with_is_told_as_lost(node: Node) -> None:
     store = node.begin()
-    store.tell([fact(1), fact(2)])
+    store.record([fact(1), fact(2)])
     store.close()
     node.spoil("UPDATE run SET last_time = 'noon'")
     store = node.begin()
@@ -105,10 +105,10 @@ def test_killed_between_moving_a_file_and_its_log_aside_it_gives_no_number_twice
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = node.begin()
-    store.tell([fact(1)])
+    store.record([fact(1)])
     store.close()
     store = node.begin()
-    store.tell([fact(2)])
+    store.record([fact(2)])
     node.drain(store)
     node.disk.crash(tmp_path / "crashed")
     assert store._spool is not None
@@ -125,7 +125,7 @@ def test_killed_between_moving_a_file_and_its_log_aside_it_gives_no_number_twice
         with pytest.raises(KeyboardInterrupt):
             disk.move_aside(node.disk.folder / FILE, NOON)
     store = node.begin()
-    store.tell([fact(3)])
+    store.record([fact(3)])
     node.drain(store)
     store.close()
     assert numbers_in(recorded(node.log).events) == [1, 2, 3]
@@ -133,16 +133,16 @@ def test_killed_between_moving_a_file_and_its_log_aside_it_gives_no_number_twice
 
 def test_a_folder_put_back_to_an_earlier_state_gives_no_number_twice_after_a_boot(node: Node, tmp_path: Path) -> None:
     store = node.begin()
-    store.tell([fact(1)])
+    store.record([fact(1)])
     store.close()
     shutil.copytree(node.disk.folder, tmp_path / "snapshot")
     store = node.begin()
-    store.tell([fact(2)])
+    store.record([fact(2)])
     node.drain(store)
     store.close()
     node.disk.folder = tmp_path / "snapshot"
     store = node.begin(boot="b2")
-    store.tell([fact(3)])
+    store.record([fact(3)])
     node.drain(store)
     store.close()
     found = recorded(node.log)
@@ -158,10 +158,12 @@ def test_no_epoch_gets_more_holes_than_its_readers_bear(
     monkeypatch.setattr(numbering, "EPOCH_AT_RISK_MAX", 30)
     monkeypatch.setattr(domain_numbers, "HOLES_MAX", 30)
     numbers = count(1)
-    store = node.begin(sizes=USUAL._replace(spool=Bounds(waiting_max, 1 << 20), batch=Bounds(3, 1 << 20)))
+    store = node.begin(
+        sizes=DEFAULT_SIZES._replace(spool=QueueBounds(waiting_max, 1 << 20), batch=QueueBounds(3, 1 << 20))
+    )
     for _ in range(outages):
         for _ in range(told):
-            store.tell([fact(next(numbers), priority=0), fact(next(numbers), priority=2)])
+            store.record([fact(next(numbers), priority=0), fact(next(numbers), priority=2)])
         node.drain(store)
     store.close()
     fold = Fold(SourcesProjection(), 1)
@@ -181,7 +183,7 @@ def test_a_run_that_never_got_to_the_disk_and_was_killed_leaves_no_word_that_all
     node.begin(shaky=True).close()
     setattr(node.disk, trouble, True)
     store = node.begin(shaky=True)
-    store.tell([fact(1)])
+    store.record([fact(1)])
     assert not store.status.durable
     node.disk.crash(tmp_path / "crashed")
     setattr(node.disk, trouble, False)
@@ -197,7 +199,7 @@ def test_a_run_that_never_got_to_the_disk_and_was_killed_leaves_no_word_that_all
 def test_an_end_on_a_disk_that_takes_nothing_is_no_clean_one(node: Node) -> None:
     store = node.begin(shaky=True)
     node.disk.full = True
-    store.tell([fact(1)])
+    store.record([fact(1)])
     store.close()
     node.disk.full = False
     store = node.begin(shaky=True)
@@ -209,7 +211,7 @@ def test_an_end_on_a_disk_that_takes_nothing_is_no_clean_one(node: Node) -> None
 
 def test_a_file_that_is_gone_is_no_clean_end(node: Node) -> None:
     store = node.begin()
-    store.tell([fact(1)])
+    store.record([fact(1)])
     store.close()
     (node.disk.folder / FILE).unlink()
     store = node.begin()
@@ -222,14 +224,14 @@ def test_a_file_that_is_gone_is_no_clean_end(node: Node) -> None:
 
 def test_a_clock_that_is_not_set_yet_turns_no_time_back() -> None:
     unset = datetime(1970, 1, 1, tzinfo=UTC)
-    assert told_at(unset, NOON, unset) > NOON
-    assert told_at(unset, None, unset) == unset
-    assert told_at(NOON, NOON + timedelta(days=900), NOON) == NOON
+    assert event_time(unset, NOON, unset) > NOON
+    assert event_time(unset, None, unset) == unset
+    assert event_time(NOON, NOON + timedelta(days=900), NOON) == NOON
 
 
 def test_a_disk_that_gives_nothing_back_for_a_minute_is_waited_for(node: Node) -> None:
     store = node.begin(shaky=True)
-    store.tell([fact(1)])
+    store.record([fact(1)])
     node.disk.unreadable = True
     for _ in range(READ_FAILURES_MAX - 1):
         with pytest.raises(DiskError):
@@ -264,11 +266,11 @@ async def test_what_arrives_while_the_last_is_found_sent_is_waited_for(node: Nod
 async def test_what_fails_to_be_kept_is_kept_for_nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     async with outbox_of(node) as outbox:
         with monkeypatch.context() as patched:
-            patched.setattr(outbox._store, "tell", lambda _: 1 / 0)
-            told = [asyncio.create_task(outbox.tell([fact(number)])) for number in (1, 2)]
+            patched.setattr(outbox._store, "record", lambda _: 1 / 0)
+            told = [asyncio.create_task(outbox.record([fact(number)])) for number in (1, 2)]
             results = await asyncio.gather(*told, return_exceptions=True)
         assert [type(result) for result in results] == [ZeroDivisionError] * 2
-        await outbox.tell([fact(3)])
+        await outbox.record([fact(3)])
         assert outbox.waiting == 4
 
 

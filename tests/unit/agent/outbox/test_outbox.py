@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.agent.outbox.bounds import USUAL, VALUES_MAX, Sizes
-from gpuledger.agent.outbox.clock import CLOCK_AHEAD_MAX_S, Reading, jump_s, told_at
-from gpuledger.agent.outbox.entry import Bounds
-from gpuledger.agent.outbox.errors import FolderTakenError, KeepError
+from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, VALUES_MAX, Sizes
+from gpuledger.agent.outbox.clock import CLOCK_AHEAD_MAX_S, Instant, event_time, jump_s
+from gpuledger.agent.outbox.entry import QueueBounds
+from gpuledger.agent.outbox.errors import FolderTakenError, StateStoreFullError
 from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, RETRY, Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX
@@ -34,7 +34,7 @@ class Node:
         self.waits = Waits(self.time, CHECK_PERIOD_S)
 
     @asynccontextmanager
-    async def outbox(self, sizes: Sizes = USUAL, *, shaky: bool = True) -> AsyncIterator[Outbox]:
+    async def outbox(self, sizes: Sizes = DEFAULT_SIZES, *, shaky: bool = True) -> AsyncIterator[Outbox]:
         async with open_outbox(
             self.disk.folder,
             NODE,
@@ -51,7 +51,7 @@ class Node:
             yield outbox
 
     @asynccontextmanager
-    async def running(self, sizes: Sizes = USUAL, *, shaky: bool = True) -> AsyncIterator[Outbox]:
+    async def running(self, sizes: Sizes = DEFAULT_SIZES, *, shaky: bool = True) -> AsyncIterator[Outbox]:
         async with self.outbox(sizes, shaky=shaky) as outbox:
             task = asyncio.create_task(outbox.run(self.log.connect))
             yield outbox
@@ -82,9 +82,9 @@ async def drained(outbox: Outbox) -> None:
         await outbox.drained()
 
 
-async def tell(outbox: Outbox, *numbers: int) -> None:
+async def record(outbox: Outbox, *numbers: int) -> None:
     for number in numbers:
-        await outbox.tell([fact(number)])
+        await outbox.record([fact(number)])
 
 
 def numbering(events: list[Decoded]) -> list[tuple[str, int]]:
@@ -93,8 +93,8 @@ def numbering(events: list[Decoded]) -> list[tuple[str, int]]:
 
 async def test_facts_are_recorded_as_the_agents_in_order_without_gaps(node: Node) -> None:
     async with node.running() as outbox:
-        await tell(outbox, 1, 2)
-        await outbox.tell([fact(3), fact(4)])
+        await record(outbox, 1, 2)
+        await outbox.record([fact(3), fact(4)])
         await drained(outbox)
         events = node.log.events()
         assert numbering(events) == [("e1", number) for number in range(1, 6)]
@@ -108,12 +108,12 @@ async def test_the_next_run_goes_on_with_the_numbers_and_says_how_the_last_one_e
     node: Node, tmp_path: Path
 ) -> None:
     async with node.outbox() as outbox:
-        await tell(outbox, 1)
+        await record(outbox, 1)
     async with node.outbox() as outbox:
-        await tell(outbox, 2)
+        await record(outbox, 2)
         node.disk.crash(tmp_path / "crashed")
     async with node.running() as outbox:
-        await tell(outbox, 3)
+        await record(outbox, 3)
         await drained(outbox)
     assert numbering(node.log.events()) == [("e1", number) for number in range(1, 7)]
     assert numbers_in(node.log.events()) == [1, 2, 3]
@@ -124,7 +124,7 @@ async def test_a_ledger_that_is_away_for_hours_gets_everything_in_order(node: No
     node.log.away = True
     async with node.running() as outbox:
         for number in range(1_000):
-            await outbox.tell([fact(number, at=node.time.now)])
+            await outbox.record([fact(number, at=node.time.now)])
         for _ in range(10_000):
             await asyncio.sleep(0)
             if node.time.now > NOON + timedelta(hours=1):
@@ -136,13 +136,13 @@ async def test_a_ledger_that_is_away_for_hours_gets_everything_in_order(node: No
         node.log.away = False
         await drained(outbox)
     assert numbers_in(node.log.events()) == list(range(1_000))
-    assert max(node.log.batches) == USUAL.batch.events
+    assert max(node.log.batches) == DEFAULT_SIZES.batch.events
 
 
 async def test_what_was_not_acknowledged_is_sent_again_as_it_was(node: Node) -> None:
     node.log.deaf = 3
     async with node.running() as outbox:
-        await tell(outbox, 1, 2)
+        await record(outbox, 1, 2)
         await drained(outbox)
     assert len(node.log.messages) > len(node.log.events())
     assert numbers_in(node.log.events()) == [1, 2]
@@ -152,7 +152,7 @@ async def test_an_event_that_the_ledger_never_takes_blocks_nobody_and_is_told(no
     node.log.size_max = 2_000
     node.log.away = True
     async with node.running() as outbox:
-        await outbox.tell([fact(1), fact(2, size=3_000), fact(3)])
+        await outbox.record([fact(1), fact(2, size=3_000), fact(3)])
         node.log.away = False
         await eventually(lambda: _is(outbox.waiting == 0))
         assert outbox.dropped == 1
@@ -171,7 +171,7 @@ async def test_what_matters_least_is_dropped_first_and_named(node: Node) -> None
     node.log.away = True
     async with node.running(SMALL) as outbox:
         for number in range(30):
-            await outbox.tell([fact(number, priority=number % 3)])
+            await outbox.record([fact(number, priority=number % 3)])
         assert (outbox.waiting, outbox.dropped) == (SMALL.spool.events, 31 - SMALL.spool.events)
         node.log.away = False
         await eventually(lambda: _is(outbox.waiting == 0))
@@ -184,19 +184,19 @@ async def test_what_matters_least_is_dropped_first_and_named(node: Node) -> None
 
 
 async def test_bytes_are_bounded_too(node: Node) -> None:
-    sizes = USUAL._replace(spool=Bounds(1_000, 20_000), batch=Bounds(2, 5_000))
+    sizes = DEFAULT_SIZES._replace(spool=QueueBounds(1_000, 20_000), batch=QueueBounds(2, 5_000))
     async with node.outbox(sizes) as outbox:
         for number in range(100):
-            await outbox.tell([fact(number, size=1_000)])
+            await outbox.record([fact(number, size=1_000)])
         assert outbox.status.size <= 20_000
         assert outbox.dropped > 0
 
 
 async def test_a_disk_that_takes_nothing_loses_nothing(node: Node) -> None:
     async with node.outbox() as outbox:
-        await tell(outbox, 1)
+        await record(outbox, 1)
         node.disk.full = True
-        await tell(outbox, 2, 3)
+        await record(outbox, 2, 3)
         assert (outbox.durable, outbox.status.trouble) == (False, "the disk is full")
         node.disk.full = False
         await node.check(outbox)
@@ -204,7 +204,7 @@ async def test_a_disk_that_takes_nothing_loses_nothing(node: Node) -> None:
         node.time.go(DISK_RETRY_S)
         await node.check(outbox)
         assert (outbox.durable, outbox.status.trouble) == (True, None)
-        await tell(outbox, 4)
+        await record(outbox, 4)
     async with node.running() as outbox:
         await drained(outbox)
     events = node.log.events()
@@ -219,14 +219,14 @@ async def test_a_disk_that_takes_nothing_loses_nothing(node: Node) -> None:
 
 async def test_a_disk_that_cannot_even_be_looked_at_is_waited_for(node: Node) -> None:
     async with node.outbox() as outbox:
-        await tell(outbox, 1)
+        await record(outbox, 1)
     node.disk.closed = True
     async with node.running() as outbox:
-        await tell(outbox, 2)
+        await record(outbox, 2)
         await drained(outbox)
         assert (numbers_in(node.log.events()), outbox.durable) == ([2], False)
         node.log.away = True
-        await tell(outbox, 3)
+        await record(outbox, 3)
         node.disk.closed = False
         node.time.go(DISK_RETRY_S)
         await node.check(outbox)
@@ -238,11 +238,11 @@ async def test_a_disk_that_cannot_even_be_looked_at_is_waited_for(node: Node) ->
 async def test_a_disk_that_gives_nothing_back_any_more_is_given_up_and_what_it_had_is_named(node: Node) -> None:
     node.log.away = True
     async with node.running() as outbox:
-        await tell(outbox, 1, 2)
+        await record(outbox, 1, 2)
         node.disk.unreadable = True
         node.log.away = False
         await eventually(lambda: _is(not outbox.durable and outbox.waiting == 0))
-        await tell(outbox, 3)
+        await record(outbox, 3)
         await drained(outbox)
     found = recorded(node.log.messages)
     assert numbers_in(found.events) == [3]
@@ -255,12 +255,12 @@ async def test_a_disk_that_gives_nothing_back_any_more_is_given_up_and_what_it_h
 async def test_a_damaged_file_is_moved_aside(node: Node, damage: bytes | None) -> None:
     async with node.outbox(shaky=False) as outbox:
         for number in range(50):
-            await tell(outbox, number)
+            await record(outbox, number)
     file = node.disk.folder / FILE
     content = file.read_bytes()
     file.write_bytes(damage or content[:4096] + b"\xff" * 8192 + content[12288:])
     async with node.running(shaky=False) as outbox:
-        await tell(outbox, 99)
+        await record(outbox, 99)
         await drained(outbox)
         assert outbox.durable
     assert numbering(node.log.events()) == [("e2", 1), ("e2", 2)]
@@ -288,24 +288,24 @@ async def test_values_outlive_the_run_and_a_disk_that_takes_nothing(node: Node) 
         assert (outbox.get("a"), outbox.get("b")) == (b"2", None)
         for number in range(VALUES_MAX - 1):
             await outbox.put(str(number), b"")
-        with pytest.raises(KeepError, match="64 values"):
+        with pytest.raises(StateStoreFullError, match="64 values"):
             await outbox.put("too many", b"")
 
 
 async def test_a_fact_that_no_subject_can_name_costs_no_number(node: Node) -> None:
     async with node.running() as outbox:
         with pytest.raises(SubjectError):
-            await outbox.tell([fact(1), fact(2)._replace(subject="")])
-        await tell(outbox, 3)
+            await outbox.record([fact(1), fact(2)._replace(subject="")])
+        await record(outbox, 3)
         await drained(outbox)
     assert numbers_in(node.log.events()) == [3]
 
 
 async def test_times_never_go_back_and_a_clock_that_was_set_is_told(node: Node) -> None:
     async with node.running() as outbox:
-        await outbox.tell([fact(1, at=NOON + timedelta(seconds=10))])
+        await outbox.record([fact(1, at=NOON + timedelta(seconds=10))])
         node.time.now -= timedelta(seconds=60)
-        await outbox.tell([fact(2, at=node.time.now)])
+        await outbox.record([fact(2, at=node.time.now)])
         node.time.now += timedelta(seconds=600)
         await node.check(outbox)
         await drained(outbox)
@@ -320,10 +320,10 @@ async def test_times_never_go_back_and_a_clock_that_was_set_is_told(node: Node) 
 async def test_a_clock_that_was_years_ahead_is_not_caught_up_with(node: Node) -> None:
     node.time.now += timedelta(days=3_650)
     async with node.outbox() as outbox:
-        await outbox.tell([fact(1, at=node.time.now)])
+        await outbox.record([fact(1, at=node.time.now)])
     node.time.now = NOON
     async with node.running() as outbox:
-        await outbox.tell([fact(2, at=NOON)])
+        await outbox.record([fact(2, at=NOON)])
         await drained(outbox)
     events = node.log.events()
     assert events[-1].time == NOON
@@ -340,18 +340,18 @@ def test_the_time_of_an_event(said: float, last: float | None, told: float) -> N
     def at(seconds: float) -> timedelta:
         return timedelta(seconds=seconds)
 
-    assert told_at(NOON + at(said), None if last is None else NOON + at(last), NOON) == NOON + at(told)
+    assert event_time(NOON + at(said), None if last is None else NOON + at(last), NOON) == NOON + at(told)
 
 
 @pytest.mark.parametrize(("wall", "passed", "jump"), [(10, 10, None), (14, 10, None), (16, 10, 6.0), (-1, 10, -11.0)])
-def test_a_clock_jumped(wall: float, passed: float, jump: float | None) -> None:
-    assert jump_s(Reading(NOON, 0.0), Reading(NOON + timedelta(seconds=wall), passed)) == jump
+def test_a_clock_jumped(wall: float, on_time: float, jump: float | None) -> None:
+    assert jump_s(Instant(NOON, 0.0), Instant(NOON + timedelta(seconds=wall), on_time)) == jump
 
 
 async def test_what_was_dropped_is_told_by_the_next_run(node: Node) -> None:
     async with node.outbox(SMALL) as outbox:
         for number in range(20):
-            await tell(outbox, number)
+            await record(outbox, number)
     async with node.running(SMALL) as outbox:
         await eventually(lambda: _is(outbox.waiting == 0))
     found = recorded(node.log.messages)

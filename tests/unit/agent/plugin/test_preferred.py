@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpuledger.agent.board import Unit
+from gpuledger.agent.board import DeviceUnit
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.plugin.affinity import Affinity, nearness
 from gpuledger.agent.plugin.preferred import preferred
@@ -23,7 +23,7 @@ SWITCHED = [card(index, nvlinks=("0000:c0:00.0",) * 2 if index % 2 else ()) for 
 
 
 def chosen(
-    units: Sequence[Unit],
+    units: Sequence[DeviceUnit],
     cards: Sequence[CardFacts],
     size: int,
     *,

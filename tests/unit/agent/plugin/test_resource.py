@@ -9,8 +9,8 @@ import pytest
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.device_list import ListedUnit
-from gpuledger.agent.plugin.resource import LOOK_PERIOD_S, WITHDRAW_GRACE_S, Resource
-from gpuledger.agent.plugin.service import Answers, Counts, Means
+from gpuledger.agent.plugin.resource import POLL_PERIOD_S, WITHDRAW_GRACE_S, PluginResource
+from gpuledger.agent.plugin.service import PluginContext, PluginCounts, PluginService
 from support.kubelet_parts import short_folder, whole_cards
 
 POOL = "gpu.deckhouse.io/a"
@@ -32,7 +32,7 @@ class Looks:
     """Waits for nothing; keeps after which looks there had been how many errors, and ends after so many."""
 
     def __init__(self, end_after: int) -> None:
-        self.counts = Counts()
+        self.counts = PluginCounts()
         self.errors: list[int] = []
         self.pauses: list[float] = []
         self._end_after = end_after
@@ -43,10 +43,10 @@ class Looks:
         if len(self.errors) >= self._end_after:
             raise asyncio.CancelledError
 
-    def resource(self, folder: Path) -> Resource:
-        answers = Answers(POOL, Means(Handing(), None, lambda *_: None), self.counts)
-        answers.offer(UNITS, NO_CARDS)
-        return Resource(answers, folder, self.counts, sleep=self.sleep)
+    def resource(self, folder: Path) -> PluginResource:
+        service = PluginService(POOL, PluginContext(Handing(), None, lambda *_: None), self.counts)
+        service.offer(UNITS, NO_CARDS)
+        return PluginResource(service, folder, self.counts, sleep=self.sleep)
 
     @property
     def tries(self) -> list[int]:
@@ -61,7 +61,7 @@ async def test_tries_become_fewer_but_never_end(folder: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await resource.run()
     assert looks.tries == [0, 1, 3, 7, 15, 31, 62, 93]
-    assert set(looks.pauses) == {LOOK_PERIOD_S}
+    assert set(looks.pauses) == {POLL_PERIOD_S}
     assert resource.trouble is not None
     assert "No kubelet answers" in resource.trouble
     assert names(folder) == ["kubelet.sock"], "its own socket is removed at the end"
@@ -99,6 +99,6 @@ async def test_a_folder_that_cannot_hold_a_socket_is_trouble_and_no_end(folder: 
 async def test_without_units_it_ends_after_a_while(folder: Path) -> None:
     looks = Looks(30)
     resource = looks.resource(folder)
-    resource.answers.offer((), NO_CARDS)
+    resource.service.offer((), NO_CARDS)
     await resource.run()
     assert looks.pauses == [WITHDRAW_GRACE_S]

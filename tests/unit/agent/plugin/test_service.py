@@ -6,7 +6,7 @@ from typing import Any
 from gpuledger.agent.kubelet.deviceplugin_pb2 import Empty, ListAndWatchResponse
 from gpuledger.agent.plugin.allocate import Handing
 from gpuledger.agent.plugin.device_list import ListedUnit
-from gpuledger.agent.plugin.service import Answers, Counts, Means
+from gpuledger.agent.plugin.service import PluginContext, PluginCounts, PluginService
 from gpuledger.runtime.tasks import end
 from support.kubelet_parts import whole_cards
 from support.waiting import eventually
@@ -36,25 +36,25 @@ class Reader:
 
 
 async def test_only_what_differs_is_sent_and_what_was_overtaken_is_not() -> None:
-    counts, reader = Counts(), Reader()
-    answers = Answers("gpu.deckhouse.io/a", Means(Handing(), None, lambda *_: None), counts)
-    answers.offer(units(0), ())
+    counts, reader = PluginCounts(), Reader()
+    service = PluginService("gpu.deckhouse.io/a", PluginContext(Handing(), None, lambda *_: None), counts)
+    service.offer(units(0), ())
     context: Any = reader
-    watch = asyncio.create_task(answers._watch(Empty(), context))
+    watch = asyncio.create_task(service._watch(Empty(), context))
     await reader.got(1)
-    answers.offer(units(0), ())
+    service.offer(units(0), ())
     for _ in range(10):
         await asyncio.sleep(0)  # it has every chance to send the same again
     assert reader.lists == [["GPU-0"]]
     reader.reads.clear()
-    answers.offer(units(1), ())
+    service.offer(units(1), ())
     await reader.got(2)
     for index in range(2, 6):
-        answers.offer(units(index), ())
+        service.offer(units(index), ())
     reader.reads.set()
     await reader.got(3)
     assert reader.lists == [["GPU-0"], ["GPU-1"], ["GPU-5"]]
-    assert answers.watchers == 1
+    assert service.watchers == 1
     await end([watch])
-    assert answers.watchers == 0
+    assert service.watchers == 0
     assert counts.lists_sent == 3

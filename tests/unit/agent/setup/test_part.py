@@ -3,8 +3,8 @@
 import pytest
 
 from gpuledger.agent.hardware.errors import HungError
-from gpuledger.agent.setup.mig_steps import Carrying, Stopped
-from gpuledger.agent.setup.store import KEPT
+from gpuledger.agent.setup.mig_steps import MigExecutor, StepFailedError
+from gpuledger.agent.setup.store import STATE_KEY
 from gpuledger.agent.setup.timing import DEBOUNCE_MAX_S, DEBOUNCE_S, RETRY
 from gpuledger.domain.mig.plan import Destroy, MigState
 from support.device_setup import SMALL, Node, later, ready, wanted, wish
@@ -121,7 +121,7 @@ async def test_nothing_is_divided_or_told_anew_after_a_restart() -> None:
 async def test_a_broken_memory_is_forgotten_and_the_card_found_as_it_is(kept: bytes) -> None:
     node = await ready(mig_profile=SMALL)
     wishes, offered = wanted(node), node.offered()
-    node.keep.values[KEPT] = kept
+    node.keep.values[STATE_KEY] = kept
     node.restart()
     node.see_use()
     node.want(*wishes)
@@ -258,10 +258,12 @@ async def test_what_a_container_gets_between_two_steps_is_left_alone() -> None:
     node = await ready(mig_profile=SMALL)
     card, uuids = node.card(), [unit.uuid for unit in node.units()]
     in_use: dict[str, frozenset[str]] = {}
-    carrying = Carrying(node.calls, card.address, card.uuid, lambda: in_use, lambda: in_use.update(p=frozenset(uuids)))
+    carrying = MigExecutor(
+        node.calls, card.address, card.uuid, lambda: in_use, lambda: in_use.update(p=frozenset(uuids))
+    )
     node.board.put(offers=())
     state = MigState(card.mig_enabled, False, card.profiles, card.instances)
-    with pytest.raises(Stopped) as stopped:
+    with pytest.raises(StepFailedError) as stopped:
         await carrying.divide([Destroy(uuids[0], SMALL, 0)], state)
     assert stopped.value.refusal.reason == "DeviceInUse"
     assert node.calls.changes == []

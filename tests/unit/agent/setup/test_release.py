@@ -8,7 +8,7 @@ import pytest
 from gpuledger.agent.hardware.errors import HungError
 from gpuledger.agent.setup.decide import KUBELET_SILENT_S
 from gpuledger.agent.setup.timing import DEBOUNCE_S, RETRY
-from gpuledger.agent.survey_history import VANISHED_LOOKS
+from gpuledger.agent.survey_history import MISSED_SURVEYS_MAX
 from support.device_setup import HALF, SETTLED_S, SMALL, Node, later, ready, wanted, wish
 from support.waiting import eventually
 
@@ -137,7 +137,7 @@ async def test_a_card_that_is_gone_is_released_and_one_that_is_silent_is_waited_
     await node.settle()
     assert node.told() == []
     del node.hardware._cards[node.card().address]
-    for _ in range(VANISHED_LOOKS):
+    for _ in range(MISSED_SURVEYS_MAX):
         await node.settle()
     assert node.told() == [("gpu-0", "released", "p")]
 
@@ -219,7 +219,7 @@ async def test_nothing_that_may_be_gone_is_offered_because_something_else_is_wit
     node.see_use()
     node.want(wish(node, 0, mig_profile=SMALL), wish(node, 1, releasing=True))
     node.calls.blind = HungError("no answer")
-    await node.setup.work(node._tell)
+    await node.setup.work(node._record)
     assert node.offered() == {}
 
 
@@ -294,7 +294,7 @@ async def test_a_drift_that_cannot_be_repaired_to_anything_is_refused_once() -> 
 
 async def test_the_part_works_on_what_changes_and_ends_when_cancelled() -> None:
     node = Node()
-    ran = asyncio.create_task(node.setup.run(node._tell))
+    ran = asyncio.create_task(node.setup.run(node._record))
     node.discover()
     node.see_use()
     node.want(wish(node, mig_profile=SMALL))

@@ -1,0 +1,62 @@
+"""An agent that is upgraded in place reads what an earlier build stored on the node's disk."""
+
+from datetime import UTC, datetime
+
+import orjson
+
+from gpuledger.agent.health import state as health_state
+from gpuledger.agent.health.card import CardFault, FaultHistory
+from gpuledger.agent.part import Instant
+from gpuledger.agent.survey_history import CardIdentity, load
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+NOW = Instant(1_000.0, NOON)
+MINUTE_AGO = Instant(940.0, datetime(2026, 1, 2, 11, 59, tzinfo=UTC))
+
+HEALTH = {
+    "version": 1,
+    "cards": [
+        {
+            "address": "0000:17:00.0",
+            "uuid": "GPU-17",
+            "told": "GPU-17",
+            "away": False,
+            "ecc": [0, 1],
+            "faults": [
+                {
+                    "kind": "XID 95",
+                    "message": "Uncontained memory error",
+                    "standing": False,
+                    "last": "2026-01-02T11:59:00+00:00",
+                    "quiet_s": 300.0,
+                    "clear_looks": 1,
+                    "was_reset": False,
+                }
+            ],
+            "past": [{"kind": "XID 95", "times": 2, "last": "2026-01-02T11:59:00+00:00"}],
+        }
+    ],
+}
+
+
+def test_health() -> None:
+    (card,) = health_state.load(orjson.dumps(HEALTH), NOW).gone
+    fault = CardFault("XID 95", "Uncontained memory error", False, MINUTE_AGO, 300.0, 1, False)
+    assert (card.unfit_subject, card.faults, card.was_absent) == ("GPU-17", (fault,), False)
+    assert card.history == (FaultHistory("XID 95", 2, MINUTE_AGO),)
+    assert orjson.loads(health_state.dump(health_state.load(orjson.dumps(HEALTH), NOW))) == HEALTH
+
+
+def test_discovery() -> None:
+    stored = {
+        "pci_vendor": "10de",
+        "pci_device": "2330",
+        "uuid": "GPU-17",
+        "serial": "1650",
+        "product": "NVIDIA H100",
+        "memory_mib": 81_559,
+        "compute": [9, 0],
+        "profiles": [],
+    }
+    identity = CardIdentity("10de", "2330", "GPU-17", "1650", "NVIDIA H100", 81_559, (9, 0))
+    assert load(orjson.dumps({"0000:17:00.0": stored})) == {"0000:17:00.0": identity}
