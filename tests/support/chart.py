@@ -5,9 +5,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import pytest
 import yaml
 
@@ -42,7 +44,7 @@ needs_helm = pytest.mark.skipif(
 )
 
 
-class Told(NamedTuple):
+class HelmResult(NamedTuple):
     """How helm ended."""
 
     code: int
@@ -50,7 +52,7 @@ class Told(NamedTuple):
     err: str
 
 
-def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: Path | None = None) -> Told:
+def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: Path | None = None) -> HelmResult:
     """Run helm, with nothing of the user's own settings."""
     program = _helm()
     assert program is not None
@@ -66,7 +68,7 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: P
             timeout=COMMAND_S,
             check=False,
         )
-    return Told(ended.returncode, ended.stdout, ended.stderr)
+    return HelmResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 class Manifests(NamedTuple):
@@ -96,17 +98,27 @@ class Manifests(NamedTuple):
                 yield one, one["spec"]["jobTemplate"]["spec"]["template"]
 
 
-def template(values: Mapping[str, Any], release: str = RELEASE, *options: str) -> Told:
-    """What `helm template` says."""
+def template(values: Mapping[str, Any], release: str = RELEASE, *options: str) -> HelmResult:
+    """What `helm template` makes of values; the same values are rendered once."""
+    return _templated(orjson.dumps(values, option=orjson.OPT_SORT_KEYS), release, options)
+
+
+@cache
+def _templated(values: bytes, release: str, options: tuple[str, ...]) -> HelmResult:
     where = ("--namespace", NAMESPACE, "--kube-version", KUBE_VERSION)
-    return helm("template", release, str(CHART), *where, *options, values=values)
+    return helm("template", release, str(CHART), *where, *options, values=orjson.loads(values))
 
 
 def render(values: Mapping[str, Any], release: str = RELEASE) -> Manifests:
-    """What is made of values."""
-    told = template(values, release)
-    assert told.code == 0, told.err
-    return Manifests([one for one in yaml.safe_load_all(told.out) if one])
+    """The objects that the chart makes of values."""
+    result = template(values, release)
+    assert result.code == 0, result.err
+    return manifests(result.out)
+
+
+def manifests(text: str) -> Manifests:
+    """The objects of rendered YAML."""
+    return Manifests([one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one])
 
 
 def is_hook(obj: Object) -> bool:

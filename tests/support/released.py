@@ -14,7 +14,7 @@ from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.runtime.settings import ADMISSION_LISTEN
-from support.chart import CHART, NAME, NAMESPACE, RELEASE, Object, Told, helm
+from support.chart import CHART, NAME, NAMESPACE, RELEASE, HelmResult, Object, helm
 from support.kube_accounts import ADMIN, AccountServer, Asked, Kubelet, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports
@@ -39,7 +39,7 @@ class Cluster:
         self.client = client
         self.kubelet = kubelet
 
-    async def helm(self, verb: str, values: dict[str, Any] | None = None, *options: str) -> Told:
+    async def helm(self, verb: str, values: dict[str, Any] | None = None, *options: str) -> HelmResult:
         """Run helm on the release."""
         chart = () if verb == "uninstall" else (str(CHART), *WAIT)
         arguments = (verb, RELEASE, *chart, "--namespace", NAMESPACE, *options)

@@ -95,9 +95,9 @@ def env_of(made: Manifests) -> dict[str, Object]:
 
 def environ(made: Manifests) -> dict[str, str]:
     """What the process gets, where nothing comes from a Secret; files that it is told of are there."""
-    known = {"NODE_NAME": "gpu-01", "HOST_IP": "10.0.0.7"}
-    found = {name: known.get(name) or str(one.get("value", LEDGER)) for name, one in env_of(made).items()}
-    return {name: value.replace("$(HOST_IP)", known["HOST_IP"]) for name, value in found.items()}
+    fields = {"NODE_NAME": "gpu-01", "HOST_IP": "10.0.0.7"}
+    found = {name: fields.get(name) or str(one.get("value", LEDGER)) for name, one in env_of(made).items()}
+    return {name: value.replace("$(HOST_IP)", fields["HOST_IP"]) for name, value in found.items()}
 
 
 def settings_of(made: Manifests, files: Path) -> AgentSettings:
@@ -122,9 +122,9 @@ def mounts_of(made: Manifests) -> dict[str, Object]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_lint_finds_nothing(case: str) -> None:
-    told = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, values=CASES[case])
-    assert told.code == 0, told
-    assert "WARNING" not in told.out
+    result = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, values=CASES[case])
+    assert result.code == 0, result
+    assert "WARNING" not in result.out
 
 
 def test_there_is_none_unless_asked_for() -> None:
@@ -345,6 +345,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("given", "expected"), WRONG, ids=[expected for _, expected in WRONG])
 def test_wrong_values_are_refused_in_words(given: dict[str, Any], expected: str) -> None:
-    told = template(given)
-    assert told.code != 0
-    assert expected in told.err
+    result = template(given)
+    assert result.code != 0
+    assert expected in result.err

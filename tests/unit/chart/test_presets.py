@@ -9,7 +9,18 @@ import yaml
 
 from gpuledger.api.kinds import GPU_GROUP
 from gpuledger.api.pool_ref import PoolRef
-from support.chart import CHART, KUBE_VERSION, WITH_SECRET, Manifests, Object, helm, needs_helm, render, template
+from support.chart import (
+    CHART,
+    KUBE_VERSION,
+    WITH_SECRET,
+    Manifests,
+    Object,
+    helm,
+    manifests,
+    needs_helm,
+    render,
+    template,
+)
 
 GUIDE = (CHART.parents[1] / "docs" / "presets.md").read_text()
 TEAM = "ml-team-a"
@@ -194,9 +205,9 @@ def project(tmp_path: Path, **parameters: Any) -> Manifests:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     about = {"projectName": TEAM, "projectTemplateName": "gpu-control-plane", "parameters": parameters or None}
-    told = helm("template", TEAM, str(tmp_path), values={"projectTemplate": made_of["spec"], "project": about})
-    assert told.code == 0, told.err
-    return Manifests([one for one in yaml.safe_load_all(told.out) if one])
+    result = helm("template", TEAM, str(tmp_path), values={"projectTemplate": made_of["spec"], "project": about})
+    assert result.code == 0, result.err
+    return manifests(result.out)
 
 
 def test_a_project_without_parameters_is_a_namespace_that_may_use_gpus(tmp_path: Path) -> None:
@@ -290,17 +301,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), WRONG, ids=[f"{at}-{said}" for at, (_, said) in enumerate(WRONG)])
+@pytest.mark.parametrize(("given", "expected"), WRONG, ids=[f"{at}-{problem}" for at, (_, problem) in enumerate(WRONG)])
 def test_nonsense_is_refused_in_words(given: dict[str, Any], expected: str) -> None:
-    told = template(presets(**given))
-    assert told.code != 0
-    assert expected in told.err
+    result = template(presets(**given))
+    assert result.code != 0
+    assert expected in result.err
 
 
 def test_the_guides_example_is_taken_and_shows_every_preset() -> None:
     (example,) = re.findall(r"^```yaml\n(presets:\n.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     values = {**WITH_SECRET, **yaml.safe_load(example)}
-    told = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, values=values)
-    assert told.code == 0, told
+    result = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, values=values)
+    assert result.code == 0, result
     found = [one for one in render(values).objects if _is_preset(one)]
     assert {one["kind"] for one in found} == set(re.findall(r"^\| `([A-Z]\w+)", GUIDE, re.MULTILINE))

@@ -81,9 +81,9 @@ def made(request: pytest.FixtureRequest) -> Manifests:
 
 @pytest.mark.parametrize("case", CASES)
 def test_lint_finds_nothing(case: str) -> None:
-    told = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, values=CASES[case])
-    assert told.code == 0, told
-    assert "WARNING" not in told.out
+    result = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, values=CASES[case])
+    assert result.code == 0, result
+    assert "WARNING" not in result.out
 
 
 @pytest.mark.parametrize(
@@ -219,17 +219,17 @@ def test_roles_name_what_the_code_names() -> None:
 
 
 def test_what_the_services_are_told_of_the_components_can_be_read() -> None:
-    def told(values: dict[str, Any]) -> ComponentSettings:
+    def settings_of(values: dict[str, Any]) -> ComponentSettings:
         env = render(values).one("Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
         return read_components(next(one["value"] for one in env if one["name"] == "GPULEDGER_COMPONENTS"))
 
-    settings = told(CASES["many"])
+    settings = settings_of(CASES["many"])
     assert (settings.manage, settings.namespace, settings.pull_secrets) == (True, NAMESPACE, ("pull",))
     assert set(settings.images) == set(COMPONENT_NAMES)
-    settings = told(CASES["components-of-others"])
+    settings = settings_of(CASES["components-of-others"])
     assert (settings.manage, settings.namespace) == (False, "gpu-operator")
     own = {"images": {"gfd": "registry.example/gfd:1"}, "runtimeClassName": "nvidia"}
-    settings = told({**WITH_SECRET, "components": own})
+    settings = settings_of({**WITH_SECRET, "components": own})
     assert (settings.images["gfd"], settings.runtime_class) == ("registry.example/gfd:1", "nvidia")
 
 
@@ -353,12 +353,12 @@ def test_user_ids_can_be_left_to_the_platform_and_the_image_named_by_its_digest(
 
 @pytest.mark.parametrize(("values", "expected"), WRONG, ids=[expected for _, expected in WRONG])
 def test_wrong_values_are_refused_in_words(values: dict[str, Any], expected: str) -> None:
-    told = template(values)
-    assert told.code != 0
-    assert expected in told.err
+    result = template(values)
+    assert result.code != 0
+    assert expected in result.err
 
 
 def test_an_older_kubernetes_is_refused() -> None:
-    told = template(WITH_SECRET, RELEASE, "--kube-version", "1.33.9")
-    assert told.code != 0
-    assert "incompatible with Kubernetes" in told.err
+    result = template(WITH_SECRET, RELEASE, "--kube-version", "1.33.9")
+    assert result.code != 0
+    assert "incompatible with Kubernetes" in result.err
