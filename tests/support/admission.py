@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from gpuledger.edge.admission.cache import Known, KnownProjection
+from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
 from gpuledger.edge.admission.serving.review import CREATE, Object, Review, User
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
@@ -44,10 +44,10 @@ def log(*said: Said) -> list[Message]:
     return messages
 
 
-def known(*said: Said) -> Known:
+def known(*said: Said) -> AdmissionCache:
     """What is known once all of this was said."""
-    state = folded(KnownProjection(), log(*said)).state
-    assert isinstance(state, Known)
+    state = folded(CacheProjection(), log(*said)).state
+    assert isinstance(state, AdmissionCache)
     return state
 
 

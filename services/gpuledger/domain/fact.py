@@ -34,6 +34,11 @@ Handler = Callable[[Any, Fact, Any], None]
 Handlers = Mapping[type[Payload], Handler]
 
 
+def is_late(latest: datetime | None, time: datetime) -> bool:
+    """Whether something later than a fact of this time is recorded already, so that the fact no longer counts."""
+    return latest is not None and latest > time
+
+
 def time_of_ns(recorded_ns: int) -> datetime:
     """The server's time-stamp as a time, to the microsecond."""
     return _UNIX + timedelta(microseconds=recorded_ns // 1000)

@@ -9,7 +9,7 @@ from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
-from gpuledger.domain.pools.decisions import Assignment
+from gpuledger.domain.pools.pools import Assignment
 from gpuledger.tools.queries.rows import row_of
 from support.events import START, hour
 

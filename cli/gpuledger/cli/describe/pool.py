@@ -12,8 +12,8 @@ from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.pool_spec import spec_tree
 from gpuledger.domain.inventory.status import held_state
-from gpuledger.domain.pools.decisions import Assignment
-from gpuledger.domain.pools.spec import Pool, read_spec
+from gpuledger.domain.pools.pools import Assignment, Pool
+from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import pool_status
 from gpuledger.edge.kube.client import KubeClient, Object

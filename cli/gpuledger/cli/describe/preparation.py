@@ -10,7 +10,7 @@ from gpuledger.cli.describe.sections import known
 from gpuledger.cli.render.page import Page
 from gpuledger.domain.bootstrap.state import GPU_DEVICE_STATE, GPU_NODE_PHASE, NodePhase, PreparedDevice
 from gpuledger.domain.inventory.state import GpuDevice
-from gpuledger.domain.pools.decisions import GPU_DEVICE_ASSIGNMENT, Assignment
+from gpuledger.domain.pools.pools import GPU_DEVICE_ASSIGNMENT, Assignment
 from gpuledger.tools.queries.rows import row_of, rows_where
 
 

@@ -14,9 +14,9 @@ from gpuledger.api.pool_spec import MANUAL, SELECTOR
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.deciders.pools.conditions import closed
 from gpuledger.domain.inventory.state import ModuleSettings
-from gpuledger.domain.pools.decisions import Assignment
+from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
-from gpuledger.domain.pools.spec import DeviceFacts, Pool, mismatch, read_spec, selects
+from gpuledger.domain.pools.spec import DeviceFacts, mismatch, read_spec, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX

@@ -4,8 +4,9 @@ from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_ENABLED
 from gpuledger.api.reasons import PoolReason
+from gpuledger.domain.pools.pools import Pool
 from gpuledger.domain.pools.rows import DRIFTED, REFUSED, PoolTally, PoolTrouble
-from gpuledger.domain.pools.spec import Pool, Problem, problem_of, read_spec, units, unsupported
+from gpuledger.domain.pools.spec import Problem, problem_of, read_spec, units, unsupported
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.node import Condition
 from gpuledger.events.pool import PoolChanged, PoolDefined

@@ -11,9 +11,9 @@ from typing import Final, Literal, NamedTuple
 from gpuledger.api.phases import AssignmentPhase
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.reasons import PoolReason
-from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.orders import NOTHING, last_list, text_of
-from gpuledger.domain.pools.spec import Pool, problem_of, read_spec, unsupported
+from gpuledger.domain.pools.pools import Assignment, Pool
+from gpuledger.domain.pools.spec import problem_of, read_spec, unsupported
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesWanted, WantedDevice
 

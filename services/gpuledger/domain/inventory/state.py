@@ -66,6 +66,13 @@ class GpuDevice(NamedTuple):
     mig_strategy: str | None = None
     mig_profiles: str | None = None
 
+    @property
+    def inventory_id(self) -> str:
+        """The place of the device: `<node>-<PCI address>`, else what Node Feature Discovery shows of it."""
+        if self.pci_address is not None:
+            return f"{self.node}-{self.pci_address}"
+        return f"{self.node}-{self.device_index or 0}-{self.pci_vendor}-{self.pci_device}"
+
 
 class GpuDeviceMark(NamedTuple):
     """What people put on a GPUDevice; labels and annotations are JSON objects."""

@@ -15,20 +15,13 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.reasons import InventoryReason
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.state import GpuDevice, GpuModule, GpuNode, GpuNodeCondition
-from gpuledger.domain.pools.decisions import Assignment
+from gpuledger.domain.pools.pools import Assignment
 
 LABEL_VALUE_MAX = 63
 VENDOR_NAMES = {VENDOR_NVIDIA: "nvidia", "1002": "amd", "8086": "intel"}
 _BRANDS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
 
 Document = dict[str, Any]
-
-
-def inventory_id(row: GpuDevice) -> str:
-    """A reference to the place of the device: `<node>-<PCI address>`, else what Node Feature Discovery shows of it."""
-    if row.pci_address is not None:
-        return f"{row.node}-{row.pci_address}"
-    return f"{row.node}-{row.device_index or 0}-{row.pci_vendor}-{row.pci_device}"
 
 
 def device_status(
@@ -39,7 +32,7 @@ def device_status(
     conditions = [*device_conditions(row), *_faulted(prepared), *_assignment_conditions(assigned)]
     status = {
         "nodeName": row.node,
-        "inventoryID": inventory_id(row),
+        "inventoryID": row.inventory_id,
         "managed": row.managed,
         "state": device_state(row, prepared, assigned),
         "hardware": hardware(row),

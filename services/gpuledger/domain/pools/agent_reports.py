@@ -9,7 +9,7 @@ from sys import intern
 
 from gpuledger.api.phases import AgentReport, AssignmentPhase
 from gpuledger.api.reasons import AssignmentReason
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.pools.rows import PoolSetup
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
@@ -65,13 +65,9 @@ def _heard(state: PoolFacts, fact: Fact, pool: str) -> PoolSetup | None:
     device, assignment, known = state.device.get(name), state.assignment.get(name), state.setup.get(name)
     if device is None or origin_of(fact.event.source) != Origin(NODE, device.node):
         return None
-    if assignment is None or assignment.pool != pool or not _is_latest(known, time):
+    if assignment is None or assignment.pool != pool or is_late(known and known.told_at, time):
         return None
     return (known or unheard(name, pool, time))._replace(told_at=time)
-
-
-def _is_latest(known: PoolSetup | None, time: datetime) -> bool:
-    return known is None or known.told_at is None or known.told_at <= time
 
 
 def _tell(state: PoolFacts, setup: PoolSetup) -> None:

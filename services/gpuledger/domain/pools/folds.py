@@ -3,7 +3,6 @@
 Of what watchers say the latest by event time is in force; what services decided counts in the order of the log.
 """
 
-from datetime import datetime
 from sys import intern
 
 from gpuledger.api.conditions import TRUE, NodeConditionType
@@ -12,7 +11,7 @@ from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED
 from gpuledger.api.reasons import AssignmentReason
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.inventory.state import (
     DECIDED_HANDLERS,
     GpuDevice,
@@ -21,11 +20,11 @@ from gpuledger.domain.inventory.state import (
 )
 from gpuledger.domain.inventory.status import device_labels
 from gpuledger.domain.pools.agent_reports import WORD_HANDLERS, asked_anew, unheard
-from gpuledger.domain.pools.decisions import POOLS_HANDLERS
 from gpuledger.domain.pools.orders import WANTED_HANDLERS
 from gpuledger.domain.pools.pods import POD_HANDLERS
-from gpuledger.domain.pools.rows import PoolDevice, PoolEnd, PoolMark, PoolNode
-from gpuledger.domain.pools.spec import Pool, approval_of, facts_of, read_spec
+from gpuledger.domain.pools.pools import POOLS_HANDLERS
+from gpuledger.domain.pools.rows import PoolDevice, PoolMark, PoolNode
+from gpuledger.domain.pools.spec import facts_of, read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import (
     Description,
@@ -99,7 +98,7 @@ def _withdrawn(state: PoolFacts, fact: Fact, data: DeviceWithdrawn) -> None:
 def _marked(state: PoolFacts, fact: Fact, data: DeviceMarked) -> None:
     device, time = intern(fact.event.subject), fact.event.time
     known = state.mark.get(device)
-    if known is not None and known.marked_at > time:
+    if is_late(known and known.marked_at, time):
         return
     state.mark.delete(device)
     asked, asked_cluster = (
@@ -121,7 +120,7 @@ def _unlabelled(state: PoolFacts, fact: Fact, _data: NodeUnlabelled) -> None:
 
 def _label(state: PoolFacts, fact: Fact, labels: str) -> None:
     known = _node(state, fact.event.subject)
-    if known.labelled_at is not None and known.labelled_at > fact.event.time:
+    if is_late(known.labelled_at, fact.event.time):
         return
     state.node.put(known._replace(labels=intern(labels), labelled_at=fact.event.time))
     if known.labels != labels:
@@ -148,48 +147,28 @@ def _node(state: PoolFacts, node: str) -> PoolNode:
     return state.node.get(node) or PoolNode(intern(node), ready=False, labels="{}", labelled_at=None)
 
 
-def _is_late(state: PoolFacts, pool: str, time: datetime) -> bool:
-    """Whether something later is known of the pool's object: what it is, or that it is gone."""
-    known, end = state.pool.get(pool), state.end.get(pool)
-    return (known is not None and known.defined_at > time) or (end is not None and end.gone_at > time)
-
-
 def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
-    subject, time = intern(fact.event.subject), fact.event.time
-    known = state.pool.get(subject)
-    if _is_late(state, subject, time):
+    pool = fact.event.subject
+    if state.is_late(pool, fact.event.time):
         return
-    is_same = known is not None and known.uid == data.uid
-    said = json_text(data.model_dump(mode="json"))
-    row = Pool(
-        subject, intern(PoolRef.parse(subject).name), data.uid, data.generation, data.deleting,
-        known is not None and is_same and data.deleting and known.released,
-        known.position if known is not None and is_same else fact.sequence,
-        time, approval_of(read_spec(said)), said,
-    )  # fmt: skip
-    state.touch_name(row.name)
-    state.end.delete(subject)
-    state.pool.delete(subject)
-    state.pool.put(row)
-    state.touch_name(row.name)
-    if known is not None and known.said != said:
-        state.touch_lists(subject)
-    if data.maintenance == MAINTENANCE_CONFIRMED and (
-        known is None or read_spec(known.said).said.maintenance != MAINTENANCE_CONFIRMED
-    ):
-        _confirm(state, subject)
-    if known is not None:
-        _divide_anew(state, known, data)
+    name, before = PoolRef.parse(pool).name, state.pool.get(pool)
+    state.touch_name(name)
+    POOLS_HANDLERS[PoolDefined](state, fact, data)
+    state.touch_name(name)
+    if before is not None and before.said != state.pool.rows[pool].said:
+        state.touch_lists(pool)
+    spec = None if before is None else read_spec(before.said).said
+    if data.maintenance == MAINTENANCE_CONFIRMED and (spec is None or spec.maintenance != MAINTENANCE_CONFIRMED):
+        _confirm(state, pool)
+    if spec is not None and (spec.unit, spec.mig_profile) != (data.unit, data.mig_profile):
+        _divide_anew(state, pool)
 
 
-def _divide_anew(state: PoolFacts, known: Pool, data: PoolDefined) -> None:
+def _divide_anew(state: PoolFacts, pool: str) -> None:
     """How many partitions a card had of another profile does not count as drift once it has those of the new one."""
-    was = read_spec(known.said).said
-    if (was.unit, was.mig_profile) == (data.unit, data.mig_profile):
-        return
-    for device in state.assignment.by["pool"].get(known.subject):
+    for device in state.assignment.by["pool"].get(pool):
         setup = state.setup.get(device)
-        if setup is not None and setup.pool == known.subject:
+        if setup is not None and setup.pool == pool:
             state.setup.put(setup._replace(partitions_most=0))
 
 
@@ -202,23 +181,13 @@ def _confirm(state: PoolFacts, pool: str) -> None:
 
 
 def _gone(state: PoolFacts, fact: Fact, data: PoolGone) -> None:
-    subject, time = intern(fact.event.subject), fact.event.time
-    known = state.pool.get(subject)
-    if _is_late(state, subject, time):
-        return
-    state.end.put(PoolEnd(subject, time))
-    if known is None:
-        return
-    state.touch_name(known.name)
-    state.pool.delete(known.subject)
-    state.settle_drift(known.subject)
+    pool = fact.event.subject
+    is_known = pool in state.pool.rows and not state.is_late(pool, fact.event.time)
+    if is_known:
+        state.touch_name(PoolRef.parse(pool).name)
     POOLS_HANDLERS[PoolGone](state, fact, data)
-
-
-def _released_pool(state: PoolFacts, fact: Fact, _data: PoolReleased) -> None:
-    known = state.pool.get(fact.event.subject)
-    if known is not None:
-        state.pool.put(known._replace(released=True))
+    if is_known:
+        state.settle_drift(pool)
 
 
 def _assignment_changed(state: PoolFacts, fact: Fact, data: DeviceAssignmentChanged) -> None:
@@ -263,7 +232,7 @@ HANDLERS: Handlers = {
     NodeBootstrapWithdrawn: _bootstrap_withdrawn,
     PoolDefined: _defined,
     PoolGone: _gone,
-    PoolReleased: _released_pool,
+    PoolReleased: POOLS_HANDLERS[PoolReleased],
     PoolChanged: POOLS_HANDLERS[PoolChanged],
     **WORD_HANDLERS,
     **POD_HANDLERS,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import orjson
 
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.domain.table import Table
@@ -34,7 +34,7 @@ def units_by_resource(row: PoolPod) -> dict[str, int]:
 def _observed(state: HasPods, fact: Fact, data: PodObserved) -> None:
     pod, time = fact.event.subject, fact.event.time
     known = state.pod.get(pod)
-    if known is None or known.said_at <= time:
+    if not is_late(known and known.said_at, time):
         node = None if data.node is None else intern(data.node)
         requests = intern(json_text(data.requests))
         state.pod.put(PoolPod(pod, data.uid, node, requests, time, _bound_at(known, data, time)))
@@ -49,7 +49,7 @@ def _bound_at(known: PoolPod | None, data: PodObserved, time: datetime) -> datet
 
 def _gone(state: HasPods, fact: Fact, _data: PodGone) -> None:
     known = state.pod.get(fact.event.subject)
-    if known is not None and known.said_at <= fact.event.time:
+    if known is not None and not is_late(known.said_at, fact.event.time):
         state.pod.delete(known.pod)
 
 

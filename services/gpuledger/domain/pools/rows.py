@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.domain.inventory.state import GpuModule, ModuleSettings
-from gpuledger.domain.pools.decisions import POOLS_SPECS
-from gpuledger.domain.pools.spec import GPU_POOL
+from gpuledger.domain.pools.pools import POOLS_SPECS
 from gpuledger.domain.table import TableSpec
 
 
@@ -31,13 +30,6 @@ class PoolDevice(NamedTuple):
     labels: str
     uuid: str | None
     pci_address: str | None
-
-
-class PoolEnd(NamedTuple):
-    """When the object of a pool that there is none of now went: what was said of it before holds no more."""
-
-    pool: str
-    gone_at: datetime
 
 
 class PoolMark(NamedTuple):
@@ -125,7 +117,6 @@ REFUSED, DRIFTED = "refused", "drifted"
 """Kinds of trouble."""
 
 POOL_DEVICE = TableSpec("pool_device", PoolDevice, ("name",))
-POOL_END = TableSpec("pool_end", PoolEnd, ("pool",))
 POOL_MARK = TableSpec("pool_mark", PoolMark, ("device",))
 POOL_NODE = TableSpec("pool_node", PoolNode, ("node",))
 POOL_POD = TableSpec("pool_pod", PoolPod, ("pod",))
@@ -137,8 +128,6 @@ POOL_MODULE = TableSpec("pool_module", GpuModule, ("module",))
 POOL_SETTINGS = TableSpec("pool_settings", ModuleSettings, ("module",))
 
 SPECS: tuple[TableSpec[Any], ...] = (
-    GPU_POOL,
-    POOL_END,
     POOL_DEVICE,
     POOL_MARK,
     POOL_NODE,

@@ -5,7 +5,6 @@ The decider, admission, agents and commands share this, so that all of them mean
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -19,8 +18,6 @@ from gpuledger.domain.dra.objects import Node, Reach, Requirement
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.labels import pci_id
 from gpuledger.domain.inventory.state import GpuDevice
-from gpuledger.domain.inventory.status import inventory_id
-from gpuledger.domain.table import TableSpec
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
 
 SPECS_CACHED_MAX: Final = 4096
@@ -33,28 +30,6 @@ PROFILES_TOLD_MAX: Final = 10
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?").fullmatch
 _WITH_VALUES: Final = frozenset({"In", "NotIn"})
 _WITHOUT_VALUES: Final = frozenset({"Exists", "DoesNotExist"})
-
-
-class Pool(NamedTuple):
-    """A pool by its id. `said` is the JSON of its `pool.defined`; `position` is where this object was first recorded.
-
-    `approval` is a label (`key=value`) of every device that it approves by itself, empty where there is none such, and
-    None where it approves nothing. `released` says that its object may go.
-    """
-
-    subject: str
-    name: str
-    uid: str
-    generation: int
-    deleting: bool
-    released: bool
-    position: int
-    defined_at: datetime
-    approval: str | None
-    said: str
-
-
-GPU_POOL = TableSpec("gpu_pool", Pool, ("subject",))
 
 
 class DeviceFacts(NamedTuple):
@@ -113,7 +88,7 @@ def facts_of(row: GpuDevice) -> DeviceFacts:
     """What selectors look at of a GPUDevice."""
     vendor, device = (None if text is None else pci_id(text) for text in (row.pci_vendor, row.pci_device))
     profiles = frozenset(row.mig_profiles.split(",")) if row.mig_profiles else frozenset[str]()
-    return DeviceFacts(inventory_id(row), row.product, vendor, device, row.mig_capable, profiles)
+    return DeviceFacts(row.inventory_id, row.product, vendor, device, row.mig_capable, profiles)
 
 
 def approval_of(spec: Spec) -> str | None:

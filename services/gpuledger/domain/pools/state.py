@@ -12,8 +12,8 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS, ModuleSettings, json_text
 from gpuledger.domain.pools import rows
-from gpuledger.domain.pools.decisions import PoolsDecided
-from gpuledger.domain.pools.spec import GPU_POOL, Pool, read_spec
+from gpuledger.domain.pools.pools import Pool, Pools
+from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.table import Table
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 
@@ -27,13 +27,11 @@ class _Share(NamedTuple):
     refused: tuple[str, str] | None
 
 
-class PoolFacts(PoolsDecided):
+class PoolFacts(Pools):
     """What was said of pools, devices, nodes and pods, and what was decided."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = Table(GPU_POOL, "name", "approval")
-        self.end = Table(rows.POOL_END)
         self.device = Table(rows.POOL_DEVICE, "node")
         self.mark = Table(rows.POOL_MARK, "asked", "asked_cluster")
         self.node = Table(rows.POOL_NODE)
@@ -51,7 +49,7 @@ class PoolFacts(PoolsDecided):
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
         own: tuple[Table[Any], ...] = (
-            self.pool, self.end, self.device, self.mark, self.node, self.pod, self.setup,
+            self.device, self.mark, self.node, self.pod, self.setup,
             self.tally, self.trouble, self.wanted, self.module, self.settings,
         )  # fmt: skip
         return {**{table.spec.name: table for table in own}, **super().tables()}

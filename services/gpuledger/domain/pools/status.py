@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpuledger.domain.inventory.status import Document, condition
-from gpuledger.domain.pools.decisions import PoolCondition, PoolTotal
+from gpuledger.domain.pools.pools import PoolCondition, PoolTotal
 
 
 def pool_status(total: PoolTotal | None, conditions: Iterable[PoolCondition], used: int) -> Document:

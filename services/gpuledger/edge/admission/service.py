@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
-from gpuledger.edge.admission.cache import Known, KnownProjection
+from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
 from gpuledger.edge.admission.certificates.rotation import Certificates, Keeper
 from gpuledger.edge.admission.metrics import READY
 from gpuledger.edge.admission.rules.decide import decide
@@ -66,7 +66,7 @@ class Admission:
         self._clock = clock
         self._jitter = jitter
         self._certificates = Certificates()
-        self._known: Known | None = None
+        self._cache: AdmissionCache | None = None
         self._position = 0
         self._url: str | None = None
         self._keeper: Keeper | None = None
@@ -86,7 +86,7 @@ class Admission:
     def _state(self) -> str:
         if self._stopped is not None:
             return "stopped"
-        if self._known is None:
+        if self._cache is None:
             return "folding"
         return "answering" if self._certificates.shown else "starting"
 
@@ -105,7 +105,7 @@ class Admission:
 
     def decide(self, review: Review) -> Verdict | None:
         """The verdict, by what is known now; None while too little is."""
-        return None if self._known is None else decide(review, self._known)
+        return None if self._cache is None else decide(review, self._cache)
 
     async def _follow(self) -> None:
         retries, fold = Retries(self._settings.backoff, self._jitter), None
@@ -121,24 +121,24 @@ class Admission:
                 pause_s = retries.pause_s()
                 log.warning("admission.interrupted", reason=str(error), retry_s=round(pause_s, 3))
             except ProjectionError as error:
-                fold, self._known, self._stopped = None, None, str(error)
+                fold, self._cache, self._stopped = None, None, str(error)
                 pause_s = self._settings.stopped_retry_s
                 log.error("admission.stopped", reason=self._stopped, retry_s=pause_s)
-            READY.set(self._known is not None)
+            READY.set(self._cache is not None)
             await asyncio.sleep(pause_s)
 
     async def _begun(self) -> Fold:
-        projection = KnownProjection(self._settings.namespace)
+        projection = CacheProjection(self._settings.namespace)
         return Fold(projection, self._ledger.generation, skipped=await skipped_positions(self._ledger))
 
     async def _followed(self, fold: Fold) -> None:
         """Fold to the head, then what comes, for ever."""
-        if self._known is None:
+        if self._cache is None:
             with seldom_collected():
                 async for messages in self._ledger.history(after=fold.sequence, until=await self._ledger.head()):
                     self._take(fold, messages)
-            assert isinstance(fold.state, Known)
-            self._known, self._stopped = fold.state, None
+            assert isinstance(fold.state, AdmissionCache)
+            self._cache, self._stopped = fold.state, None
             READY.set(1)
             log.info("admission.answering", position=fold.sequence)
         async with self._ledger.read(after=fold.sequence) as reader:

@@ -14,9 +14,9 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MANUAL
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.inventory.status import held_state
-from gpuledger.domain.pools.decisions import Assignment
+from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.rows import PoolDevice
-from gpuledger.domain.pools.spec import DeviceFacts, Pool, Spec, mismatch, read_spec, selects
+from gpuledger.domain.pools.spec import DeviceFacts, Spec, mismatch, read_spec, selects
 from gpuledger.domain.pools.state import PoolFacts
 
 IN_ANOTHER_POOL: Final = "InAnotherPool"

@@ -16,10 +16,10 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.inventory.status import held_state
-from gpuledger.domain.pools.decisions import Assignment, PoolCondition
 from gpuledger.domain.pools.pods import units_by_resource
+from gpuledger.domain.pools.pools import Assignment, Pool, PoolCondition
 from gpuledger.domain.pools.rows import PoolPod
-from gpuledger.domain.pools.spec import Pool, read_spec, units
+from gpuledger.domain.pools.spec import read_spec, units
 from gpuledger.domain.pools.state import PoolFacts
 
 

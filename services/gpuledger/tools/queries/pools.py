@@ -11,7 +11,7 @@ from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.pools import rows
 from gpuledger.domain.pools.pods import POD_HANDLERS
-from gpuledger.domain.pools.spec import Pool
+from gpuledger.domain.pools.pools import Pool
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceAssignmentChanged

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from gpuledger.api.phases import AgentReport, AssignmentPhase
 from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.mig.geometry import partitions_of
-from gpuledger.domain.pools.decisions import Assignment
+from gpuledger.domain.pools.pools import Assignment
 from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpuledger.api.reasons import AssignmentReason
-from gpuledger.domain.pools.decisions import PoolCondition
+from gpuledger.domain.pools.pools import PoolCondition
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.tools.whatif.world import SupposedPools
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpuledger.domain.pools.decisions import PoolCondition
+from gpuledger.domain.pools.pools import PoolCondition
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import capacity

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuledger.api.kinds import Resource
-from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.edge.admission.cache import Known
+from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.pools import review_pool
 from gpuledger.edge.admission.serving.review import CREATE, UPDATE, Object, Review, User, part
 from gpuledger.events.pool import DeviceFilter, PoolDefined
@@ -20,9 +19,9 @@ _WIDEST: Final = DEFAULT_SETTINGS._replace(max_slices_per_device=SLICES_PER_UNIT
 
 def problem_of(resource: Resource, obj: Object) -> str | None:
     """Why admission would refuse the pool wherever it is applied; None where it would not."""
-    known = Known()
-    known.inventory.settings.put(_WIDEST)
-    verdict = review_pool(_review(resource, CREATE, obj), known)
+    cache = AdmissionCache()
+    cache.inventory.settings.put(_WIDEST)
+    verdict = review_pool(_review(resource, CREATE, obj), cache)
     return None if verdict.is_allowed else f"{verdict.reason}: {verdict.message}"
 
 
@@ -36,14 +35,14 @@ def remarks(resource: Resource, obj: Object, pool: str, said: PoolDefined, state
         said: the same as a fact.
         state: what is there.
     """
-    row, known = state.pool.get(pool), _known(state, PoolRef.parse(pool).name)
+    row, cache = state.pool.get(pool), _cache(state)
     was = None if row is None else read_spec(row.said).said
     if was is not None and said.model_copy(update={name: getattr(was, name) for name in _OUTSIDE_SPEC}) == was:
         return
-    verdict = review_pool(_review(resource, CREATE, obj), known)
+    verdict = review_pool(_review(resource, CREATE, obj), cache)
     warnings = verdict.warnings
     if verdict.is_allowed and was is not None:
-        verdict = review_pool(_review(resource, UPDATE, _unchangeable(said), _unchangeable(was)), known)
+        verdict = review_pool(_review(resource, UPDATE, _unchangeable(said), _unchangeable(was)), cache)
     if not verdict.is_allowed:
         yield f"The API server would refuse this: {verdict.reason}: {verdict.message}"
     yield from (f"{warning[:1].upper()}{warning[1:]}" for warning in warnings)
@@ -52,14 +51,12 @@ def remarks(resource: Resource, obj: Object, pool: str, said: PoolDefined, state
 _OUTSIDE_SPEC: Final = ("uid", "generation", "deleting", "maintenance")
 
 
-def _known(state: PoolFacts, name: str) -> Known:
-    """What admission knows of the module, and of the pools of a name."""
-    known = Known()
-    known.inventory.settings.put(state.settings_in_force())
-    for row in state.pool.where("name", name):
-        known.pools.put(row.subject, row.defined_at, read_spec(row.said).said)
-        known.subjects.setdefault(name, set()).add(row.subject)
-    return known
+def _cache(state: PoolFacts) -> AdmissionCache:
+    """Admission's cache of the module's settings and of these pools."""
+    cache = AdmissionCache()
+    cache.pools = state
+    cache.inventory.settings.put(state.settings_in_force())
+    return cache
 
 
 def _review(resource: Resource, operation: str, new: Object, old: Object | None = None) -> Review:

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from gpuledger.api.phases import AssignmentPhase
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.pools.decisions import Assignment
 from gpuledger.domain.pools.folds import HANDLERS
+from gpuledger.domain.pools.pools import Assignment
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged, DevicePoolReleased

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuledger.api.kinds import NAMESPACE
-from gpuledger.edge.admission.cache import Known
+from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.access import trusted_groups
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.serving.review import CREATE, UPDATE, User, Verdict
@@ -175,8 +175,8 @@ def test_an_administrator_may_act_for_the_product(manager: str, user: User, is_t
 
 def test_the_product_is_who_runs_in_its_namespace() -> None:
     asked = review("gpudevices", gpu(labels={PRODUCT_LABEL: "x"}), gpu(), operation=UPDATE, within="", user=PRODUCT)
-    assert decide(asked, Known()).is_allowed
-    assert not decide(asked, Known("elsewhere")).is_allowed
+    assert decide(asked, AdmissionCache()).is_allowed
+    assert not decide(asked, AdmissionCache("elsewhere")).is_allowed
 
 
 def test_only_changes_are_looked_at() -> None:

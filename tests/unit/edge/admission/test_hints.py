@@ -11,7 +11,8 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.dra.objects import Node, Reach, Requirement
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
-from gpuledger.edge.admission.cache import KnownPool
+from gpuledger.domain.pools.spec import spec_of
+from gpuledger.edge.admission.cache import CachedPool
 from gpuledger.edge.admission.errors import PatchError
 from gpuledger.edge.admission.rules.requirements import contradiction
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL, hinted, tolerates
@@ -27,17 +28,17 @@ ZONE = "topology.kubernetes.io/zone"
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 
-def pool_of(name: str = "a", namespace: str = "", **spec: Any) -> KnownPool:
-    return KnownPool(PoolRef(name, namespace), PoolDefined(uid="u", unit="Card", **spec), None)
+def pool_of(name: str = "a", namespace: str = "", **spec: Any) -> CachedPool:
+    return CachedPool(PoolRef(name, namespace), spec_of(PoolDefined(uid="u", unit="Card", **spec)))
 
 
-def changed(pod: Json, pool: KnownPool) -> Json:
+def changed(pod: Json, pool: CachedPool) -> Json:
     found = hinted(pod, pool, DEFAULT_SETTINGS)
     assert not isinstance(found, Problem), found
     return found
 
 
-def refused(pod: Json, pool: KnownPool) -> str:
+def refused(pod: Json, pool: CachedPool) -> str:
     found = hinted(pod, pool, DEFAULT_SETTINGS)
     assert isinstance(found, Problem)
     return found.reason
@@ -237,7 +238,7 @@ pools = st.builds(
 
 
 @given(pods, pools)
-def test_hints_only_add_and_a_second_time_change_nothing(pod: Json, pool: KnownPool) -> None:
+def test_hints_only_add_and_a_second_time_change_nothing(pod: Json, pool: CachedPool) -> None:
     given = deepcopy(pod)
     found = hinted(pod, pool, DEFAULT_SETTINGS)
     assert pod == given

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.edge.admission.cache import Known, KnownProjection
+from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
 from gpuledger.edge.admission.errors import ReviewError
 from gpuledger.edge.admission.rules.decide import RULES, decide
 from gpuledger.edge.admission.serving.review import Review, User, Verdict, answer, read_review
@@ -92,13 +92,13 @@ def test_a_pool_that_comes_again_begins_anew() -> None:
     state = known(*pool("a"), ("a", PoolGone()), ("a", PoolDefined(uid="v", unit="Card")))
     found = state.pool(PoolRef("a"))
     assert found is not None
-    assert found.decided is None
+    assert found.total is None
     assert [one.ref.id for one in state.pools_named("a")] == ["a"]
 
 
 def test_what_is_decided_of_a_pool_that_is_gone_is_nothing() -> None:
     state = known(*pool("a"), ("a", PoolGone()), ("a", PoolChanged(total=1)))
-    assert state.decided == {}
+    assert not state.pools.total.rows
     assert state.pool(PoolRef("a")) is None
 
 
@@ -106,20 +106,20 @@ def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late() -> No
     (_, defined), *_ = pool("a")
     late = message(event(defined, "a", number=9, at=-1, source="/watchers/all"), 9)
     for said in ([*pool("a"), ("a", PoolGone())], [("a", PoolGone())]):
-        state = folded(KnownProjection(), [*log(*said), late]).state
-        assert isinstance(state, Known)
+        state = folded(CacheProjection(), [*log(*said), late]).state
+        assert isinstance(state, AdmissionCache)
         assert state.pool(PoolRef("a")) is None
         assert not list(state.pools_named("a"))
 
 
 def test_a_namespace_that_is_gone_has_no_gate() -> None:
-    assert known(namespace("n")).has_gate_open("n")
-    assert not known(namespace("n"), ("n", NamespaceGone())).has_gate_open("n")
-    assert not known().has_gate_open("n")
+    assert known(namespace("n")).allows_gpus("n")
+    assert not known(namespace("n"), ("n", NamespaceGone())).allows_gpus("n")
+    assert not known().allows_gpus("n")
 
 
 def test_what_is_said_late_does_not_undo_what_holds() -> None:
     said: list[Said] = [namespace("n", enabled=True)]
     late = event(namespace("n", enabled=False)[1], "n", number=2, at=0, source="/watchers/all")
     messages: list[Message] = [*log(*said), message(late, 2)]
-    assert folded(KnownProjection(), messages).state.has_gate_open("n")  # type: ignore[attr-defined]
+    assert folded(CacheProjection(), messages).state.allows_gpus("n")  # type: ignore[attr-defined]

@@ -193,7 +193,7 @@ def test_a_pool_shows_what_was_decided_and_what_pods_use() -> None:
 
 def test_pods_that_move_end_or_ask_for_something_else_use_nothing_twice() -> None:
     def used(*said: Any) -> dict[str, int]:
-        return dict(wanted(*said).objects.used)
+        return dict(wanted(*said).pool_usage.used)
 
     asks = ("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 2}))
     other = ("team/p", PodObserved(uid="q", node="w2", requests={"cluster.gpu.deckhouse.io/c": 1}))
@@ -204,9 +204,10 @@ def test_pods_that_move_end_or_ask_for_something_else_use_nothing_twice() -> Non
 
 
 def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_gets_it() -> None:
-    said = [(POOL, CARD), (POOL, PoolReleased())]
+    deleting = CARD.model_copy(update={"deleting": True})
+    said = [(POOL, deleting), (POOL, PoolReleased())]
     assert shown(wanted(*said), POOL_KEY).main == {"finalizers": []}
-    assert shown(wanted(*said, (POOL, CARD)), POOL_KEY).main == {"finalizers": []}
+    assert shown(wanted(*said, (POOL, deleting)), POOL_KEY).main == {"finalizers": []}
     assert shown(wanted(*said, (POOL, AGAIN)), POOL_KEY).main["finalizers"]
     assert desired_object(wanted(*said, (POOL, PoolGone())), POOL_KEY, node_feature_rule()) is None
 
@@ -222,6 +223,12 @@ def test_what_is_recorded_late_of_a_pools_object_changes_nothing(said: list[tupl
     assert isinstance(state, DesiredState)
     kept = desired_object(state, POOL_KEY, node_feature_rule())
     assert (kept.uid if kept else None) == uid
+
+
+def test_what_was_decided_of_a_pool_outlives_an_end_that_is_recorded_late() -> None:
+    facts = [(2, CARD), (3, offers(8)), (1, PoolGone())]
+    state = folded(DesiredProjection(), log_of(numbered(Said(source_of(data), POOL, at, data) for at, data in facts)))
+    assert shown(state.state, POOL_KEY).status["capacity"]["total"] == 8  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +266,7 @@ def test_what_people_are_told_of() -> None:
     ]
     low, off = ("CapacityLow", "True"), ("Maintenance", "False")
     on = ("Maintenance", "True")
-    assert news((POOL, offers(0, low, off)), (POOL, offers(0, low, on)), (POOL, offers(0, off))) == [
+    assert news((POOL, CARD), (POOL, offers(0, low, off)), (POOL, offers(0, low, on)), (POOL, offers(0, off))) == [
         (EventReason.MAINTENANCE, POOL, True), (EventReason.MAINTENANCE, POOL, False),
     ]  # fmt: skip
 
@@ -354,8 +361,8 @@ def test_an_agent_speaks_of_its_own_nodes_devices_only() -> None:
     said = [*found("w1-0"), *found("w2-0", node="w2"), (POOL, MIG)]
     said += [("w1-0", assigned("Pending")), ("w2-0", assigned("Pending"))]
     applied = DevicePoolApplied(pool=POOL, partitions=7)
-    assert wanted(*said, ("w1-0", applied), ("w2-0", applied)).objects.partitions == {"w1-0": 7}
-    assert wanted(*said, ("w1-0", applied), ("w1-0", DeviceWithdrawn())).objects.partitions == {}
+    assert wanted(*said, ("w1-0", applied), ("w2-0", applied)).pool_usage.partitions == {"w1-0": 7}
+    assert wanted(*said, ("w1-0", applied), ("w1-0", DeviceWithdrawn())).pool_usage.partitions == {}
 
 
 def test_an_agent_is_heard_about_the_pool_that_a_device_belongs_to_only() -> None:

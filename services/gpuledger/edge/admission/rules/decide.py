@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS
-from gpuledger.edge.admission.cache import Known
+from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.devices import review_device
 from gpuledger.edge.admission.rules.pods import review_pod
 from gpuledger.edge.admission.rules.pools import review_pool
 from gpuledger.edge.admission.serving.review import ALLOWED, Review, Verdict
 
-Rule = Callable[[Review, Known], Verdict]
+Rule = Callable[[Review, AdmissionCache], Verdict]
 
 RULES: Final[Mapping[str, Rule]] = {
     PODS.plural: review_pod,
@@ -24,7 +24,7 @@ RULES: Final[Mapping[str, Rule]] = {
 """By the resource's plural name."""
 
 
-def decide(review: Review, known: Known) -> Verdict:
+def decide(review: Review, cache: AdmissionCache) -> Verdict:
     """The verdict; what has no rule is allowed."""
     rule = RULES.get(review.plural)
-    return ALLOWED if rule is None else rule(review, known)
+    return ALLOWED if rule is None else rule(review, cache)

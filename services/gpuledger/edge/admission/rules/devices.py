@@ -18,21 +18,21 @@ from gpuledger.api.labels import (
     LABEL_VENDOR,
 )
 from gpuledger.api.phases import DeviceState
-from gpuledger.domain.pools.spec import facts_of, mismatch, selects, spec_of
-from gpuledger.edge.admission.cache import Known, KnownDevice, KnownPool
+from gpuledger.domain.pools.spec import facts_of, mismatch, selects
+from gpuledger.edge.admission.cache import AdmissionCache, CachedDevice, CachedPool
 from gpuledger.edge.admission.rules.access import is_by_the_product, is_trusted
 from gpuledger.edge.admission.serving.review import ALLOWED, UPDATE, Object, Problem, Review, Verdict, part
 
 ASSIGNMENTS: Final = (ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT)
 
 
-def review_device(review: Review, known: Known) -> Verdict:
+def review_device(review: Review, cache: AdmissionCache) -> Verdict:
     """Whether a GPUDevice may be changed so."""
-    if review.operation != UPDATE or not known.settings.enabled:
+    if review.operation != UPDATE or not cache.settings.enabled:
         return ALLOWED
-    problem = _label_problem(review, known.home)
-    if problem is None and not is_by_the_product(review, known.home):
-        problem = _assignment_problem(review, known)
+    problem = _label_problem(review, cache.home)
+    if problem is None and not is_by_the_product(review, cache.home):
+        problem = _assignment_problem(review, cache)
     return ALLOWED if problem is None else problem.verdict()
 
 
@@ -55,7 +55,7 @@ def _is_ours(key: str) -> bool:
     return key in (LABEL_PRODUCT, LABEL_VENDOR) or key.startswith(LABEL_PRECISION_PREFIX)
 
 
-def _assignment_problem(review: Review, known: Known) -> Problem | None:
+def _assignment_problem(review: Review, cache: AdmissionCache) -> Problem | None:
     new, old = _assigned(review.new), _assigned(review.old)
     if new == old or not new:
         return None
@@ -63,19 +63,19 @@ def _assignment_problem(review: Review, known: Known) -> Problem | None:
         message = f"{review.name} has both {ANNOTATION_ASSIGNMENT} and {ANNOTATION_CLUSTER_ASSIGNMENT}. Keep one."
         return Problem("AmbiguousAssignment", message)
     ((annotation, name),) = new.items()
-    pool = _pool(annotation, name, known)
+    pool = _pool(annotation, name, cache)
     if isinstance(pool, Problem):
         return pool
-    device = known.device(review.name)
+    device = cache.device(review.name)
     if device is None:
         message = f"Nothing is known of {review.name} yet. Try again once its status has a state."
         return Problem("DeviceUnknown", message)
     return _match_problem(device, pool) or _state_problem(review, device, pool)
 
 
-def _pool(annotation: str, name: str, known: Known) -> KnownPool | Problem:
+def _pool(annotation: str, name: str, cache: AdmissionCache) -> CachedPool | Problem:
     wants_cluster = annotation == ANNOTATION_CLUSTER_ASSIGNMENT
-    found = list(known.pools_named(name))
+    found = list(cache.pools_named(name))
     for pool in found:
         if bool(pool.ref.namespace) != wants_cluster:
             return pool
@@ -87,17 +87,16 @@ def _pool(annotation: str, name: str, known: Known) -> KnownPool | Problem:
     return Problem("PoolNotFound", message)
 
 
-def _match_problem(device: KnownDevice, pool: KnownPool) -> Problem | None:
-    spec = spec_of(pool.spec)
-    why = mismatch(spec, facts_of(device.row))
-    if why is None and not selects(spec.nodes, device.row.node, device.node_labels):
+def _match_problem(device: CachedDevice, pool: CachedPool) -> Problem | None:
+    why = mismatch(pool.spec, facts_of(device.row))
+    if why is None and not selects(pool.spec.nodes, device.row.node, device.node_labels):
         why = f"Its node {device.row.node} is none that the pool's nodeSelector selects."
     if why is None:
         return None
     return Problem("DeviceMismatch", f"{device.row.name} does not fit {pool.ref}. {why}")
 
 
-def _state_problem(review: Review, device: KnownDevice, pool: KnownPool) -> Problem | None:
+def _state_problem(review: Review, device: CachedDevice, pool: CachedPool) -> Problem | None:
     if device.pool is None or device.phase is None:
         return _readiness_problem(review, device, pool)
     if device.pool == pool.ref.id or device.is_automatic:
@@ -106,9 +105,9 @@ def _state_problem(review: Review, device: KnownDevice, pool: KnownPool) -> Prob
     return Problem("DeviceInUse", message)
 
 
-def _readiness_problem(review: Review, device: KnownDevice, pool: KnownPool) -> Problem | None:
+def _readiness_problem(review: Review, device: CachedDevice, pool: CachedPool) -> Problem | None:
     name, node = device.row.name, device.row.node
-    if pool.spec.deleting:
+    if pool.spec.said.deleting:
         return Problem("PoolDeleting", f"{pool.ref} is being deleted. Use another pool.")
     if _labels(review.new).get(LABEL_IGNORE) == LABEL_TRUE:
         return Problem("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED, MAINTENANCE_ENABLED
-from gpuledger.edge.admission.cache import Known
+from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.pool_spec import problems_of
 from gpuledger.edge.admission.serving.review import ALLOWED, CREATE, DELETE, Object, Problem, Review, Verdict, part
 
@@ -22,18 +22,18 @@ DRA_IS_NOT_SERVED: Final = (
 )
 
 
-def review_pool(review: Review, known: Known) -> Verdict:
+def review_pool(review: Review, cache: AdmissionCache) -> Verdict:
     """Whether a pool may be created, changed or deleted so."""
     if review.operation == DELETE:
-        return _deletion(review, known)
+        return _deletion(review, cache)
     spec, old = part(review.new, "spec"), part(review.old, "spec")
     problem = _maintenance_problem(review)
     if problem is None and review.operation != CREATE and spec == old:
         return ALLOWED
     if problem is None:
-        problem = _form_problem(review, known)
+        problem = _form_problem(review, cache)
     if problem is None:
-        problem = _name_problem(review, known) if review.operation == CREATE else _change_problem(spec, old)
+        problem = _name_problem(review, cache) if review.operation == CREATE else _change_problem(spec, old)
     if problem is not None:
         return problem.verdict()
     return Verdict(warnings=(DRA_IS_NOT_SERVED,)) if spec.get("backend") == "DRA" else ALLOWED
@@ -49,17 +49,17 @@ def _maintenance_problem(review: Review) -> Problem | None:
     return Problem("InvalidMaintenance", message)
 
 
-def _form_problem(review: Review, known: Known) -> Problem | None:
+def _form_problem(review: Review, cache: AdmissionCache) -> Problem | None:
     """What a change did not bring in is not held against it: rules come later, and some fields cannot be corrected."""
-    slices_max = known.settings.max_slices_per_device
+    slices_max = cache.settings.max_slices_per_device
     before = [] if review.operation == CREATE else list(problems_of(review.old, slices_max=slices_max))
     found = [one for one in problems_of(review.new, slices_max=slices_max) if one not in before]
     return Problem("InvalidPool", f"{'; '.join(found)}. Correct the fields that are named.") if found else None
 
 
-def _name_problem(review: Review, known: Known) -> Problem | None:
+def _name_problem(review: Review, cache: AdmissionCache) -> Problem | None:
     own = PoolRef(review.name or str(part(review.new, "metadata").get("name") or ""), review.namespace)
-    other = next((one.ref for one in known.pools_named(own.name) if one.ref != own), None)
+    other = next((one.ref for one in cache.pools_named(own.name) if one.ref != own), None)
     if other is None:
         return None
     message = f"There is the {other} already, and names of pools are unique in the cluster. Choose another name."
@@ -81,9 +81,9 @@ def _said(spec: Object, name: str) -> Any:  # noqa: ANN401 - JSON
     return spec.get(name, default) or default
 
 
-def _deletion(review: Review, known: Known) -> Verdict:
-    pool = known.pool(PoolRef(review.name, review.namespace))
-    total = pool.decided.total if pool is not None and pool.decided is not None else None
+def _deletion(review: Review, cache: AdmissionCache) -> Verdict:
+    pool = cache.pool(PoolRef(review.name, review.namespace))
+    total = None if pool is None or pool.total is None else pool.total.total
     if not total:
         return ALLOWED
     return Verdict(warnings=(f"The pool still offers {total} units; its devices are taken back before it goes.",))

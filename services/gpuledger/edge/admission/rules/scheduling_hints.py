@@ -11,8 +11,7 @@ from typing import Any, Final
 from gpuledger.api.kinds import GPU_GROUP
 from gpuledger.domain.dra.objects import Requirement
 from gpuledger.domain.inventory.state import ModuleSettings
-from gpuledger.domain.pools.spec import spec_of
-from gpuledger.edge.admission.cache import KnownPool
+from gpuledger.edge.admission.cache import CachedPool
 from gpuledger.edge.admission.rules.requirements import contradiction, expression, in_words, of_expressions, of_labels
 from gpuledger.edge.admission.serving.review import Object, Problem, items, part
 from gpuledger.events.pool import PoolTaint
@@ -28,13 +27,13 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def hinted(pod: Object, pool: KnownPool, settings: ModuleSettings) -> dict[str, Any] | Problem:
+def hinted(pod: Object, pool: CachedPool, settings: ModuleSettings) -> dict[str, Any] | Problem:
     """The pod with its hints; the one given is left as it is."""
     label = part(pod, "metadata", "labels").get(POOL_LABEL, pool.ref.name)
     if label != pool.ref.name:
         message = f"The pod asks for {pool.ref.name}, but its label {POOL_LABEL} says {label!r}. Remove the label."
         return Problem("PoolLabelConflict", message)
-    asked = spec_of(pool.spec).nodes
+    asked = pool.spec.nodes
     if (problem := _placement_problem(pod, pool, asked)) is not None:
         return problem
     changed: dict[str, Any] = deepcopy(dict(pod))
@@ -56,7 +55,7 @@ def tolerates(toleration: Object, taint: PoolTaint) -> bool:
     return operator == "Equal" and key == taint.key and (toleration.get("value") or "") == (taint.value or "")
 
 
-def _placement_problem(pod: Object, pool: KnownPool, asked: tuple[Requirement, ...]) -> Problem | None:
+def _placement_problem(pod: Object, pool: CachedPool, asked: tuple[Requirement, ...]) -> Problem | None:
     """Whether the user's own placement leaves no node that the pool's selector could select.
 
     A pod that contradicts itself is let through: it could not run without the pool either, which the scheduler says.
@@ -81,8 +80,8 @@ def _says_something(term: Object) -> bool:
     return bool(items(term, "matchExpressions") or items(term, "matchFields"))
 
 
-def _tolerate(spec: dict[str, Any], pool: KnownPool) -> None:
-    for taint in pool.spec.taints if pool.spec.taints_enabled else ():
+def _tolerate(spec: dict[str, Any], pool: CachedPool) -> None:
+    for taint in pool.spec.said.taints if pool.spec.said.taints_enabled else ():
         if not any(tolerates(part(one), taint) for one in items(spec, "tolerations")):
             how = {"operator": "Exists"} if taint.value is None else {"operator": "Equal", "value": taint.value}
             _list(spec, "tolerations").append({"key": taint.key, **how, "effect": taint.effect})
@@ -103,9 +102,9 @@ def _require_nodes(spec: dict[str, Any], asked: tuple[Requirement, ...]) -> None
                 _list(term, "matchExpressions").extend(missing)
 
 
-def _arrange(spec: dict[str, Any], pool: KnownPool, settings: ModuleSettings) -> None:
-    strategy = pool.spec.strategy or settings.scheduling_strategy
-    key = pool.spec.topology_key or settings.topology_key
+def _arrange(spec: dict[str, Any], pool: CachedPool, settings: ModuleSettings) -> None:
+    strategy = pool.spec.said.strategy or settings.scheduling_strategy
+    key = pool.spec.said.topology_key or settings.topology_key
     selector = {"matchLabels": {POOL_LABEL: pool.ref.name}}
     if strategy == SPREAD:
         _spread(spec, key, selector)

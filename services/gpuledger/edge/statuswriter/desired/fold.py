@@ -10,8 +10,8 @@ from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
 from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
 from gpuledger.domain.fact import Fact, Handler, Handlers
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
-from gpuledger.domain.pools.decisions import POOLS_HANDLERS
-from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_OBJECT_HANDLERS
+from gpuledger.domain.pools.pools import POOLS_HANDLERS
+from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import pool_key
 from gpuledger.edge.statuswriter.desired.state import DesiredState, Since
 from gpuledger.edge.statuswriter.events.series import Occurrence
@@ -95,7 +95,7 @@ _FOLD: Handlers = _combined(
     {model: handler for model, handler in DECIDED_HANDLERS.items() if model is not DeviceMarked},
     _within("bootstrap", BOOTSTRAP_HANDLERS),
     _within("pools", POOLS_HANDLERS),
-    _within("objects", POOL_OBJECT_HANDLERS),
+    _within("pool_usage", POOL_USAGE_HANDLERS),
     {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()},
 )
 
@@ -138,7 +138,7 @@ def _described(row: GpuDevice) -> str:
 def _withdrawn(state: DesiredState, fact: Fact, data: DeviceWithdrawn) -> None:
     row = state.device.get(fact.event.subject)
     _fold(state, fact, data)
-    state.objects.partitions.pop(fact.event.subject, None)
+    state.pool_usage.partitions.pop(fact.event.subject, None)
     if row is None:
         return
     key = Key(Kind.DEVICE, row.name)
@@ -244,11 +244,13 @@ def _pool_applied(state: DesiredState, fact: Fact, data: DevicePoolApplied) -> N
     if assignment is None or assignment.pool != data.pool:
         return
     if row is not None and origin_of(fact.event.source) == Origin(NODE, row.node):
-        state.objects.partitions[row.name] = data.partitions or 0
+        state.pool_usage.partitions[row.name] = data.partitions or 0
 
 
 def _pool_changed(state: DesiredState, fact: Fact, data: PoolChanged) -> None:
     pool = fact.event.subject
+    if pool not in state.pools.pool.rows:
+        return
     for condition in data.conditions:
         before = state.pools.condition.get((pool, condition.type))
         was = ConditionStatus.FALSE.value if before is None else before.status

@@ -20,9 +20,9 @@ from gpuledger.domain.inventory.status import (
     module_condition,
     node_status,
 )
-from gpuledger.domain.pools.decisions import Assignment, PoolsDecided
+from gpuledger.domain.pools.pools import Assignment, Pools
 from gpuledger.domain.table import Changes, Table
-from gpuledger.edge.statuswriter.desired.pools import PoolObjects, desired_pool, pool_key
+from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
 from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.fields import canonical
@@ -51,8 +51,9 @@ class DesiredState(Inventory):
     def __init__(self) -> None:
         super().__init__()
         self.bootstrap = Bootstrap()
-        self.pools = PoolsDecided()
-        self.objects = PoolObjects()
+        self.pools = Pools()
+        self.pools.end.never_written()
+        self.pool_usage = PoolUsage()
         self.slices = PresentAvailability()
         self._slice_settings_before = self._slice_settings()
         self.withdrawn: dict[Key, None] = {}
@@ -94,9 +95,12 @@ class DesiredState(Inventory):
             yield from (Key(Kind.NODE, node) for node, _ in changes.gone)
 
     def _changed_pools(self) -> Iterator[Key]:
+        defined = self.pools.pool.take_changes()
+        yield from (pool_key(row.subject) for row in (*defined.new, *defined.changed))
+        yield from map(pool_key, defined.gone)
         yield from (pool_key(row.pool) for row in _rows(self.pools.total))
         yield from (pool_key(row.pool) for row in _rows(self.pools.condition))
-        yield from map(pool_key, self.objects.take_touched())
+        yield from map(pool_key, self.pool_usage.take_touched())
 
     def _slice_settings(self) -> tuple[bool, str]:
         settings = self.settings_in_force()
@@ -136,7 +140,7 @@ class DesiredState(Inventory):
         for one, names in tables.items():
             if kind in (None, one):
                 yield from [Key(one, name) for name in names]
-        for others in (map(pool_key, self.objects.pool), self.withdrawn):
+        for others in (map(pool_key, self.pools.pool.rows), self.withdrawn):
             yield from [key for key in others if kind in (None, key.kind)]
 
     def state_of(self, device: GpuDevice) -> str:
@@ -206,7 +210,7 @@ def _slice(state: DesiredState, key: Key) -> DesiredObject | None:
 
 
 def _pool(state: DesiredState, key: Key) -> DesiredObject | None:
-    return desired_pool(state.objects, state.pools, key)
+    return desired_pool(state.pools, state.pool_usage, key)
 
 
 _DESIRED: Mapping[Kind, Callable[[DesiredState, Key], DesiredObject | None]] = {

@@ -118,16 +118,16 @@ def _totals(state: DesiredState, _: _DeviceCounts) -> Samples:
 
 
 def _assignments(state: DesiredState, _: _DeviceCounts) -> Samples:
-    for pool in list(state.objects.pool):
+    for pool in list(state.pools.pool.rows):
         rows = state.pools.assignment.where("pool", pool)
         yield _pool(pool), sum(row.phase is not None for row in rows)
 
 
 def _node_slots(state: DesiredState, _: _DeviceCounts) -> Samples:
     slices_max = state.settings_in_force().max_slices_per_device
-    for pool in list(state.objects.pool):
+    for pool in list(state.pools.pool.rows):
         by_node: Tally[str] = Tally()
-        for name, number in slots(state.objects, state.pools, pool, slices_max):
+        for name, number in slots(state.pools, state.pool_usage, pool, slices_max):
             row = state.device.get(name)
             if row is not None:
                 by_node[row.node] += number
