@@ -1,4 +1,4 @@
-"""What docs/node-agent.md says of classes, settings, metrics, faults and events is what the agent has, all of it."""
+"""docs/node-agent.md lists all health classes, settings, metrics, faults and events of the agent, and no others."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from support.agent_metrics import metrics_of_agents
 from support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "node-agent.md").read_text()
-ALL_OTHERS = "all that are not named"
+ALL_OTHERS = "all others"
 XID_MAX = 1023
 ADDRESS = "0000:17:00.0"
 
@@ -74,7 +74,7 @@ def test_every_metric_is_named() -> None:
     unit = DeviceUnit("GPU-1", "GPU-1", ADDRESS)
     board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330"),)), unfit={ADDRESS: "XID 79"})
     board.put(offers=(ResourceOffer("gpu.deckhouse.io/a", (unit,)),))
-    assert {name for cell, _ in rows("Watching it") for name in quoted(cell)} == metrics_of_agents(board)
+    assert {name for cell, _ in rows("Monitoring") for name in quoted(cell)} == metrics_of_agents(board)
 
 
 def test_every_fault_and_every_model_of_simulated_cards_is_named() -> None:
@@ -85,6 +85,6 @@ def test_every_fault_and_every_model_of_simulated_cards_is_named() -> None:
 
 
 def test_every_event_of_agents_is_named() -> None:
-    said = {name for cell, _ in rows("What it tells") for name in quoted(cell)}
+    said = {name for cell, _ in rows("What it reports") for name in quoted(cell)}
     ours = {f"{kind.AGGREGATE}.{kind.EVENT}" for kind in registry.models() if kind.PUBLISHER == "agents"}
     assert said == ours | {"device.failed"}
