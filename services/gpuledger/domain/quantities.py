@@ -56,6 +56,11 @@ def parse_quantity(given: object) -> Quantity:
     return Quantity(_away_from_zero(bounded * UNIT), form)
 
 
+def amount(given: object) -> Fraction:
+    """How much a quantity is, as a number. Raises ValueError."""
+    return Fraction(parse_quantity(given).nanos, UNIT)
+
+
 def _parse(text: str) -> tuple[Fraction, str]:
     found = _PATTERN.fullmatch(text)
     if found is None:

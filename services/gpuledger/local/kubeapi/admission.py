@@ -8,7 +8,7 @@ import aiohttp
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.reading import presented
-from gpuledger.local.kubeapi.requests import Admission, Request
+from gpuledger.local.kubeapi.requests import Request
 from gpuledger.local.kubeapi.store import Store, copy_of
 from gpuledger.local.kubeapi.webhook_matching import Question, Version
 from gpuledger.local.kubeapi.webhooks import Webhooks
@@ -21,7 +21,7 @@ ServicePlaces = Mapping[tuple[str, str], tuple[str, int]]
 """Where services (by namespace and name) are reached, since no network of a cluster leads there."""
 
 
-class WebhookAdmission(Admission):
+class WebhookAdmission:
     """Asks the webhooks of the configurations in the store, which are never asked about themselves."""
 
     def __init__(self, store: Store, new_id: NewId, places: ServicePlaces) -> None:

@@ -14,7 +14,7 @@ from gpuledger.local.kubeapi.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Re
 from gpuledger.local.kubeapi.options import Query
 from gpuledger.local.kubeapi.reading import Page, presented, presented_list
 from gpuledger.local.kubeapi.requests import Request
-from gpuledger.local.kubeapi.tables import table
+from gpuledger.local.kubeapi.tables import partial, table
 from gpuledger.local.kubeapi.watching import BOOKMARK, ERROR, Event
 
 AS_JSON = Representation()
@@ -74,11 +74,6 @@ def event_line(event: Event, request: Request, wanted: Representation, query: Qu
     else:
         document = presented(request.target.resource, event.object)
     return _line(event.type, document)
-
-
-def partial(obj: Object) -> Object:
-    """Its metadata alone."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": obj["metadata"]}
 
 
 def deleted(obj: Object, request: Request) -> Object:

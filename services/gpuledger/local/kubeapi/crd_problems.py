@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpuledger.edge.kube.schema.causes import Cause, Object, forbidden, invalid, not_supported, required
+from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, not_supported, required
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
 from gpuledger.edge.kube.schema.problems import schema_problems
 from gpuledger.edge.kube.schema.structural import Node, node_of
@@ -35,20 +35,17 @@ def problems_of(crd: Object) -> list[Cause]:
     return [*_name_problems(crd, spec), *_spec_problems(spec), *_stored_problems(crd, spec)]
 
 
-def problems_of_update(crd: Object, old: Object) -> list[Cause]:
-    """What is wrong with a CRD that takes another's place; scope and kind stay once it is established."""
-    return [*problems_of(crd), *_changed(_mapping(crd.get("spec")), _mapping(old.get("spec")), established=_is(old))]
-
-
-def _changed(spec: Object, old: Object, *, established: bool) -> Iterator[Cause]:
-    names, old_names = _mapping(spec.get("names")), _mapping(old.get("names"))
-    pairs = [("group", spec.get("group"), old.get("group"))]
+def changes(crd: Object, old: Object) -> Iterator[Cause]:
+    """What differs from the CRD that it takes the place of and may not; scope and kind stay once it is established."""
+    spec, before = _mapping(crd.get("spec")), _mapping(old.get("spec"))
+    names, old_names = _mapping(spec.get("names")), _mapping(before.get("names"))
+    pairs = [("group", spec.get("group"), before.get("group"))]
     pairs.append(("names.plural", names.get("plural"), old_names.get("plural")))
-    if established:
-        pairs.append(("scope", spec.get("scope"), old.get("scope")))
+    if _is(old):
+        pairs.append(("scope", spec.get("scope"), before.get("scope")))
         pairs.append(("names.kind", names.get("kind"), old_names.get("kind")))
-    for field, value, before in pairs:
-        if value != before:
+    for field, value, was in pairs:
+        if value != was:
             yield invalid(f"spec.{field}", value, "field is immutable")
 
 
@@ -77,7 +74,8 @@ def _spec_problems(spec: Object) -> Iterator[Cause]:
         yield invalid("spec.preserveUnknownFields", True, "must be false")
     yield from _names_problems(_mapping(spec.get("names")))
     yield from _versions_problems([_mapping(one) for one in spec.get("versions") or ()])
-    yield from _conversion_problems(_mapping(spec.get("conversion")))
+    if (strategy := _mapping(spec.get("conversion")).get("strategy")) != "None":
+        yield not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
 
 
 def _group_problems(group: str) -> Iterator[Cause]:
@@ -215,23 +213,6 @@ def _selectable_problem(path: str, node: Node) -> str | None:
         if at.type in {"string", "integer", "boolean"}
         else "must point to a field of type string, boolean or integer"
     )
-
-
-def _conversion_problems(conversion: Object) -> Iterator[Cause]:
-    strategy = conversion.get("strategy")
-    if not strategy:
-        yield required("spec.conversion.strategy")
-    elif strategy == "None":
-        if conversion.get("webhook"):
-            yield forbidden("spec.conversion.webhookClientConfig", "should not be set when strategy is not Webhook")
-    elif strategy != "Webhook":
-        yield not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
-    else:
-        webhook = _mapping(conversion.get("webhook"))
-        if not webhook.get("clientConfig"):
-            yield required("spec.conversion.webhookClientConfig", "required when strategy is set to Webhook")
-        if not webhook.get("conversionReviewVersions"):
-            yield required("spec.conversion.conversionReviewVersions")
 
 
 def _stored_problems(crd: Object, spec: Object) -> Iterator[Cause]:

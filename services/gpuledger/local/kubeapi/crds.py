@@ -8,7 +8,9 @@ from copy import deepcopy
 from datetime import datetime
 
 from gpuledger.edge.kube.schema.causes import Cause, Object
-from gpuledger.local.kubeapi.crd_problems import problems_of, problems_of_update
+from gpuledger.edge.kube.schema.rules import UnsupportedRuleError
+from gpuledger.local.kubeapi.crd_problems import changes, problems_of
+from gpuledger.local.kubeapi.errors import not_implemented
 from gpuledger.local.kubeapi.resources import Context, Strategy, timestamp
 
 _NO_CONFLICTS = ("NamesAccepted", "NoConflicts", "no conflicts found")
@@ -44,12 +46,21 @@ class CrdStrategy(Strategy):
         _remember_storage(obj)
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What is wrong with the CRD, schemas and rules included."""
-        return problems_of(obj)
+        """What is wrong with the CRD, schemas and rules included.
+
+        Raises:
+            ApiError: 501, it needs what the server does not implement.
+        """
+        if ((obj.get("spec") or {}).get("conversion") or {}).get("strategy") == "Webhook":
+            raise not_implemented("conversion between versions of custom resources")
+        try:
+            return problems_of(obj)
+        except UnsupportedRuleError as error:
+            raise not_implemented(str(error)) from error
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
         """As on creation, and what may never change."""
-        return [] if subresource else problems_of_update(obj, old)
+        return [] if subresource else [*self.validate(obj), *changes(obj, old)]
 
 
 def accept(crd: Object, now: datetime) -> None:

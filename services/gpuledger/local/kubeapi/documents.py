@@ -49,7 +49,7 @@ class Documents:
         served = {(one.group, one.version) for one in self._registry}
         groups = {f"/apis/{group}" for group, _ in served if group}
         versions = {f"/apis/{group}/{version}" if group else f"/api/{version}" for group, version in served}
-        return sorted({"/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"} | groups | versions | HEALTH_PATHS)
+        return sorted({"/api", "/apis", "/openapi/v3", "/version"} | groups | versions | HEALTH_PATHS)
 
     def _made(self, path: str, accept: str) -> Document | None:
         found = self._openapi.find(path, accept) if path.startswith("/openapi") else self._discovery.find(path, accept)

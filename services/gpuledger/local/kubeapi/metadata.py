@@ -12,8 +12,6 @@ from gpuledger.edge.kube.schema.object_names import label_value_problem, qualifi
 from gpuledger.local.kubeapi.resources import Resource
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
-MANAGER_MAX_BYTES = 128
-SUBRESOURCE_MAX_BYTES = 256
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _LABEL_KEY = "a valid label key must be a name of alphanumeric characters, '-', '_' or '.' with an optional DNS prefix"
@@ -78,8 +76,6 @@ def _common_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
     yield from _annotation_causes(metadata.get("annotations") or {})
     yield from _finalizer_causes(resource, metadata.get("finalizers") or [])
     yield from _owner_causes(metadata.get("ownerReferences") or [])
-    for index, entry in enumerate(metadata.get("managedFields") or []):
-        yield from _manager_causes(entry, f"metadata.managedFields[{index}]")
 
 
 def _namespace_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
@@ -129,20 +125,6 @@ def _one_owner_causes(owner: Object) -> Iterator[Cause]:
             yield invalid(f"{field}.{name}", "", "must not be empty")
     if (api_version, owner.get("kind")) == ("v1", "Event"):
         yield invalid(field, json.dumps(owner), "/v1, Kind=Event is disallowed from being an owner")
-
-
-def _manager_causes(entry: Object, field: str) -> Iterator[Cause]:
-    if entry.get("operation") not in {"Apply", "Update"}:
-        yield invalid(f"{field}.operation", entry.get("operation") or "", "must be `Apply` or `Update`")
-    if entry.get("fieldsType") not in {None, "", "FieldsV1"}:
-        yield invalid(f"{field}.fieldsType", entry["fieldsType"], "must be `FieldsV1`")
-    manager = entry.get("manager") or ""
-    if len(manager.encode()) > MANAGER_MAX_BYTES:
-        yield too_long(f"{field}.manager", MANAGER_MAX_BYTES)
-    if not manager.isprintable():
-        yield invalid(f"{field}.manager", manager, "should only contain printable characters")
-    if len((entry.get("subresource") or "").encode()) > SUBRESOURCE_MAX_BYTES:
-        yield too_long(f"{field}.subresource", SUBRESOURCE_MAX_BYTES)
 
 
 def _change_causes(metadata: Object, before: Object) -> Iterator[Cause]:

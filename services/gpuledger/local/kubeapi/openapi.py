@@ -1,7 +1,7 @@
 """The types that are served, as OpenAPI: what `kubectl explain` and clients with dynamic types read.
 
-Version 3 is complete in structure; version 2 has the same definitions without paths. Descriptions are those of CRDs;
-built-in types have none. It tells structure only and is never used to validate.
+It is OpenAPI 3. Descriptions are those of CRDs; built-in types have none. It tells structure only and is never used to
+validate.
 """
 
 from collections.abc import Iterable
@@ -14,11 +14,10 @@ from gpuledger.local.kubeapi.builtin_shapes import METADATA, shape
 from gpuledger.local.kubeapi.discovery import GIT_VERSION
 from gpuledger.local.kubeapi.negotiation import JSON, negotiate
 from gpuledger.local.kubeapi.openapi_paths import paths_of
-from gpuledger.local.kubeapi.openapi_schemas import COMPONENTS, DEFINITIONS, Schemas
+from gpuledger.local.kubeapi.openapi_schemas import Schemas
 from gpuledger.local.kubeapi.resources import Resource
 
 V3 = "/openapi/v3"
-V2 = "/openapi/v2"
 HASH_LENGTH = 32
 
 
@@ -47,8 +46,6 @@ class OpenApi:
         trimmed = path.rstrip("/")
         if trimmed == V3:
             return self.index(), JSON
-        if trimmed == V2:
-            return self.version_2(), JSON
         document = self.group_version(trimmed.removeprefix(f"{V3}/"))
         return None if document is None else (document, JSON)
 
@@ -67,16 +64,7 @@ class OpenApi:
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": GIT_VERSION},
             "paths": {key: value for resource in resources for key, value in paths_of(resource).items()},
-            "components": {"schemas": _schemas(resources, COMPONENTS)},
-        }
-
-    def version_2(self) -> Object:
-        """`/openapi/v2`: every definition, and the paths of the objects."""
-        return {
-            "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": GIT_VERSION},
-            "paths": {},
-            "definitions": _schemas(self._resources, DEFINITIONS),
+            "components": {"schemas": _schemas(resources)},
         }
 
     @cached_property
@@ -91,8 +79,8 @@ class OpenApi:
         return sha256(shown.encode()).hexdigest()[:HASH_LENGTH].upper()
 
 
-def _schemas(resources: Iterable[Resource], prefix: str) -> Object:
-    schemas = Schemas(prefix)
+def _schemas(resources: Iterable[Resource]) -> Object:
+    schemas = Schemas()
     for resource in resources:
         schemas.add(resource)
     schemas.refer(shape(METADATA))

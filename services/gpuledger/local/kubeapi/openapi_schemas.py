@@ -6,10 +6,7 @@ from gpuledger.local.kubeapi.builtin_shapes import METADATA, model_of, shape, sh
 from gpuledger.local.kubeapi.resources import Resource
 
 COMPONENTS = "#/components/schemas/"
-"""Where OpenAPI 3 keeps its schemas."""
-
-DEFINITIONS = "#/definitions/"
-"""Where OpenAPI 2 keeps them."""
+"""Where a document keeps its schemas."""
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _META_TYPES = frozenset(
@@ -36,10 +33,9 @@ def component_name(resource: Resource) -> str:
 
 
 class Schemas:
-    """Collects the schemas of a document, each once; `prefix` is where the document keeps them."""
+    """Collects the schemas of a document, each once."""
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+    def __init__(self) -> None:
         self._schemas: Object = {}
 
     def add(self, resource: Resource) -> None:
@@ -50,7 +46,7 @@ class Schemas:
             "x-kubernetes-group-version-kind": [kind | {"kind": resource.kind}]
         }
         if "list" in resource.verbs:
-            self._schemas[f"{name}List"] = _list_of(f"{self._prefix}{name}") | {
+            self._schemas[f"{name}List"] = _list_of(f"{COMPONENTS}{name}") | {
                 "x-kubernetes-group-version-kind": [kind | {"kind": resource.kind_of_list}]
             }
 
@@ -61,7 +57,7 @@ class Schemas:
         if name not in self._schemas:
             self._schemas[name] = {}
             self._schemas[name] = self._struct(shape(model))
-        return {"$ref": f"{self._prefix}{name}"}
+        return {"$ref": f"{COMPONENTS}{name}"}
 
     def written(self) -> Object:
         """The schemas by name."""

@@ -5,11 +5,12 @@ Of a quota only names such as `requests.example.com/gpu` count. Nobody enforces 
 
 from collections.abc import Iterable, Iterator
 
+from gpuledger.domain.quantities import amount
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import denied
 from gpuledger.local.kubeapi.resources import Resource
 from gpuledger.local.kubeapi.store import Store, key_of
-from gpuledger.local.kubeapi.strategies.core_shared import amount, at
+from gpuledger.local.kubeapi.strategies.core_shared import at
 
 PODS, QUOTAS = ("", "pods"), ("", "resourcequotas")
 PREFIX = "requests."

@@ -12,7 +12,6 @@ from gpuledger.local.kubeapi.resources import Column
 from gpuledger.local.kubeapi.tables_age import UNKNOWN, age_of
 
 NONE = "<none>"
-UNSET = "<unset>"
 WIDE = 1
 
 Cell = Callable[[Object, datetime], object]

@@ -2,7 +2,6 @@
 
 from gpuledger.local.kubeapi.table_cells import (
     NONE,
-    UNSET,
     Cell,
     Cells,
     age,
@@ -74,16 +73,6 @@ BUILTIN_TABLES: dict[tuple[str, str], Cells] = {
         ("+Count", field("count", 1)),
         ("+Name", field("metadata.name")),
     ),
-    ("", "persistentvolumeclaims"): named(
-        ("Status", field("status.phase")),
-        ("Volume", field("spec.volumeName")),
-        ("Capacity", field("status.capacity.storage")),
-        ("Access Modes", joined("status.accessModes", "")),
-        ("StorageClass", field("spec.storageClassName")),
-        ("VolumeAttributesClass", field("spec.volumeAttributesClassName", UNSET)),
-        ("Age", age),
-        ("+VolumeMode", field("spec.volumeMode", UNSET)),
-    ),
     ("", "resourcequotas"): with_age(("Request", selector("status.used")), ("Limit", selector("status.hard"))),
     ("", "limitranges"): named(("Created At", field("metadata.creationTimestamp"))),
     ("apps", "deployments"): named(
@@ -92,16 +81,6 @@ BUILTIN_TABLES: dict[tuple[str, str], Cells] = {
         ("Available", field("status.availableReplicas", 0)),
         ("Age", age),
         *_SECONDS,
-    ),
-    ("apps", "replicasets"): named(
-        ("#Desired", field("spec.replicas", 0)),
-        ("#Current", field("status.replicas", 0)),
-        ("#Ready", field("status.readyReplicas", 0)),
-        ("Age", age),
-        *_SECONDS,
-    ),
-    ("apps", "statefulsets"): named(
-        ("Ready", ratio("status.readyReplicas", "spec.replicas")), ("Age", age), *_SECONDS[:2]
     ),
     ("apps", "daemonsets"): named(
         ("#Desired", field("status.desiredNumberScheduled", 0)),
@@ -143,12 +122,6 @@ BUILTIN_TABLES: dict[tuple[str, str], Cells] = {
         ("#Value", field("value", 0)),
         ("Global-Default", lambda obj, _: bool(obj.get("globalDefault"))),
         ("PreemptionPolicy", field("preemptionPolicy")),
-    ),
-    ("storage.k8s.io", "storageclasses"): with_age(
-        ("Provisioner", field("provisioner")),
-        ("ReclaimPolicy", field("reclaimPolicy", "Delete")),
-        ("VolumeBindingMode", field("volumeBindingMode", "Immediate")),
-        ("AllowVolumeExpansion", lambda obj, _: bool(obj.get("allowVolumeExpansion"))),
     ),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): with_age(("#Webhooks", count("webhooks"))),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): with_age(("#Webhooks", count("webhooks"))),

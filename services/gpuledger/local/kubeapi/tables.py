@@ -50,7 +50,7 @@ def cells(resource: Resource, obj: Object, now: datetime) -> list[object]:
     return BUILTIN_TABLES.get(resource.key, _AGES).cells(obj, now)
 
 
-def partial_object(obj: Object) -> Object:
+def partial(obj: Object) -> Object:
     """An object's metadata alone."""
     return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": obj["metadata"]}
 
@@ -59,7 +59,7 @@ def _row(resource: Resource, obj: Object, include_object: str, now: datetime) ->
     if include_object == "Object":
         shown: Object | None = {"kind": resource.kind, "apiVersion": resource.api_version} | obj
     else:
-        shown = partial_object(obj) if include_object == "Metadata" else None
+        shown = partial(obj) if include_object == "Metadata" else None
     return {"cells": cells(resource, obj, now), "object": shown}
 
 

@@ -37,10 +37,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be done. `operation` is CREATE, UPDATE, DELETE or CONNECT; `options` those of the request.
-
-    `equivalents` are other versions of the same resource, which hooks with `matchPolicy: Equivalent` may ask for.
-    """
+    """What is to be done. `operation` is CREATE, UPDATE or DELETE; `options` those of the request."""
 
     operation: str
     version: Version
@@ -50,7 +47,6 @@ class Question:
     is_namespaced: bool = True
     user: Object = field(default_factory=dict)
     options: Object = field(default_factory=dict)
-    equivalents: tuple[Version, ...] = ()
 
     @property
     def dry_run(self) -> bool:
@@ -73,30 +69,32 @@ def is_asked(
     obj: Object | None,
     old: Object | None,
     namespace_labels: NamespaceLabels,
-) -> Version | None:
-    """The version in which a hook wants to be asked; None where it does not.
+) -> bool:
+    """Whether a hook is asked.
 
     Raises:
         ApiError: 403, its conditions cannot be evaluated and it fails closed.
     """
-    if question.version.group == ADMISSION_GROUP:
-        return None
-    if not _selects_namespace(hook, question, obj or old, namespace_labels) or not _selects_object(hook, obj, old):
-        return None
-    version = _version(hook, question)
-    if version is None or not _conditions_hold(hook, question, version, obj, old):
-        return None
-    return version
+    return (
+        question.version.group != ADMISSION_GROUP
+        and any(_fits(rule, question) for rule in hook.get("rules") or ())
+        and _selects_namespace(hook, question, obj or old, namespace_labels)
+        and _selects_object(hook, obj, old)
+        and _conditions_hold(hook, question, obj, old)
+    )
 
 
-def request_of(question: Question, uid: str, version: Version, obj: Object | None, old: Object | None) -> Object:
+def request_of(question: Question, uid: str, obj: Object | None, old: Object | None) -> Object:
     """The `request` of an AdmissionReview."""
+    version = question.version
+    place = {"group": version.group, "version": version.version}
+    kind, resource = place | {"kind": version.kind}, place | {"resource": version.plural}
     kinds: Object = {
         "uid": uid,
-        "kind": _kind(version),
-        "resource": _resource(version),
-        "requestKind": _kind(question.version),
-        "requestResource": _resource(question.version),
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
     }
     if question.subresource:
         kinds |= {"subResource": question.subresource, "requestSubResource": question.subresource}
@@ -119,25 +117,8 @@ def _in_version(obj: Object | None, version: Version) -> Object | None:
     return {**obj, "kind": obj.get("kind") or version.kind, "apiVersion": version.api_version}
 
 
-def _kind(version: Version) -> Object:
-    return {"group": version.group, "version": version.version, "kind": version.kind}
-
-
-def _resource(version: Version) -> Object:
-    return {"group": version.group, "version": version.version, "resource": version.plural}
-
-
-def _version(hook: Object, question: Question) -> Version | None:
-    others = () if hook.get("matchPolicy") == "Exact" else question.equivalents
-    rules = hook.get("rules") or ()
-    found = (
-        version for version in (question.version, *others) if any(_fits(rule, question, version) for rule in rules)
-    )
-    return next(found, None)
-
-
-def _fits(rule: Mapping[str, Any], question: Question, version: Version) -> bool:
-    scope = rule.get("scope") or "*"
+def _fits(rule: Mapping[str, Any], question: Question) -> bool:
+    scope, version = rule.get("scope") or "*", question.version
     return (
         _has(rule.get("operations"), question.operation)
         and _has(rule.get("apiGroups"), version.group)
@@ -169,13 +150,11 @@ def _selects_object(hook: Object, obj: Object | None, old: Object | None) -> boo
     return not selector or any(selects(selector, one.get("metadata", {}).get("labels")) for one in known)
 
 
-def _conditions_hold(
-    hook: Object, question: Question, version: Version, obj: Object | None, old: Object | None
-) -> bool:
+def _conditions_hold(hook: Object, question: Question, obj: Object | None, old: Object | None) -> bool:
     conditions = hook.get("matchConditions") or ()
     if not conditions:
         return True
-    request = request_of(question, "", version, obj, old)
+    request = request_of(question, "", obj, old)
     known = {"object": request.pop("object"), "oldObject": request.pop("oldObject"), "request": request}
     results = [_holds(condition.get("expression") or "", known) for condition in conditions]
     if any(result is False for result in results):

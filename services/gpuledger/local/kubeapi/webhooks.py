@@ -120,30 +120,26 @@ class Webhooks:
             warnings.extend(result)
 
     async def _validated(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> list[str]:
-        version = is_asked(hook, question, obj, old, self._namespace_labels)
-        if version is None:
+        if not is_asked(hook, question, obj, old, self._namespace_labels):
             return []
         async with self._calls:
-            answer = await self._ask(hook, question, version, obj, old)
+            answer = await self._ask(hook, question, obj, old)
         return answer.warnings if answer else []
 
     async def _mutated(
         self, hook: Object, question: Question, obj: Object | None, old: Object | None, warnings: list[str]
     ) -> tuple[bool, Object | None]:
-        version = is_asked(hook, question, obj, old, self._namespace_labels)
-        if version is None:
+        if not is_asked(hook, question, obj, old, self._namespace_labels):
             return False, obj
-        answer = await self._ask(hook, question, version, obj, old)
+        answer = await self._ask(hook, question, obj, old)
         if answer is None:
             return True, obj
         warnings.extend(answer.warnings)
         if not answer.patch or obj is None:
             return True, obj
-        return True, _patched(obj, answer.patch, version)
+        return True, _patched(obj, answer.patch, question.version)
 
-    async def _ask(
-        self, hook: Object, question: Question, version: Version, obj: Object | None, old: Object | None
-    ) -> Answer | None:
+    async def _ask(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> Answer | None:
         name = hook["name"]
         if question.dry_run and hook.get("sideEffects") not in _SIDE_EFFECT_FREE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')
@@ -151,7 +147,7 @@ class Webhooks:
         review = {
             "kind": "AdmissionReview",
             "apiVersion": REVIEW_VERSION,
-            "request": request_of(question, uid, version, obj, old),
+            "request": request_of(question, uid, obj, old),
         }
         try:
             answer = _read(await self._post(hook, review), uid)

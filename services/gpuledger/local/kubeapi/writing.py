@@ -11,11 +11,12 @@ from typing import Any
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi import managed, metadata
+from gpuledger.local.kubeapi.admission import WebhookAdmission
 from gpuledger.local.kubeapi.errors import ApiError, already_exists, conflict, denied, internal, not_found
 from gpuledger.local.kubeapi.options import DeleteOptions, WriteOptions
 from gpuledger.local.kubeapi.quotas import refuse_over_quota
 from gpuledger.local.kubeapi.registry import Registry, Target
-from gpuledger.local.kubeapi.requests import Admission, Request
+from gpuledger.local.kubeapi.requests import Request
 from gpuledger.local.kubeapi.resources import Resource, timestamp
 from gpuledger.local.kubeapi.store import Store, copy_of, key_of
 from gpuledger.local.kubeapi.terminating import BEGIN, CRDS, IMMORTAL, NAMESPACES
@@ -51,7 +52,9 @@ Change = Callable[[Object], Object]
 class Writer:
     """Writes objects of any resource."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, new_id: NewId, admission: Admission) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, clock: Clock, new_id: NewId, admission: WebhookAdmission
+    ) -> None:
         self.store = store
         self.registry = registry
         self._clock = clock

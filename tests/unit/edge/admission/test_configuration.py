@@ -89,7 +89,7 @@ def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool
     question = Question("CREATE", POD, "p", "team")
     for configuration in configured().values():
         hooks: list[Any] = [one for one in configuration["webhooks"] if one["name"].startswith("pods.")]
-        assert [is_asked(hook, question, pod, None, lambda _: {}) is not None for hook in hooks] == [is_theirs]
+        assert [is_asked(hook, question, pod, None, lambda _: {}) for hook in hooks] == [is_theirs]
     assert (pool_request(pod, "team") is not None) is is_theirs
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gpuledger.local.kubeapi.crds import CrdStrategy, accept
+from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.resources import Context
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -165,3 +166,14 @@ def test_what_may_not_change() -> None:
     strategy.prepare_for_update(new, old, "", context)
     assert new["status"]["storedVersions"] == ["v1", "v2"]
     assert [one.field for one in strategy.validate_update(new, old, "")] == ["spec.scope"]
+
+
+def test_what_is_not_implemented_is_told() -> None:
+    converted, computed = crd(), crd()
+    converted["spec"]["conversion"] = {"strategy": "Webhook"}
+    spec = computed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["x-kubernetes-validations"] = [{"rule": "isURL(self.a)"}]
+    for obj in (converted, computed):
+        with pytest.raises(ApiError) as refused:
+            CrdStrategy().validate(prepared(obj))
+        assert refused.value.code == 501

@@ -10,11 +10,12 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.local.kubeapi.admission import WebhookAdmission
 from gpuledger.local.kubeapi.bodies import APPLY_PATCH, MERGE_PATCH, applied, patched
 from gpuledger.local.kubeapi.custom import resources_of
 from gpuledger.local.kubeapi.options import Query, write_options
 from gpuledger.local.kubeapi.registry import Registry
-from gpuledger.local.kubeapi.requests import Admission, Request
+from gpuledger.local.kubeapi.requests import Request
 from gpuledger.local.kubeapi.store import Store
 from gpuledger.local.kubeapi.writing import Writer
 
@@ -68,7 +69,8 @@ def widgets(schema_of_parts: Any) -> Any:
 
 def writer() -> Writer:
     numbers: Iterator[int] = count(1)
-    return Writer(Store(), Registry(()), lambda: NOW, lambda: f"uid-{next(numbers)}", Admission())
+    store = Store()
+    return Writer(store, Registry(()), lambda: NOW, lambda: f"uid-{next(numbers)}", WebhookAdmission(store, str, {}))
 
 
 async def apply(server: Writer, manager: str, name: str, value: Any) -> Any:

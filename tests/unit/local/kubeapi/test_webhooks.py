@@ -67,7 +67,7 @@ def rule(**changes: Any) -> Any:
     ],
 )
 def test_matching(changes: Any, expected: Any) -> None:
-    assert (matches(changes) is not None) is expected
+    assert matches(changes) is expected
 
 
 def test_a_condition_that_fails_fails_closed() -> None:
@@ -76,20 +76,15 @@ def test_a_condition_that_fails_fails_closed() -> None:
     assert caught.value.code == 403
 
 
-def test_subresources_and_equivalent_versions() -> None:
+def test_subresources() -> None:
     status = Question("UPDATE", PODS, "p", "a", subresource="status")
-    assert matches(rule(resources=["pods"]), status) is None
+    assert not matches(rule(resources=["pods"]), status)
     assert matches(rule(resources=["*/*"]), status)
-    new, old = Version("g", "v2", "K", "ks"), Version("g", "v1", "K", "ks")
-    question = Question("CREATE", new, "k", "a", equivalents=(old,))
-    rules = rule(apiGroups=["g"], resources=["ks"])
-    assert matches(rules, question) == old
-    assert matches(rules | {"matchPolicy": "Exact"}, question) is None
 
 
 def test_hooks_are_not_asked_about_hooks() -> None:
     version = Version("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "x")
-    assert matches(rule(apiGroups=["*"], apiVersions=["*"], resources=["*"]), Question("CREATE", version, "x")) is None
+    assert not matches(rule(apiGroups=["*"], apiVersions=["*"], resources=["*"]), Question("CREATE", version, "x"))
 
 
 class Pki:

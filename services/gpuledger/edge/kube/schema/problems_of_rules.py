@@ -12,7 +12,7 @@ from gpuledger.edge.kube.schema.causes import Cause, invalid, not_supported, req
 from gpuledger.edge.kube.schema.cel_source import mentions
 from gpuledger.edge.kube.schema.correlation import ABSENT
 from gpuledger.edge.kube.schema.lists import repeated_items
-from gpuledger.edge.kube.schema.rules import REASONS, RuleError, compiled
+from gpuledger.edge.kube.schema.rules import REASONS, RuleError, UnsupportedRuleError, compiled
 from gpuledger.edge.kube.schema.structural import Node
 from gpuledger.edge.kube.schema.values import Place, problems_of_value
 
@@ -91,6 +91,8 @@ def _of_message(raw: Mapping[str, Any], node: Node, path: str, *, whole: bool) -
 def _compiles(text: str, node: Node, field: str, *, whole: bool) -> Iterator[Cause]:
     try:
         compiled(text, node, whole=whole)
+    except UnsupportedRuleError:
+        raise
     except RuleError as error:
         yield invalid(field, text, str(error))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import cel
 
 from gpuledger.edge.kube.schema.causes import Cause
-from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS, NAMESPACES, NATIVE, TYPES
+from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS, NAMESPACES, NATIVE, NOT_IMPLEMENTED, TYPES
 from gpuledger.edge.kube.schema.cel_source import bound_names, mentions, rewritten, selections
 from gpuledger.edge.kube.schema.cel_values import cel_name, cel_value, in_order_of
 from gpuledger.edge.kube.schema.correlation import ABSENT, old_field, old_items
@@ -37,6 +37,10 @@ _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 class RuleError(ValueError):
     """The CEL library cannot compile an expression, or it refers to what there is not."""
+
+
+class UnsupportedRuleError(RuleError):
+    """An expression uses a function of Kubernetes that is not implemented."""
 
 
 class Expression(NamedTuple):
@@ -141,6 +145,8 @@ def _check_names(text: str, program: cel.Program) -> None:
         if name not in known:
             raise RuleError(f"compilation failed: undeclared reference to '{name}'")
     for name in program.functions():
+        if name in NOT_IMPLEMENTED and name not in functions:
+            raise UnsupportedRuleError(f"the CEL function {name}")
         if name.isidentifier() and name.strip("_") == name and name not in functions:
             raise RuleError(f"compilation failed: undeclared reference to '{name}'")
 

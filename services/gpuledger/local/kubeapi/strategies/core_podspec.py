@@ -6,9 +6,10 @@ the claim, the node exist?) is not asked here, and what only concerns how contai
 
 from collections.abc import Iterator, Mapping
 
+from gpuledger.domain.quantities import amount
 from gpuledger.edge.kube.schema.causes import Cause, Object, duplicate, forbidden, invalid, required
 from gpuledger.edge.kube.schema.object_names import dns_label_problem, qualified_name_problem
-from gpuledger.local.kubeapi.strategies.core_shared import amount, at, one_of
+from gpuledger.local.kubeapi.strategies.core_shared import at, one_of
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})

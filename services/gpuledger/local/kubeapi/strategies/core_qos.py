@@ -1,7 +1,8 @@
 """The class of service of a pod, which follows from its requests and limits of processor and memory alone."""
 
+from gpuledger.domain.quantities import amount
 from gpuledger.edge.kube.schema.causes import Object
-from gpuledger.local.kubeapi.strategies.core_shared import amount, at
+from gpuledger.local.kubeapi.strategies.core_shared import at
 
 COMPUTE = frozenset({"cpu", "memory"})
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from fractions import Fraction
 from typing import Any
 
-from gpuledger.domain.quantities import UNIT, parse_quantity
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, not_supported, required
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.local.kubeapi.metadata import validate_labels
@@ -45,11 +43,6 @@ def keep(obj: Object, old: Object, names: Iterable[str]) -> None:
             obj[name] = old[name]
         else:
             obj.pop(name, None)
-
-
-def amount(given: object) -> Fraction:
-    """How much a quantity is. Raises ValueError."""
-    return Fraction(parse_quantity(given).nanos, UNIT)
 
 
 def at(obj: Mapping[str, Any], *names: str) -> Object:
