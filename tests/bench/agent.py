@@ -228,8 +228,8 @@ async def _imported_mib(imports: str) -> float:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", f"{imports}{RSS}", stdout=asyncio.subprocess.PIPE
     )
-    told, _ = await child.communicate()
-    return int(told) / 1024
+    recorded, _ = await child.communicate()
+    return int(recorded) / 1024
 
 
 def _p99(times_s: list[float]) -> float:

@@ -84,7 +84,7 @@ def _figures(sizes: AgentsSizes, committed: Sequence[float], acknowledged: Seque
 async def _published(nats_url: str, sizes: AgentsSizes) -> list[tuple[int, float, float]]:
     arguments = (nats_url, str(sizes.agents), str(sizes.events), str(sizes.connections))
     child = await asyncio.create_subprocess_exec(sys.executable, str(CHILD), *arguments, stdout=asyncio.subprocess.PIPE)
-    told, _ = await child.communicate()
+    recorded, _ = await child.communicate()
     if child.returncode:
         raise RuntimeError(f"{CHILD.name} ended with {child.returncode}")
-    return [(sequence, due, at) for sequence, due, at in json.loads(told)]
+    return [(sequence, due, at) for sequence, due, at in json.loads(recorded)]

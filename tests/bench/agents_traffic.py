@@ -33,7 +33,7 @@ CARDS = 8
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def told(agents: int, events: int) -> Iterator[Outgoing]:
+def recorded(agents: int, events: int) -> Iterator[Outgoing]:
     """What the agents tell, in turn; of ten events four are errors, four allocations, one monitoring, one health."""
     for index in range(events):
         node, number = f"node-{index % agents:05}", index // agents + 1
@@ -59,7 +59,7 @@ def _said(node: str, uuid: str, kind: int, number: int) -> tuple[str, Payload]:
 
 async def main(nats_url: str, agents: int, events: int, connections: int) -> None:
     """Publish at the agents' rate, and print."""
-    messages, rate_per_s = list(told(agents, events)), agents * EVENTS_PER_AGENT_S
+    messages, rate_per_s = list(recorded(agents, events)), agents * EVENTS_PER_AGENT_S
     gc.disable()
     async with AsyncExitStack() as stack:
         ledgers = [

@@ -112,7 +112,7 @@ class Running:
                 self._exporter.updated_at = self._pace.now + timedelta(seconds=SCRAPE_PERIOD_S)
             await self._pace.look()
 
-    async def told(self) -> list[bool]:
+    async def recorded(self) -> list[bool]:
         """What the ledger has been told, once nothing waits any more."""
         return [event.data.fresh for event in await self.events() if isinstance(event.data, NodeMonitoringObserved)]
 
@@ -152,11 +152,11 @@ async def running(fresh_nats: NatsServer, exporter: Exporter, pace: Pace, tmp_pa
 async def test_an_exporter_that_stops_moving_on_is_told_of_and_so_is_one_that_moves_on_again(running: Running) -> None:
     looks_until_lost = int(HEARTBEAT_MAX_AGE_S / SCRAPE_PERIOD_S) + 1
     await running.beat(HEARTBEATS_REPORTED + 3)
-    assert await running.told() == [True] * HEARTBEATS_REPORTED
+    assert await running.recorded() == [True] * HEARTBEATS_REPORTED
     await running.beat(looks_until_lost, moving=False)
-    assert await running.told() == [True] * HEARTBEATS_REPORTED + [False]
+    assert await running.recorded() == [True] * HEARTBEATS_REPORTED + [False]
     await running.beat(3)
-    assert await running.told() == [True] * HEARTBEATS_REPORTED + [False] + [True] * 3
+    assert await running.recorded() == [True] * HEARTBEATS_REPORTED + [False] + [True] * 3
     events = await running.events()
     assert [event.number for event in events] == list(range(1, len(events) + 1))
     assert {(event.source, event.subject) for event in events} == {("/nodes/w1/agent", "w1")}
@@ -165,19 +165,19 @@ async def test_an_exporter_that_stops_moving_on_is_told_of_and_so_is_one_that_mo
 
 async def test_an_exporter_that_dies_is_told_of_and_so_is_its_return(running: Running, exporter: Exporter) -> None:
     await running.beat(2)
-    assert await running.told() == [True] * 3
+    assert await running.recorded() == [True] * 3
     await exporter.die()
     await running.beat(HEARTBEATS_REPORTED + 2, moving=False)
-    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_REPORTED
+    assert await running.recorded() == [True] * 3 + [False] * HEARTBEATS_REPORTED
     await exporter.start()
     await running.beat(1, moving=False)
     await running.beat(1)
-    assert await running.told() == [True] * 3 + [False] * HEARTBEATS_REPORTED + [True]
+    assert await running.recorded() == [True] * 3 + [False] * HEARTBEATS_REPORTED + [True]
 
 
 async def test_while_nats_is_away_nothing_is_lost(running: Running, exporter: Exporter, fresh_nats: NatsServer) -> None:
     await running.beat(2)
-    assert await running.told() == [True] * 3
+    assert await running.recorded() == [True] * 3
     fresh_nats.kill()
     for _ in range(20):
         await running.beat(2, moving=False)
@@ -187,8 +187,8 @@ async def test_while_nats_is_away_nothing_is_lost(running: Running, exporter: Ex
         await running.beat(2)
     await running.beat(2)
     await asyncio.to_thread(fresh_nats.start)
-    told = await running.told()
-    assert told == [True] * 3 + [False, False, True, True] * 20 + [True] * 2
+    recorded = await running.recorded()
+    assert recorded == [True] * 3 + [False, False, True, True] * 20 + [True] * 2
     numbers = [event.number for event in await running.events()]
     assert numbers == list(range(1, len(numbers) + 1))
 
@@ -260,12 +260,12 @@ def decoded(message: Message) -> Decoded:
 
 
 def test_an_agent_that_does_not_know_its_node_says_so(tmp_path: Path) -> None:
-    told = gpuledger(tmp_path, "agent", "run", "--nats-url", "nats://127.0.0.1:4222")
-    assert (told.returncode, told.stdout) == (2, b"")
-    assert told.stderr == b"Error: Nobody says which node this is; give --node, or set NODE_NAME.\n"
+    recorded = gpuledger(tmp_path, "agent", "run", "--nats-url", "nats://127.0.0.1:4222")
+    assert (recorded.returncode, recorded.stdout) == (2, b"")
+    assert recorded.stderr == b"Error: Nobody says which node this is; give --node, or set NODE_NAME.\n"
 
 
 def test_faults_are_for_agents_with_simulated_hardware(tmp_path: Path) -> None:
-    told = gpuledger(tmp_path, "agent", "inject", "xid:79", "--state-dir", str(tmp_path))
-    assert (told.returncode, told.stdout) == (1, b"")
-    assert b"only simulated hardware takes faults" in told.stderr
+    recorded = gpuledger(tmp_path, "agent", "inject", "xid:79", "--state-dir", str(tmp_path))
+    assert (recorded.returncode, recorded.stdout) == (1, b"")
+    assert b"only simulated hardware takes faults" in recorded.stderr

@@ -46,7 +46,7 @@ async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and
     await place.agent.inject(f"xid:119@{second}")
     await place.lists(2, healthy=1)
     await place.verdicts(second, False)
-    await place.recorded()
+    await place.drained()
     place.nats.kill()
     await place.agent.kill()
     await place.lists(2, healthy=0)
@@ -58,13 +58,13 @@ async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and
     assert document["waiting"] > 0
     await asyncio.to_thread(place.nats.start)
     await place.nothing_is_lost()
-    assert [one.clean for one in await place.told(NodeAgentStarted)] == [False, False]
-    assert len(await place.told(DevicePoolApplied)) == 2
+    assert [one.clean for one in await place.recorded(NodeAgentStarted)] == [False, False]
+    assert len(await place.recorded(DevicePoolApplied)) == 2
     await place.verdicts(second, False)
     await place.verdicts(first)
-    observed = await place.told(AllocationObserved)
+    observed = await place.recorded(AllocationObserved)
     assert observed == observed[:1] * len(observed), "what a process before told is told again as it was, or not at all"
-    assert not await place.told(DevicePoolRefused)
+    assert not await place.recorded(DevicePoolRefused)
 
 
 async def test_what_pools_want_is_done_without_the_bus(place: Place) -> None:
@@ -72,7 +72,7 @@ async def test_what_pools_want_is_done_without_the_bus(place: Place) -> None:
     await place.agent.start()
     await place.want(*wanted(place.agent, 0))
     await place.saw(1, DevicePoolRefused)
-    await place.recorded()
+    await place.drained()
     place.nats.kill()
     await place.agent.kill()
     del place.agent.environ[FAULT]
@@ -95,8 +95,8 @@ async def test_an_hour_without_the_bus_and_a_clock_that_jumps_lose_nothing(root:
 async def test_an_hour_without_the_bus_beyond_the_bounds_is_a_recorded_gap(root: Path) -> None:
     sizes = Sizes(QueueBounds(1_000, 128 << 20), DEFAULT_SIZES.memory, DEFAULT_SIZES.batch)
     account = await _hour_away(root, sizes)
-    told = numbers_in(account.events)
-    assert told == sorted(told)
+    recorded = numbers_in(account.events)
+    assert recorded == sorted(recorded)
     missing = {epoch: numbers for epoch, numbers in account.missing.items() if numbers}
     counts = {epoch: sum(one.count for one in drops) for epoch, drops in account.dropped.items()}
     assert counts == {epoch: len(numbers) for epoch, numbers in missing.items()}
@@ -105,7 +105,7 @@ async def test_an_hour_without_the_bus_beyond_the_bounds_is_a_recorded_gap(root:
         epoch: (min(one.first for one in drops), max(one.last for one in drops))
         for epoch, drops in account.dropped.items()
     }
-    assert len(told) + sum(counts.values()) >= FACTS
+    assert len(recorded) + sum(counts.values()) >= FACTS
 
 
 async def _hour_away(folder: Path, sizes: Sizes) -> Recorded:

@@ -97,8 +97,8 @@ async def does_what_it_may(url: str, identity: Identity) -> None:
             await edge.publish(FORGED)
 
 
-async def is_not_let_in(url: str, identity: Identity, told: str) -> None:
-    with pytest.raises(LedgerUnavailableError, match=told):
+async def is_not_let_in(url: str, identity: Identity, recorded: str) -> None:
+    with pytest.raises(LedgerUnavailableError, match=recorded):
         async with connect_edge(url, name="agent", node=NODE, identity=identity, connect_timeout_s=1.5):
             pass
 
@@ -133,11 +133,11 @@ async def test_an_nkey(tmp_path: Path) -> None:
     ],
     ids=["no file", "empty", "another kind of seed", "damaged", "another kind of seed with a JWT"],
 )
-async def test_a_credentials_file_that_is_none_is_told_of(text: str | None, told: str, tmp_path: Path) -> None:
+async def test_a_credentials_file_that_is_none_is_told_of(text: str | None, recorded: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.creds"
     if text is not None:
         file.write_text(text)
-    await is_not_let_in("nats://127.0.0.1:4", Identity(file), told)
+    await is_not_let_in("nats://127.0.0.1:4", Identity(file), recorded)
 
 
 async def test_a_jwt_of_a_scoped_signing_key(tmp_path: Path) -> None:

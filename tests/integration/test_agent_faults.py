@@ -56,8 +56,8 @@ async def test_a_full_disk_is_told_of_and_harms_neither_kubelet_nor_ledger(place
     await place.agent.healthy(durable=True, disk="ok")
     await place.nothing_is_lost()
     await place.verdicts(card, False, True)
-    assert [one.durable for one in await place.told(NodeAgentStarted)][:2] == [True, False]
-    assert (await place.told(NodeAgentStarted))[-1].durable
+    assert [one.durable for one in await place.recorded(NodeAgentStarted)][:2] == [True, False]
+    assert (await place.recorded(NodeAgentStarted))[-1].durable
 
 
 async def test_a_state_folder_that_takes_nothing_is_told_of(place: Place) -> None:
@@ -68,7 +68,7 @@ async def test_a_state_folder_that_takes_nothing_is_told_of(place: Place) -> Non
         await place.lists(1)
         await place.agent.healthy(durable=False, ledger="ok", waiting=0)
         assert "kept in memory alone" in place.agent.said
-        assert [one.durable for one in await place.told(NodeAgentStarted)] == [False]
+        assert [one.durable for one in await place.recorded(NodeAgentStarted)] == [False]
         assert await place.agent.stop() == 0
 
 
@@ -96,7 +96,7 @@ async def test_a_kubelet_that_restarts_has_everything_again(place: Place) -> Non
         await place.kubelet.restart()
         await place.lists(2)
     assert place.kubelet.refusals == []
-    assert len(await place.told(DevicePoolApplied)) == 2
+    assert len(await place.recorded(DevicePoolApplied)) == 2
 
 
 @pytest.mark.parametrize("is_folder_there", [True, False])
@@ -134,7 +134,7 @@ async def test_a_driver_that_comes_later_is_waited_for(place: Place) -> None:
     assert await place.saw(1, DevicePoolApplied)
 
     async def is_seen() -> bool:
-        return not (await place.told(NodeDevicesObserved))[-1].driver_missing
+        return not (await place.recorded(NodeDevicesObserved))[-1].driver_missing
 
     await eventually(is_seen)
     await place.verdicts(place.agent.cards()[0])
@@ -146,14 +146,14 @@ async def test_a_driver_that_goes_and_comes_back_leaves_the_pool_its_cards(place
     await place.agent.inject(DRIVER_MISSING)
 
     async def is_told() -> bool:
-        return bool((await place.told(NodeDevicesObserved))[-1].driver_missing)
+        return bool((await place.recorded(NodeDevicesObserved))[-1].driver_missing)
 
     await eventually(is_told)
     assert len(place.kubelet.health("gpu.deckhouse.io/training")) == 2
     await place.agent.inject("recover")
     await place.lists(2)
     await place.nothing_is_lost()
-    assert not await place.told(DevicePoolRefused)
+    assert not await place.recorded(DevicePoolRefused)
 
 
 async def test_a_driver_that_hangs_is_told_of_and_the_kubelet_keeps_its_list(place: Place) -> None:
@@ -210,8 +210,8 @@ async def test_the_end_is_clean_and_leaves_no_socket(place: Place) -> None:
     assert [path.name for path in place.kubelet.plugins.iterdir()] == ["kubelet.sock"]
     await place.agent.start()
     await place.lists(1)
-    await place.recorded()
-    assert [one.clean for one in await place.told(NodeAgentStarted)] == [False, True]
+    await place.drained()
+    assert [one.clean for one in await place.recorded(NodeAgentStarted)] == [False, True]
 
 
 async def test_the_end_does_not_wait_for_a_bus_that_is_away(place: Place) -> None:
@@ -264,12 +264,12 @@ async def test_ten_errors_of_a_kind_are_told_together(place: Place) -> None:
         await place.agent.inject("xid:31@0")
 
     async def are_told() -> bool:
-        counts: list[int] = [one.count for one in await place.told(DeviceErrorsObserved)]
+        counts: list[int] = [one.count for one in await place.recorded(DeviceErrorsObserved)]
         return sum(counts) == 10
 
     await eventually(are_told)
-    assert len(await place.told(DeviceErrorsObserved)) < 5
-    assert {one.cause for one in await place.told(DeviceErrorsObserved)} == {"application"}
+    assert len(await place.recorded(DeviceErrorsObserved)) < 5
+    assert {one.cause for one in await place.recorded(DeviceErrorsObserved)} == {"application"}
     await place.lists(1)
 
 
@@ -281,13 +281,13 @@ async def test_a_card_that_fails_without_end_floods_nobody(place: Place) -> None
     await place.lists(2, healthy=0)
 
     async def are_told() -> bool:
-        told = await place.told(DeviceErrorsObserved, DeviceFailed)
-        counts: list[int] = [getattr(one, "count", 1) for one in told if one.kind == "XID 95"]
+        recorded = await place.recorded(DeviceErrorsObserved, DeviceFailed)
+        counts: list[int] = [getattr(one, "count", 1) for one in recorded if one.kind == "XID 95"]
         return sum(counts) == 1_000
 
     await eventually(are_told)
-    told = await place.told(DeviceErrorsObserved, DeviceFailed)
-    assert len(told) < 50
+    recorded = await place.recorded(DeviceErrorsObserved, DeviceFailed)
+    assert len(recorded) < 50
     for card in place.agent.cards():
         await place.verdicts(card, False)
     await place.nothing_is_lost()

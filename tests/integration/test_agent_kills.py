@@ -267,7 +267,7 @@ def _standing(said: list[Any]) -> dict[str, dict[str, list[str]]]:
 
 
 async def _assert_told_once(place: Place, rounds: int) -> None:
-    await place.recorded()
+    await place.drained()
     account = await place.account()
     assert not any(account.missing.values())
     assert not account.dropped

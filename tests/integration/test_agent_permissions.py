@@ -113,11 +113,11 @@ class Intruder:
 
     def __init__(self) -> None:
         self.client = Client()
-        self.told: list[str] = []
+        self.recorded: list[str] = []
 
     async def connect(self, url: str) -> None:
         async def on_error(error: Exception) -> None:
-            self.told.append(str(error))
+            self.recorded.append(str(error))
 
         await self.client.connect(url, error_cb=on_error, inbox_prefix=inbox_prefix(NODE))
 
@@ -190,7 +190,7 @@ async def test_an_agent_may_publish_nothing_else(intruder: Intruder, ledger: Jet
     for subject in NOT_PUBLISHED:
         await intruder.client.publish(subject, b"{}", reply=f"{inbox_prefix(NODE)}.answer")
     await intruder.settle()
-    assert intruder.told == [denied_to("publish", subject) for subject in NOT_PUBLISHED]
+    assert intruder.recorded == [denied_to("publish", subject) for subject in NOT_PUBLISHED]
     assert await ledger.head() == head
 
 
@@ -198,7 +198,7 @@ async def test_an_agent_may_listen_to_nothing_else(intruder: Intruder) -> None:
     for subject in NOT_HEARD:
         await intruder.client.subscribe(subject)
     await intruder.settle()
-    assert intruder.told == [denied_to("subscription", subject) for subject in NOT_HEARD]
+    assert intruder.recorded == [denied_to("subscription", subject) for subject in NOT_HEARD]
 
 
 async def test_answers_are_sent_under_other_names_only_where_agents_share_the_account(

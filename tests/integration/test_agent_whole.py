@@ -68,7 +68,7 @@ class Circle:
             event = Event(f"{source}#{number}", source, data.TYPE, subject, system_clock(), data, "e1", number)
             await publish(self.ledger, [event])
 
-    async def told(self, *kinds: type[Payload]) -> list[tuple[str, Any]]:
+    async def recorded(self, *kinds: type[Payload]) -> list[tuple[str, Any]]:
         """What the ledger has of these kinds: subject and data."""
         events = [decode(message.data) for message in await everything(self.ledger)]
         return [(event.subject, event.data) for event in events if isinstance(event.data, kinds)]
@@ -125,7 +125,7 @@ class Circle:
         """The UUIDs of a card's instances, once the ledger shows these profiles."""
 
         async def seen() -> list[tuple[str, str]]:
-            (_, data) = (await self.told(NodeDevicesObserved))[-1]
+            (_, data) = (await self.recorded(NodeDevicesObserved))[-1]
             (found,) = [one for one in data.cards if one.uuid == card]
             return [(one.profile, one.uuid) for one in found.mig_instances]
 
@@ -143,10 +143,10 @@ class Circle:
         """What the ledger has of these kinds, once there are so many."""
 
         async def has() -> bool:
-            return len(await self.told(*kinds)) >= count
+            return len(await self.recorded(*kinds)) >= count
 
         await eventually(has)
-        return await self.told(*kinds)
+        return await self.recorded(*kinds)
 
 
 @pytest.fixture
@@ -166,13 +166,13 @@ async def circle(request: pytest.FixtureRequest, migrated_url: str) -> AsyncIter
 async def circle_holds(place: Place, ledger: JetStreamLedger, url: str) -> None:
     """What is true whatever was played: the kubelet was told nothing odd, and the rows are what the log says."""
     assert (place.kubelet.refusals, place.kubelet.complaints) == ([], [])
-    await place.recorded()
+    await place.drained()
     assert await place.agent.stop() == 0
     for projection in (InventoryProjection(), BootstrapProjection(), PoolsProjection(), SourcesProjection()):
         await Runner(projection, ledger, url, settings=QUICK).catch_up(await ledger.head())
         await assert_true(ledger, url, [projection])
-    told = table(url, "source", "source, duplicates, missing")
-    assert all((duplicates, missing) == (0, 0) for _, duplicates, missing in told), told
+    recorded = table(url, "source", "source, duplicates, missing")
+    assert all((duplicates, missing) == (0, 0) for _, duplicates, missing in recorded), recorded
     assert not table(url, "rejection")
 
 
@@ -220,24 +220,24 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
     await circle.place.lists(1, resource=resource)
     await circle.becomes(name, "Ready")
     await circle.comes(name, CARD, "Assigned")
-    verdicts = [data.healthy for subject, data in await circle.told(DeviceHealthChanged) if subject == card]
+    verdicts = [data.healthy for subject, data in await circle.recorded(DeviceHealthChanged) if subject == card]
     assert verdicts == [True, False, True]
 
     await circle.say((name, asks()))
     await circle.comes(name, CARD, "Unassigning")
     await circle.withdrawn(resource)
     await circle.asked_again()
-    assert not await circle.told(DevicePoolReleased)
+    assert not await circle.recorded(DevicePoolReleased)
     circle.kubelet.release("trainer")
     await circle.comes(name, None, None)
     await circle.saw(1, AllocationEnded)
     assert circle.states()[name] == "Ready"
-    words = [data for _, data in await circle.told(*ANSWERS)]
+    words = [data for _, data in await circle.recorded(*ANSWERS)]
     refused = [data.reason for data in words if isinstance(data, DevicePoolRefused)]
     assert refused in ([], ["CardMissing"]), "a pool that asks again while the card is away is told so"
     kept = [type(data) for data in words if not isinstance(data, DevicePoolRefused)]
     assert kept == [DevicePoolApplied, DevicePoolApplied, DevicePoolReleased]
-    order = [type(data) for _, data in await circle.told(AllocationEnded, DevicePoolReleased)]
+    order = [type(data) for _, data in await circle.recorded(AllocationEnded, DevicePoolReleased)]
     assert order == [AllocationEnded, DevicePoolReleased]
 
 
@@ -255,7 +255,7 @@ async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> 
     assert sorted(circle.kubelet.health(sliced)) == [f"{cards[1]}::{number}" for number in range(4)]
     first = await circle.instances(cards[0], ["1g.10gb"] * 7)
     assert set(circle.kubelet.health(mig)) == {f"{uuid}::{number}" for uuid in first for number in range(2)}
-    applied = [(subject, data.partitions) for subject, data in await circle.told(DevicePoolApplied)]
+    applied = [(subject, data.partitions) for subject, data in await circle.recorded(DevicePoolApplied)]
     assert sorted(applied, key=str) == sorted([(names[0], 7), (names[1], None)], key=str)
     assert circle.totals() == {MIG: 14, SLICED: 4}
 
@@ -276,4 +276,4 @@ async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> 
     await circle.comes(names[0], None, None)
     await circle.comes(names[1], None, None)
     assert await circle.instances(cards[0], []) == []
-    assert {data.reason for _, data in await circle.told(DevicePoolRefused)} <= {"DeviceInUse"}
+    assert {data.reason for _, data in await circle.recorded(DevicePoolRefused)} <= {"DeviceInUse"}

@@ -12,7 +12,7 @@ import pytest
 from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.kubelet.sockets import socket_name, socket_path
-from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.plugin.resource import AWAY, POLL_PERIOD_S, STREAM_END_POLLS
 from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
@@ -60,8 +60,8 @@ async def test_each_resource_is_registered_by_its_own_socket(kubelet: FakeKubele
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
         await knows(kubelet, CLUSTER, "GPU-2::0", "GPU-2::1")
         assert sockets(kubelet) == {socket_name(LOCAL), socket_name(CLUSTER)}
-        told = {(one.version, one.endpoint, one.resource_name) for one in kubelet.registrations}
-        assert told == {("v1beta1", socket_name(name), name) for name in (LOCAL, CLUSTER)}
+        recorded = {(one.version, one.endpoint, one.resource_name) for one in kubelet.registrations}
+        assert recorded == {("v1beta1", socket_name(name), name) for name in (LOCAL, CLUSTER)}
         assert all(one.options.get_preferred_allocation_available for one in kubelet.registrations)
 
         async def answered() -> bool:
@@ -115,9 +115,9 @@ async def test_numa_nodes_are_told_where_they_are_known(kubelet: FakeKubelet) ->
 
 
 async def test_containers_get_cards_by_uuid(kubelet: FakeKubelet) -> None:
-    board, told = board_of(ResourceOffer(LOCAL, whole_cards(0, 1, 2))), list[tuple[str, frozenset[str]]]()
+    board, recorded = board_of(ResourceOffer(LOCAL, whole_cards(0, 1, 2))), list[tuple[str, frozenset[str]]]()
     settings = PluginSettings(kubelet.plugins)
-    plugin = DevicePlugin(board, settings, allocated=lambda *call: told.append(call), sleep=hasty)
+    plugin = DevicePlugin(board, settings, on_allocated=lambda *call: recorded.append(call), sleep=hasty)
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1", "GPU-2")
         first = await kubelet.allocate(LOCAL, 2, "pod", "one")
@@ -125,7 +125,7 @@ async def test_containers_get_cards_by_uuid(kubelet: FakeKubelet) -> None:
         assert dict(first.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
         assert dict(second.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-2"}
         assert plugin.counts.allocations == 2
-        assert told == [(LOCAL, frozenset({"GPU-0", "GPU-1"})), (LOCAL, frozenset({"GPU-2"}))]
+        assert recorded == [(LOCAL, frozenset({"GPU-0", "GPU-1"})), (LOCAL, frozenset({"GPU-2"}))]
 
 
 async def test_slices_come_from_different_cards_first(kubelet: FakeKubelet) -> None:
@@ -157,7 +157,7 @@ async def test_a_container_goes_on_with_what_its_init_container_had(kubelet: Fak
 async def test_cdi_names_are_handed_over_once_a_specification_names_them(kubelet: FakeKubelet, root: Path) -> None:
     cdi = root / "cdi"
     plugin = plugin_of(
-        kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))), handing=Handing("both"), cdi_folders=(cdi,)
+        kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))), injection=DeviceInjection("both"), cdi_folders=(cdi,)
     )
     async with running(plugin):
         await knows(kubelet, LOCAL, "GPU-0")
@@ -192,10 +192,10 @@ async def test_a_kubelet_that_is_away_is_waited_for(root: Path) -> None:
     plugin = plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))))
     async with running(plugin):
 
-        async def told() -> bool:
+        async def recorded() -> bool:
             return LOCAL in plugin.describe() and plugin.describe()[LOCAL]["trouble"] == AWAY  # type: ignore[index]
 
-        await eventually(told)
+        await eventually(recorded)
         await kubelet.start()
         await knows(kubelet, LOCAL, "GPU-0")
         await kubelet.stop()

@@ -18,7 +18,7 @@ import pytest
 from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.kubelet.sockets import socket_name
-from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
 from support.kubelet_parts import Listens, Remembers, board_of, card, hasty, hasty_once, running, short_folder, slices
@@ -118,7 +118,7 @@ async def answering(socket: Path, service: str, method: str, answer: bytes) -> A
 
 @asynccontextmanager
 async def a_plugin(
-    root: Path, handing: Handing, noticed: asyncio.Event | None = None
+    root: Path, injection: DeviceInjection, noticed: asyncio.Event | None = None
 ) -> AsyncIterator[tuple[list[bytes], Any, Board]]:
     """A plugin of two slices that was registered: what the kubelet was asked, and a way to the plugin.
 
@@ -127,7 +127,7 @@ async def a_plugin(
     cards = [card(0, numa_node=1), card(1, numa_node=0)]
     board = board_of(ResourceOffer(POOL.decode(), slices(0, 1) + slices(1, 1)), cards=cards)
     board.put(unfit={cards[1].address: "XID 79"})
-    plugin = DevicePlugin(board, PluginSettings(root, handing), sleep=hasty_once(noticed or asyncio.Event()))
+    plugin = DevicePlugin(board, PluginSettings(root, injection), sleep=hasty_once(noticed or asyncio.Event()))
     kubelet = answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"")
     async with kubelet as asked, running(plugin):
 
@@ -140,13 +140,13 @@ async def a_plugin(
 
 
 async def test_registration(root: Path) -> None:
-    async with a_plugin(root, Handing()) as (asked, channel, _):
+    async with a_plugin(root, DeviceInjection()) as (asked, channel, _):
         assert asked == [REGISTER]
         assert await channel.unary_unary("/v1beta1.DevicePlugin/GetDevicePluginOptions")(b"") == number(2, 1)
 
 
 async def test_lists(root: Path) -> None:
-    async with a_plugin(root, Handing()) as (_, channel, board):
+    async with a_plugin(root, DeviceInjection()) as (_, channel, board):
         watch = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
         async with asyncio.timeout(60):
             assert await watch.read() == listing(b"Unhealthy")
@@ -173,7 +173,7 @@ def wipe(folder: Path) -> None:
 
 async def test_a_pool_that_leaves(root: Path) -> None:
     socket, noticed = root / ENDPOINT.decode(), asyncio.Event()
-    async with a_plugin(root, Handing(), noticed) as (_, channel, board):
+    async with a_plugin(root, DeviceInjection(), noticed) as (_, channel, board):
         watch = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
         async with asyncio.timeout(60):
             assert await watch.read() == listing(b"Unhealthy")
@@ -189,7 +189,7 @@ async def test_a_pool_that_leaves(root: Path) -> None:
 
 
 async def test_a_kubelet_that_begins_anew(root: Path) -> None:
-    async with a_plugin(root, Handing()) as (asked, _, _):
+    async with a_plugin(root, DeviceInjection()) as (asked, _, _):
         wipe(root)
         async with answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"") as anew:
 
@@ -206,7 +206,7 @@ async def test_a_kubelet_that_begins_anew(root: Path) -> None:
 
 
 async def test_choices_and_allocations(root: Path) -> None:
-    async with a_plugin(root, Handing("both")) as (_, channel, _):
+    async with a_plugin(root, DeviceInjection("both")) as (_, channel, _):
         assert await channel.unary_unary("/v1beta1.DevicePlugin/GetPreferredAllocation")(PREFERRED) == PREFERRED_ANSWER
         assert await channel.unary_unary("/v1beta1.DevicePlugin/PreStartContainer")(text(1, b"GPU-0::0")) == b""
         allocate = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
@@ -225,10 +225,10 @@ async def test_pod_resources(root: Path) -> None:
             PodResources("w1", board, Remembers(), clock=lambda: NOON, socket=socket, sleep=hasty), listens
         ):
 
-            async def told() -> list[object]:
+            async def recorded() -> list[object]:
                 return list(listens.facts)
 
-            await eventually(told)
+            await eventually(recorded)
         assert set(asked) == {b""}
         assert [fact.data for fact in listens.facts] == [
             AllocationObserved(

@@ -118,11 +118,11 @@ async def test_a_kubelet_that_has_not_read_its_pods_yet_ends_nothing(kubelet: Fa
         await stand(listens, MAIN)
         await kubelet.stop()
         kubelet.hides_pods = True
-        looks = part.looks
+        looks = part.lists
         await kubelet.start()
 
         async def looked_again() -> bool:
-            return part.looks > looks
+            return part.lists > looks
 
         await eventually(looked_again)
         assert in_use(board) == {POOL: {"GPU-0"}}
@@ -157,7 +157,7 @@ async def test_a_kubelet_without_its_api_server_ends_nothing(kubelet: FakeKubele
 async def test_what_was_just_allocated_is_in_use_though_no_list_has_it(kubelet: FakeKubelet, listens: Listens) -> None:
     board, keep = board_of(ResourceOffer(POOL, slices(0, 2))), Remembers()
     pods = part_of(kubelet, board, keep)
-    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.on_allocated, sleep=hasty)
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), on_allocated=pods.on_allocated, sleep=hasty)
     async with running(plugin), running(pods, listens):
         await registered(kubelet)
         await polled(kubelet)
@@ -185,11 +185,11 @@ async def test_one_list_without_what_was_just_allocated_frees_nothing(kubelet: F
     board = Board()
     part, listens = part_of(kubelet, board, Remembers()), Listens()
     for _ in range(2):
-        await part._look(listens)
+        await part._poll(listens)
     part.on_allocated(POOL, frozenset({"GPU-0"}))
-    await part._look(listens)
+    await part._poll(listens)
     assert in_use(board) == {POOL: {"GPU-0"}}
-    await part._look(listens)
+    await part._poll(listens)
     assert in_use(board) == {}
     assert listens.facts == [], "the ledger is told of containers"
 
@@ -204,8 +204,8 @@ async def test_an_agent_that_was_away_tells_what_ended_meanwhile(kubelet: FakeKu
     kubelet.release("pod")
     async with running(part_of(kubelet, Board(), keep), listens):
         await stand(listens, "w1/default/stays/main")
-    told = [(fact.subject, fact.data.EVENT) for fact in listens.facts[2:]]
-    assert told == [("w1/default/stays/main", "observed"), (MAIN, "ended")], "all that is, and then what is no more"
+    recorded = [(fact.subject, fact.data.EVENT) for fact in listens.facts[2:]]
+    assert recorded == [("w1/default/stays/main", "observed"), (MAIN, "ended")], "all that is, and then what is no more"
     assert orjson.loads(keep.values[STATE_KEY]) == ["w1/default/stays/main"]
 
 
@@ -253,7 +253,7 @@ async def test_what_was_kept_and_cannot_be_read_is_as_good_as_nothing(kubelet: F
 async def test_an_allocation_is_seen_soon(kubelet: FakeKubelet, listens: Listens) -> None:
     board = board_of(ResourceOffer(POOL, slices(0, 2)))
     pods = part_of(kubelet, board, Remembers())
-    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), allocated=pods.on_allocated, sleep=hasty)
+    plugin = DevicePlugin(board, PluginSettings(kubelet.plugins), on_allocated=pods.on_allocated, sleep=hasty)
     async with running(plugin), running(pods, listens):
         await registered(kubelet)
         await kubelet.allocate(POOL, 2, "pod")

@@ -88,28 +88,30 @@ def decide(card: CardHealth, step: Step, now: Instant, rules: Rules) -> HealthDe
 @settings(max_examples=300, deadline=None)
 @given(steps)
 def test_fit_and_unfit_are_told_in_turns_and_are_what_stands_on_the_board(what: list[Step]) -> None:
-    told = run(what)
-    healthy = [verdict[0] for verdict in told.verdicts]
+    recorded = run(what)
+    healthy = [verdict[0] for verdict in recorded.verdicts]
     assert all(one != other for one, other in pairwise(healthy))
-    assert bool(told.cards.unfit()) == (healthy[-1:] != [True])
+    assert bool(recorded.cards.unfit()) == (healthy[-1:] != [True])
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(sorted(APPLICATION_XIDS)), max_size=60), st.sampled_from([0.0, 3.0, 30.0]))
 def test_errors_of_applications_alone_make_no_card_unfit(xids: list[int], after_s: float) -> None:
-    told = run([Step(after_s, number) for number in xids])
-    assert not told.verdicts
-    assert set(told.cards.unfit().values()) == {NOT_LOOKED_AT}
-    assert all(isinstance(fact.data, DeviceErrorsObserved) and fact.data.cause == "application" for fact in told.facts)
+    recorded = run([Step(after_s, number) for number in xids])
+    assert not recorded.verdicts
+    assert set(recorded.cards.unfit().values()) == {NOT_LOOKED_AT}
+    assert all(
+        isinstance(fact.data, DeviceErrorsObserved) and fact.data.cause == "application" for fact in recorded.facts
+    )
 
 
 @settings(max_examples=300, deadline=None)
 @given(steps)
 def test_after_the_last_fault_and_long_enough_quiet_every_card_is_fit(what: list[Step]) -> None:
     well = [Step(CLEAR_AFTER_MAX_S, Readings()), *[Step(5.0, Readings())] * RECOVERY_POLLS]
-    told = run([*what, *well])
-    assert told.cards.unfit() == {}
-    assert told.verdicts[-1:] == [(True, None)]
+    recorded = run([*what, *well])
+    assert recorded.cards.unfit() == {}
+    assert recorded.verdicts[-1:] == [(True, None)]
 
 
 @settings(max_examples=400, deadline=None)
@@ -122,26 +124,26 @@ def test_a_restart_at_any_point_changes_no_verdict(what: list[Step], data: st.Da
     assert failures(restarted) == failures(usual)
 
 
-def turns(told: Result) -> list[bool]:
+def turns(recorded: Result) -> list[bool]:
     """The verdicts without those that say what the one before said."""
-    return [healthy for healthy, _ in groupby(healthy for healthy, _ in told.verdicts)]
+    return [healthy for healthy, _ in groupby(healthy for healthy, _ in recorded.verdicts)]
 
 
-def failures(told: Result) -> int:
-    return sum(isinstance(fact.data, DeviceFailed) for fact in told.facts)
+def failures(recorded: Result) -> int:
+    return sum(isinstance(fact.data, DeviceFailed) for fact in recorded.facts)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.builds(Step, st.sampled_from([0.0, 0.01, 1.0, 11.0]), numbers), max_size=200))
 def test_errors_are_told_by_a_bounded_number_of_events_that_counts_all_of_them(what: list[Step]) -> None:
-    told = run(what)
-    _, rest = on_time_all(told.cards, Instant(inf, told.now.at), RULES)
-    data = [fact.data for fact in (*told.facts, *rest)]
+    recorded = run(what)
+    _, rest = on_time_all(recorded.cards, Instant(inf, recorded.now.at), RULES)
+    data = [fact.data for fact in (*recorded.facts, *rest)]
     failures = sum(isinstance(one, DeviceFailed) for one in data)
     assert failures + sum(one.count for one in data if isinstance(one, DeviceErrorsObserved)) == len(what)
     faults = sum(DEFAULT_CLASSES.xid(number).severity is Severity.FAULT for number in range(1, 301))
     assert failures <= faults
-    assert len(data) <= 1 + faults + (KINDS_MAX + 2) * (2 + told.now.monotonic_s // BURST_S)
+    assert len(data) <= 1 + faults + (KINDS_MAX + 2) * (2 + recorded.now.monotonic_s // BURST_S)
 
 
 @settings(max_examples=200, deadline=None)

@@ -109,20 +109,20 @@ LISTS = st.dictionaries(
 def test_what_was_told_is_the_last_list(
     kept: set[str], looks: list[tuple[dict[str, AllocationObserved], bool]]
 ) -> None:
-    told: RecordedAllocations = dict.fromkeys(kept)
+    recorded: RecordedAllocations = dict.fromkeys(kept)
     current: dict[str, AllocationObserved | None] = dict.fromkeys(kept)
-    for seen, whole in looks:
-        found = changes(told, seen, NOON, whole=whole)
+    for seen, complete in looks:
+        found = changes(recorded, seen, NOON, complete=complete)
         subjects = [fact.subject for fact in found.facts]
         assert len(subjects) == len(set(subjects))
         for fact in found.facts:
             if isinstance(fact.data, AllocationObserved):
                 current[fact.subject] = fact.data
             else:
-                assert whole, "only a list that is whole ends anything"
+                assert complete, "only a list that is whole ends anything"
                 del current[fact.subject]
-        told = found.told
-        assert current == told
+        recorded = found.recorded
+        assert current == recorded
         assert current.items() >= seen.items()
-        assert not whole or current == seen
-        assert changes(told, seen, NOON, whole=whole).facts == (), "the same list again is no news"
+        assert not complete or current == seen
+        assert changes(recorded, seen, NOON, complete=complete).facts == (), "the same list again is no news"

@@ -90,7 +90,7 @@ class Watched:
         self._epochs = 0
         self._last: datetime | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.told: list[AgentFact] = []
+        self.recorded: list[AgentFact] = []
 
     def clock(self) -> datetime:
         return self.time.clock() + timedelta(seconds=self.wall)
@@ -99,7 +99,7 @@ class Watched:
         await asyncio.sleep(0)
         for fact in facts:
             self._last = event_time(fact.time, self._last, self.clock())
-            self.told.append(fact._replace(time=self._last))
+            self.recorded.append(fact._replace(time=self._last))
             self.services.say(f"/nodes/{self.node}/agent", f"e{self._epochs}", fact.subject, fact.data, self._last)
 
     async def start(self) -> None:

@@ -21,7 +21,7 @@ PAUSES: Final[dict[str, dict[str, float]]] = {
     "gpuledger.agent.health.aggregation": {"BURST_S": 1.5},
     "gpuledger.agent.outbox.outbox": {"CHECK_PERIOD_S": 0.2},
     "gpuledger.agent.outbox.store": {"DISK_RETRY_S": 0.5},
-    "gpuledger.agent.plugin.part": {"LOOK_PERIOD_S": 0.1, "AGAIN_AFTER_S": 0.5},
+    "gpuledger.agent.plugin.part": {"LOOK_PERIOD_S": 0.1, "RESTART_AFTER_S": 0.5},
     "gpuledger.agent.plugin.resource": {"LOOK_PERIOD_S": 0.1, "WITHDRAW_GRACE_S": 0.3},
     "gpuledger.agent.setup.part": {"LOOK_S": 1.0},
     "gpuledger.agent.setup.timing": {"DEBOUNCE_S": 0.2, "DEBOUNCE_MAX_S": 2.0},

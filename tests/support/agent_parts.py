@@ -65,7 +65,7 @@ class Disk:
     """What is kept, and what was told, in order."""
 
     kept: dict[str, bytes] = field(default_factory=dict)
-    told: list[AgentFact] = field(default_factory=list)
+    recorded: list[AgentFact] = field(default_factory=list)
     writes: int = 0
 
     def get(self, name: str) -> bytes | None:
@@ -77,7 +77,7 @@ class Disk:
 
     async def record(self, facts: Sequence[AgentFact]) -> None:
         await asyncio.sleep(0)
-        self.told.extend(facts)
+        self.recorded.extend(facts)
 
 
 class ScriptedCalls:

@@ -174,7 +174,7 @@ class Place:
         async with jetstream_ledger(self.nats.url) as ledger:
             return [decode(message.data) for message in await everything(ledger)]
 
-    async def told(self, *kinds: type[Payload]) -> list[Any]:
+    async def recorded(self, *kinds: type[Payload]) -> list[Any]:
         """What the agent told of these kinds, in order."""
         return [event.data for event in await self.events() if isinstance(event.data, kinds)]
 
@@ -182,17 +182,17 @@ class Place:
         """What the agent told of these kinds, once there are so many."""
 
         async def has() -> bool:
-            return len(await self.told(*kinds)) >= count
+            return len(await self.recorded(*kinds)) >= count
 
         await eventually(has)
-        return await self.told(*kinds)
+        return await self.recorded(*kinds)
 
     async def verdicts(self, card: str, *healthy: bool) -> None:
         """Return when the ledger says that the card, which is fit at first, became fit or unfit in these turns."""
 
         async def so() -> bool:
-            told = [event.data.healthy for event in await self.events() if is_verdict(event, card)]
-            return [one for before, one in pairwise([True, *told]) if one != before] == list(healthy)
+            recorded = [event.data.healthy for event in await self.events() if is_verdict(event, card)]
+            return [one for before, one in pairwise([True, *recorded]) if one != before] == list(healthy)
 
         await eventually(so)
 
@@ -204,7 +204,7 @@ class Place:
 
     async def nothing_is_lost(self) -> None:
         """Every number of every epoch stands in the ledger, once nothing waits any more."""
-        await self.recorded()
+        await self.drained()
         account = await self.account()
         assert {epoch: missing for epoch, missing in account.missing.items() if missing} == {}
         assert account.dropped == {}
@@ -215,7 +215,7 @@ class Place:
         await self.want(*wanted(self.agent, *range(count), **more))
         await self.lists(count)
         await self.saw(count, DevicePoolApplied)
-        await self.recorded()
+        await self.drained()
 
     async def want(self, *devices: WantedDevice) -> None:
         """Have pools want these devices."""
@@ -223,7 +223,7 @@ class Place:
         async with jetstream_ledger(self.nats.url) as ledger:
             await publish(ledger, "/services/pools", NODE, NodeDevicesWanted(devices=devices), self._number)
 
-    async def recorded(self) -> None:
+    async def drained(self) -> None:
         """Return when nothing waits for the ledger any more."""
         await self.agent.healthy(waiting=0, ledger="ok")
 

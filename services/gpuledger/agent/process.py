@@ -29,7 +29,7 @@ from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
 from gpuledger.agent.outbox.outbox import Outbox, open_outbox
 from gpuledger.agent.part import Part
-from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.settings import AgentSettings, NatsSettings, read_agent_settings
 from gpuledger.agent.setup.part import PoolSetup
@@ -139,7 +139,7 @@ async def _assembled(
             ),
             DesiredDevices(settings.node, board, outbox, link.connect),
             PoolSetup(calls, board, outbox, clock=system_clock),
-            DevicePlugin(board, _plugin_settings(settings), allocated=pods.on_allocated),
+            DevicePlugin(board, _plugin_settings(settings), on_allocated=pods.on_allocated),
             pods,
             exporter,
         )
@@ -149,8 +149,8 @@ async def _assembled(
 
 def _plugin_settings(settings: AgentSettings) -> PluginSettings:
     kubelet = settings.kubelet
-    handing = Handing(kubelet.allocate, kubelet.cdi_kind)
-    return PluginSettings(kubelet.directory / PLUGINS, handing, kubelet.cdi_dirs if handing.by_cdi else ())
+    injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
+    return PluginSettings(kubelet.directory / PLUGINS, injection, kubelet.cdi_dirs if injection.by_cdi else ())
 
 
 @asynccontextmanager

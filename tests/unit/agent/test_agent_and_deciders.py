@@ -25,7 +25,7 @@ NONE = SURVEY._replace(cards=())
 
 
 def failures(one: Watched) -> int:
-    return sum(isinstance(fact.data, DeviceFailed) for fact in one.told)
+    return sum(isinstance(fact.data, DeviceFailed) for fact in one.recorded)
 
 
 async def fall(one: Watched) -> None:
@@ -269,14 +269,14 @@ async def test_a_driver_that_was_loaded_anew_leaves_every_card_ready() -> None:
 
 async def test_a_card_that_flaps_for_hours_floods_nobody() -> None:
     async with watched() as one:
-        before = len(one.told)
+        before = len(one.recorded)
         for _ in range(400):
             one.calls.read[PLACE] = CardLostError("gone")
             await one.time.advance(5)
             del one.calls.read[PLACE]
             await one.time.advance(10)
         assert failures(one) < 20
-        assert len(one.told) - before < 300
+        assert len(one.recorded) - before < 300
 
 
 async def test_thousands_of_errors_of_a_card_that_nobody_knows_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:

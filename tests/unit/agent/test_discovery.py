@@ -62,9 +62,9 @@ class Discovered:
         await self.time.advance(looks * POLL_PERIOD_S)
 
     @property
-    def told(self) -> list[NodeDevicesObserved]:
-        assert {fact.subject for fact in self.disk.told} <= {NODE}
-        return [fact.data for fact in self.disk.told if isinstance(fact.data, NodeDevicesObserved)]
+    def recorded(self) -> list[NodeDevicesObserved]:
+        assert {fact.subject for fact in self.disk.recorded} <= {NODE}
+        return [fact.data for fact in self.disk.recorded if isinstance(fact.data, NodeDevicesObserved)]
 
 
 def event(survey: Survey) -> tuple[NodeDevicesObserved, list[str]]:
@@ -75,9 +75,9 @@ def event(survey: Survey) -> tuple[NodeDevicesObserved, list[str]]:
 
 
 def test_every_field_of_a_card_is_told() -> None:
-    told, notes = event(SURVEY._replace(cards=(SLICED,)))
+    recorded, notes = event(SURVEY._replace(cards=(SLICED,)))
     assert notes == []
-    assert told.model_dump(exclude_none=True) == {
+    assert recorded.model_dump(exclude_none=True) == {
         "driver_version": "575.57.08",
         "cuda_version": "12.9",
         "driver_missing": False,
@@ -134,9 +134,11 @@ def test_whether_a_card_knows_mig(facts: CardFacts, capable: bool | None) -> Non
         ({"instances": (Instance("MIG-1", "1g.10gb", -1, 1),)}, {"mig_instances": ()}),
     ],
 )
-def test_what_a_driver_says_that_is_odd_is_cut_or_left_out_and_noted(odd: dict[str, Any], told: dict[str, Any]) -> None:
+def test_what_a_driver_says_that_is_odd_is_cut_or_left_out_and_noted(
+    odd: dict[str, Any], recorded: dict[str, Any]
+) -> None:
     known, notes = event(SURVEY._replace(cards=(CARD._replace(**odd),)))
-    assert {name: getattr(known.cards[0], name) for name in told} == told
+    assert {name: getattr(known.cards[0], name) for name in recorded} == recorded
     assert notes
 
 
@@ -246,18 +248,18 @@ def test_what_was_told_last_is_the_last_survey(before: list[Survey | HardwareErr
         return one
 
     one = asyncio.run(run())
-    assert one.told[-1] == event(last)[0]
+    assert one.recorded[-1] == event(last)[0]
     assert one.board.state.survey == last
-    assert all(earlier != later for earlier, later in zip(one.told, one.told[1:], strict=False))
+    assert all(earlier != later for earlier, later in zip(one.recorded, one.recorded[1:], strict=False))
 
 
 async def test_what_changed_stands_on_the_board_before_it_is_told() -> None:
     one = Discovered()
     async with one.running():
         assert one.board.state.survey == SURVEY
-        assert len(one.told) == 1
+        assert len(one.recorded) == 1
         await one.see(SURVEY._replace(driver_missing=True, driver_version=None))
-        assert [told.driver_missing for told in one.told] == [False, True]
+        assert [recorded.driver_missing for recorded in one.recorded] == [False, True]
 
 
 async def test_where_nothing_changed_no_event_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,14 +268,14 @@ async def test_where_nothing_changed_no_event_is_made(monkeypatch: pytest.Monkey
         monkeypatch.setattr("gpuledger.agent.discovery.survey_event", None)
         monkeypatch.setattr("gpuledger.agent.discovery.with_survey", None)
         await one.see(Survey(*SURVEY), looks=20)
-        assert (one.calls.surveys, len(one.told), one.disk.writes) == (21, 1, 1)
+        assert (one.calls.surveys, len(one.recorded), one.disk.writes) == (21, 1, 1)
 
 
 async def test_cards_are_told_of_anew_now_and_then() -> None:
     one = Discovered()
     async with one.running():
         await one.see(SURVEY, looks=int(2 * REFRESH_S / POLL_PERIOD_S))
-        assert len(one.told) == 3
+        assert len(one.recorded) == 3
 
 
 def test_not_all_nodes_speak_at_once() -> None:
@@ -285,10 +287,10 @@ async def test_a_survey_that_fails_says_nothing_and_health_shows_it() -> None:
     one = Discovered()
     async with one.running():
         await one.see(HungError("the driver hangs"), looks=5)
-        assert (len(one.told), one.board.state.survey, one.part.trouble) == (1, SURVEY, "the driver hangs")
+        assert (len(one.recorded), one.board.state.survey, one.part.trouble) == (1, SURVEY, "the driver hangs")
         assert one.part.alive_at == one.time.s
         await one.see(SURVEY)
-        assert (len(one.told), one.part.trouble) == (1, None)
+        assert (len(one.recorded), one.part.trouble) == (1, None)
 
 
 async def test_a_driver_that_does_not_answer_is_a_trouble_until_it_does() -> None:
@@ -306,7 +308,7 @@ async def test_a_card_that_fell_off_the_bus_keeps_its_identity_over_a_restart() 
         pass
     one = Discovered(SURVEY._replace(cards=(LOST,)), disk)
     async with one.running():
-        assert [told.cards[0].uuid for told in one.told] == [UUID, UUID]
+        assert [recorded.cards[0].uuid for recorded in one.recorded] == [UUID, UUID]
 
 
 async def test_odd_values_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,5 +319,5 @@ async def test_odd_values_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> No
     one = Discovered(SURVEY._replace(cards=(CARD._replace(serial=""),)))
     async with one.running():
         await one.see(SURVEY._replace(cards=(CARD._replace(serial="", numa_node=1),)))
-    assert len(one.told) == 2
+    assert len(one.recorded) == 2
     assert len(logged) == 1

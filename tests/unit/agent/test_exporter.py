@@ -76,9 +76,9 @@ def test_whatever_an_exporter_says_is_a_time_or_an_error(anything: str, rest: st
 
 def test_only_what_moved_on_is_a_heartbeat() -> None:
     monitoring = HeartbeatTracker()
-    told = [seen(monitoring, 30 * (second // 30), second) for second in range(0, 90, 15)]
-    assert [one and one.updated_at for one in told] == [NOON, None, later(30), None, later(60), None]
-    assert all(one.fresh for one in told if one)
+    recorded = [seen(monitoring, 30 * (second // 30), second) for second in range(0, 90, 15)]
+    assert [one and one.updated_at for one in recorded] == [NOON, None, later(30), None, later(60), None]
+    assert all(one.fresh for one in recorded if one)
 
 
 @pytest.mark.parametrize(
@@ -92,24 +92,24 @@ def test_only_what_moved_on_is_a_heartbeat() -> None:
     ],
 )
 def test_a_heartbeat_is_two_minutes_old_at_most(updated_s: float, fresh: bool) -> None:
-    told = seen(HeartbeatTracker(), updated_s, 0)
-    assert told is not None
-    assert (told.fresh, told.updated_at) == (fresh, later(updated_s))
+    recorded = seen(HeartbeatTracker(), updated_s, 0)
+    assert recorded is not None
+    assert (recorded.fresh, recorded.updated_at) == (fresh, later(updated_s))
 
 
 def test_what_stops_moving_on_is_lost_after_two_minutes_whatever_its_clock_says() -> None:
     for ahead_s in (0.0, 100.0):
         monitoring = HeartbeatTracker()
-        told = [seen(monitoring, ahead_s, 15 * look) for look in range(12)]
-        assert [one and one.fresh for one in told] == [True, *[None] * 8, False, False, False]
+        recorded = [seen(monitoring, ahead_s, 15 * look) for look in range(12)]
+        assert [one and one.fresh for one in recorded] == [True, *[None] * 8, False, False, False]
 
 
 @pytest.mark.parametrize("set_s", [-3_600.0, 3_600.0])
 def test_a_clock_that_was_set_loses_no_heartbeat(set_s: float) -> None:
     monitoring = HeartbeatTracker()
-    told = [seen(monitoring, 0, 0), monitoring.on_update(NOON, later(15 + set_s), 15)]
-    told += [monitoring.on_update(later(30 + set_s), later(30 + set_s), 30)]
-    assert [one and one.fresh for one in told] == [True, None, True]
+    recorded = [seen(monitoring, 0, 0), monitoring.on_update(NOON, later(15 + set_s), 15)]
+    recorded += [monitoring.on_update(later(30 + set_s), later(30 + set_s), 30)]
+    assert [one and one.fresh for one in recorded] == [True, None, True]
     assert [monitoring.on_update(later(30 + set_s), later(160 + set_s), 160)] == [
         NodeMonitoringObserved(fresh=False, updated_at=later(30 + set_s))
     ]
@@ -117,8 +117,8 @@ def test_a_clock_that_was_set_loses_no_heartbeat(set_s: float) -> None:
 
 def test_after_a_scrape_that_failed_only_a_heartbeat_counts() -> None:
     monitoring = HeartbeatTracker()
-    told = [seen(monitoring, 0, 0), monitoring.on_failure(), seen(monitoring, 0, 15)]
-    assert [one and one.fresh for one in told] == [True, False, None]
+    recorded = [seen(monitoring, 0, 0), monitoring.on_failure(), seen(monitoring, 0, 15)]
+    assert [one and one.fresh for one in recorded] == [True, False, None]
     again = seen(monitoring, 30, 30)
     assert again is not None
     assert again.fresh
@@ -146,8 +146,8 @@ def test_who_counts_what_is_told_knows_how_many_beats_there_were(looks: list[str
             true += 1
             counted += seen(monitoring, number, number) is not None
         else:
-            told = monitoring.on_failure()
-            assert told is not None or true == 0, "a loss is told"
+            recorded = monitoring.on_failure()
+            assert recorded is not None or true == 0, "a loss is told"
             true = 0
-            counted = 0 if told is not None else counted
+            counted = 0 if recorded is not None else counted
         assert counted == min(true, HEARTBEATS_REPORTED)

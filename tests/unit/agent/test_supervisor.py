@@ -152,8 +152,8 @@ def exporter(service: Sequence[str | None]) -> ExporterMonitor:
 
 async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
     watch = exporter([None, None, "", "", f"{METRIC} {NOON.timestamp()}", None])
-    told = [await watch.poll() for _ in range(6)]
-    assert [one and one.fresh for one in told] == [False, False, False, False, True, False]
+    recorded = [await watch.poll() for _ in range(6)]
+    assert [one and one.fresh for one in recorded] == [False, False, False, False, True, False]
     logged = capsys.readouterr().out
     assert logged.count("connection refused") == 2
     assert logged.count(f"have no {METRIC}") == 1
@@ -163,11 +163,11 @@ async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixt
 async def test_looks_are_told_anew_once_somebody_counts_them() -> None:
     looks = 2 * HEARTBEATS_REPORTED
     watch = exporter([f"{METRIC} {NOON.timestamp() + second}" for second in range(2 * looks)])
-    told = [await watch.poll() for _ in range(looks)]
-    assert [one is not None for one in told] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
+    recorded = [await watch.poll() for _ in range(looks)]
+    assert [one is not None for one in recorded] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
     watch.restart_streak()
-    told = [await watch.poll() for _ in range(looks)]
-    assert [one is not None for one in told] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
+    recorded = [await watch.poll() for _ in range(looks)]
+    assert [one is not None for one in recorded] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
 
 
 def test_settings_have_defaults() -> None:

@@ -1,7 +1,8 @@
-"""What is to be told of a list of allocations, after what was told before. Pure.
+"""Reads the kubelet's list of pods: which containers hold GPUs, which units are in use, and what changed. Pure.
 
-Whoever applies all that was told, in its order, has the last list. A list that cannot be trusted to be whole ends
-nothing.
+The kubelet lists every container of every device plugin; only those of GPUs become facts. Names that are invalid or too
+long, and entries beyond the bounds of an event, are left out. Whoever applies the recorded facts in order has the last
+list; a list that may be incomplete ends nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,51 +23,41 @@ from gpuledger.events.allocation import (
 from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
+RESOURCE_GROUPS: Final = ("gpu.deckhouse.io/", "cluster.gpu.deckhouse.io/", "nvidia.com/")
+"""The groups of extended resources that are GPUs."""
+
 RecordedAllocations = Mapping[str, AllocationObserved | None]
-"""What the ledger was told of: allocations by id, and None for those that another process told of."""
+"""The allocations in the ledger by id; None for one that an earlier process recorded."""
 
 
 class AllocationChanges(NamedTuple):
-    """What to tell now, and what will have been told then."""
+    """The facts to record, and the allocations in the ledger after that."""
 
     facts: tuple[AgentFact, ...]
-    told: RecordedAllocations
+    recorded: RecordedAllocations
 
 
 def changes(
-    told: RecordedAllocations, seen: Mapping[str, AllocationObserved], now: datetime, *, whole: bool
+    recorded: RecordedAllocations, listed: Mapping[str, AllocationObserved], now: datetime, *, complete: bool
 ) -> AllocationChanges:
-    """The difference between what was told and what is seen; ends come first, so that no unit is had twice.
+    """The difference between the ledger and a list; ends come first, so that no unit has two holders.
 
-    `whole` says that what is not seen is no more; where it is not so, it stands as it was told.
+    An allocation that is missing from a list ends only where the list is `complete`.
     """
-    ended = sorted(told.keys() - seen.keys()) if whole else []
-    changed = sorted(subject for subject, allocation in seen.items() if told.get(subject) != allocation)
+    ended = sorted(recorded.keys() - listed.keys()) if complete else []
+    changed = sorted(subject for subject, allocation in listed.items() if recorded.get(subject) != allocation)
     facts = [AgentFact(subject, AllocationEnded(), now) for subject in ended]
-    facts += [AgentFact(subject, seen[subject], now) for subject in changed]
-    return AllocationChanges(tuple(facts), dict(seen) if whole else {**told, **seen})
-
-
-RESOURCE_GROUPS: Final = ("gpu.deckhouse.io/", "cluster.gpu.deckhouse.io/", "nvidia.com/")
-"""Extended resources of these groups are GPUs."""
-
-
-def subject_of(node: str, namespace: str, pod: str, container: str) -> str:
-    """The id of an allocation; one that is too long ends in a hash of the whole."""
-    whole = "/".join((node, namespace, pod, container))
-    if len(whole) <= SUBJECT_LENGTH_MAX:
-        return whole
-    digest = sha256(whole.encode()).hexdigest()[:8]
-    return f"{whole[: SUBJECT_LENGTH_MAX - len(digest) - 1]}-{digest}"
+    facts += [AgentFact(subject, listed[subject], now) for subject in changed]
+    return AllocationChanges(tuple(facts), dict(listed) if complete else {**recorded, **listed})
 
 
 def allocations(node: str, pods: ListPodResourcesResponse) -> Mapping[str, AllocationObserved]:
-    """The containers that have GPUs or claims, by their allocation's id."""
+    """The containers that hold GPUs or claims, by the id of their allocation."""
     found: dict[str, AllocationObserved] = {}
     for pod in pods.pod_resources:
         for container in pod.containers:
             resources, claims = _resources(container), _claims(container)
-            if (resources or claims) and _names(pod.namespace, pod.name, container.name):
+            if (resources or claims) and _are_names(pod.namespace, pod.name, container.name):
                 found[subject_of(node, pod.namespace, pod.name, container.name)] = AllocationObserved(
                     node=node,
                     namespace=pod.namespace,
@@ -78,14 +69,23 @@ def allocations(node: str, pods: ListPodResourcesResponse) -> Mapping[str, Alloc
     return found
 
 
+def subject_of(node: str, namespace: str, pod: str, container: str) -> str:
+    """The id of an allocation; one that would be too long ends in a hash of the whole."""
+    whole = "/".join((node, namespace, pod, container))
+    if len(whole) <= SUBJECT_LENGTH_MAX:
+        return whole
+    digest = sha256(whole.encode()).hexdigest()[:8]
+    return f"{whole[: SUBJECT_LENGTH_MAX - len(digest) - 1]}-{digest}"
+
+
 def in_use(pods: ListPodResourcesResponse) -> Mapping[str, frozenset[str]]:
-    """The ids of units that containers have, by resource, of all device plugins."""
+    """The ids of the units that containers hold, by resource, of all device plugins."""
     containers = (container for pod in pods.pod_resources for container in pod.containers)
     return _ids(entry for container in containers for entry in container.devices)
 
 
 def _ids(entries: Iterable[ContainerDevices]) -> dict[str, frozenset[str]]:
-    """Ids by resource; a kubelet lists a resource once for each NUMA node."""
+    """Ids by resource; the kubelet lists a resource once per NUMA node."""
     found: dict[str, set[str]] = {}
     for entry in entries:
         found.setdefault(entry.resource_name, set()).update(entry.device_ids)
@@ -94,7 +94,7 @@ def _ids(entries: Iterable[ContainerDevices]) -> dict[str, frozenset[str]]:
 
 def _resources(container: ContainerResources) -> tuple[AllocatedDevices, ...]:
     ids = _ids(entry for entry in container.devices if entry.resource_name.startswith(RESOURCE_GROUPS))
-    named = {resource: sorted(filter(_names, ids[resource])) for resource in sorted(ids) if _names(resource)}
+    named = {resource: sorted(filter(_are_names, ids[resource])) for resource in sorted(ids) if _are_names(resource)}
     held = [
         AllocatedDevices(resource=resource, devices=tuple(devices[:DEVICE_IDS_MAX]))
         for resource, devices in named.items()
@@ -111,9 +111,9 @@ def _claims(container: ContainerResources) -> tuple[AllocatedClaim, ...]:
     }
     return tuple(
         AllocatedClaim(claim=claim, driver=driver, pool=pool, device=device)
-        for claim, driver, pool, device in sorted(one for one in devices if _names(*one))[:DEVICE_IDS_MAX]
+        for claim, driver, pool, device in sorted(one for one in devices if _are_names(*one))[:DEVICE_IDS_MAX]
     )
 
 
-def _names(*texts: str) -> bool:
+def _are_names(*texts: str) -> bool:
     return all(0 < len(text) <= NAME_LENGTH_MAX for text in texts)

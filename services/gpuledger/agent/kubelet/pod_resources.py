@@ -1,9 +1,9 @@
-"""Who has which units, as the node's kubelet says: looked at again and again, and told when it changes.
+"""Pod resources: the part that polls the kubelet for the units that containers hold, and records changes.
 
-There is no call by which a kubelet says that a container gave its devices back, so its list is all there is. A kubelet
-that does not answer ends nothing, and one that has just begun may not have its pods yet, nor get them for as long as
-it does not reach its API server: nothing is believed to be gone before a list after the first that had any pods. What
-was allocated just now is in use whether or not a list has it already.
+The kubelet has no call that reports a container's end, so its list is all there is. A kubelet that does not respond
+ends no allocation; and one that has just started may list no pods for as long as it cannot reach its API server, so
+that only a list after the first one with any pods counts as complete. Units that were just allocated are in use whether
+or not a list shows them yet.
 """
 
 import asyncio
@@ -23,24 +23,22 @@ from gpuledger.agent.kubelet.sockets import FileIdentity, identity_of
 from gpuledger.agent.part import Recorder, StateStore
 from gpuledger.runtime.clock import Clock, Sleep
 
-POD_RESOURCES_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-
 POLL_PERIOD_S: Final = 10.0
 SOON_S: Final = 1.0
-"""How soon it is looked after an allocation: the kubelet notes it only after it was answered."""
+"""The pause before the poll that follows an allocation, which the kubelet notes only after the plugin responded."""
 
 GRANT_LISTS: Final = 2
-"""So many lists must have been asked for after an allocation before it counts for nothing that none has it."""
+"""An allocation that so many lists, requested after it, do not show is no longer counted as in use."""
 
 LIST_TIMEOUT_S: Final = 10.0
 STUCK_AFTER_S: Final = 60.0
-"""Longer than looks that time out, by much."""
+"""Much longer than polls that time out."""
 
 STATE_KEY: Final = "allocations"
-"""Under this name stands which allocations the ledger was told of."""
 
 STATE_BYTES_MAX: Final = 60 * 1024
-"""So much of it is kept, less than the outbox takes. What is beyond that, and ends without the agent, nobody tells."""
+"""The size of the stored ids, less than the outbox takes; allocations beyond it that end while no agent runs are
+missed."""
 
 InUse = Mapping[str, frozenset[str]]
 """Ids of units by resource."""
@@ -49,7 +47,7 @@ log = structlog.get_logger("gpuledger.agent")
 
 
 class _Grant(NamedTuple):
-    """Units that a container was given, and the list from which on only lists count, by its number."""
+    """Units that the plugin gave a container; from list number `until` on only the lists count."""
 
     resource: str
     ids: frozenset[str]
@@ -57,7 +55,7 @@ class _Grant(NamedTuple):
 
 
 class PodResources:
-    """The part of the agent that asks the kubelet which containers have which devices."""
+    """Knows which containers hold which units; see `gpuledger.agent.part.Part`."""
 
     name: Final = "pod resources"
     stuck_after_s: Final = STUCK_AFTER_S
@@ -66,49 +64,48 @@ class PodResources:
         self,
         node: str,
         board: Board,
-        keep: StateStore,
+        store: StateStore,
         *,
         clock: Clock,
-        socket: Path = POD_RESOURCES_SOCKET,
+        socket: Path,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.alive_at: float | None = None
-        self.looks = 0
+        self.lists = 0
         """How many lists the kubelet gave."""
         self.errors = 0
         self.trouble: str | None = None
-        """Why the kubelet did not answer last; None where it did."""
         self._node = node
         self._board = board
-        self._keep = keep
+        self._store = store
         self._clock = clock
         self._socket = socket
         self._sleep = sleep
         self._soon = False
-        self._asked = 0
+        self._requests = 0
         self._grants: list[_Grant] = []
-        self._told: RecordedAllocations = {}
-        self._kept: frozenset[str] = frozenset()
+        self._recorded: RecordedAllocations = {}
+        self._stored: frozenset[str] = frozenset()
         self._kubelet: FileIdentity | None = None
 
     def on_allocated(self, resource: str, ids: frozenset[str]) -> None:
-        """Units are allocated: they are in use from now on, and it is looked before the period is over."""
+        """The plugin allocates units: they are in use from now on, and the next poll comes early."""
         self._soon = True
-        self._grants.append(_Grant(resource, ids, self._asked + GRANT_LISTS))
+        self._grants.append(_Grant(resource, ids, self._requests + GRANT_LISTS))
         if self._board.state.in_use is not None:
-            self._board.put(in_use=_both(self._board.state.in_use, {resource: ids}))
+            self._board.put(in_use=_union(self._board.state.in_use, {resource: ids}))
 
     async def run(self, record: Recorder) -> None:
-        """Look until cancelled."""
-        self._kept = _remembered(self._keep.get(STATE_KEY))
-        self._told = dict.fromkeys(self._kept)
+        """Poll and record until cancelled."""
+        self._stored = _read_ids(self._store.get(STATE_KEY))
+        self._recorded = dict.fromkeys(self._stored)
         while True:
-            await self._look(record)
+            await self._poll(record)
             self.alive_at = asyncio.get_running_loop().time()
             await self._pause()
 
     async def _pause(self) -> None:
-        """Wait for the period, or for as long as it takes to see what was allocated."""
+        """Wait for the period, or until just after an allocation."""
         for _ in range(round(POLL_PERIOD_S / SOON_S)):
             await self._sleep(SOON_S)
             if self._soon:
@@ -116,86 +113,86 @@ class PodResources:
                 await self._sleep(SOON_S)
                 return
 
-    async def _look(self, record: Recorder) -> None:
+    async def _poll(self, record: Recorder) -> None:
         try:
             kubelet = identity_of(self._socket)
-            pods = await self._listed(kubelet)
+            pods = await self._list(kubelet)
         except KubeletError as error:
-            self._missed(str(error))
+            self._on_failure(str(error))
             return
-        self.looks += 1
+        self.lists += 1
         if self.trouble is not None:
             self.trouble = None
-            log.info("the kubelet says again who has which units", socket=str(self._socket))
-        whole = kubelet == self._kubelet
+            log.info("the kubelet lists the pods' units again", socket=str(self._socket))
+        complete = kubelet == self._kubelet
         if pods.pod_resources:
             self._kubelet = kubelet
-        self._show(pods, whole=whole)
-        await self._record_changes(record, pods, whole=whole)
+        self._show(pods, complete=complete)
+        await self._record(record, pods, complete=complete)
 
-    async def _listed(self, kubelet: FileIdentity | None) -> ListPodResourcesResponse:
+    async def _list(self, kubelet: FileIdentity | None) -> ListPodResourcesResponse:
         if kubelet is None:
             raise KubeletAwayError(f"There is no {self._socket}. Is a kubelet running, and its folder mounted?")
-        self._asked += 1
-        self._grants = [grant for grant in self._grants if self._asked < grant.until]
-        request, answer = ListPodResourcesRequest(), ListPodResourcesResponse
-        return await call(self._socket, LIST_POD_RESOURCES, request, answer, timeout_s=LIST_TIMEOUT_S)
+        self._requests += 1
+        self._grants = [grant for grant in self._grants if self._requests < grant.until]
+        request, response = ListPodResourcesRequest(), ListPodResourcesResponse
+        return await call(self._socket, LIST_POD_RESOURCES, request, response, timeout_s=LIST_TIMEOUT_S)
 
-    def _missed(self, reason: str) -> None:
+    def _on_failure(self, reason: str) -> None:
         self.errors += 1
         if self.trouble is None:
-            log.warning("the kubelet does not say who has which units; what it said last stands", reason=reason)
+            log.warning("the kubelet does not list the pods' units; its last list stands", reason=reason)
         self.trouble = reason
 
-    def _show(self, pods: ListPodResourcesResponse, *, whole: bool) -> None:
-        """Put on the board what is in use; a list that may not be whole frees nothing."""
+    def _show(self, pods: ListPodResourcesResponse, *, complete: bool) -> None:
+        """Put the units in use on the board; an incomplete list frees none."""
         before, used = self._board.state.in_use, in_use(pods)
-        if before is None and self._told and not pods.pod_resources:
-            return  # the ledger knows of some that this kubelet has yet to find
-        if not whole and before is not None:
-            used = _both(used, before)
+        if before is None and self._recorded and not pods.pod_resources:
+            return  # the ledger has allocations that this kubelet has yet to find
+        if not complete and before is not None:
+            used = _union(used, before)
         for grant in self._grants:
-            used = _both(used, {grant.resource: grant.ids})
+            used = _union(used, {grant.resource: grant.ids})
         self._board.put(in_use=used)
 
-    async def _record_changes(self, record: Recorder, pods: ListPodResourcesResponse, *, whole: bool) -> None:
-        """Tell the difference; what will have been told is kept before, so that its end cannot be missed."""
-        found = changes(self._told, allocations(self._node, pods), self._clock(), whole=whole)
+    async def _record(self, record: Recorder, pods: ListPodResourcesResponse, *, complete: bool) -> None:
+        """Record the changes; their ids are stored before, so that a restart cannot miss their ends."""
+        found = changes(self._recorded, allocations(self._node, pods), self._clock(), complete=complete)
         if found.facts:
-            await self._remember(self._kept | found.told.keys())
+            await self._save(self._stored | found.recorded.keys())
             await record(found.facts)
-        self._told = found.told
-        await self._remember(frozenset(found.told))
+        self._recorded = found.recorded
+        await self._save(frozenset(found.recorded))
 
-    async def _remember(self, subjects: frozenset[str]) -> None:
-        if subjects != self._kept:
-            await self._keep.put(STATE_KEY, _kept(subjects))
-            self._kept = subjects
+    async def _save(self, subjects: frozenset[str]) -> None:
+        if subjects != self._stored:
+            await self._store.put(STATE_KEY, _write_ids(subjects))
+            self._stored = subjects
 
 
-def _both(one: InUse, other: InUse) -> InUse:
+def _union(one: InUse, other: InUse) -> InUse:
     nothing: frozenset[str] = frozenset()
     return {name: one.get(name, nothing) | other.get(name, nothing) for name in one.keys() | other.keys()}
 
 
-def _kept(subjects: Iterable[str]) -> bytes:
-    """As many of the ids as can be kept."""
+def _write_ids(subjects: Iterable[str]) -> bytes:
+    """The ids as JSON, as many as fit."""
     ids, room = sorted(subjects), STATE_BYTES_MAX
     for count, one in enumerate(ids):
         room -= len(one.encode()) + len('"",')
         if room < 0:
-            log.warning("not all allocations can be kept over a restart", kept=count, of=len(ids))
+            log.warning("not all allocations can be stored over a restart", stored=count, of=len(ids))
             return orjson.dumps(ids[:count])
     return orjson.dumps(ids)
 
 
-def _remembered(value: bytes | None) -> frozenset[str]:
-    """The ids that were kept; what is not readable is as good as nothing."""
+def _read_ids(value: bytes | None) -> frozenset[str]:
+    """The ids that `_write_ids` wrote; none where the value cannot be read."""
     try:
         ids = orjson.loads(value or b"[]")
     except orjson.JSONDecodeError:
         ids = None
     if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        log.warning("which allocations were told before cannot be read; ends of some may be missed")
+        log.warning("the stored allocations cannot be read; the ends of some may be missed")
         return frozenset()
     return frozenset(ids)

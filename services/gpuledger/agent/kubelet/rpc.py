@@ -1,7 +1,7 @@
-"""How the agent and the kubelet call each other: over unix sockets, by the methods of the kubelet's two APIs.
+"""gRPC between the agent and the kubelet, in both directions, over unix sockets.
 
-The messages are generated (`make protos`); the few services are written down here. What grpc raises is translated
-here, and goes no further.
+The messages are generated (`make protos`), and the few methods are named here. gRPC's own errors go no further than
+this module.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ DEVICE_PLUGIN: Final = "v1beta1.DevicePlugin"
 LIST_POD_RESOURCES: Final = "/v1.PodResourcesLister/List"
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What a kubelet sends of a full node; grpc's own bound of 4 MiB is too narrow."""
+"""Room for the list of a full node, which does not fit into gRPC's default of 4 MiB."""
 
 _CHANNEL: Final = (
     ("grpc.default_authority", "localhost"),
@@ -30,43 +30,45 @@ _CHANNEL: Final = (
 
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 
-AnswerT = TypeVar("AnswerT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-async def call(socket: Path, method: str, request: Message, answer: type[AnswerT], *, timeout_s: float) -> AnswerT:
-    """Ask the kubelet once.
+async def call(
+    socket: Path, method: str, request: Message, response: type[ResponseT], *, timeout_s: float
+) -> ResponseT:
+    """Call a method of the kubelet once.
 
     Raises:
-        KubeletAwayError: nobody answers there, or not in time.
-        KubeletRefusedError: it answers with an error, or with something else than it should.
+        KubeletAwayError: nothing responds on the socket, or not in time.
+        KubeletRefusedError: the kubelet responds with an error, or with an unexpected message.
     """
     async with grpc.aio.insecure_channel(f"unix:{socket}", options=_CHANNEL) as channel:
-        ask = channel.unary_unary(method, request_serializer=serialized, response_deserializer=answer.FromString)
+        send = channel.unary_unary(method, request_serializer=serialized, response_deserializer=response.FromString)
         try:
-            return await ask(request, timeout=timeout_s)
+            return await send(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             raise _translated(socket, method, error) from error
 
 
 def _translated(socket: Path, method: str, error: grpc.aio.AioRpcError) -> KubeletError:
-    said = f"{error.code().name}, {error.details() or 'and no word more'}"
+    reason = f"{error.code().name}, {error.details() or 'without details'}"
     if error.code() in _AWAY:
-        return KubeletAwayError(f"No kubelet answers {method} on {socket} ({said}); it is asked again.")
-    return KubeletRefusedError(f"The kubelet on {socket} refused {method} ({said}); its own log says more.")
+        return KubeletAwayError(f"No kubelet answers {method} on {socket} ({reason}); the agent retries.")
+    return KubeletRefusedError(f"The kubelet on {socket} refused {method} ({reason}); see its own log.")
 
 
 def serialized(message: Message) -> bytes:
-    """A message as it goes over the wire."""
+    """The wire format of a message."""
     return message.SerializeToString()
 
 
 async def serve(
     socket: Path, service: str, handlers: Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 ) -> grpc.aio.Server:
-    """Start to serve on a socket; who calls this stops the server.
+    """Start to serve on a socket; the caller stops the server.
 
     Raises:
-        OSError: nobody can listen there.
+        OSError: the socket cannot be listened on.
     """
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(handlers)),))
@@ -76,6 +78,6 @@ async def serve(
     except BaseException as error:
         await server.stop(None)
         if isinstance(error, RuntimeError):
-            raise OSError(f"nobody can listen on {socket}") from error
+            raise OSError(f"cannot listen on {socket}") from error
         raise
     return server

@@ -1,7 +1,7 @@
-"""Sockets by their files: which one it is, what ours are called, and which of ours were left behind.
+"""Socket files: which file it is, what the agent's own are called, and the removal of own ones that were left behind.
 
-A kubelet that restarts wipes the folder of its plugins' sockets and makes its own anew, and tells nobody: a socket's
-file that is another one than before is all there is to see of it. No file that is not ours by its name is ever removed.
+A kubelet that restarts wipes the folder of its plugins' sockets and makes its own anew, without telling anybody; all
+that shows it is a socket file with another identity. The agent must remove no file that is not its own by name.
 """
 
 import os
@@ -15,16 +15,16 @@ from gpuledger.agent.errors import SocketError
 KUBELET_SOCKET: Final = "kubelet.sock"
 
 PATH_BYTES_MAX: Final = 99
-"""The system takes 107; the rest is room for whoever sees the folder by a longer path."""
+"""The system takes 107; the rest is room for whoever sees the folder under a longer path."""
 
 READABLE_MAX: Final = 32
-"""How much of a resource's name is kept in its socket's; the hash after it tells resources apart."""
+"""How much of a resource's name its socket's name keeps; the hash that follows tells resources apart."""
 
 _OURS: Final = re.compile(r"gpuledger-[a-z0-9.-]*-[0-9a-f]{8}\.sock").fullmatch
 
 
 class FileIdentity(NamedTuple):
-    """Tells a file from another one at the same path, even where the system uses an inode again."""
+    """Tells a file from a later one at the same path, even where the system reuses an inode."""
 
     device: int
     inode: int
@@ -32,10 +32,10 @@ class FileIdentity(NamedTuple):
 
 
 def identity_of(path: Path) -> FileIdentity | None:
-    """Which file is there, or None.
+    """The identity of the file at a path, or None.
 
     Raises:
-        SocketError: nobody can tell.
+        SocketError: the path cannot be read.
     """
     try:
         found = path.stat()
@@ -47,16 +47,16 @@ def identity_of(path: Path) -> FileIdentity | None:
 
 
 def socket_name(resource: str) -> str:
-    """The file name of a resource's socket, the same whenever it is asked for."""
+    """The file name of a resource's socket, always the same for a resource."""
     readable = re.sub(r"[^a-z0-9.-]+", "-", resource.lower())[-READABLE_MAX:].strip("-.")
     return f"gpuledger-{readable}-{sha256(resource.encode()).hexdigest()[:8]}.sock"
 
 
 def socket_path(folder: Path, resource: str) -> Path:
-    """Where a resource's socket stands.
+    """The path of a resource's socket.
 
     Raises:
-        SocketError: the system takes no socket at so long a path.
+        SocketError: the path is longer than the system takes.
     """
     path = folder / socket_name(resource)
     if len(os.fsencode(path)) > PATH_BYTES_MAX:
@@ -67,10 +67,10 @@ def socket_path(folder: Path, resource: str) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a socket of ours; one that is not there is none to remove.
+    """Remove a socket of the agent's own, if it is there.
 
     Raises:
-        SocketError: it stays.
+        SocketError: it cannot be removed.
     """
     try:
         path.unlink(missing_ok=True)
@@ -79,10 +79,10 @@ def remove(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> list[str]:
-    """Remove the sockets that an agent before this one left behind; returns their names.
+    """Remove the sockets that an earlier agent left behind; returns their names.
 
     Raises:
-        SocketError: the folder cannot be read, or one of them stays.
+        SocketError: the folder cannot be read, or a socket cannot be removed.
     """
     names = sorted(name for name in _names(folder) if _OURS(name))
     for name in names:

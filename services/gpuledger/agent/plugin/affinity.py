@@ -1,4 +1,4 @@
-"""How near two cards of a node are to each other, for containers that want several. Pure."""
+"""How near two cards of a node are to each other, for containers that request several. Pure."""
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -11,30 +11,30 @@ _FIGURE_BITS: Final = 24
 
 
 def nearness(*, links: int = 0, numa: int = 0, bridges: int = 0) -> int:
-    """Three figures as one: more is nearer, and of sums the first figure that differs decides as well.
+    """Packs three figures into one number, in this order of weight, so that sums compare the same way.
 
-    `links` are NVLinks between two cards, or to a switch that they share; `numa` is 1 where one NUMA node has both;
-    `bridges` is how much of the way from the processor they have in common.
+    `links` counts NVLinks between two cards or to switches that they share; `numa` is 1 for cards on one NUMA node;
+    `bridges` counts the PCIe bridges that both share on the way from the processor.
     """
     return (links << 2 * _FIGURE_BITS) + (numa << _FIGURE_BITS) + bridges
 
 
 class Affinity:
-    """Nearness by the cards' addresses, each pair looked at once; a card that nobody knows is near to none."""
+    """Nearness by the cards' addresses, computed once per pair; an unknown card is near to none."""
 
     def __init__(self, cards: Iterable[CardFacts]) -> None:
         self._cards = {card.address: card for card in cards}
-        self._known: dict[tuple[str, str], int] = {}
+        self._cache: dict[tuple[str, str], int] = {}
 
     def between(self, one: str, other: str) -> int:
-        """How near two different cards are."""
+        """The nearness of two different cards."""
         pair = (one, other) if one < other else (other, one)
-        if pair not in self._known:
-            self._known[pair] = self._nearness(*pair)
-        return self._known[pair]
+        if pair not in self._cache:
+            self._cache[pair] = self._nearness(*pair)
+        return self._cache[pair]
 
     def to_all(self, one: str, others: Iterable[str]) -> int:
-        """How near a card is to others, together."""
+        """The sum of a card's nearness to others."""
         return sum(self.between(one, other) for other in others)
 
     def _nearness(self, one: str, other: str) -> int:

@@ -1,37 +1,34 @@
-"""What a container gets for the units that the kubelet chose for it. Pure: specifications were read before.
+"""The response to an Allocate request: what a container gets for the units that the kubelet chose. Pure.
 
-A container sees cards or instances by their UUIDs and never by an index, which may mean another card after a reboot.
+A container sees cards and instances by UUID, never by index, which may mean another card after a reboot.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.agent.board import DeviceUnit
 from gpuledger.agent.errors import CdiError, UnknownUnitError
+from gpuledger.agent.settings import DEFAULT_CDI_KIND, Strategy
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
-DEFAULT_CDI_KIND: Final = "nvidia.com/gpu"
-
-Strategy = Literal["env", "cdi", "both"]
-"""By which way a runtime learns of the devices: an environment variable, CDI names, or both."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handing:
-    """How devices are handed over; `cdi_kind` is the part of a CDI name before its `=`."""
+class DeviceInjection:
+    """How containers get their devices; `cdi_kind` is the part of a CDI name before its `=`."""
 
     strategy: Strategy = "env"
     cdi_kind: str = DEFAULT_CDI_KIND
 
     @property
     def by_env(self) -> bool:
-        """Whether the environment tells."""
+        """Whether the environment names the devices."""
         return self.strategy in {"env", "both"}
 
     @property
     def by_cdi(self) -> bool:
-        """Whether CDI names tell."""
+        """Whether CDI names name them."""
         return self.strategy in {"cdi", "both"}
 
 
@@ -43,31 +40,33 @@ class ContainerAllocation(NamedTuple):
 
 
 def allocate(
-    units: Mapping[str, DeviceUnit], asked: Sequence[str], how: Handing, named: frozenset[str] | None
+    units: Mapping[str, DeviceUnit], requested: Sequence[str], how: DeviceInjection, specified: frozenset[str] | None
 ) -> ContainerAllocation:
-    """What a container gets for some units, each device once, in the order asked.
+    """The devices of the requested units, each once, in the order of the request.
 
-    `named` are the devices that CDI specifications name; None where nobody looked.
+    `specified` are the names in the node's CDI specifications; None skips the check.
 
     Raises:
-        UnknownUnitError: there are no such units, or none were asked for.
-        CdiError: the devices are to be handed over by CDI, and no specification names them.
+        UnknownUnitError: the request names unknown units, or none.
+        CdiError: the devices go by CDI names that no specification has.
     """
-    uuids = _uuids(units, asked)
+    uuids = _uuids(units, requested)
     cdi_devices = tuple(f"{how.cdi_kind}={uuid}" for uuid in uuids) if how.by_cdi else ()
-    missing = [name for name in cdi_devices if named is not None and name not in named]
+    missing = [name for name in cdi_devices if specified is not None and name not in specified]
     if missing:
         raise CdiError(
             f"No CDI specification names {', '.join(missing)}. Write one with `nvidia-ctk cdi generate "
-            "--device-name-strategy=uuid --output=/var/run/cdi/nvidia.yaml`, or hand devices over by the environment."
+            "--device-name-strategy=uuid --output=/var/run/cdi/nvidia.yaml`, or inject devices by the environment."
         )
     return ContainerAllocation({VISIBLE_DEVICES: ",".join(uuids)} if how.by_env else {}, cdi_devices)
 
 
-def _uuids(units: Mapping[str, DeviceUnit], asked: Sequence[str]) -> tuple[str, ...]:
-    if not asked:
-        raise UnknownUnitError("The request names no units; a container that asks for none is not to be asked about.")
-    unknown = [unit_id for unit_id in dict.fromkeys(asked) if unit_id not in units]
+def _uuids(units: Mapping[str, DeviceUnit], requested: Sequence[str]) -> tuple[str, ...]:
+    if not requested:
+        raise UnknownUnitError(
+            "The request names no units; the kubelet allocates only for containers that request some."
+        )
+    unknown = [unit_id for unit_id in dict.fromkeys(requested) if unit_id not in units]
     if unknown:
         raise UnknownUnitError(f"There are no units {', '.join(unknown)}; the last list of ListAndWatch has them all.")
-    return tuple(dict.fromkeys(units[unit_id].uuid for unit_id in asked))
+    return tuple(dict.fromkeys(units[unit_id].uuid for unit_id in requested))

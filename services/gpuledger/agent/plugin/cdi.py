@@ -1,7 +1,7 @@
-"""Which devices the node's CDI specifications name, so that no container is sent to a runtime that knows none of its.
+"""The devices in the node's CDI specifications, so that no container goes to a runtime that cannot inject its devices.
 
-Only `kind` and the devices' names are read. A file is read again when it changed, and one that cannot be read names
-nothing: it is told in the log, once for each state of the file.
+Only `kind` and the names of the devices are read. A file is read again when it has changed; an unreadable file names no
+devices, and is logged once per version of the file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 import structlog
 
-CDI_FOLDERS: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where runtimes look by default, by the CDI specification."""
-
 FILES_MAX: Final = 256
-"""Files of one folder that are read; by name, the first ones."""
+"""How many files of a folder are read; the first ones by name."""
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 DEVICES_MAX: Final = 4096
@@ -30,7 +27,7 @@ class _State(NamedTuple):
 
 
 class CdiFolders:
-    """The specifications in some folders, as they stand whenever they are asked about."""
+    """The specifications in some folders, as they are whenever `names` is called."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(folders)

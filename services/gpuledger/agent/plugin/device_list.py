@@ -1,7 +1,7 @@
-"""What the kubelet is told of each resource's units, as follows from what the agent's parts found. Pure.
+"""The units that the device plugin lists to the kubelet, with their health, from the state of the board. Pure.
 
-A unit whose card nobody has looked at yet is not told to be healthy: a container that fails on a broken card costs
-more than one that waits for a moment.
+A unit whose card was never polled is not listed as healthy: a container that fails on a broken card costs more than one
+that waits a moment.
 """
 
 from collections.abc import Mapping
@@ -11,32 +11,36 @@ from gpuledger.agent.board import BoardState, DeviceUnit
 from gpuledger.agent.hardware.api import CardFacts
 
 ID_LENGTH_MAX: Final = 63
-"""A kubelet takes no longer ids."""
+"""The kubelet takes no longer ids."""
 
 
 class ListedUnit(NamedTuple):
-    """A unit as the kubelet is told of it; `numa_node` is None where nobody knows."""
+    """A unit as the kubelet sees it; `numa_node` is None where unknown."""
 
     unit: DeviceUnit
     healthy: bool
     numa_node: int | None
 
 
-def device_lists(seen: BoardState) -> Mapping[str, tuple[ListedUnit, ...]]:
-    """The units of each offered resource, in order, each id once; ids that no kubelet takes are left out."""
-    cards = {card.address: card for card in seen.survey.cards} if seen.survey else None
+def device_lists(state: BoardState) -> Mapping[str, tuple[ListedUnit, ...]]:
+    """The units of each offered resource, in order, each valid id once."""
+    cards = {card.address: card for card in state.survey.cards} if state.survey else None
     units: dict[str, dict[str, DeviceUnit]] = {}
-    for offer in seen.offers:
-        mine = units.setdefault(offer.resource, {})
+    for offer in state.offers:
+        by_id = units.setdefault(offer.resource, {})
         for unit in offer.units:
-            if 0 < len(unit.id) <= ID_LENGTH_MAX:
-                mine.setdefault(unit.id, unit)
-    return {name: tuple(_listed(unit, cards, seen.unfit) for unit in mine.values()) for name, mine in units.items()}
+            if _is_valid(unit):
+                by_id.setdefault(unit.id, unit)
+    return {name: tuple(_listed(unit, cards, state.unfit) for unit in by_id.values()) for name, by_id in units.items()}
 
 
-def invalid_ids(seen: BoardState) -> tuple[str, ...]:
-    """Ids that are offered and that no kubelet takes."""
-    return tuple(unit.id for offer in seen.offers for unit in offer.units if not 0 < len(unit.id) <= ID_LENGTH_MAX)
+def invalid_ids(state: BoardState) -> tuple[str, ...]:
+    """The offered ids that no kubelet takes."""
+    return tuple(unit.id for offer in state.offers for unit in offer.units if not _is_valid(unit))
+
+
+def _is_valid(unit: DeviceUnit) -> bool:
+    return 0 < len(unit.id) <= ID_LENGTH_MAX
 
 
 def _listed(unit: DeviceUnit, cards: Mapping[str, CardFacts] | None, unfit: Mapping[str, str] | None) -> ListedUnit:

@@ -1,8 +1,8 @@
-"""Which of the free units a container should rather get. Pure, deterministic, and of bounded work.
+"""The response to a GetPreferredAllocation request: which of the free units suit a container best. Pure.
 
-The kubelet asks before it allocates. First of all units come from as many cards as there are, and from cards that are
-used less; among those, from cards that are near each other; and where that is the same, so that what stays free is
-near each other as well. The order of the offer decides the rest.
+Units come from as many cards as possible, and from the least used ones; among those, from cards that are near each
+other; then so that the cards that stay free are near each other too. The order of the offer decides the rest. The
+result is deterministic, and the work is bounded by the number of cards.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.plugin.affinity import Affinity
 
 STARTS_MAX: Final = 16
-"""With so many cards at most it is tried what comes of beginning with each."""
+"""How many cards are tried as the first one."""
 
 
 def preferred(
@@ -24,16 +24,15 @@ def preferred(
     must_include: Iterable[str],
     size: int,
 ) -> tuple[str, ...]:
-    """`size` ids of those available, in the offer's order; fewer where there are not so many.
+    """`size` ids of the available ones, in the order of the offer; fewer where there are not so many.
 
-    What must be included is, as far as `size` goes. Ids that are not among the units count as cards of their own, and
-    come last.
+    The ids that must be included are, as far as `size` goes. Unknown ids count as cards of their own, and come last.
     """
     order = {unit.id: place for place, unit in enumerate(units)}
     included = _ordered(must_include, order)[: max(size, 0)]
     free = _ordered(set(available).difference(included), order)
-    wanted = min(max(size, 0) - len(included), len(free))
-    chosen = _Free(units, free, included, Affinity(cards)).chosen(wanted)
+    count = min(max(size, 0) - len(included), len(free))
+    chosen = _Free(units, free, included, Affinity(cards)).best_of(count)
     return tuple(_ordered([*included, *chosen], order))
 
 
@@ -42,7 +41,7 @@ def _ordered(ids: Iterable[str], order: Mapping[str, int]) -> list[str]:
 
 
 class _Free:
-    """What may be chosen, by card: `_free` has the ids of each card that has any, in the offer's order."""
+    """The free units by card, in the order of the offer."""
 
     def __init__(
         self, units: Sequence[DeviceUnit], free: Sequence[str], included: Sequence[str], affinity: Affinity
@@ -60,46 +59,46 @@ class _Free:
             for card, ids in self._free.items()
         }
 
-    def chosen(self, wanted: int) -> list[str]:
-        """So many ids, of the best of the ways that were tried."""
-        if wanted <= 0:
+    def best_of(self, count: int) -> list[str]:
+        """The ids of the best of the choices that were tried."""
+        if count <= 0:
             return []
-        best = min((self._grown(beginning, wanted) for beginning in self._beginnings()), key=self._cost)
-        return [unit_id for card, count in best.items() for unit_id in self._free[card][:count]]
+        best = min((self._choice(start, count) for start in self._starts()), key=self._cost)
+        return [unit_id for card, taken in best.items() for unit_id in self._free[card][:taken]]
 
-    def _beginnings(self) -> Sequence[str | None]:
-        """Cards to begin with; None leaves it to what must be included."""
+    def _starts(self) -> Sequence[str | None]:
+        """The cards to start with; None leaves it to the units that must be included."""
         if self._included:
             return [None]
         least = min(self._used.values())
         return [card for card, used in self._used.items() if used == least][:STARTS_MAX]
 
-    def _grown(self, beginning: str | None, wanted: int) -> Counter[str]:
-        """How many units of each card, chosen one after the other: the best that goes with those before it."""
+    def _choice(self, start: str | None, count: int) -> Counter[str]:
+        """Units per card of the choice that begins with a card and always adds the best next one."""
         picks: Counter[str] = Counter()
-        near = {card: self._affinity.to_all(card, self._included.keys() - {card}) for card in self._free}
-        while picks.total() < wanted:
-            card = beginning if beginning is not None and not picks else self._next(picks, near)
+        nearness = {card: self._affinity.to_all(card, self._included.keys() - {card}) for card in self._free}
+        while picks.total() < count:
+            card = start if start is not None and not picks else self._next_card(picks, nearness)
             if not picks[card] and not self._included[card]:
-                self._approach(near, card)
+                self._bring_near(nearness, card)
             picks[card] += 1
         return picks
 
-    def _next(self, picks: Counter[str], near: Mapping[str, int]) -> str:
+    def _next_card(self, picks: Counter[str], nearness: Mapping[str, int]) -> str:
         left = (card for card, ids in self._free.items() if picks[card] < len(ids))
         return min(
             left,
             key=lambda card: (
                 picks[card] + self._included[card],
                 self._used[card],
-                -near[card],
+                -nearness[card],
                 self._place[card],
             ),
         )
 
-    def _approach(self, near: dict[str, int], card: str) -> None:
-        for other in near.keys() - {card}:
-            near[other] += self._affinity.between(card, other)
+    def _bring_near(self, nearness: dict[str, int], card: str) -> None:
+        for other in nearness.keys() - {card}:
+            nearness[other] += self._affinity.between(card, other)
 
     def _cost(self, picks: Counter[str]) -> tuple[int, int, list[int]]:
         taken = picks.keys() | self._included.keys()

@@ -1,7 +1,7 @@
-"""Answers the kubelet for one resource: what there is, what to take, and what a container gets.
+"""The device plugin service of one resource: lists its units, prefers some, and allocates them to containers.
 
-It holds the newest list and no queue: a kubelet that reads slowly gets the newest one next. What goes wrong in an
-answer is told to the kubelet by status and words, and goes no further.
+The service holds the newest list and no queue: a kubelet that reads slowly gets the newest list next. A request that
+fails is answered with a gRPC status and a message, and has no other effect.
 """
 
 import asyncio
@@ -33,22 +33,22 @@ from gpuledger.agent.kubelet.deviceplugin_pb2 import (
     TopologyInfo,
 )
 from gpuledger.agent.kubelet.rpc import serialized
-from gpuledger.agent.plugin.allocate import ContainerAllocation, Handing, allocate
+from gpuledger.agent.plugin.allocate import ContainerAllocation, DeviceInjection, allocate
 from gpuledger.agent.plugin.cdi import CdiFolders
 from gpuledger.agent.plugin.device_list import ListedUnit
 from gpuledger.agent.plugin.preferred import preferred
 
 OPTIONS = DevicePluginOptions(get_preferred_allocation_available=True)
 
-Allocated = Callable[[str, frozenset[str]], None]
-"""Takes a resource and the ids of its units that containers are to get, before the kubelet hears of it."""
+OnAllocated = Callable[[str, frozenset[str]], None]
+"""Takes a resource and the ids of its units that containers get, before the kubelet has the response."""
 
 log = structlog.get_logger("gpuledger.agent")
 
 
 @dataclass(slots=True)
 class PluginCounts:
-    """What the plugin did since the agent began, over all resources."""
+    """What the plugin did since the agent started, over all resources."""
 
     registrations: int = 0
     allocations: int = 0
@@ -58,28 +58,28 @@ class PluginCounts:
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """What answering takes besides the units: `allocated` is called with the ids that containers are to get."""
+    """What the services of all resources share."""
 
-    handing: Handing
+    injection: DeviceInjection
     cdi: CdiFolders | None
-    allocated: Allocated
+    on_allocated: OnAllocated
 
 
 class PluginService:
-    """The device plugin service of one resource."""
+    """Serves the device plugin API for one resource."""
 
-    def __init__(self, resource: str, means: PluginContext, counts: PluginCounts) -> None:
+    def __init__(self, resource: str, context: PluginContext, counts: PluginCounts) -> None:
         self.resource = resource
         self.units: tuple[ListedUnit, ...] = ()
         self.watchers = 0
-        """How many streams the kubelet has open."""
+        """How many ListAndWatch streams the kubelet has open."""
         self._cards: tuple[CardFacts, ...] = ()
-        self._means = means
+        self._context = context
         self._counts = counts
         self._changed = asyncio.Event()
 
     def offer(self, units: tuple[ListedUnit, ...], cards: tuple[CardFacts, ...]) -> None:
-        """Replace what there is; whoever watches is told if that differs from the last."""
+        """Replace the list; open streams send it if it differs from the last."""
         self._cards = cards
         if units != self.units:
             self.units = units
@@ -87,7 +87,7 @@ class PluginService:
             self._changed = asyncio.Event()
 
     def handlers(self) -> Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]:
-        """The service's methods, by name."""
+        """The methods of the service, by name."""
         unary = grpc.unary_unary_rpc_method_handler
         return {
             "GetDevicePluginOptions": unary(self._options, Empty.FromString, serialized),
@@ -119,7 +119,7 @@ class PluginService:
             self._counts.lists_sent += 1
 
     async def _preferred(self, request: PreferredAllocationRequest, _: object) -> PreferredAllocationResponse:
-        units = [device_lists.unit for device_lists in self.units]
+        units = [listed.unit for listed in self.units]
         choices = (
             preferred(units, self._cards, one.available_deviceIDs, one.must_include_deviceIDs, one.allocation_size)
             for one in request.container_requests
@@ -135,39 +135,37 @@ class PluginService:
             response = self._allocated(request)
         except AllocationError as error:
             self._counts.errors += 1
-            log.warning("a container got nothing", resource=self.resource, reason=str(error))
+            log.warning("an allocation failed", resource=self.resource, reason=str(error))
             await context.abort(_status(error), str(error))
         self._counts.allocations += len(response.container_responses)
-        self._means.allocated(self.resource, frozenset(_asked(request)))
+        self._context.on_allocated(self.resource, frozenset(_requested(request)))
         return response
 
     def _allocated(self, request: AllocateRequest) -> AllocateResponse:
-        how, cdi = self._means.handing, self._means.cdi
-        units = {device_lists.unit.id: device_lists.unit for device_lists in self.units}
-        named = cdi.names() if how.by_cdi and cdi is not None else None
-        allocations = [allocate(units, one.devices_ids, how, named) for one in request.container_requests]
+        how, cdi = self._context.injection, self._context.cdi
+        units = {listed.unit.id: listed.unit for listed in self.units}
+        specified = cdi.names() if how.by_cdi and cdi is not None else None
+        allocations = [allocate(units, one.devices_ids, how, specified) for one in request.container_requests]
         return AllocateResponse(container_responses=map(_container, allocations))
 
     async def _pre_start(self, _: PreStartContainerRequest, __: object) -> PreStartContainerResponse:
         return PreStartContainerResponse()
 
 
-def _asked(request: AllocateRequest) -> Iterable[str]:
+def _requested(request: AllocateRequest) -> Iterable[str]:
     return (unit_id for one in request.container_requests for unit_id in one.devices_ids)
 
 
-def _device(device_lists: ListedUnit) -> Device:
-    health = "Healthy" if device_lists.healthy else "Unhealthy"
-    if device_lists.numa_node is None:
-        return Device(ID=device_lists.unit.id, health=health)
-    return Device(
-        ID=device_lists.unit.id, health=health, topology=TopologyInfo(nodes=[NUMANode(ID=device_lists.numa_node)])
-    )
+def _device(listed: ListedUnit) -> Device:
+    health = "Healthy" if listed.healthy else "Unhealthy"
+    if listed.numa_node is None:
+        return Device(ID=listed.unit.id, health=health)
+    return Device(ID=listed.unit.id, health=health, topology=TopologyInfo(nodes=[NUMANode(ID=listed.numa_node)]))
 
 
-def _container(answer: ContainerAllocation) -> ContainerAllocateResponse:
+def _container(allocation: ContainerAllocation) -> ContainerAllocateResponse:
     return ContainerAllocateResponse(
-        envs=answer.envs, cdi_devices=[CDIDevice(name=name) for name in answer.cdi_devices]
+        envs=allocation.envs, cdi_devices=[CDIDevice(name=name) for name in allocation.cdi_devices]
     )
 
 

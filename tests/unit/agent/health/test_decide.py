@@ -191,11 +191,11 @@ def test_a_card_is_fit_when_its_driver_was_loaded_anew() -> None:
 def test_what_readings_show_ends_when_two_looks_in_a_row_do_not() -> None:
     card, facts = look(HEALTHY, Readings(remap_failed=True), 0)
     assert brief(facts) == ["failed RemapFailed", "unfit RemapFailed"]
-    told = []
+    recorded = []
     for second, failed in enumerate([True, False, True, False, False], 1):
         card, facts = look(card, Readings(remap_failed=failed), 5 * second)
-        told.append(brief(facts))
-    assert told == [[], [], [], [], ["fit"]]
+        recorded.append(brief(facts))
+    assert recorded == [[], [], [], [], ["fit"]]
 
 
 def test_what_readings_show_again_and_again_has_to_stay_away_for_longer() -> None:
@@ -253,11 +253,11 @@ def test_a_reset_does_not_end_what_readings_still_show() -> None:
 
 def test_throttling_is_told_when_it_lasts_and_when_it_ends() -> None:
     hot = Readings(throttled=frozenset({"HwThermalSlowdown"}))
-    card, told = HEALTHY, []
+    card, recorded = HEALTHY, []
     for at_s in range(0, 90, 5):
         card, facts = look(card, hot, at_s)
-        told += [(at_s, _brief(fact)) for fact in facts]
-    assert told == [(THROTTLE_S, "1 ThermalThrottling hardware")]
+        recorded += [(at_s, _brief(fact)) for fact in facts]
+    assert recorded == [(THROTTLE_S, "1 ThermalThrottling hardware")]
     card, facts = look(card, WELL, 90)
     assert brief(facts) == ["1 ThermalThrottling hardware"]
     assert isinstance(facts[0].data, DeviceErrorsObserved)
@@ -295,25 +295,25 @@ def test_a_counter_may_be_made_a_fault() -> None:
 
 
 def test_a_card_with_too_many_kinds_of_errors_has_them_told_as_one() -> None:
-    card, told = HEALTHY, list[str]()
+    card, recorded = HEALTHY, list[str]()
     for number in range(200, 300):
         card, facts = strike(card, number, 0)
-        told += brief(facts)
+        recorded += brief(facts)
     assert len(card.windows) == KINDS_MAX + 1
-    assert told[-1] == "1 Other hardware"
+    assert recorded[-1] == "1 Other hardware"
     _, facts = on_time(card, moment(BURST_S), RULES)
     assert brief(facts) == [f"{100 - KINDS_MAX - 1} Other hardware"]
 
 
 def test_a_hot_card_floods_nobody() -> None:
-    card, told = HEALTHY, list[str]()
+    card, recorded = HEALTHY, list[str]()
     for number in range(38_905):
         at_s = number * 60 / 38_905
         card, facts = strike(card, 95, at_s)
         card, later = on_time(card, moment(at_s), RULES)
-        told += brief((*facts, *later))
-    assert told[:2] == ["failed XID 95", "unfit XID 95"]
-    assert len(told) <= 2 + 60 / BURST_S
+        recorded += brief((*facts, *later))
+    assert recorded[:2] == ["failed XID 95", "unfit XID 95"]
+    assert len(recorded) <= 2 + 60 / BURST_S
 
 
 def test_a_card_is_known_by_its_uuid_wherever_it_sits() -> None:

@@ -62,12 +62,14 @@ class Watched:
     @property
     def verdicts(self) -> list[tuple[str, bool]]:
         return [
-            (fact.subject, fact.data.healthy) for fact in self.disk.told if isinstance(fact.data, DeviceHealthChanged)
+            (fact.subject, fact.data.healthy)
+            for fact in self.disk.recorded
+            if isinstance(fact.data, DeviceHealthChanged)
         ]
 
     @property
     def failures(self) -> int:
-        return sum(isinstance(fact.data, DeviceFailed) for fact in self.disk.told)
+        return sum(isinstance(fact.data, DeviceFailed) for fact in self.disk.recorded)
 
 
 @pytest.fixture
@@ -118,10 +120,10 @@ async def test_a_driver_that_is_missing_is_no_fault_of_a_card(watched: Watched) 
     watched.calls.read[PLACE] = DriverMissingError("no driver")
     async with watched.running():
         await watched.time.advance(3 * POLL_PERIOD_S)
-        assert (watched.board.state.unfit, watched.disk.told) == ({PLACE: "DriverMissing"}, [])
+        assert (watched.board.state.unfit, watched.disk.recorded) == ({PLACE: "DriverMissing"}, [])
         watched.board.put(survey=SURVEY)
         await watched.time.advance(POLL_PERIOD_S)
-        assert (watched.board.state.unfit, watched.disk.told, watched.part.trouble) == (
+        assert (watched.board.state.unfit, watched.disk.recorded, watched.part.trouble) == (
             {PLACE: "NotLookedAt"},
             [],
             None,
@@ -180,7 +182,7 @@ async def test_errors_of_a_card_that_nobody_sees_are_passed_over(watched: Watche
     async with watched.running():
         await watched.strike(79, "0000:ff:00.0")
         assert watched.verdicts == [(UUID, True)]
-        assert len(watched.disk.told) == 1
+        assert len(watched.disk.recorded) == 1
 
 
 async def test_a_restart_tells_how_a_card_stands_and_counts_no_failure_twice(watched: Watched) -> None:
@@ -216,7 +218,7 @@ async def test_what_was_counted_is_told_at_the_end(watched: Watched) -> None:
     async with watched.running():
         for _ in range(5):
             await watched.strike(31)
-    data = [fact.data for fact in watched.disk.told]
+    data = [fact.data for fact in watched.disk.recorded]
     assert [one.count for one in data if isinstance(one, DeviceErrorsObserved)] == [1, 4]
 
 
@@ -224,7 +226,7 @@ async def test_a_quiet_node_writes_nothing_more(watched: Watched) -> None:
     async with watched.running():
         writes = watched.disk.writes
         await watched.time.advance(100 * POLL_PERIOD_S)
-        assert (watched.disk.writes, len(watched.disk.told)) == (writes, 1)
+        assert (watched.disk.writes, len(watched.disk.recorded)) == (writes, 1)
 
 
 async def test_rubbish_on_the_disk_is_no_reason_not_to_watch(watched: Watched) -> None:

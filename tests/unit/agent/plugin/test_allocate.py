@@ -3,7 +3,8 @@
 import pytest
 
 from gpuledger.agent.errors import CdiError, UnknownUnitError
-from gpuledger.agent.plugin.allocate import ContainerAllocation, Handing, Strategy, allocate
+from gpuledger.agent.plugin.allocate import ContainerAllocation, DeviceInjection, allocate
+from gpuledger.agent.settings import Strategy
 from support.kubelet_parts import slices, whole_cards
 
 UNITS = {unit.id: unit for unit in (*whole_cards(0, 1), *slices(2, 3))}
@@ -21,7 +22,9 @@ NVIDIA = "nvidia.com/gpu"
     ],
 )
 def test_devices_are_handed_over_once_in_the_order_asked(asked: list[str], visible: str) -> None:
-    assert allocate(UNITS, asked, Handing(), None) == ContainerAllocation({"NVIDIA_VISIBLE_DEVICES": visible}, ())
+    assert allocate(UNITS, asked, DeviceInjection(), None) == ContainerAllocation(
+        {"NVIDIA_VISIBLE_DEVICES": visible}, ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,28 +36,28 @@ def test_devices_are_handed_over_once_in_the_order_asked(asked: list[str], visib
     ],
 )
 def test_a_strategy_says_by_which_way(strategy: Strategy, envs: dict[str, str], cdi: tuple[str, ...]) -> None:
-    assert allocate(UNITS, ["GPU-0"], Handing(strategy), None) == ContainerAllocation(envs, cdi)
+    assert allocate(UNITS, ["GPU-0"], DeviceInjection(strategy), None) == ContainerAllocation(envs, cdi)
 
 
 def test_another_kind_makes_other_names() -> None:
-    assert allocate(UNITS, ["GPU-0"], Handing("cdi", "example.com/card"), None).cdi_devices == (
+    assert allocate(UNITS, ["GPU-0"], DeviceInjection("cdi", "example.com/card"), None).cdi_devices == (
         "example.com/card=GPU-0",
     )
 
 
 def test_units_that_are_not_there_are_named() -> None:
     with pytest.raises(UnknownUnitError, match="no units GPU-7, GPU-2::9;"):
-        allocate(UNITS, ["GPU-7", "GPU-0", "GPU-2::9", "GPU-7"], Handing(), None)
+        allocate(UNITS, ["GPU-7", "GPU-0", "GPU-2::9", "GPU-7"], DeviceInjection(), None)
 
 
 def test_a_request_without_units_is_refused() -> None:
     with pytest.raises(UnknownUnitError, match="names no units"):
-        allocate(UNITS, [], Handing(), None)
+        allocate(UNITS, [], DeviceInjection(), None)
 
 
 def test_a_device_that_no_specification_names_is_refused() -> None:
     named = frozenset({f"{NVIDIA}=GPU-0"})
-    assert allocate(UNITS, ["GPU-0"], Handing("cdi"), named).cdi_devices == (f"{NVIDIA}=GPU-0",)
+    assert allocate(UNITS, ["GPU-0"], DeviceInjection("cdi"), named).cdi_devices == (f"{NVIDIA}=GPU-0",)
     with pytest.raises(CdiError, match=r"names nvidia.com/gpu=GPU-1\. Write one with `nvidia-ctk cdi generate"):
-        allocate(UNITS, ["GPU-0", "GPU-1"], Handing("both"), named)
-    assert allocate(UNITS, ["GPU-1"], Handing("env"), named).envs
+        allocate(UNITS, ["GPU-0", "GPU-1"], DeviceInjection("both"), named)
+    assert allocate(UNITS, ["GPU-1"], DeviceInjection("env"), named).envs

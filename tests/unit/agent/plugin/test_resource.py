@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.hardware.api import CardFacts
-from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.device_list import ListedUnit
 from gpuledger.agent.plugin.resource import POLL_PERIOD_S, WITHDRAW_GRACE_S, PluginResource
 from gpuledger.agent.plugin.service import PluginContext, PluginCounts, PluginService
@@ -44,7 +44,7 @@ class Looks:
             raise asyncio.CancelledError
 
     def resource(self, folder: Path) -> PluginResource:
-        service = PluginService(POOL, PluginContext(Handing(), None, lambda *_: None), self.counts)
+        service = PluginService(POOL, PluginContext(DeviceInjection(), None, lambda *_: None), self.counts)
         service.offer(UNITS, NO_CARDS)
         return PluginResource(service, folder, self.counts, sleep=self.sleep)
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from gpuledger.agent.kubelet.deviceplugin_pb2 import Empty, ListAndWatchResponse
-from gpuledger.agent.plugin.allocate import Handing
+from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.device_list import ListedUnit
 from gpuledger.agent.plugin.service import PluginContext, PluginCounts, PluginService
 from gpuledger.runtime.tasks import end
@@ -37,7 +37,7 @@ class Reader:
 
 async def test_only_what_differs_is_sent_and_what_was_overtaken_is_not() -> None:
     counts, reader = PluginCounts(), Reader()
-    service = PluginService("gpu.deckhouse.io/a", PluginContext(Handing(), None, lambda *_: None), counts)
+    service = PluginService("gpu.deckhouse.io/a", PluginContext(DeviceInjection(), None, lambda *_: None), counts)
     service.offer(units(0), ())
     context: Any = reader
     watch = asyncio.create_task(service._watch(Empty(), context))
