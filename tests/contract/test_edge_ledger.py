@@ -14,14 +14,14 @@ from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.ledger.permissions import wanted_subject
+from gpuledger.ledger.permissions import desired_devices_subject
 from gpuledger.ledger.stream import begin_generation, stream_config
 from gpuledger.local.servers.nats import NatsServer
 from support.edges import MemoryEdge
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing
 
 NODE = "gpu-01.example.com"
-WANTED = wanted_subject(NODE)
+WANTED = desired_devices_subject(NODE)
 SHORT_S = 0.5
 
 
@@ -30,7 +30,7 @@ def edge_of(url: str, **settings: float) -> AbstractAsyncContextManager[EdgeLedg
 
 
 def wanted(number: int, node: str = NODE) -> Outgoing:
-    return Outgoing(wanted_subject(node), f"w-{node}-{number}", str(number).encode())
+    return Outgoing(desired_devices_subject(node), f"w-{node}-{number}", str(number).encode())
 
 
 async def has_come(event: asyncio.Event) -> None:

@@ -75,17 +75,3 @@ def test_new_optional_fields_are_compatible() -> None:
     old = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
     new = {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]}
     assert incompatibilities(old, new) == []
-
-
-@pytest.mark.parametrize("model", MODELS, ids=schema_name)
-def test_every_type_names_its_one_publisher(model: type[Payload]) -> None:
-    assert model.PUBLISHER in {
-        "importers",
-        "sources",
-        "operators",
-        "watchers",
-        "agents",
-        "inventory",
-        "bootstrap",
-        "pools",
-    }

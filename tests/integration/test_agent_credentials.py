@@ -25,12 +25,12 @@ from gpuledger.ledger.permissions import (
     AGENTS_ACCOUNT,
     LEDGER_ACCOUNT,
     agent_permissions,
+    desired_devices_subject,
     exports_text,
     imports_text,
     permissions_text,
     templated_permissions,
     user_name,
-    wanted_subject,
 )
 from gpuledger.ledger.stream import ensure_stream
 from gpuledger.local.servers.files import write_private
@@ -41,7 +41,7 @@ from support.nkeys import ACCOUNT, JETSTREAM, OPERATOR, UNLIMITED, USER, Key, cr
 from support.servers import short_directory
 
 NODE, OTHER = "gpu-01.example.com", "gpu-02.example.com"
-WANTED = wanted_subject(NODE)
+WANTED = desired_devices_subject(NODE)
 FACT = Outgoing(f"ledger.node.{user_name(NODE)}.device.d.seen", "f", b"{}")
 FORGED = Outgoing(f"ledger.node.{user_name(OTHER)}.device.d.seen", "g", b"{}")
 
@@ -168,8 +168,12 @@ async def test_a_jwt_of_a_scoped_signing_key(tmp_path: Path) -> None:
 EXPORTS = [
     {"name": "write", "subject": "ledger.node.*.>", "type": "service"},
     {"name": "find", "subject": "$JS.API.STREAM.NAMES", "type": "service"},
-    {"name": "read", "subject": f"$JS.API.DIRECT.GET.*.{wanted_subject('X').replace('X', '*')}", "type": "service"},
-    {"name": "hear", "subject": wanted_subject("X").replace("X", "*"), "type": "stream"},
+    {
+        "name": "read",
+        "subject": f"$JS.API.DIRECT.GET.*.{desired_devices_subject('X').replace('X', '*')}",
+        "type": "service",
+    },
+    {"name": "hear", "subject": desired_devices_subject("X").replace("X", "*"), "type": "stream"},
 ]
 
 

@@ -11,14 +11,14 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.ledger.permissions import inbox_prefix, wanted_subject
+from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
 from support.edges import LAYOUTS, ConfinedServer, confined_server
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.servers import delete_streams
 
 NODE, OTHER = "gpu-01.example.com", "gpu-02.example.com"
 WRITTEN = "ledger.node.gpu-01%2Eexample%2Ecom"
-WANTED, OTHERS_WANTED = wanted_subject(NODE), wanted_subject(OTHER)
+WANTED, OTHERS_WANTED = desired_devices_subject(NODE), desired_devices_subject(OTHER)
 
 NOT_PUBLISHED = (
     "ledger.node.gpu-02%2Eexample%2Ecom.node.gpu-02%2Eexample%2Ecom.devices-observed",

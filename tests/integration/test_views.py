@@ -25,6 +25,7 @@ from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceIn
 from gpuledger.events.envelope import Event
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
+from gpuledger.events.publishing import SourceKind
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from support.paths import ROOT
@@ -102,7 +103,7 @@ class Folded:
             (allocations.Allocations(), allocations.HANDLERS),
         )
         for position, (at, subject, data) in facts:
-            source = "/nodes/n1/agent" if data.PUBLISHER == "agents" else "/test"
+            source = "/nodes/n1/agent" if data.PUBLISH_RULE.publishers == (SourceKind.AGENTS,) else "/test"
             event = Event(str(position), source, data.TYPE, subject, day(at), data, "1", position)
             for state, handlers in states:
                 if type(data) in handlers:

@@ -14,6 +14,7 @@ from gpuledger.agent.outbox.entry import QueueBounds, QueuedEvent, dropped, fitt
 from gpuledger.agent.outbox.store import DISK_RETRY_S, OutboxStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeAgentStarted, NodeEventsDropped
+from gpuledger.events.publishing import DropClass
 from gpuledger.ledger.api import Outgoing
 from support.outbox import SMALL, Disk, Recorded, Time, fact, numbers_in, recorded, store_on
 from support.servers import MEMORY
@@ -28,7 +29,7 @@ HELD = st.builds(
     position=st.integers(1, 1000),
     epoch=st.sampled_from("ab"),
     number=st.integers(1, 1000),
-    priority=st.integers(0, 3),
+    priority=st.sampled_from(DropClass),
     size=st.integers(1, 50),
 )
 QUEUES = st.lists(HELD, max_size=40, unique_by=lambda held: held.position)
@@ -44,7 +45,7 @@ def test_what_is_dropped_is_enough_and_no_more_and_nothing_that_matters_less_sta
     assert not stay or (len(gone) >= events and sum(one.size for one in gone) >= size)
     assert not gone or len(gone) - 1 < events or sum(one.size for one in gone[:-1]) < size
     assert all((one.priority, one.position) < (other.priority, other.position) for one in gone for other in stay)
-    assert all(one.priority < 3 for one in gone)
+    assert all(one.priority < DropClass.NEVER for one in gone)
 
 
 @given(QUEUES)
@@ -114,7 +115,7 @@ class Outboxes(RuleBasedStateMachine):
     def refuse(self) -> None:
         """From now on the ledger refuses what is next."""
         entries = self.store.head()
-        if entries and entries[0].message not in self.log and entries[0].priority < 3:
+        if entries and entries[0].message not in self.log and entries[0].priority < DropClass.NEVER:
             self.refused.add(entries[0].message.id)
 
     @rule(full=st.booleans())

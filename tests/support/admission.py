@@ -37,7 +37,7 @@ def log(*said: Said) -> list[Message]:
     numbers: dict[str, int] = {}
     messages = []
     for sequence, (subject, data) in enumerate(said, 1):
-        source = SOURCES[data.PUBLISHER]
+        source = SOURCES[data.PUBLISH_RULE.publishers[0]]
         numbers[source] = numbers.get(source, 0) + 1
         told = event(data, subject, number=numbers[source], at=sequence, source=source)
         messages.append(message(told, sequence))

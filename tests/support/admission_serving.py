@@ -40,7 +40,7 @@ class Webhooks:
     async def say(self, *said: Said) -> None:
         """Record facts and decisions, and wait until the webhooks know them."""
         for subject, data in said:
-            source = SOURCES[data.PUBLISHER]
+            source = SOURCES[data.PUBLISH_RULE.publishers[0]]
             number = self._numbers[source] = self._numbers.get(source, 0) + 1
             told = event(data, subject, number=number, at=await self._ledger.head(), source=source)
             await self._ledger.publish(outgoing(told))

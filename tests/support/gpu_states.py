@@ -11,6 +11,7 @@ from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.node import Condition, NodeBootstrapChanged, NodeInventoryChanged
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolChanged, PoolDefined
+from gpuledger.events.publishing import SourceKind
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
 from support.events import Said, folded, log_of, numbered, outgoing
@@ -27,9 +28,10 @@ Saying = tuple[str, Payload]
 
 def source_of(data: Payload, node: str = "w1") -> str:
     """Who says such things; an agent is that of the node."""
-    if data.PUBLISHER == "agents":
+    kind = data.PUBLISH_RULE.publishers[0]
+    if kind is SourceKind.AGENTS:
         return f"/nodes/{node}/agent"
-    return "/watchers/kubernetes" if data.PUBLISHER == "watchers" else f"/services/{data.PUBLISHER}"
+    return "/watchers/kubernetes" if kind is SourceKind.WATCHERS else f"/services/{kind}"
 
 
 def wanted(*said: Saying) -> DesiredState:

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gpuledger.events.payload import Name, Payload
+from gpuledger.events.publishing import DropClass, by_agents
 from gpuledger.events.registry import registry
 
 RESOURCES_MAX = 64
@@ -32,7 +33,7 @@ class AllocatedClaim(Payload):
     device: Name
 
 
-@registry.event("allocation", "observed", publisher="agents")
+@registry.event("allocation", "observed", by_agents(DropClass.ONCE))
 class AllocationObserved(Payload):
     """The container has these devices; it replaces the last."""
 
@@ -44,6 +45,6 @@ class AllocationObserved(Payload):
     claims: Annotated[tuple[AllocatedClaim, ...], Field(max_length=DEVICE_IDS_MAX)] = ()
 
 
-@registry.event("allocation", "ended", publisher="agents")
+@registry.event("allocation", "ended", by_agents(DropClass.ONCE))
 class AllocationEnded(Payload):
     """The container has no devices any more."""

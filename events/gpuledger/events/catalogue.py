@@ -55,10 +55,13 @@ def schema_name(model: type[Payload]) -> str:
 
 def schema_of(model: type[Payload]) -> dict[str, Any]:
     """The JSON Schema of a type's data."""
+    rule = model.PUBLISH_RULE
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": dataschema_of(model.TYPE),
-        "x-publisher": model.PUBLISHER,
+        "x-publishers": list(rule.publishers),
+        "x-authority": rule.authority.value,
+        "x-drop-class": rule.drop_class.name.lower(),
         **model.model_json_schema(mode="validation"),
     }
 

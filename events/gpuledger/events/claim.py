@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from gpuledger.events.payload import Count, Name, Payload, Text
+from gpuledger.events.publishing import BY_WATCHERS
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.registry import registry
 from gpuledger.events.slice import Amounts
@@ -77,12 +78,12 @@ class Asked(Payload):
     owner: Name | None = None
 
 
-@registry.event("claim", "requested", publisher="watchers")
+@registry.event("claim", "requested", BY_WATCHERS)
 class ClaimRequested(Asked):
     """The claim asks, and holds nothing."""
 
 
-@registry.event("claim", "allocated", publisher="watchers")
+@registry.event("claim", "allocated", BY_WATCHERS)
 class ClaimAllocated(Asked):
     """The claim holds these devices, usable on the nodes in `reach`; it replaces what it held before."""
 
@@ -90,7 +91,7 @@ class ClaimAllocated(Asked):
     reach: NodeReach | None = None
 
 
-@registry.event("claim", "released", publisher="watchers")
+@registry.event("claim", "released", BY_WATCHERS)
 class ClaimReleased(Payload):
     """The claim is gone, and holds nothing."""
 

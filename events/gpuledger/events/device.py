@@ -5,6 +5,16 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
+from gpuledger.events.publishing import (
+    BY_IMPORTERS,
+    BY_IMPORTERS_AND_AGENTS,
+    BY_WATCHERS,
+    Authority,
+    DropClass,
+    SourceKind,
+    by_agents,
+    by_service,
+)
 from gpuledger.events.registry import registry
 
 PRECISIONS_MAX = 16
@@ -77,7 +87,7 @@ class Description(Payload):
     missing: bool = False
 
 
-@registry.event("device", "inserted", publisher="importers")
+@registry.event("device", "inserted", BY_IMPORTERS)
 class DeviceInserted(Payload):
     """The device was put into a slot; what is known of its identity comes along."""
 
@@ -87,7 +97,7 @@ class DeviceInserted(Payload):
     model: Name | None = None
 
 
-@registry.event("device", "removed", publisher="importers")
+@registry.event("device", "removed", BY_IMPORTERS)
 class DeviceRemoved(Payload):
     """The device was taken out of a slot; `retired` says that it left service for good."""
 
@@ -95,7 +105,7 @@ class DeviceRemoved(Payload):
     retired: bool = False
 
 
-@registry.event("device", "failed", publisher="importers")
+@registry.event("device", "failed", BY_IMPORTERS_AND_AGENTS._replace(drop_class=DropClass.FAILURE))
 class DeviceFailed(Payload):
     """The device failed; `kind` is the field's short name for how (DBE, OTB, XID 79)."""
 
@@ -104,7 +114,7 @@ class DeviceFailed(Payload):
     message: Text | None = None
 
 
-@registry.event("device", "marked", publisher="watchers")
+@registry.event("device", "marked", BY_WATCHERS)
 class DeviceMarked(Payload):
     """What people put on a GPUDevice, which the subject names; it replaces the last, and empty says that it is gone."""
 
@@ -112,7 +122,7 @@ class DeviceMarked(Payload):
     annotations: Labels = {}
 
 
-@registry.event("device", "detected", publisher="inventory")
+@registry.event("device", "detected", by_service(SourceKind.INVENTORY))
 class DeviceDetected(Description):
     """A GPUDevice exists under the subject's name, which was given once.
 
@@ -126,40 +136,40 @@ class DeviceDetected(Description):
     index: Count | None = None
 
 
-@registry.event("device", "identified", publisher="inventory")
+@registry.event("device", "identified", by_service(SourceKind.INVENTORY))
 class DeviceIdentified(Payload):
     """The GPUDevice that the subject names turned out to be this card."""
 
     card: Name
 
 
-@registry.event("device", "described", publisher="inventory")
+@registry.event("device", "described", by_service(SourceKind.INVENTORY))
 class DeviceDescribed(Description):
     """What is known of the GPUDevice from now on; it replaces the last."""
 
 
-@registry.event("device", "withdrawn", publisher="inventory")
+@registry.event("device", "withdrawn", by_service(SourceKind.INVENTORY))
 class DeviceWithdrawn(Payload):
     """The GPUDevice is no more: its node is gone, or its card sits in another one (`moved_to`)."""
 
     moved_to: Name | None = None
 
 
-@registry.event("device", "attached", publisher="inventory")
+@registry.event("device", "attached", by_service(SourceKind.INVENTORY))
 class DeviceAttached(DeviceInserted):
     """The card that the subject names was found in a slot, and stands there as this GPUDevice."""
 
     name: Name
 
 
-@registry.event("device", "detached", publisher="inventory")
+@registry.event("device", "detached", by_service(SourceKind.INVENTORY))
 class DeviceDetached(DeviceRemoved):
     """The card that the subject names, and that stood as this GPUDevice, is not in the slot any more."""
 
     name: Name
 
 
-@registry.event("device", "health-changed", publisher="agents")
+@registry.event("device", "health-changed", by_agents(DropClass.ONCE))
 class DeviceHealthChanged(Payload):
     """The agent found the card that the subject names unfit for work, or fit again; `kind` is the short name of why.
 
@@ -172,7 +182,7 @@ class DeviceHealthChanged(Payload):
     message: Text = ""
 
 
-@registry.event("device", "errors-observed", publisher="agents")
+@registry.event("device", "errors-observed", by_agents(DropClass.ONCE, Authority.EDGE))
 class DeviceErrorsObserved(Payload):
     """The card that the subject names had errors that leave it usable; many in a short time are told together.
 
@@ -187,7 +197,7 @@ class DeviceErrorsObserved(Payload):
     message: Text = ""
 
 
-@registry.event("device", "state-changed", publisher="bootstrap")
+@registry.event("device", "state-changed", by_service(SourceKind.BOOTSTRAP))
 class DeviceStateChanged(Payload):
     """How far the GPUDevice that the subject names is prepared; whether a pool has it is told apart."""
 
@@ -196,7 +206,7 @@ class DeviceStateChanged(Payload):
     message: Text = ""
 
 
-@registry.event("device", "assignment-changed", publisher="pools")
+@registry.event("device", "assignment-changed", by_service(SourceKind.POOLS))
 class DeviceAssignmentChanged(Payload):
     """Which pool the GPUDevice that the subject names belongs to from now on; None where to none.
 
@@ -211,7 +221,7 @@ class DeviceAssignmentChanged(Payload):
     automatic: bool = False
 
 
-@registry.event("device", "pool-applied", publisher="agents")
+@registry.event("device", "pool-applied", by_agents(DropClass.ONCE))
 class DevicePoolApplied(Payload):
     """The agent set up the GPUDevice for a pool; `partitions` is how many of the pool's MIG profile it has."""
 
@@ -219,7 +229,7 @@ class DevicePoolApplied(Payload):
     partitions: Count | None = None
 
 
-@registry.event("device", "pool-refused", publisher="agents")
+@registry.event("device", "pool-refused", by_agents(DropClass.ONCE))
 class DevicePoolRefused(Payload):
     """The agent could not set up the GPUDevice for a pool."""
 
@@ -228,7 +238,7 @@ class DevicePoolRefused(Payload):
     message: Text = ""
 
 
-@registry.event("device", "pool-released", publisher="agents")
+@registry.event("device", "pool-released", by_agents(DropClass.ONCE))
 class DevicePoolReleased(Payload):
     """The agent took the GPUDevice back from a pool: nothing holds it, and nothing of its set-up is left."""
 

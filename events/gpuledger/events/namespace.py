@@ -1,10 +1,11 @@
 """Namespaces: which of them may use GPUs."""
 
 from gpuledger.events.payload import Name, Payload
+from gpuledger.events.publishing import BY_WATCHERS
 from gpuledger.events.registry import registry
 
 
-@registry.event("namespace", "observed", publisher="watchers")
+@registry.event("namespace", "observed", BY_WATCHERS)
 class NamespaceObserved(Payload):
     """The namespace exists; `gpu_enabled` says that its label `gpu.deckhouse.io/enabled` is `true`."""
 
@@ -12,7 +13,7 @@ class NamespaceObserved(Payload):
     gpu_enabled: bool = False
 
 
-@registry.event("namespace", "gone", publisher="watchers")
+@registry.event("namespace", "gone", BY_WATCHERS)
 class NamespaceGone(Payload):
     """The namespace is gone."""
 

@@ -6,6 +6,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.device import Card, PciAddress, Uuid
 from gpuledger.events.payload import NAME_LENGTH_MAX, Count, Name, Number, Payload, Text
+from gpuledger.events.publishing import BY_IMPORTERS, BY_WATCHERS, DropClass, SourceKind, by_agents, by_service
 from gpuledger.events.registry import registry
 from gpuledger.events.settings import SLICES_PER_UNIT_MAX
 from gpuledger.events.source import Epoch
@@ -57,7 +58,7 @@ class Condition(Payload):
     message: Text = ""
 
 
-@registry.event("node", "registered", publisher="importers")
+@registry.event("node", "registered", BY_IMPORTERS)
 class NodeRegistered(Payload):
     """A node is part of the fleet, with these resources; a later one replaces what was known."""
 
@@ -67,12 +68,12 @@ class NodeRegistered(Payload):
     memory_mib: Count | None = None
 
 
-@registry.event("node", "decommissioned", publisher="importers")
+@registry.event("node", "decommissioned", BY_IMPORTERS)
 class NodeDecommissioned(Payload):
     """The node has left the fleet."""
 
 
-@registry.event("node", "observed", publisher="watchers")
+@registry.event("node", "observed", BY_WATCHERS)
 class NodeObserved(Payload):
     """The Node object exists, with these labels that tell of its GPUs or of their management; it replaces the last."""
 
@@ -81,14 +82,14 @@ class NodeObserved(Payload):
     nfd_version: Name | None = None
 
 
-@registry.event("node", "gone", publisher="watchers")
+@registry.event("node", "gone", BY_WATCHERS)
 class NodeGone(Payload):
     """The Node object was deleted."""
 
     uid: Name | None = None
 
 
-@registry.event("node", "features-observed", publisher="watchers")
+@registry.event("node", "features-observed", BY_WATCHERS)
 class NodeFeaturesObserved(Payload):
     """What the node's NodeFeature says: its PCI devices in their order, and labels; it replaces the last."""
 
@@ -97,12 +98,12 @@ class NodeFeaturesObserved(Payload):
     nfd_version: Name | None = None
 
 
-@registry.event("node", "features-gone", publisher="watchers")
+@registry.event("node", "features-gone", BY_WATCHERS)
 class NodeFeaturesGone(Payload):
     """The node's NodeFeature was deleted."""
 
 
-@registry.event("node", "devices-observed", publisher="agents")
+@registry.event("node", "devices-observed", by_agents(DropClass.REPEATED))
 class NodeDevicesObserved(Payload):
     """Every card that the node's agent sees; one that is not among them is not seen any more.
 
@@ -115,7 +116,7 @@ class NodeDevicesObserved(Payload):
     driver_missing: bool = False
 
 
-@registry.event("node", "inventory-changed", publisher="inventory")
+@registry.event("node", "inventory-changed", by_service(SourceKind.INVENTORY))
 class NodeInventoryChanged(Payload):
     """What holds for the node's inventory from now on: whether it has devices, and these conditions, all of ours."""
 
@@ -123,12 +124,12 @@ class NodeInventoryChanged(Payload):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
 
 
-@registry.event("node", "inventory-withdrawn", publisher="inventory")
+@registry.event("node", "inventory-withdrawn", by_service(SourceKind.INVENTORY))
 class NodeInventoryWithdrawn(Payload):
     """The node is gone, and what was kept of its inventory goes with it."""
 
 
-@registry.event("node", "labelled", publisher="watchers")
+@registry.event("node", "labelled", BY_WATCHERS)
 class NodeLabelled(Payload):
     """All of the Node object's labels, which node selectors of slices ask for; it replaces the last."""
 
@@ -136,21 +137,21 @@ class NodeLabelled(Payload):
     labels: Labels = {}
 
 
-@registry.event("node", "unlabelled", publisher="watchers")
+@registry.event("node", "unlabelled", BY_WATCHERS)
 class NodeUnlabelled(Payload):
     """The Node object was deleted, and its labels with it."""
 
     uid: Name | None = None
 
 
-@registry.event("node", "components-observed", publisher="watchers")
+@registry.event("node", "components-observed", BY_WATCHERS)
 class NodeComponentsObserved(Payload):
     """The pods of the components on the node; it replaces the last, and empty says that there are none."""
 
     pods: tuple[ComponentPod, ...] = Field(default=(), max_length=COMPONENT_PODS_MAX)
 
 
-@registry.event("node", "monitoring-observed", publisher="agents")
+@registry.event("node", "monitoring-observed", by_agents(DropClass.REPEATED))
 class NodeMonitoringObserved(Payload):
     """A look at the metric `dcgm_exporter_last_update_time_seconds`, which said `updated_at`.
 
@@ -182,14 +183,14 @@ class WantedDevice(Payload):
     asked_at: AwareDatetime
 
 
-@registry.event("node", "devices-wanted", publisher="pools")
+@registry.event("node", "devices-wanted", by_service(SourceKind.POOLS))
 class NodeDevicesWanted(Payload):
     """Which of the node's devices pools have, and how they are to be set up: all of them; it replaces the last."""
 
     devices: Annotated[tuple[WantedDevice, ...], Field(max_length=CARDS_PER_NODE_MAX)] = ()
 
 
-@registry.event("node", "agent-started", publisher="agents")
+@registry.event("node", "agent-started", by_agents(DropClass.ONCE))
 class NodeAgentStarted(Payload):
     """The node's agent began to record, in this epoch.
 
@@ -204,7 +205,7 @@ class NodeAgentStarted(Payload):
     durable: bool
 
 
-@registry.event("node", "events-dropped", publisher="agents")
+@registry.event("node", "events-dropped", by_agents(DropClass.NEVER))
 class NodeEventsDropped(Payload):
     """The agent had to drop events that it had numbered in `epoch`, and which nobody will ever see.
 
@@ -218,7 +219,7 @@ class NodeEventsDropped(Payload):
     reason: Name
 
 
-@registry.event("node", "clock-jumped", publisher="agents")
+@registry.event("node", "clock-jumped", by_agents(DropClass.ORDINARY))
 class NodeClockJumped(Payload):
     """The node's clock was set: it went `seconds` further than time did, or back where that is negative.
 
@@ -229,7 +230,7 @@ class NodeClockJumped(Payload):
     seconds: float
 
 
-@registry.event("node", "bootstrap-changed", publisher="bootstrap")
+@registry.event("node", "bootstrap-changed", by_service(SourceKind.BOOTSTRAP))
 class NodeBootstrapChanged(Payload):
     """How far the node's preparation is from now on: its phase, and all conditions that the preparation keeps."""
 
@@ -237,12 +238,12 @@ class NodeBootstrapChanged(Payload):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
 
 
-@registry.event("node", "bootstrap-withdrawn", publisher="bootstrap")
+@registry.event("node", "bootstrap-withdrawn", by_service(SourceKind.BOOTSTRAP))
 class NodeBootstrapWithdrawn(Payload):
     """Nothing is left to prepare: the node's inventory was withdrawn."""
 
 
-@registry.event("node", "bootstrap-waited", publisher="bootstrap")
+@registry.event("node", "bootstrap-waited", by_service(SourceKind.BOOTSTRAP))
 class NodeBootstrapWaited(Payload):
     """The preparation waited for as long as it may: nothing changed about the component on the node since then.
 

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from gpuledger.events.publishing import PublishRule
+
 NAME_LENGTH_MAX = 253
 TEXT_LENGTH_MAX = 4096
 BIGINT_MAX = 2**63 - 1
@@ -26,5 +28,5 @@ class Payload(BaseModel):
     AGGREGATE: ClassVar[str]
     EVENT: ClassVar[str]
     VERSION: ClassVar[int]
-    PUBLISHER: ClassVar[str]
+    PUBLISH_RULE: ClassVar[PublishRule]
     TYPE: ClassVar[str]

@@ -5,12 +5,13 @@ from typing import Annotated
 from pydantic import Field
 
 from gpuledger.events.payload import Count, Name, Payload
+from gpuledger.events.publishing import BY_WATCHERS
 from gpuledger.events.registry import registry
 
 RESOURCES_MAX = 64
 
 
-@registry.event("pod", "observed", publisher="watchers")
+@registry.event("pod", "observed", BY_WATCHERS)
 class PodObserved(Payload):
     """A pod that asks for units of pools, and where it runs; it replaces the last. One that has ended is gone."""
 
@@ -19,7 +20,7 @@ class PodObserved(Payload):
     requests: Annotated[dict[Name, Count], Field(max_length=RESOURCES_MAX)] = {}
 
 
-@registry.event("pod", "gone", publisher="watchers")
+@registry.event("pod", "gone", BY_WATCHERS)
 class PodGone(Payload):
     """The pod has ended, or its object is gone."""
 

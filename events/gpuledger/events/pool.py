@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gpuledger.events.node import CONDITIONS_MAX, Condition, Labels
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
+from gpuledger.events.publishing import BY_WATCHERS, SourceKind, by_service
 from gpuledger.events.reach import REQUIREMENTS_MAX, NodeRequirement
 from gpuledger.events.registry import registry
 from gpuledger.events.settings import SLICES_PER_UNIT_MAX
@@ -45,7 +46,7 @@ class PoolTaint(Payload):
     effect: Name
 
 
-@registry.event("pool", "defined", publisher="watchers")
+@registry.event("pool", "defined", BY_WATCHERS)
 class PoolDefined(Payload):
     """A pool and its whole spec; it replaces the last. Without an `include` all devices are meant.
 
@@ -74,14 +75,14 @@ class PoolDefined(Payload):
     maintenance: Literal["enabled", "confirmed"] | None = None
 
 
-@registry.event("pool", "gone", publisher="watchers")
+@registry.event("pool", "gone", BY_WATCHERS)
 class PoolGone(Payload):
     """The pool's object is gone."""
 
     uid: Name | None = None
 
 
-@registry.event("pool", "changed", publisher="pools")
+@registry.event("pool", "changed", by_service(SourceKind.POOLS))
 class PoolChanged(Payload):
     """What holds for the pool from now on: how many units it offers, and all of its conditions.
 
@@ -93,6 +94,6 @@ class PoolChanged(Payload):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
 
 
-@registry.event("pool", "released", publisher="pools")
+@registry.event("pool", "released", by_service(SourceKind.POOLS))
 class PoolReleased(Payload):
     """The pool is to be gone and holds nothing any more; its finalizer may go."""

@@ -1,6 +1,6 @@
-"""Which event types exist, in which version, who publishes them, and how old data becomes new.
+"""Which event types exist, in which version, who may publish them, and how old data becomes new.
 
-Every type has exactly one publisher. Recorded events are never rewritten: an upcaster turns the data of version N
+Recorded events are never rewritten: an upcaster turns the data of version N
 into that of version N+1 at reading, and the chain must be without holes.
 """
 
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from gpuledger.events.errors import CatalogueError, PayloadError, UnknownEventTypeError
 from gpuledger.events.payload import Payload
+from gpuledger.events.publishing import PublishRule
 
 PREFIX = "io.gpuledger."
 _TYPE = re.compile(r"io\.gpuledger\.([a-z][a-z-]*)\.([a-z][a-z-]*)\.v([1-9][0-9]{0,3})")
@@ -53,7 +54,7 @@ class Registry:
         self._upcasters: dict[TypeName, Upcaster] = {}
         self._decoders: dict[str, Callable[[Any], Payload]] = {}
 
-    def event(self, aggregate: str, event: str, *, publisher: str, version: int = 1) -> Callable[[type[P]], type[P]]:
+    def event(self, aggregate: str, event: str, rule: PublishRule, *, version: int = 1) -> Callable[[type[P]], type[P]]:
         """Register a payload class as an event type (a class decorator).
 
         Raises:
@@ -66,7 +67,7 @@ class Registry:
             if not (_WORD.fullmatch(aggregate) and _WORD.fullmatch(event)):
                 raise CatalogueError(f"The event name {aggregate}.{event} is not lower-case words with hyphens.")
             model.AGGREGATE, model.EVENT, model.VERSION = aggregate, event, version
-            model.PUBLISHER = publisher
+            model.PUBLISH_RULE = rule
             model.TYPE = str(TypeName(aggregate, event, version))
             self._models[aggregate, event] = model
             return model
@@ -108,9 +109,9 @@ class Registry:
             return False
         return True
 
-    def publisher_of(self, name: TypeName) -> str:
-        """Who alone publishes events of this type."""
-        return self._models[name.aggregate, name.event].PUBLISHER
+    def rule_of(self, name: TypeName) -> PublishRule:
+        """Who may publish events of this type."""
+        return self._models[name.aggregate, name.event].PUBLISH_RULE
 
     def decode(self, event_type: str, data: object) -> Payload:
         """The payload of an event, brought to the version of this build.

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpuledger.events.payload import BIGINT_MAX, Name, Payload, Text
+from gpuledger.events.publishing import BY_WATCHERS
 from gpuledger.events.registry import registry
 
 SELECTOR_LABELS_MAX = 256
@@ -16,7 +17,7 @@ SLICES_PER_UNIT_MAX = 64
 Heartbeats = Annotated[int, Field(ge=1, le=HEARTBEATS_MAX)]
 
 
-@registry.event("settings", "changed", publisher="watchers")
+@registry.event("settings", "changed", BY_WATCHERS)
 class SettingsChanged(Payload):
     """The module's settings from now on; what its ModuleConfig leaves out has the default that stands here.
 

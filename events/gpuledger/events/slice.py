@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictInt, StringConstraints
 
 from gpuledger.events.payload import BIGINT_MAX, Count, Name, Payload, Text
+from gpuledger.events.publishing import BY_WATCHERS
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.registry import registry
 
@@ -76,7 +77,7 @@ class CounterSet(Payload):
     counters: Amounts = {}
 
 
-@registry.event("slice", "published", publisher="watchers")
+@registry.event("slice", "published", BY_WATCHERS)
 class SlicePublished(Payload):
     """A driver offers these devices; it replaces what the slice said before.
 
@@ -95,14 +96,14 @@ class SlicePublished(Payload):
     counter_sets: Annotated[tuple[CounterSet, ...], Field(max_length=COUNTER_SETS_MAX)] = ()
 
 
-@registry.event("slice", "withdrawn", publisher="watchers")
+@registry.event("slice", "withdrawn", BY_WATCHERS)
 class SliceWithdrawn(Payload):
     """The slice is gone, and its devices with it."""
 
     uid: Name | None = None
 
 
-@registry.event("device-class", "defined", publisher="watchers")
+@registry.event("device-class", "defined", BY_WATCHERS)
 class DeviceClassDefined(Payload):
     """A DeviceClass: CEL expressions that all have to select a device."""
 
@@ -110,14 +111,14 @@ class DeviceClassDefined(Payload):
     selectors: Annotated[tuple[Annotated[str, StringConstraints(max_length=10_240)], ...], Field(max_length=32)] = ()
 
 
-@registry.event("device-class", "removed", publisher="watchers")
+@registry.event("device-class", "removed", BY_WATCHERS)
 class DeviceClassRemoved(Payload):
     """The DeviceClass is gone."""
 
     uid: Name | None = None
 
 
-@registry.event("taint-rule", "set", publisher="watchers")
+@registry.event("taint-rule", "set", BY_WATCHERS)
 class TaintRuleSet(Payload):
     """A DeviceTaintRule; what it does not select by matches anything."""
 
@@ -128,7 +129,7 @@ class TaintRuleSet(Payload):
     device: Name | None = None
 
 
-@registry.event("taint-rule", "lifted", publisher="watchers")
+@registry.event("taint-rule", "lifted", BY_WATCHERS)
 class TaintRuleLifted(Payload):
     """The DeviceTaintRule is gone."""
 

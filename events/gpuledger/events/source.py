@@ -5,12 +5,13 @@ from typing import Annotated
 from pydantic import Field
 
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
+from gpuledger.events.publishing import BY_IMPORTERS, SourceKind, by_service
 from gpuledger.events.registry import registry
 
 Epoch = Annotated[str, Field(min_length=1, max_length=128)]
 
 
-@registry.event("source", "completed", publisher="importers")
+@registry.event("source", "completed", BY_IMPORTERS)
 class SourceCompleted(Payload):
     """The source's data ends here: at this event's `time`, as far as that epoch knows."""
 
@@ -18,7 +19,7 @@ class SourceCompleted(Payload):
     rejects: Count = 0
 
 
-@registry.event("source", "gap-detected", publisher="sources")
+@registry.event("source", "gap-detected", by_service(SourceKind.SOURCES))
 class SourceGapDetected(Payload):
     """Numbers `first` to `last` of a source's epoch have stayed missing."""
 
@@ -27,7 +28,7 @@ class SourceGapDetected(Payload):
     last: Number
 
 
-@registry.event("source", "gap-closed", publisher="sources")
+@registry.event("source", "gap-closed", by_service(SourceKind.SOURCES))
 class SourceGapClosed(Payload):
     """Every number of a gap that was detected has come after all."""
 
@@ -36,7 +37,7 @@ class SourceGapClosed(Payload):
     last: Number
 
 
-@registry.event("source", "rejected", publisher="sources")
+@registry.event("source", "rejected", by_service(SourceKind.SOURCES))
 class SourceRejected(Payload):
     """An event at the edge was turned down; it stays in the log, and no projection takes it."""
 
@@ -46,7 +47,7 @@ class SourceRejected(Payload):
     reason: Text
 
 
-@registry.event("source", "position-skipped", publisher="operators")
+@registry.event("source", "position-skipped", by_service(SourceKind.OPERATORS))
 class SourcePositionSkipped(Payload):
     """An operator decided that one position of the log is to be passed over by every projection."""
 

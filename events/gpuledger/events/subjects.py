@@ -24,9 +24,6 @@ SERVICE = "svc"
 EDGE_SERVICES = frozenset({"import", "gateways"})
 """Services that pass on what others said: what they record may be bad without a bug of ours."""
 
-OWN_SERVICES = frozenset({"sources", "operators", "watchers", "inventory", "bootstrap", "pools"})
-"""Services whose events nobody else may record."""
-
 _SOURCE_SHAPES = (
     "`/nodes/<node>/agent`, `/services/<name>`, `/watchers/<name>`, `/gateways/<name>`, `/operators/<name>` "
     "or `/import/<name>`"
@@ -140,15 +137,6 @@ def subject_of(source: str, aggregate: str, aggregate_id: str, event: str) -> st
     """
     origin = origin_of(source)
     return f"{ROOT}.{origin.kind}.{escape(origin.name)}.{aggregate}.{escape(aggregate_id)}.{event}"
-
-
-def reserved_prefix(publisher: str) -> str:
-    """What the subjects of a publisher's events begin with.
-
-    What our services decide, and what they say about the log itself, is theirs alone. Facts about hardware and
-    workloads may come from any source at the edge, which may write them under its own name only.
-    """
-    return f"{ROOT}.{SERVICE}.{publisher}." if publisher in OWN_SERVICES else f"{ROOT}."
 
 
 def aggregate_filter(aggregate: str, aggregate_id: str | None = None) -> str:

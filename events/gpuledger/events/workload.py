@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gpuledger.events.payload import Count, Name, Payload
+from gpuledger.events.publishing import BY_IMPORTERS_AND_AGENTS
 from gpuledger.events.registry import registry
 
 DEVICES_PER_WORKLOAD_MAX = 4096
@@ -17,7 +18,7 @@ class DeviceShare(Payload):
     gpu_milli: Count
 
 
-@registry.event("workload", "submitted", publisher="importers")
+@registry.event("workload", "submitted", BY_IMPORTERS_AND_AGENTS)
 class WorkloadSubmitted(Payload):
     """Somebody asked for GPUs; `workload_class` is the cluster's class of service (such as a pod's QoS)."""
 
@@ -28,7 +29,7 @@ class WorkloadSubmitted(Payload):
     memory_mib: Count | None = None
 
 
-@registry.event("workload", "scheduled", publisher="importers")
+@registry.event("workload", "scheduled", BY_IMPORTERS_AND_AGENTS)
 class WorkloadScheduled(Payload):
     """The workload holds GPUs from now on; without `devices` the allocation is an amount without a place."""
 
@@ -37,7 +38,7 @@ class WorkloadScheduled(Payload):
     devices: Annotated[tuple[DeviceShare, ...], Field(max_length=DEVICES_PER_WORKLOAD_MAX)] = ()
 
 
-@registry.event("workload", "ended", publisher="importers")
+@registry.event("workload", "ended", BY_IMPORTERS_AND_AGENTS)
 class WorkloadEnded(Payload):
     """The workload is over and holds nothing any more; `outcome` is its last phase."""
 

@@ -20,7 +20,7 @@ from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, Denial, connected
 from gpuledger.ledger.credentials import ANONYMOUS, Identity
 from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
-from gpuledger.ledger.permissions import inbox_prefix, wanted_subject
+from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
 from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S, Publisher
 from gpuledger.ledger.stream import stream_name
 
@@ -180,7 +180,7 @@ async def connect_edge(
         url, name=name, timeout_s=connect_timeout_s, identity=identity, inbox_prefix=prefix
     ) as connection:
         asker = Asker(connection, timeout_s=ask_timeout_s)
-        generation = await _current_generation(asker, wanted_subject(node), stream_timeout_s)
+        generation = await _current_generation(asker, desired_devices_subject(node), stream_timeout_s)
         ledger = EdgeLedger(connection, asker, generation, publish_timeout_s=publish_timeout_s)
         with connection.on_denial(ledger.on_denial):
             await ledger.start()

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from gpuledger.events.subjects import ROOT, escape
+from gpuledger.events.node import NodeDevicesWanted
+from gpuledger.events.subjects import NODE, ROOT, escape
 
 NAME_TEMPLATE: Final = "{{name()}}"
 """What a scoped signing key replaces by the name of the user whose JWT it signed; it must be a whole token."""
@@ -59,7 +60,7 @@ def inbox_prefix(node: str) -> str:
     return _inbox(escape(node))
 
 
-def wanted_subject(node: str) -> str:
+def desired_devices_subject(node: str) -> str:
     """Where pools say what they want of a node (`NodeDevicesWanted`)."""
     return _wanted(escape(node))
 
@@ -109,19 +110,20 @@ def imports_text() -> str:
 def _permissions(token: str) -> Permissions:
     wanted = _wanted(token)
     return Permissions(
-        publish=(f"{ROOT}.node.{token}.>", *STREAM_NAMES, direct_get("*", wanted)),
+        publish=(f"{ROOT}.{NODE}.{token}.>", *STREAM_NAMES, direct_get("*", wanted)),
         subscribe=(f"{_inbox(token)}.>", wanted),
     )
 
 
 def _services() -> Iterable[tuple[str, str]]:
     """Subjects of the ledger's account that answer agents, and what they are called in the agents' own."""
-    written, asked = f"{ROOT}.node.*.>", direct_get("*", _wanted("*"))
+    written, asked = f"{ROOT}.{NODE}.*.>", direct_get("*", _wanted("*"))
     return ((written, written), STREAM_NAMES, (asked, asked))
 
 
 def _wanted(token: str) -> str:
-    return f"{ROOT}.svc.pools.node.{token}.devices-wanted"
+    model = NodeDevicesWanted
+    return f"{model.PUBLISH_RULE.reserved_prefix}{model.AGGREGATE}.{token}.{model.EVENT}"
 
 
 def _inbox(token: str) -> str:

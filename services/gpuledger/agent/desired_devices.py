@@ -16,9 +16,10 @@ from gpuledger.agent.part import Recorder, StateStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
-from gpuledger.events.subjects import subject_of
+from gpuledger.events.publishing import source_kind
 from gpuledger.ledger.api import Asking, Message, Position
 from gpuledger.ledger.errors import LedgerError
+from gpuledger.ledger.permissions import desired_devices_subject
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Sleep
 
@@ -32,7 +33,6 @@ RETRY: Final = Backoff(first_s=0.5, max_s=30.0)
 
 STUCK_AFTER_S: Final = 4 * REFRESH_S
 
-SOURCE: Final = "/services/pools"
 STATE_KEY: Final = "orders"
 
 log = structlog.get_logger("gpuledger.agent")
@@ -75,7 +75,7 @@ class DesiredDevices:
         self._connect = connect
         self._sleep = sleep
         self._refresh_s = refresh_s
-        self._subject = subject_of(SOURCE, NodeDevicesWanted.AGGREGATE, node, NodeDevicesWanted.EVENT)
+        self._subject = desired_devices_subject(node)
         self._order: DesiredList | None = None
         self._seen: Position | None = None
         self._retries = Retries(RETRY)
@@ -164,9 +164,9 @@ def read_list(node: str, position: Position, raw: bytes) -> DesiredList:
     event = decode(raw)
     if not isinstance(event.data, NodeDevicesWanted):
         raise ForeignListError(f"The event at {position} is {event.type}, not {NodeDevicesWanted.TYPE}.")
-    if (event.source, event.subject) != (SOURCE, node):
+    if source_kind(event.source) not in NodeDevicesWanted.PUBLISH_RULE.publishers or event.subject != node:
         raise ForeignListError(
-            f"The event at {position} says what {event.source} wants of {event.subject}, not {SOURCE} of {node}."
+            f"The event at {position} is the list of {event.source} for {event.subject}, not that of pools for {node}."
         )
     return DesiredList(position, event.data.devices, raw)
 

@@ -15,8 +15,9 @@ from gpuledger.events.envelope import Decoded, Event, Undecoded, nats_subject_of
 from gpuledger.events.errors import EventError, MalformedEventError, SubjectError, UnknownEventTypeError
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import NAME_LENGTH_MAX
+from gpuledger.events.publishing import Authority, is_about_own_node
 from gpuledger.events.registry import Registry, parse_type
-from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject, reserved_prefix
+from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message, Position
 from gpuledger.projection.definition import Decision, Observed, Projection, Refusal, RefusalKind
 from gpuledger.projection.errors import BadEventError
@@ -106,7 +107,7 @@ class Fold:
         if self._expected and event.id in self._expected and event.source == self._source:
             del self._expected[event.id]
             self.returned.append(event.id)
-        elif decoded is not None and route.handler is not None:
+        elif decoded is not None and route.handler is not None and route.hears(event):
             self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
     def due(self, now: datetime) -> None:
@@ -250,18 +251,25 @@ class Fold:
             f"{model.AGGREGATE}.{model.EVENT}": handler for model, handler in self.projection.handlers.items()
         }
         handler = handlers.get(f"{name.aggregate}.{name.event}")
-        reserved = reserved_prefix(self._catalogue.publisher_of(name))
-        route = self._routes[event_type] = _Route(name.aggregate, name.event, handler, reserved)
+        rule = self._catalogue.rule_of(name)
+        is_own_node = rule.authority is Authority.OWN_NODE
+        route = _Route(name.aggregate, name.event, handler, rule.reserved_prefix, is_own_node=is_own_node)
+        self._routes[event_type] = route
         return route
 
 
 class _Route(NamedTuple):
-    """Where a type's events belong: the subject's words, the handler if the projection has one, and whose they are."""
+    """Where a type's events belong: the subject's words, the handler if the projection has one, and who may publish."""
 
     aggregate: str
     event: str
     handler: Handler | None
     reserved: str
+    is_own_node: bool
+
+    def hears(self, event: Undecoded) -> bool:
+        """Whether the handler gets the event: an agent speaks of its own node only."""
+        return not self.is_own_node or is_about_own_node(event.source, self.aggregate, event.subject)
 
 
 def _origin(message: Message) -> Origin:

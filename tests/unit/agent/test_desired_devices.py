@@ -16,7 +16,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.ledger.permissions import wanted_subject
+from gpuledger.ledger.permissions import desired_devices_subject
 from support.edges import MemoryEdge
 from support.events import SERVICE, event, outgoing
 from support.waiting import eventually
@@ -37,7 +37,7 @@ def order(number: int, *devices: str) -> Outgoing:
 def odd(number: int, data: Payload, subject: str = NODE, source: str = SERVICE) -> Outgoing:
     """An event of another kind, source or node where this node's lists are."""
     sent = outgoing(event(data, subject, number=number, source=source))
-    return sent._replace(subject=wanted_subject(NODE))
+    return sent._replace(subject=desired_devices_subject(NODE))
 
 
 class Kept:
@@ -193,8 +193,8 @@ async def test_a_later_generation_is_newer_whatever_its_sequence(edge: MemoryEdg
         odd(2, NodeDevicesWanted(), source="/nodes/w.1/agent"),
         odd(2, NodeDevicesWanted(), subject="w.2"),
         odd(2, NodeDecommissioned()),
-        Outgoing(wanted_subject(NODE), "2", b'{"stream":"LEDGER_1","seq":2}'),
-        Outgoing(wanted_subject(NODE), "2", b"\xff"),
+        Outgoing(desired_devices_subject(NODE), "2", b'{"stream":"LEDGER_1","seq":2}'),
+        Outgoing(desired_devices_subject(NODE), "2", b"\xff"),
         order(2, "x")._replace(data=order(2, "x").data.replace(b'"Card"', b'"Sled"')),
     ],
 )
@@ -220,7 +220,7 @@ async def test_what_is_kept_and_cannot_be_read_is_not_known(kept: bytes, edge: M
 
 
 def test_another_nodes_list_is_not_kept_for_this_one() -> None:
-    with pytest.raises(ForeignListError, match=r"wants of w\.1, not /services/pools of w\.2"):
+    with pytest.raises(ForeignListError, match=r"list of /services/pools for w\.1, not that of pools for w\.2"):
         read_stored("w.2", b"1/1\n" + order(1).data)
 
 

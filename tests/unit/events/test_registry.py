@@ -1,4 +1,4 @@
-"""The registry: one publisher per type, and a chain of upcasters without holes."""
+"""The registry: a rule who publishes each type, and a chain of upcasters without holes."""
 
 from typing import Any
 
@@ -6,8 +6,10 @@ import pytest
 
 from gpuledger.events.errors import CatalogueError, PayloadError, UnknownEventTypeError
 from gpuledger.events.payload import Count, Name, Payload
+from gpuledger.events.publishing import Authority, PublishRule, SourceKind
 from gpuledger.events.registry import Registry, TypeName, parse_type
 
+FANS = PublishRule((SourceKind.IMPORTERS,), Authority.EDGE)
 TYPE = "io.gpuledger.fan.turned.v{}"
 
 
@@ -15,7 +17,7 @@ def grown() -> Registry:
     """A type in its third version: `rpm` was `speed`, and `rotor` came last."""
     registry = Registry()
 
-    @registry.event("fan", "turned", publisher="fans", version=3)
+    @registry.event("fan", "turned", FANS, version=3)
     class FanTurned(Payload):
         rpm: Count
         rotor: Name
@@ -78,7 +80,7 @@ def test_an_event_registered_twice_is_refused() -> None:
     registry = grown()
     with pytest.raises(CatalogueError, match="twice"):
 
-        @registry.event("fan", "turned", publisher="others")
+        @registry.event("fan", "turned", FANS)
         class Again(Payload):
             pass
 
@@ -93,7 +95,7 @@ def test_an_upcaster_registered_twice_is_refused() -> None:
 def test_a_name_that_is_no_word_is_refused(aggregate: str, event: str) -> None:
     with pytest.raises(CatalogueError, match="lower-case"):
 
-        @Registry().event(aggregate, event, publisher="fans")
+        @Registry().event(aggregate, event, FANS)
         class Odd(Payload):
             pass
 
@@ -101,7 +103,7 @@ def test_a_name_that_is_no_word_is_refused(aggregate: str, event: str) -> None:
 def test_a_hole_in_the_chain_is_found_before_an_event_falls_into_it() -> None:
     registry = Registry()
 
-    @registry.event("fan", "turned", publisher="fans", version=3)
+    @registry.event("fan", "turned", FANS, version=3)
     class FanTurned(Payload):
         pass
 

@@ -11,6 +11,7 @@ from gpuledger.ledger.memory import matcher
 from gpuledger.ledger.permissions import (
     NAME_TEMPLATE,
     agent_permissions,
+    desired_devices_subject,
     exports_text,
     imports_text,
     inbox_prefix,
@@ -18,7 +19,6 @@ from gpuledger.ledger.permissions import (
     templated_permissions,
     user_name,
     user_text,
-    wanted_subject,
 )
 
 NODES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -39,7 +39,7 @@ def test_the_permissions_of_a_node() -> None:
 
 def test_what_pools_publish_is_what_the_agent_may_read() -> None:
     published = subject_of("/services/pools", NodeDevicesWanted.AGGREGATE, "w.1", NodeDevicesWanted.EVENT)
-    assert wanted_subject("w.1") == published
+    assert desired_devices_subject("w.1") == published
 
 
 @given(node=NODES, aggregate_id=IDS)
@@ -56,8 +56,8 @@ def test_no_node_may_do_anything_of_anothers(node: str, other: str) -> None:
     written = f"ledger.node.{user_name(other)}.device.d.seen"
     assert parse_subject(written).origin.name == other
     assert not may_publish(node, written)
-    assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{wanted_subject(other)}")
-    assert not may_hear(node, wanted_subject(other))
+    assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{desired_devices_subject(other)}")
+    assert not may_hear(node, desired_devices_subject(other))
     assert not may_hear(node, f"{inbox_prefix(other)}.x")
 
 

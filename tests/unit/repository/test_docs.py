@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gpuledger.events.catalogue import registry
-from gpuledger.tools.importers.jsonl import PUBLISHER
+from gpuledger.events.publishing import SourceKind
 from support.imports import jsonl, write
 from support.paths import ROOT
 
@@ -13,7 +13,11 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 def importable() -> dict[str, set[str]]:
     """The fields of what `import jsonl` takes, by event."""
-    found = {f"{kind.AGGREGATE}.{kind.EVENT}": kind for kind in registry.models() if kind.PUBLISHER == PUBLISHER}
+    found = {
+        f"{kind.AGGREGATE}.{kind.EVENT}": kind
+        for kind in registry.models()
+        if SourceKind.IMPORTERS in kind.PUBLISH_RULE.publishers
+    }
     del found["source.completed"]
     return {
         name: {field if known.is_required() else f"{field}?" for field, known in kind.model_fields.items()}

@@ -1,56 +1,17 @@
-"""Which events are given up where not all can wait. Pure.
+"""Which events the outbox gives up where not all can wait. Pure.
 
-The least important go first, and of those the oldest: what is observed again and again is replaced by what was observed
-later. What stands at the front of the queue may be in the ledger already without our knowing, and is never given up;
-nor is what says that something was.
+The lowest drop class of the registry goes first, and of one class the oldest. What stands at the front of the queue may
+be in the ledger already without our knowing, and is never given up.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 from gpuledger.agent.outbox.entry import Drops, QueueBounds, QueuedEvent
 from gpuledger.agent.part import AgentFact
-from gpuledger.events.allocation import AllocationEnded, AllocationObserved
-from gpuledger.events.device import (
-    DeviceErrorsObserved,
-    DeviceHealthChanged,
-    DevicePoolApplied,
-    DevicePoolRefused,
-    DevicePoolReleased,
-)
-from gpuledger.events.node import (
-    NodeAgentStarted,
-    NodeDevicesObserved,
-    NodeEventsDropped,
-    NodeMonitoringObserved,
-)
-from gpuledger.events.payload import Payload
-
-REPEATED: Final = 0
-"""It is told again and again, and each replaces the last."""
-
-ORDINARY: Final = 1
-
-ONCE: Final = 2
-"""It is told once, and what follows from it is not known otherwise."""
-
-NEVER: Final = 3
-"""It is never given up."""
-
-PRIORITIES: Final[Mapping[type[Payload], int]] = {
-    NodeDevicesObserved: REPEATED,
-    NodeMonitoringObserved: REPEATED,
-    DeviceHealthChanged: ONCE,
-    DeviceErrorsObserved: ONCE,
-    DevicePoolApplied: ONCE,
-    DevicePoolRefused: ONCE,
-    DevicePoolReleased: ONCE,
-    NodeAgentStarted: ONCE,
-    AllocationObserved: ONCE,
-    AllocationEnded: ONCE,
-    NodeEventsDropped: NEVER,
-}
+from gpuledger.events.node import NodeEventsDropped
+from gpuledger.events.publishing import DropClass
 
 NO_ROOM: Final = "NoRoom"
 REFUSED: Final = "RefusedByLedger"
@@ -60,14 +21,9 @@ ROOM_SHARE: Final = 0.75
 """What was dropped is told once the queue is no fuller than this: told earlier, it would drop what waits."""
 
 
-def priority_of(data: Payload) -> int:
-    """How much it matters that this comes to the ledger; higher matters more."""
-    return PRIORITIES.get(type(data), ORDINARY)
-
-
 def in_order(held: Iterable[QueuedEvent]) -> list[QueuedEvent]:
     """What may be given up, in the order in which it would be."""
-    return sorted((one for one in held if one.priority < NEVER), key=lambda one: (one.priority, one.position))
+    return sorted((one for one in held if one.priority < DropClass.NEVER), key=lambda one: (one.priority, one.position))
 
 
 def victims(candidates: Iterable[QueuedEvent], events: int, size: int) -> list[QueuedEvent]:

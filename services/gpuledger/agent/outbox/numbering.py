@@ -50,7 +50,7 @@ def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], 
             numbering, room = numberer.new_epoch(numbering.last_time), EPOCH_AT_RISK_MAX
         room -= 1
         time = event_time(fact.time, numbering.last_time, now)
-        priority = drop.priority_of(fact.data)
+        priority = fact.data.PUBLISH_RULE.drop_class
         entries.append(entry_of(source, fact, position + len(entries), numbering, time, priority))
         numbering = numbering._replace(next_number=numbering.next_number + 1, last_time=time)
     queue.add(entries)

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.agent.outbox import disk
-from gpuledger.agent.outbox.drop import NEVER, UNREADABLE
+from gpuledger.agent.outbox.drop import UNREADABLE
 from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, fitting, merged
 from gpuledger.agent.outbox.errors import DiskError, SpoolUnreadableError
 from gpuledger.agent.outbox.queue import QueueState
+from gpuledger.events.publishing import DropClass
 from gpuledger.ledger.api import Outgoing
 
 FILE: Final = "outbox.db"
@@ -113,7 +114,7 @@ class Spool:
         found = self._connection.execute(
             "SELECT position, epoch, number, priority, length(data) FROM event"
             " WHERE priority < ? AND position > ? ORDER BY priority, position",
-            (NEVER, self._end_of(batch)),
+            (DropClass.NEVER, self._end_of(batch)),
         )
         return map(QueuedEvent._make, found)
 

@@ -15,7 +15,7 @@ from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.node import ComponentPod, NodeComponentsObserved, NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.settings import HEARTBEATS_MAX
-from gpuledger.events.subjects import NODE, Origin, origin_of
+from gpuledger.events.subjects import origin_of
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -155,8 +155,6 @@ def _judged(row: BootstrapNode, pods: Iterable[ComponentPod], time: datetime) ->
 
 def _monitoring_observed(state: BootstrapFacts, fact: Fact, data: NodeMonitoringObserved) -> None:
     node, time = fact.event.subject, fact.event.time
-    if not _is_of_node(fact, node):
-        return
     row = node_row(state, node)
     if data.fresh:
         looks, stale_at = _with_fresh(row, time), row.stale_at
@@ -191,23 +189,15 @@ def _devices_observed(state: BootstrapFacts, fact: Fact, data: NodeDevicesObserv
     """Keep whether the agent finds a driver; the cards themselves are the inventory's."""
     node, time = fact.event.subject, fact.event.time
     row = node_row(state, node)
-    if not _is_of_node(fact, node) or (row.driver_told_at is not None and row.driver_told_at > time):
+    if row.driver_told_at is not None and row.driver_told_at > time:
         return
     state.node.put(row._replace(driver_missing=data.driver_missing, driver_told_at=time))
     if data.driver_missing != bool(row.driver_missing):
         state.touch(row.node)
 
 
-def _is_of_node(fact: Fact, node: str) -> bool:
-    """Whether the node's own agent speaks: an agent speaks of its own node only."""
-    return origin_of(fact.event.source) == Origin(NODE, node)
-
-
 def _health_changed(state: BootstrapFacts, fact: Fact, data: DeviceHealthChanged) -> None:
-    origin, card, time = origin_of(fact.event.source), intern(fact.event.subject), fact.event.time
-    if origin.kind != NODE:
-        return
-    node = intern(origin.name)
+    node, card, time = intern(origin_of(fact.event.source).name), intern(fact.event.subject), fact.event.time
     known = state.health.get((node, card))
     is_latest = known is None or known.told_at <= time
     streak = told(None if known is None else known.streak, data.healthy, time)

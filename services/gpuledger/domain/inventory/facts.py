@@ -35,7 +35,6 @@ from gpuledger.events.node import (
     NodeGone,
     NodeObserved,
 )
-from gpuledger.events.subjects import NODE, Origin, origin_of
 
 AGENT, FEATURES, LABELS = "agent", "features", "labels"
 """Who tells of a card, the one that is believed most first."""
@@ -183,8 +182,6 @@ def _features_gone(state: InventoryFacts, fact: Fact, _data: NodeFeaturesGone) -
 
 def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserved) -> None:
     node, time = fact.event.subject, fact.event.time
-    if origin_of(fact.event.source) != Origin(NODE, node):
-        return  # An agent speaks of its own node only.
     row = _row(state, node)
     if _is_latest(row.agent_at, time):
         row = row._replace(agent_at=time)

@@ -13,7 +13,7 @@ from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.pools.rows import PoolSetup
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
-from gpuledger.events.subjects import NODE, Origin, origin_of
+from gpuledger.events.publishing import is_agent_of
 
 _MICROSECOND = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC) - _MICROSECOND
@@ -63,7 +63,7 @@ def _heard(state: PoolFacts, fact: Fact, pool: str) -> PoolSetup | None:
     """The device's row at the time of the fact, where its own agent speaks of the pool that it belongs to."""
     name, time = fact.event.subject, fact.event.time
     device, assignment, known = state.device.get(name), state.assignment.get(name), state.setup.get(name)
-    if device is None or origin_of(fact.event.source) != Origin(NODE, device.node):
+    if device is None or not is_agent_of(fact.event.source, device.node):
         return None
     if assignment is None or assignment.pool != pool or is_late(known and known.told_at, time):
         return None

@@ -17,7 +17,7 @@ from gpuledger.domain.fact import Fact, Handlers, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.events.subjects import NODE, origin_of
+from gpuledger.events.publishing import is_agent_of
 
 _SLICED = re.compile(r"(.+)::([0-9]{1,9})", re.DOTALL).fullmatch
 """The id of a slice of a device: `<uuid>::<n>`."""
@@ -129,20 +129,12 @@ def _is_next(state: Allocations, fact: Fact) -> bool:
 
 
 def _observed(state: Allocations, fact: Fact, data: AllocationObserved) -> None:
-    if data.node == _node_of(fact):
+    if is_agent_of(fact.event.source, data.node):
         _tell(state, fact, set(_units(fact.event.subject, data).values()))
 
 
 def _ended(state: Allocations, fact: Fact, _data: AllocationEnded) -> None:
-    if _node_of(fact) is not None:
-        _tell(state, fact, set())
-
-
-def _node_of(fact: Fact) -> str | None:
-    """The node whose agent tells of a container of its own; None for others, which are not heard."""
-    origin = origin_of(fact.event.source)
-    is_of_node = origin.kind == NODE and fact.event.subject.startswith(f"{origin.name}/")
-    return origin.name if is_of_node else None
+    _tell(state, fact, set())
 
 
 def _tell(state: Allocations, fact: Fact, units: set[Unit]) -> None:

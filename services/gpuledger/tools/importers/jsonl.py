@@ -14,6 +14,7 @@ import orjson
 from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import SPEC_VERSION, Decoded, parse, with_payload
 from gpuledger.events.errors import EventError
+from gpuledger.events.publishing import SourceKind
 from gpuledger.events.source import SourceCompleted
 from gpuledger.tools.importers import fields
 from gpuledger.tools.importers.draft import Draft, Read, reject
@@ -24,7 +25,6 @@ SOURCE = "/import/jsonl"
 FORMAT = "jsonl/1"
 """Goes up whenever the same file would give other events, because their numbers would change."""
 
-PUBLISHER = "importers"
 ATTRIBUTES = ("type", "subject", "time", "data")
 
 _ENVELOPE = {"specversion": SPEC_VERSION, "id": "draft", "source": SOURCE, "sourceepoch": "draft", "sourceseq": 1}
@@ -45,8 +45,9 @@ def draft_of(line: int, text: str) -> Draft:
     if missing := [name for name in ATTRIBUTES if name not in document]:
         raise RowError(f"{' and '.join(missing)} missing")
     event = _checked({name: document[name] for name in ATTRIBUTES})
-    if event.data.PUBLISHER != PUBLISHER:
-        raise RowError(f"{event.type} is published by {event.data.PUBLISHER}, it cannot be imported")
+    publishers = event.data.PUBLISH_RULE.publishers
+    if SourceKind.IMPORTERS not in publishers:
+        raise RowError(f"{event.type} is published by {', '.join(publishers)}, it cannot be imported")
     if isinstance(event.data, SourceCompleted):
         raise RowError(f"{event.type} is recorded by the import itself")
     return Draft(event.time, 0, line, event.data.TYPE, fields.name(event.subject, "subject"), event.data)

@@ -16,6 +16,8 @@ from gpuledger.agent.outbox.errors import FolderTakenError, StateStoreFullError
 from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, RETRY, Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX
+from gpuledger.agent.part import AgentFact
+from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped, NodeEventsDropped
@@ -183,6 +185,18 @@ async def test_what_matters_least_is_dropped_first_and_named(node: Node) -> None
     assert {drop.first, drop.last} <= found.missing["e1"]
 
 
+async def test_a_failure_of_hardware_stays_before_errors_of_applications(node: Node) -> None:
+    node.log.away = True
+    async with node.running(SMALL) as outbox:
+        await record(outbox, *range(5))
+        await outbox.record([AgentFact("GPU-1", DeviceFailed(kind="XID 79"), NOON)])
+        await record(outbox, *range(5, 50))
+        node.log.away = False
+        await drained(outbox)
+    assert [one.subject for one in node.log.events() if isinstance(one.data, DeviceFailed)] == ["GPU-1"]
+    assert len(numbers_in(node.log.events())) < 50
+
+
 async def test_bytes_are_bounded_too(node: Node) -> None:
     sizes = DEFAULT_SIZES._replace(spool=QueueBounds(1_000, 20_000), batch=QueueBounds(2, 5_000))
     async with node.outbox(sizes) as outbox:
@@ -343,7 +357,7 @@ def test_the_time_of_an_event(said: float, last: float | None, told: float) -> N
     assert event_time(NOON + at(said), None if last is None else NOON + at(last), NOON) == NOON + at(told)
 
 
-@pytest.mark.parametrize(("wall", "passed", "jump"), [(10, 10, None), (14, 10, None), (16, 10, 6.0), (-1, 10, -11.0)])
+@pytest.mark.parametrize(("wall", "on_time", "jump"), [(10, 10, None), (14, 10, None), (16, 10, 6.0), (-1, 10, -11.0)])
 def test_a_clock_jumped(wall: float, on_time: float, jump: float | None) -> None:
     assert jump_s(Instant(NOON, 0.0), Instant(NOON + timedelta(seconds=wall), on_time)) == jump
 

@@ -34,8 +34,8 @@ from gpuledger.events.node import (
 )
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolChanged
+from gpuledger.events.publishing import is_agent_of
 from gpuledger.events.slice import SlicePublished, SliceWithdrawn
-from gpuledger.events.subjects import NODE, Origin, origin_of
 from gpuledger.projection.definition import Projection
 
 USUAL = frozenset(
@@ -243,7 +243,7 @@ def _pool_applied(state: DesiredState, fact: Fact, data: DevicePoolApplied) -> N
     row, assignment = state.device.get(fact.event.subject), state.pools.assignment.get(fact.event.subject)
     if assignment is None or assignment.pool != data.pool:
         return
-    if row is not None and origin_of(fact.event.source) == Origin(NODE, row.node):
+    if row is not None and is_agent_of(fact.event.source, row.node):
         state.pool_usage.partitions[row.name] = data.partitions or 0
 
 

@@ -1,0 +1,151 @@
+"""Who may publish what: the registry's rules are those of the code that publishes, and every fold keeps them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.events.catalogue import registry
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed
+from gpuledger.events.envelope import Event
+from gpuledger.events.errors import SubjectError
+from gpuledger.events.node import NodeEventsDropped
+from gpuledger.events.payload import Payload
+from gpuledger.events.publishing import Authority, DropClass, SourceKind, is_about_own_node, is_agent_of, source_kind
+from gpuledger.events.registry import Registry
+from gpuledger.projection.definition import Decisions, Projection, Refusal
+from gpuledger.projection.errors import BadEventError
+from gpuledger.projection.fold import Fold
+from support.events import START, message
+from support.paths import ROOT
+
+MODELS = {f"{model.AGGREGATE}.{model.EVENT}": model for model in registry.models()}
+OURS = {SourceKind.SOURCES, SourceKind.INVENTORY, SourceKind.BOOTSTRAP, SourceKind.POOLS}
+SOURCES = {
+    SourceKind.AGENTS: "/nodes/n1/agent",
+    SourceKind.IMPORTERS: "/import/titan",
+    SourceKind.WATCHERS: "/watchers/nodes",
+    SourceKind.OPERATORS: "/operators/alice",
+    **{kind: f"/services/{kind}" for kind in OURS},
+}
+SUBJECTS = {"node": "n1", "allocation": "n1/team/pod/container"}
+ELSEWHERE = {"node": "n2", "allocation": "n2/team/pod/container"}
+
+PUBLISHING_CODE = {
+    "services/gpuledger/agent": SourceKind.AGENTS,
+    "services/gpuledger/tools/simulation": SourceKind.AGENTS,
+    "services/gpuledger/tools/importers": SourceKind.IMPORTERS,
+    "services/gpuledger/edge/watchers": SourceKind.WATCHERS,
+    "services/gpuledger/deciders/sources": SourceKind.SOURCES,
+    "services/gpuledger/deciders/inventory": SourceKind.INVENTORY,
+    "services/gpuledger/deciders/bootstrap": SourceKind.BOOTSTRAP,
+    "services/gpuledger/deciders/pools": SourceKind.POOLS,
+    "cli/gpuledger/cli/log": SourceKind.OPERATORS,
+}
+NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged"}
+"""Payloads that code also makes without publishing them, such as settings with their defaults."""
+
+
+class Hearing(Projection):
+    """Handles one event type, and notes what becomes of its events."""
+
+    name = "hearing"
+    version = 1
+    specs = ()
+
+    def __init__(self, model: type[Payload]) -> None:
+        self.outcomes: list[str] = []
+        self.handlers = {model: lambda _state, _fact, _data: self.outcomes.append("folded")}  # type: ignore[misc]
+
+    def new_state(self) -> Any:
+        return None
+
+    def refused(self, state: object, refusal: Refusal) -> Decisions:
+        self.outcomes.append("rejected")
+        return ()
+
+
+def outcome(name: str, source: str, subject: str) -> str:
+    """What becomes of an event of this type, whose payload holds nothing here, in any fold that handles it."""
+    catalogue, real = Registry(), MODELS[name]
+    model: type[Payload] = catalogue.event(real.AGGREGATE, real.EVENT, real.PUBLISH_RULE)(type("Empty", (Payload,), {}))
+    hearing = Hearing(model)
+    recorded = Event("id", source, model.TYPE, subject, START, model(), "e1", 1)
+    try:
+        Fold(hearing, 1, catalogue=catalogue).apply(message(recorded, 1))
+    except BadEventError:
+        return "rejected"
+    return hearing.outcomes[0] if hearing.outcomes else "ignored"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_type_says_who_publishes_it_about_what_and_when_it_is_dropped(name: str) -> None:
+    rule = MODELS[name].PUBLISH_RULE
+    assert rule.publishers
+    assert len(set(rule.publishers)) == len(rule.publishers)
+    assert isinstance(rule.drop_class, DropClass)
+    if rule.authority in (Authority.SERVICE, Authority.OWN_OBJECT):
+        assert len(rule.publishers) == 1
+    assert (rule.authority is Authority.OWN_OBJECT) == (SourceKind.WATCHERS in rule.publishers)
+    assert rule.authority is not Authority.OWN_NODE or rule.publishers == (SourceKind.AGENTS,)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_fold_keeps_to_the_publishers(name: str) -> None:
+    rule = MODELS[name].PUBLISH_RULE
+    subject = SUBJECTS.get(MODELS[name].AGGREGATE, "x")
+    others = {Authority.EDGE: "folded", Authority.OWN_NODE: "ignored"}.get(rule.authority, "rejected")
+    for kind, source in SOURCES.items():
+        assert outcome(name, source, subject) == ("folded" if kind in rule.publishers else others), kind
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].AGGREGATE in SUBJECTS])
+def test_an_agent_speaks_of_its_own_node_only(name: str) -> None:
+    rule, subject = MODELS[name].PUBLISH_RULE, ELSEWHERE[MODELS[name].AGGREGATE]
+    if rule.authority is Authority.OWN_NODE:
+        assert outcome(name, SOURCES[SourceKind.AGENTS], subject) == "ignored"
+
+
+@pytest.mark.parametrize("folder", PUBLISHING_CODE)
+def test_the_code_publishes_only_what_the_registry_allows(folder: str) -> None:
+    kind, by_class = PUBLISHING_CODE[folder], {model.__name__: model for model in MODELS.values()}
+    made = {name for path in (ROOT / folder).rglob("*.py") for name in payloads_made(path)} & by_class.keys()
+    assert made, "it publishes something"
+    wrong = {name for name in made - NOT_PUBLISHED if kind not in by_class[name].PUBLISH_RULE.publishers}
+    assert wrong == set()
+
+
+def payloads_made(path: Path) -> Iterator[str]:
+    """The names of the classes whose instances a module makes."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            made = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            if isinstance(made, ast.Name):
+                yield made.id
+
+
+def test_a_failure_of_hardware_outlasts_an_applications_error() -> None:
+    classes = [model.PUBLISH_RULE.drop_class for model in (DeviceErrorsObserved, DeviceFailed, NodeEventsDropped)]
+    assert classes == sorted(set(classes))
+
+
+@pytest.mark.parametrize(("kind", "source"), SOURCES.items())
+def test_a_source_has_its_kind(kind: SourceKind, source: str) -> None:
+    assert source_kind(source) is kind
+
+
+def test_a_source_of_no_shape_has_no_kind_and_an_unknown_service_publishes_nothing() -> None:
+    assert source_kind("/gateways/health") is source_kind("/services/agents") is None
+    with pytest.raises(SubjectError):
+        source_kind("/test")
+
+
+def test_whose_agent_a_source_is() -> None:
+    assert is_agent_of("/nodes/a.b/agent", "a.b")
+    assert not is_agent_of("/nodes/a/agent", "a.b")
+    assert not is_agent_of("/import/a", "a")
+    assert is_about_own_node("/nodes/a/agent", "device", "GPU-1")
+    assert not is_about_own_node("/import/a", "device", "GPU-1")
+    assert not is_about_own_node("/nodes/a/agent", "allocation", "ab/team/pod/container")
