@@ -87,5 +87,9 @@ def test_every_fault_and_every_model_of_simulated_cards_is_named() -> None:
 
 def test_every_event_of_agents_is_named() -> None:
     said = {name for cell, _ in rows("What it reports") for name in quoted(cell)}
-    ours = {f"{kind.AGGREGATE}.{kind.EVENT}" for kind in registry.models() if SourceKind.AGENTS in kind.PUBLISH_RULE.publishers}
+    ours = {
+        f"{kind.AGGREGATE}.{kind.EVENT}"
+        for kind in registry.models()
+        if SourceKind.AGENTS in kind.PUBLISH_RULE.publishers
+    }
     assert said == {name for name in ours if not name.startswith("workload.")}
