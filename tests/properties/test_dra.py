@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.capacity import free_of
 from gpuledger.domain.dra.counters import Balance
+from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.facts import holdings_of, slice_of
 from gpuledger.domain.dra.fold import holding_of, views
 from gpuledger.domain.dra.objects import ClaimId
 from gpuledger.domain.dra.pools import seen_everywhere
 from gpuledger.domain.dra.use import uses_of
-from gpuledger.domain.dra.verdicts import DeviceState
 from gpuledger.domain.quantities import UNIT, parse_quantity
 from support.dra import (
     ANYWHERE,
@@ -37,7 +37,7 @@ from support.dra import given as allocated
 from support.dra_strategies import STORY_LENGTH_MAX, Said, interleavings, stories, texts
 from support.events import hour
 
-COUNTED_STATES = (DeviceState.AVAILABLE, DeviceState.PARTIAL, DeviceState.UNAVAILABLE)
+COUNTED_STATES = (AvailabilityState.AVAILABLE, AvailabilityState.PARTIAL, AvailabilityState.UNAVAILABLE)
 EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50}
 
@@ -115,7 +115,7 @@ def test_of_what_is_gone_only_the_past_is_kept(said: list[Said]) -> None:
     empty = {data.AGGREGATE: data for data in (model() for model in GONE)}
     told.say(*((name, empty[data.AGGREGATE]) for name, data in said if data.AGGREGATE in empty))
     assert [name for name, table in told.state.tables().items() if live(table)] == []
-    assert [vars(told.state)["_books"], vars(told.state.history)["_open"]] == [{}, {}]
+    assert [vars(told.state)["_indexes"], vars(told.state.history)["_open"]] == [{}, {}]
 
 
 @given(said=stories, steps=st.lists(st.integers(0, 2), min_size=STORY_LENGTH_MAX, max_size=STORY_LENGTH_MAX))
@@ -139,8 +139,8 @@ def _standing(told: Told) -> list[Any]:
     """How every view stands, counted device by device."""
     found: list[Any] = []
     for pool, view in views(told.state):
-        seen = told.state.evaluated(pool, view)
-        devices = [one for standings in seen.standings.values() for one in standings.values()]
+        seen = told.state.evaluation(pool, view)
+        devices = [one for availabilities in seen.availabilities.values() for one in availabilities.values()]
         states = Counter(one.state for one in devices)
         used = sum(one.use.is_used for one in devices)
         pool_is = seen.view.generation, seen.view.is_complete, seen.view.is_valid
@@ -158,8 +158,8 @@ def _held(row: rows.DeviceAllocation) -> tuple[Any, ...]:
 
 def _held_now(told: Told) -> list[rows.DeviceAllocation]:
     """The rows of what is held, which are what the books say."""
-    every = [told.state.book(pool) for pool in vars(told.state)["_books"]]
-    held = [one for book in every for device in vars(book)["_held"] for one in book.holdings(device)]
+    every = [told.state.index(pool) for pool in vars(told.state)["_indexes"]]
+    held = [one for index in every for device in vars(index)["_held"] for one in index.holdings(device)]
     found = [row for row in told.state.allocation.rows.values() if row.valid_to is None]
     by_rows = [one for one in map(holding_of, found) if one.holds]
     assert sorted(map(str, held)) == sorted(map(str, by_rows))
@@ -218,8 +218,8 @@ def test_nothing_is_ever_a_float(said: list[Said]) -> None:
     tables = [list(table.rows.values()) for table in told.state.tables().values()]
     assert _floats([told.statuses(), *tables]) == []
     for pool, view in views(told.state):
-        seen = told.state.evaluated(pool, view)
-        assert _floats([seen.left, seen.standings, seen.view]) == []
+        seen = told.state.evaluation(pool, view)
+        assert _floats([seen.left, seen.availabilities, seen.view]) == []
 
 
 def _floats(value: Any) -> list[float]:

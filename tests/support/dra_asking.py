@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpuledger.domain.dra.candidates import Field, Offered
+from gpuledger.domain.dra.candidates import ClusterDevices, SelectorInput
 from gpuledger.domain.dra.fold import HANDLERS, Availability
-from gpuledger.domain.dra.objects import Node
-from gpuledger.domain.dra.placement import Pending
+from gpuledger.domain.dra.objects import LabelledNode
+from gpuledger.domain.dra.placement import PendingClaim
 from gpuledger.domain.fact import Fact
 from gpuledger.events.claim import Asked, ClaimAllocated, ClaimRequested, Constraint, Request, Result, Wish
 from gpuledger.events.node import NodeLabelled
@@ -76,19 +76,19 @@ def asking(*wishes: Wish, constraints: Iterable[Constraint] = ()) -> ClaimReques
     return ClaimRequested(uid="u-asking", requests=requests, constraints=tuple(constraints))
 
 
-def says(expression: str, offered: Offered) -> bool | str:
+def says(expression: str, offered: SelectorInput) -> bool | str:
     """Selectors for tests: `attribute=value` selects, and `attribute!` fails where a device lacks it."""
     if expression.endswith("!"):
-        return expression[:-1] in offered.said.attributes or f"no such key: {expression[:-1]}"
+        return expression[:-1] in offered.payload.attributes or f"no such key: {expression[:-1]}"
     name, _, value = expression.partition("=")
-    return str(offered.said.attributes.get(name)) == value
+    return str(offered.payload.attributes.get(name)) == value
 
 
 def explained(state: Availability, *claims: Asked, at: str | None = None) -> Explanation:
     """The explanation for claims that ask, from a node or anywhere."""
-    pending = [Pending(f"ns/c{number}", asked) for number, asked in enumerate(claims)]
-    seen: Node | None = None if at is None else state.node(at)
-    return explain(Field(state, says), pending, seen)
+    pending = [PendingClaim(f"ns/c{number}", asked) for number, asked in enumerate(claims)]
+    seen: LabelledNode | None = None if at is None else state.node(at)
+    return explain(ClusterDevices(state, says), pending, seen)
 
 
 def words(*told: Told, claim: ClaimRequested, at: str | None = None) -> str:

@@ -47,7 +47,7 @@ def compared(vector: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         for device in statuses[row.name]["devices"]:
             decided = vector["verdicts"].get(f"{pool}/{device['name']}")
             if decided is not None and times[row.driver, row.pool, device["name"]] == 1:
-                is_held = told.state.book(PoolId(row.driver, row.pool)).use(device["name"]).is_exclusive
+                is_held = told.state.index(PoolId(row.driver, row.pool)).use(device["name"]).is_exclusive
                 yield from _device(f"{pool}/{device['name']}", device, decided, is_held=is_held)
         if "poolStatus" in statuses[row.name]:
             yield from _pool(pool, statuses[row.name]["poolStatus"], vector["pools"][pool])

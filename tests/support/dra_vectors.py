@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from gpuledger.domain.dra.capacity import fits, free_of, remaining
 from gpuledger.domain.dra.counters import Balance
+from gpuledger.domain.dra.device_state import blockers, taints_of
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
-from gpuledger.domain.dra.objects import ClaimId, Holding, Node, PoolId, Slice, TaintRule
-from gpuledger.domain.dra.pools import Placed, PoolView, seen_everywhere, seen_from, usable
+from gpuledger.domain.dra.objects import ClaimId, Holding, LabelledNode, PoolId, Slice, TaintRule
+from gpuledger.domain.dra.pools import LocatedDevice, PoolView, seen_everywhere, seen_from, usable
 from gpuledger.domain.dra.use import UNUSED, Use, uses_of
-from gpuledger.domain.dra.verdicts import taints_of, verdict
 from gpuledger.domain.quantities import parse_quantity
 from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.claim import ClaimAllocated
@@ -27,7 +27,7 @@ FAILURES_SHOWN_MAX = 20
 class State(NamedTuple):
     """A cluster: pools' slices, what is held of each pool, rules, and the node from which it is looked at."""
 
-    node: Node
+    node: LabelledNode
     pools: dict[PoolId, list[Slice]]
     held: dict[PoolId, list[Holding]]
     rules: list[TaintRule]
@@ -71,7 +71,7 @@ def _state(vector: dict[str, Any]) -> State:
                 held[holding.pool].append(holding)
     parts = [taintrules.read(obj) for obj in vector["deviceTaintRules"]]
     rules = [rule_of(str(part.subject), taintrules.combine([part.said])) for part in parts if part.subject]
-    return State(Node(vector["node"]["name"], vector["node"]["labels"]), pools, held, rules)
+    return State(LabelledNode(vector["node"]["name"], vector["node"]["labels"]), pools, held, rules)
 
 
 def _pool(wanted: dict[str, Any], view: PoolView, every: list[Slice], uses: dict[str, Use]) -> dict[str, Any]:
@@ -92,11 +92,11 @@ def _pool(wanted: dict[str, Any], view: PoolView, every: list[Slice], uses: dict
 def _device(
     state: State, pool: PoolId, view: PoolView, uses: dict[str, Use], name: str, wanted: dict[str, Any]
 ) -> dict[str, Any]:
-    near = [placed for placed in view.placed() if placed.device.name == name and usable(view, placed, state.node)]
+    near = [located for located in view.located() if located.device.name == name and usable(view, located, state.node)]
     use = uses.get(name, UNUSED)
     balance = Balance(view, uses)
-    verdicts = [verdict(one.device, use, balance, taints_of(pool, one.device, state.rules)) for one in near]
-    found: dict[str, Any] = {"allocatable": any(one.is_allocatable for one in verdicts)}
+    blocked = [blockers(one.device, use, balance, taints_of(pool, one.device, state.rules)) for one in near]
+    found: dict[str, Any] = {"allocatable": any(one.is_allocatable for one in blocked)}
     if "free" not in wanted and "plain" not in wanted:
         return found
     device = (near or _newest(state.pools[pool], name))[0].device
@@ -108,9 +108,9 @@ def _device(
     return found
 
 
-def _newest(every: list[Slice], name: str) -> list[Placed]:
-    placed = [Placed(one, device) for one in every for device in one.devices if device.name == name]
-    return sorted(placed, key=lambda one: -one.slice.generation)
+def _newest(every: list[Slice], name: str) -> list[LocatedDevice]:
+    located = [LocatedDevice(one, device) for one in every for device in one.devices if device.name == name]
+    return sorted(located, key=lambda one: -one.slice.generation)
 
 
 def _compare(where: str, wanted: Any, found: Any) -> list[str]:

@@ -97,7 +97,7 @@ def slice_page(facts: SliceFacts, answer: KubeReply[SliceObjects], readable: Rea
 
 def said_of(state: Availability, name: str) -> SlicePublished:
     """What a slice that is there says."""
-    return SlicePublished.model_validate(orjson.loads(state.slice.rows[name].said))
+    return SlicePublished.model_validate(orjson.loads(state.slice.rows[name].payload))
 
 
 def status_tree(status: Mapping[str, Any]) -> Tree:

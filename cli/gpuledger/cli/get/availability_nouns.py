@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import orjson
 
 from gpuledger.cli.render import Column, Output, View
+from gpuledger.domain.dra.device_state import AvailabilityState
+from gpuledger.domain.dra.evaluation import PoolEvaluation
 from gpuledger.domain.dra.fold import Availability, views
 from gpuledger.domain.dra.objects import PoolId
-from gpuledger.domain.dra.pool_index import EVERYWHERE, Evaluated
+from gpuledger.domain.dra.pool_index import EVERYWHERE
 from gpuledger.domain.dra.rows import DeviceAllocation
 from gpuledger.domain.dra.status import conditions_of, overdrawn_errors, vanished_errors
-from gpuledger.domain.dra.verdicts import DeviceState
 
 RowDict = Mapping[str, object]
 
@@ -48,10 +49,10 @@ class AvailabilityNoun:
 def slice_rows(state: Availability) -> Iterator[RowDict]:
     """A row for each slice, its devices counted as its status counts them."""
     for name, row in sorted(state.slice.rows.items()):
-        evaluated = state.evaluated(PoolId(row.driver, row.pool), row.node or EVERYWHERE)
-        standings = evaluated.standings[row.name].values()
-        states = [one.state for one in standings]
-        allocated, available = sum(one.use.is_used for one in standings), states.count(DeviceState.AVAILABLE)
+        evaluation = state.evaluation(PoolId(row.driver, row.pool), row.node or EVERYWHERE)
+        availabilities = evaluation.availabilities[row.name].values()
+        states = [one.state for one in availabilities]
+        allocated, available = sum(one.use.is_used for one in availabilities), states.count(AvailabilityState.AVAILABLE)
         yield {
             NAME: name,
             "driver": row.driver,
@@ -60,11 +61,11 @@ def slice_rows(state: Availability) -> Iterator[RowDict]:
             "total": len(states),
             "allocated": allocated,
             "available": available,
-            "partial": states.count(DeviceState.PARTIAL),
+            "partial": states.count(AvailabilityState.PARTIAL),
             "unavailable": len(states) - allocated - available,
             "generation": row.pool_generation,
-            "complete": evaluated.view.is_complete,
-            "valid": evaluated.view.is_valid,
+            "complete": evaluation.view.is_complete,
+            "valid": evaluation.view.is_valid,
             "published_at": row.published_at,
         }
 
@@ -72,9 +73,9 @@ def slice_rows(state: Availability) -> Iterator[RowDict]:
 def pool_rows(state: Availability) -> Iterator[RowDict]:
     """A row for each view of each pool: from a node with slices of its own, or from the whole cluster."""
     for pool, node in sorted(views(state)):
-        evaluated = state.evaluated(pool, node)
-        seen, counts, total = evaluated.view, evaluated.counts, evaluated.counts.total()
-        available = counts[DeviceState.AVAILABLE]
+        evaluation = state.evaluation(pool, node)
+        seen, counts, total = evaluation.view, evaluation.counts, evaluation.counts.total()
+        available = counts[AvailabilityState.AVAILABLE]
         yield {
             "driver": pool.driver,
             "poolName": pool.name,
@@ -83,14 +84,14 @@ def pool_rows(state: Availability) -> Iterator[RowDict]:
             "resourceSliceCount": seen.expected,
             "observedSliceCount": seen.observed,
             "totalDevices": total,
-            "allocatedDevices": evaluated.allocated,
+            "allocatedDevices": evaluation.allocated,
             "availableDevices": available,
-            "partiallyAllocatedDevices": counts[DeviceState.PARTIAL],
-            "unavailableDevices": total - evaluated.allocated - available,
+            "partiallyAllocatedDevices": counts[AvailabilityState.PARTIAL],
+            "unavailableDevices": total - evaluation.allocated - available,
             "complete": seen.is_complete,
             "valid": seen.is_valid,
-            "validationError": _validation_error(evaluated),
-            "warnings": _warnings(state, pool, evaluated),
+            "validationError": _validation_error(evaluation),
+            "warnings": _warnings(state, pool, evaluation),
         }
 
 
@@ -112,15 +113,15 @@ def claim_rows(state: Availability) -> Iterator[RowDict]:
         }
 
 
-def _validation_error(evaluated: Evaluated) -> str | None:
+def _validation_error(evaluation: PoolEvaluation) -> str | None:
     """Why the pool gives nothing, where its slices are the reason."""
-    failed = [message for _, status, _, message in conditions_of(evaluated.view) if not status]
+    failed = [message for _, status, _, message in conditions_of(evaluation.view) if not status]
     return " ".join(failed) or None
 
 
-def _warnings(state: Availability, pool: PoolId, evaluated: Evaluated) -> list[str]:
+def _warnings(state: Availability, pool: PoolId, evaluation: PoolEvaluation) -> list[str]:
     """What is amiss and keeps nobody from the pool."""
-    return [*vanished_errors(state.book(pool).vanished(), redacted=False), *overdrawn_errors(evaluated)]
+    return [*vanished_errors(state.index(pool).vanished(), redacted=False), *overdrawn_errors(evaluation)]
 
 
 def _holding(row: DeviceAllocation) -> RowDict:

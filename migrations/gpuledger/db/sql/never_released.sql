@@ -3,8 +3,8 @@ WITH published AS MATERIALIZED (
     -- A slice that defines counters offers no devices, whatever it lists.
     SELECT DISTINCT slice.driver, slice.pool, device ->> 'name' AS device
     FROM gpuledger_live.resource_slice AS slice
-    CROSS JOIN LATERAL jsonb_array_elements(slice.said::jsonb -> 'devices') AS device
-    WHERE NOT slice.said::jsonb ? 'counter_sets'
+    CROSS JOIN LATERAL jsonb_array_elements(slice.payload::jsonb -> 'devices') AS device
+    WHERE NOT slice.payload::jsonb ? 'counter_sets'
 )
 SELECT
     allocation.driver,

@@ -1,32 +1,32 @@
-"""How much of a capacity a claim consumes, and how much is left to be had. Pure; all amounts are in billionths.
+"""How much of a capacity a claim consumes, and how much remains for others. Pure; all amounts are in billionths.
 
-Rule 7 of the allocator. Steps are counted in whole numbers: what was asked, the minimum and the step are rounded up
-first, unless less than the minimum was asked.
+Rule 7 of the allocator. Amounts, minimum and step are rounded up to whole numbers before steps are counted, unless the
+claim requests less than the minimum.
 """
 
 from collections.abc import Mapping
 
-from gpuledger.domain.dra.objects import Capacity, Device, Policy
+from gpuledger.domain.dra.objects import Capacity, DraDevice, Policy
 from gpuledger.domain.dra.use import Use
 from gpuledger.domain.quantities import UNIT
 
 LEAST = 1
-"""The least that can be asked for."""
+"""The least that can be requested."""
 
 
-def consumption(capacity: Capacity, asked: int | None) -> int | None:
+def consumption(capacity: Capacity, requested: int | None) -> int | None:
     """What a claim consumes that asks for so much, or names no amount; None where the policy refuses it."""
     policy = capacity.policy
-    if asked is None:
+    if requested is None:
         default = policy.default if policy else None
         return capacity.value.nanos if default is None else default
     if policy is None:
-        return asked
+        return requested
     if policy.values:
-        return next((value for value in policy.values if value >= asked), None)
+        return next((value for value in policy.values if value >= requested), None)
     if policy.low is None:
-        return asked
-    rounded = _in_range(policy, policy.low, asked)
+        return requested
+    rounded = _in_range(policy, policy.low, requested)
     return None if policy.high is not None and rounded > policy.high else rounded
 
 
@@ -41,28 +41,28 @@ def most(capacity: Capacity, free: int) -> int:
     return max(_fitting(capacity, free), default=0)
 
 
-def free_of(device: Device, use: Use) -> dict[str, int]:
+def free_of(device: DraDevice, use: Use) -> dict[str, int]:
     """What is left of each capacity; less than nothing where too much is consumed."""
     return {name: one.value.nanos - use.consumed_of(name) for name, one in device.capacity.items()}
 
 
-def fits(device: Device, use: Use, asked: Mapping[str, int | None]) -> bool:
+def fits(device: DraDevice, use: Use, requested: Mapping[str, int | None]) -> bool:
     """Whether one more claim fits that asks for so much of each capacity; None, or no word, names no amount."""
     return all(
-        (consumed := consumption(one, asked.get(name))) is not None
+        (consumed := consumption(one, requested.get(name))) is not None
         and use.consumed_of(name) + consumed <= one.value.nanos
         for name, one in device.capacity.items()
     )
 
 
-def fits_least(device: Device, use: Use) -> bool:
-    """Whether one more claim fits that asks for as little as it can; a device for one claim is asked for whole."""
+def fits_least(device: DraDevice, use: Use) -> bool:
+    """Whether a claim that requests as little as possible fits; a device that cannot be shared is requested whole."""
     if not device.is_shareable:
         return fits(device, use, {})
     return all(use.consumed_of(name) + least(one) <= one.value.nanos for name, one in device.capacity.items())
 
 
-def remaining(device: Device, use: Use) -> dict[str, int]:
+def remaining(device: DraDevice, use: Use) -> dict[str, int]:
     """The most that one more claim can consume of each capacity, the others at their least; 0 where it does not fit."""
     free = free_of(device, use)
     needs = {name: least(one) for name, one in device.capacity.items()}
@@ -74,13 +74,13 @@ def remaining(device: Device, use: Use) -> dict[str, int]:
     }
 
 
-def _in_range(policy: Policy, low: int, asked: int) -> int:
-    if asked < low:
+def _in_range(policy: Policy, low: int, requested: int) -> int:
+    if requested < low:
         return low
     if policy.step is None:
-        return asked
+        return requested
     start, step = _up(low), _up(policy.step)
-    return start + -(-(_up(asked) - start) // step) * step
+    return start + -(-(_up(requested) - start) // step) * step
 
 
 def _fitting(capacity: Capacity, free: int) -> list[int]:

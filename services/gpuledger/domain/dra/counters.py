@@ -1,12 +1,12 @@
-"""What is left of a pool's shared counters, which partitions of one device draw from. Pure.
+"""What remains of the counters that a pool's partitions share. Pure.
 
-Rule 5 of the allocator: every device in use counts once, as it is published now, wherever it can be used. Who consumes
-counters needs every counter of the pool, also those it takes nothing from: one that is overdrawn blocks them all.
+Rule 5 of the allocator: each device in use counts once, as it is published now, wherever it can be used. A device that
+consumes counters needs every counter of the pool: one that is overdrawn blocks them all.
 """
 
 from collections.abc import Iterable, Mapping
 
-from gpuledger.domain.dra.objects import Device
+from gpuledger.domain.dra.objects import DraDevice
 from gpuledger.domain.dra.pools import PoolView
 from gpuledger.domain.dra.use import UNUSED, Use
 
@@ -20,9 +20,9 @@ def counters_left(view: PoolView, uses: Mapping[str, Use]) -> Left:
         name: {counter: amount.nanos for counter, amount in counters.items()}
         for name, counters in view.shared().items()
     }
-    for placed in view.placed():
-        if uses.get(placed.device.name, UNUSED).is_used:
-            _take(left, placed.device, 1)
+    for located in view.located():
+        if uses.get(located.device.name, UNUSED).is_used:
+            _take(left, located.device, 1)
     return left
 
 
@@ -31,7 +31,7 @@ def overdrawn_counters(left: Left) -> list[str]:
     return [f"{name}/{counter}" for name, counters in left.items() for counter, nanos in counters.items() if nanos < 0]
 
 
-def short_counters(device: Device, use: Use, left: Left, overdrawn: Iterable[str]) -> list[str]:
+def short_counters(device: DraDevice, use: Use, left: Left, overdrawn: Iterable[str]) -> list[str]:
     """The counters that keep one more claim from getting a device: its own, and those that are overdrawn."""
     if not device.consumes or (device.is_shareable and use.consumed is not None):
         return []
@@ -53,11 +53,11 @@ class Balance:
     def __init__(self, view: PoolView, uses: Mapping[str, Use]) -> None:
         self.left: Left = counters_left(view, uses) if view.gives else {}
         self.overdrawn = overdrawn_counters(self.left)
-        self._named: dict[str, list[Device]] = {}
+        self._named: dict[str, list[DraDevice]] = {}
         self._consuming: dict[str, dict[str, None]] = {}
         if self.left:
-            for placed in view.placed():
-                self._enter(placed.device)
+            for located in view.located():
+                self._enter(located.device)
 
     def move(self, name: str, before: Use, now: Use) -> set[str]:
         """A device of that name is used otherwise now; returns the devices that may fare otherwise for it.
@@ -74,14 +74,14 @@ class Balance:
             return set(self._named)
         return {other for device in devices for of in device.consumes for other in self._consuming[of]}
 
-    def _enter(self, device: Device) -> None:
+    def _enter(self, device: DraDevice) -> None:
         if device.consumes:
             self._named.setdefault(device.name, []).append(device)
         for name in device.consumes:
             self._consuming.setdefault(name, {})[device.name] = None
 
 
-def _take(left: Left, device: Device, times: int) -> None:
+def _take(left: Left, device: DraDevice, times: int) -> None:
     """Take what a device consumes so many times; of devices with one name on several nodes each counts."""
     for name, counters in device.consumes.items():
         of = left.get(name, {})

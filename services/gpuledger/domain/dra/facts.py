@@ -1,4 +1,4 @@
-"""What recorded facts mean: slices, holdings and taint rules from the payloads of events. Pure."""
+"""Translates the payloads of slices, claims and taint rules into the objects of `objects.py`. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,62 +7,61 @@ from gpuledger.domain.dra.objects import (
     Capacity,
     ClaimId,
     Counters,
-    Device,
+    DeviceTaint,
+    DraDevice,
     Holding,
+    NodeExpression,
     Policy,
     PoolId,
     Reach,
-    Requirement,
     Slice,
-    Taint,
     TaintRule,
 )
 from gpuledger.domain.quantities import Quantity, parse_quantity
 from gpuledger.events.claim import ClaimAllocated
 from gpuledger.events.reach import NodeReach
-from gpuledger.events.slice import DeviceCapacity, RequestPolicy, SliceDevice, SlicePublished, TaintRuleSet
-from gpuledger.events.slice import Taint as TaintGiven
+from gpuledger.events.slice import DeviceCapacity, RequestPolicy, SliceDevice, SlicePublished, Taint, TaintRuleSet
 
 
-def slice_of(name: str, said: SlicePublished) -> Slice:
+def slice_of(name: str, payload: SlicePublished) -> Slice:
     """A slice as it was published; one that defines counters offers no devices, whatever it lists."""
-    times = Counter(one.name for one in said.counter_sets)
+    times = Counter(one.name for one in payload.counter_sets)
     return Slice(
         name,
-        said.uid,
-        PoolId(said.driver, said.pool),
-        said.pool_generation,
-        said.slice_count,
-        None if said.reach is None else reach_of(said.reach),
-        () if said.counter_sets else tuple(_device(one) for one in said.devices),
-        {one.name: amounts(one.counters) for one in said.counter_sets},
+        payload.uid,
+        PoolId(payload.driver, payload.pool),
+        payload.pool_generation,
+        payload.slice_count,
+        None if payload.reach is None else reach_of(payload.reach),
+        () if payload.counter_sets else tuple(_device(one) for one in payload.devices),
+        {one.name: amounts(one.counters) for one in payload.counter_sets},
         tuple(name for name, count in times.items() if count > 1),
-        said.generation,
+        payload.generation,
     )
 
 
-def holdings_of(claim: ClaimId, said: ClaimAllocated) -> Iterator[Holding]:
+def holdings_of(claim: ClaimId, payload: ClaimAllocated) -> Iterator[Holding]:
     """What a claim was given; what it was given twice, by the same words, is one holding of both amounts."""
     found: dict[tuple[str, PoolId, str, str | None], Holding] = {}
-    for one in said.results:
+    for one in payload.results:
         pool = PoolId(one.driver, one.pool)
-        given = Holding(claim, one.request, pool, one.device, one.share, amounts(one.consumed), one.admin_access)
-        place = (one.request, pool, one.device, one.share)
-        found[place] = _together(found[place], given) if place in found else given
+        holding = Holding(claim, one.request, pool, one.device, one.share, amounts(one.consumed), one.admin_access)
+        key = (one.request, pool, one.device, one.share)
+        found[key] = _combined(found[key], holding) if key in found else holding
     yield from found.values()
 
 
-def rule_of(name: str, said: TaintRuleSet) -> TaintRule:
+def rule_of(name: str, payload: TaintRuleSet) -> TaintRule:
     """A taint rule."""
-    return TaintRule(name, _taint(said.taint), said.driver, said.pool, said.device)
+    return TaintRule(name, _taint(payload.taint), payload.driver, payload.pool, payload.device)
 
 
-def reach_of(said: NodeReach) -> Reach:
+def reach_of(payload: NodeReach) -> Reach:
     """Which nodes are meant."""
     terms = tuple(
-        tuple(Requirement(one.key, one.operator, one.values, one.is_field) for one in term) for term in said.terms
+        tuple(NodeExpression(one.key, one.operator, one.values, one.is_field) for one in term) for term in payload.terms
     )
-    return Reach(said.node, said.all_nodes, terms)
+    return Reach(payload.node, payload.all_nodes, terms)
 
 
 def amounts(texts: Mapping[str, str]) -> dict[str, Quantity]:
@@ -70,29 +69,29 @@ def amounts(texts: Mapping[str, str]) -> dict[str, Quantity]:
     return {name: parse_quantity(text) for name, text in texts.items()}
 
 
-def _device(said: SliceDevice) -> Device:
-    return Device(
-        said.name,
-        said.shareable,
-        {name: _capacity(one) for name, one in said.capacity.items()},
-        _counters(said.consumes),
-        tuple(_taint(one) for one in said.taints),
-        None if said.reach is None else reach_of(said.reach),
+def _device(payload: SliceDevice) -> DraDevice:
+    return DraDevice(
+        payload.name,
+        payload.shareable,
+        {name: _capacity(one) for name, one in payload.capacity.items()},
+        _counters(payload.consumes),
+        tuple(_taint(one) for one in payload.taints),
+        None if payload.reach is None else reach_of(payload.reach),
     )
 
 
-def _counters(said: Mapping[str, Mapping[str, str]]) -> Counters:
-    return {name: amounts(counters) for name, counters in said.items()}
+def _counters(payload: Mapping[str, Mapping[str, str]]) -> Counters:
+    return {name: amounts(counters) for name, counters in payload.items()}
 
 
-def _capacity(said: DeviceCapacity) -> Capacity:
-    return Capacity(parse_quantity(said.value), _policy(said.policy) if said.policy else None)
+def _capacity(payload: DeviceCapacity) -> Capacity:
+    return Capacity(parse_quantity(payload.value), _policy(payload.policy) if payload.policy else None)
 
 
-def _policy(said: RequestPolicy) -> Policy:
+def _policy(payload: RequestPolicy) -> Policy:
     return Policy(
-        _nanos(said.default), tuple(sorted(map(_sure_nanos, said.values))),
-        _nanos(said.min), _nanos(said.max), _step(said.step),
+        _nanos(payload.default), tuple(sorted(map(_sure_nanos, payload.values))),
+        _nanos(payload.min), _nanos(payload.max), _step(payload.step),
     )  # fmt: skip
 
 
@@ -110,11 +109,11 @@ def _sure_nanos(text: str) -> int:
     return parse_quantity(text).nanos
 
 
-def _taint(said: TaintGiven) -> Taint:
-    return Taint(said.key, said.value, said.effect)
+def _taint(payload: Taint) -> DeviceTaint:
+    return DeviceTaint(payload.key, payload.value, payload.effect)
 
 
-def _together(one: Holding, other: Holding) -> Holding:
+def _combined(one: Holding, other: Holding) -> Holding:
     """Both: administrators' access takes nothing from others, and does not hide what does."""
     if other.has_admin_access:
         return one

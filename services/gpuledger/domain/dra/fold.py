@@ -1,8 +1,8 @@
-"""Dynamic resource allocation as the ledger tells it: a fold of what watchers said of slices, claims, rules and nodes.
+"""Folds recorded facts about slices, claims, classes, taint rules and node labels into the `availability` state.
 
-Every object replaces what it said before; objects of different kinds come in any order, and the order between them
-changes nothing in what is there now. The past of pools is kept in the order of the log: a fact that is older than the
-last one about its pool counts from that one's time on.
+Each event about an object replaces the one before it. Objects of different kinds may come in any order: the current
+rows are the same. The history of a pool follows the order of the log, so a fact that is older than the last one about
+its pool takes effect at the time of that last one.
 """
 
 from collections.abc import Mapping
@@ -32,92 +32,94 @@ __all__ = ["ALLOCATED", "HANDLERS", "PENDING", "Availability", "holding_of", "vi
 
 PENDING, ALLOCATED = "Pending", "Allocated"
 
-_Place = tuple[str, PoolId, str, str, str | None, bool, tuple[tuple[str, int], ...]]
-"""What makes a holding another one."""
+_HoldingKey = tuple[str, PoolId, str, str, str | None, bool, tuple[tuple[str, int], ...]]
+"""The key that tells holdings of one claim apart."""
 
 
-def _packed(said: Payload) -> str:
-    return orjson.dumps(said.model_dump(mode="json", exclude_defaults=True), option=orjson.OPT_SORT_KEYS).decode()
+def _json(payload: Payload) -> str:
+    return orjson.dumps(payload.model_dump(mode="json", exclude_defaults=True), option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _published(state: Availability, fact: Fact, said: SlicePublished) -> None:
+def _published(state: Availability, fact: Fact, payload: SlicePublished) -> None:
     name, at = fact.event.subject, fact.event.time
-    pool, before = PoolId(said.driver, said.pool), state.slice.get(name)
+    pool, before = PoolId(payload.driver, payload.pool), state.slice.get(name)
     if before is not None and PoolId(before.driver, before.pool) != pool:
-        _take_away(state, before, at)
-    one = slice_of(name, said)
-    state.book(pool).publish(one)
+        _withdraw(state, before, at)
+    one = slice_of(name, payload)
+    state.index(pool).publish(one)
     state.slice.delete(name)
     state.slice.put(
         rows.ResourceSlice(
-            name, said.uid, *pool, view_of(one) or None, said.generation, said.pool_generation, said.slice_count,
-            len(said.devices), at, _packed(said),
+            name, payload.uid, *pool, view_of(one) or None, payload.generation, payload.pool_generation,
+            payload.slice_count, len(payload.devices), at, _json(payload),
         )
     )  # fmt: skip
     state.record(pool, at)
 
 
-def _withdrawn(state: Availability, fact: Fact, _said: SliceWithdrawn) -> None:
+def _withdrawn(state: Availability, fact: Fact, _payload: SliceWithdrawn) -> None:
     row = state.slice.get(fact.event.subject)
     if row is not None:
-        _take_away(state, row, fact.event.time)
+        _withdraw(state, row, fact.event.time)
 
 
-def _take_away(state: Availability, row: rows.ResourceSlice, at: datetime) -> None:
+def _withdraw(state: Availability, row: rows.ResourceSlice, at: datetime) -> None:
     pool = PoolId(row.driver, row.pool)
-    state.book(pool).withdraw(row.name)
+    state.index(pool).withdraw(row.name)
     state.slice.delete(row.name)
     state.touch((row.name,))
     state.record(pool, at)
 
 
-def _requested(state: Availability, fact: Fact, said: ClaimRequested) -> None:
-    _told(state, fact, said, PENDING, {})
+def _requested(state: Availability, fact: Fact, payload: ClaimRequested) -> None:
+    _put_claim(state, fact, payload, PENDING, {})
 
 
-def _allocated(state: Availability, fact: Fact, said: ClaimAllocated) -> None:
+def _allocated(state: Availability, fact: Fact, payload: ClaimAllocated) -> None:
     namespace, _, name = fact.event.subject.partition("/")
-    given = holdings_of(ClaimId(namespace, name, said.uid), said)
-    _told(state, fact, said, ALLOCATED, {_place(one): one for one in given})
+    results = holdings_of(ClaimId(namespace, name, payload.uid), payload)
+    _put_claim(state, fact, payload, ALLOCATED, {_key(one): one for one in results})
 
 
-def _released(state: Availability, fact: Fact, _said: ClaimReleased) -> None:
+def _released(state: Availability, fact: Fact, _payload: ClaimReleased) -> None:
     state.claim.delete(fact.event.subject)
     _hold(state, fact, {})
 
 
-def _told(state: Availability, fact: Fact, said: Asked, phase: str, wanted: Mapping[_Place, Holding]) -> None:
-    """A claim is in a phase, and holds what it wants now."""
+def _put_claim(
+    state: Availability, fact: Fact, payload: Asked, phase: str, holdings: Mapping[_HoldingKey, Holding]
+) -> None:
+    """Store the claim's phase and payload, and its holdings."""
     claim, before = fact.event.subject, state.claim.get(fact.event.subject)
-    is_as_before = before is not None and (before.phase, before.uid) == (phase, said.uid)
+    is_as_before = before is not None and (before.phase, before.uid) == (phase, payload.uid)
     since = before.since if before is not None and is_as_before else fact.event.time
     state.claim.put(
         rows.ResourceClaim(
-            claim, said.uid, phase, said.owner, len(said.requests), len(wanted), since, _packed(said)
+            claim, payload.uid, phase, payload.owner, len(payload.requests), len(holdings), since, _json(payload)
         )
     )  # fmt: skip
-    _hold(state, fact, wanted)
+    _hold(state, fact, holdings)
 
 
-def _hold(state: Availability, fact: Fact, wanted: Mapping[_Place, Holding]) -> None:
-    """A claim holds what it wants now, and nothing else.
+def _hold(state: Availability, fact: Fact, holdings: Mapping[_HoldingKey, Holding]) -> None:
+    """Make these the claim's only holdings.
 
-    What it gets it has not before what it held; what it would have held for no time it never had.
+    A new holding begins no earlier than the ones it replaces; one that would last no time leaves no row.
     """
-    held = {_place(holding_of(row)): row for row in state.held(fact.event.subject)}
+    held = {_key(holding_of(row)): row for row in state.held(fact.event.subject)}
     at = max([fact.event.time, *(row.valid_from for row in held.values())])
     changed: dict[PoolId, None] = {}
-    for place in [place for place in held if place not in wanted]:
-        changed[_let_go(state, held[place], at)] = None
-    for place in [place for place in wanted if place not in held]:
-        changed[_take(state, fact.event.subject, wanted[place], at)] = None
+    for key in [key for key in held if key not in holdings]:
+        changed[_release(state, held[key], at)] = None
+    for key in [key for key in holdings if key not in held]:
+        changed[_allocate(state, fact.event.subject, holdings[key], at)] = None
     for pool in changed:
         state.record(pool, fact.event.time)
 
 
-def _let_go(state: Availability, row: rows.DeviceAllocation, at: datetime) -> PoolId:
+def _release(state: Availability, row: rows.DeviceAllocation, at: datetime) -> PoolId:
     holding = holding_of(row)
-    state.book(holding.pool).release(holding, state.rules.about(holding.pool))
+    state.index(holding.pool).release(holding, state.rules.about(holding.pool))
     if at > row.valid_from:
         state.allocation.put(row._replace(valid_to=at))
     else:
@@ -125,9 +127,9 @@ def _let_go(state: Availability, row: rows.DeviceAllocation, at: datetime) -> Po
     return holding.pool
 
 
-def _take(state: Availability, claim: str, one: Holding, at: datetime) -> PoolId:
+def _allocate(state: Availability, claim: str, one: Holding, at: datetime) -> PoolId:
     consumed = {name: str(amount) for name, amount in one.consumed.items()}
-    state.book(one.pool).hold(one, state.rules.about(one.pool))
+    state.index(one.pool).hold(one, state.rules.about(one.pool))
     state.allocation.put(
         rows.DeviceAllocation(
             claim, one.claim.uid, *one.pool, one.device, one.request, one.share or "", at, None,
@@ -137,27 +139,27 @@ def _take(state: Availability, claim: str, one: Holding, at: datetime) -> PoolId
     return one.pool
 
 
-def _place(one: Holding) -> _Place:
+def _key(one: Holding) -> _HoldingKey:
     consumed = tuple(sorted((name, amount.nanos) for name, amount in one.consumed.items()))
     return one.claim.uid, one.pool, one.device, one.request, one.share, one.has_admin_access, consumed
 
 
-def _class_defined(state: Availability, fact: Fact, said: DeviceClassDefined) -> None:
-    state.device_class.put(rows.DeviceClass(fact.event.subject, _packed(said)))
+def _class_defined(state: Availability, fact: Fact, payload: DeviceClassDefined) -> None:
+    state.device_class.put(rows.DeviceClass(fact.event.subject, _json(payload)))
 
 
-def _class_removed(state: Availability, fact: Fact, _said: DeviceClassRemoved) -> None:
+def _class_removed(state: Availability, fact: Fact, _payload: DeviceClassRemoved) -> None:
     state.device_class.delete(fact.event.subject)
 
 
-def _rule_set(state: Availability, fact: Fact, said: TaintRuleSet) -> None:
-    before, rule = state.rules.get(fact.event.subject), rule_of(fact.event.subject, said)
+def _rule_set(state: Availability, fact: Fact, payload: TaintRuleSet) -> None:
+    before, rule = state.rules.get(fact.event.subject), rule_of(fact.event.subject, payload)
     state.rules.put(rule)
-    state.taint_rule.put(rows.DeviceTaintRule(rule.name, _packed(said)))
+    state.taint_rule.put(rows.DeviceTaintRule(rule.name, _json(payload)))
     _retaint(state, [rule] if before is None else [before, rule], fact.event.time)
 
 
-def _rule_lifted(state: Availability, fact: Fact, _said: TaintRuleLifted) -> None:
+def _rule_lifted(state: Availability, fact: Fact, _payload: TaintRuleLifted) -> None:
     before = state.rules.get(fact.event.subject)
     if before is not None:
         state.rules.drop(before.name)
@@ -166,9 +168,9 @@ def _rule_lifted(state: Availability, fact: Fact, _said: TaintRuleLifted) -> Non
 
 
 def _retaint(state: Availability, rules: list[TaintRule], at: datetime) -> None:
-    """Look again at the pools that a rule may be about."""
+    """Record the pools that a changed rule may apply to."""
     for pool in dict.fromkeys(pool for rule in rules for pool in _pools_about(state, rule)):
-        state.book(pool).retaint()
+        state.index(pool).retaint()
         state.record(pool, at)
 
 
@@ -177,23 +179,23 @@ def _pools_about(state: Availability, rule: TaintRule) -> list[PoolId]:
     return [pool for pool in found if rule.driver in (None, pool.driver)]
 
 
-def _labelled(state: Availability, fact: Fact, said: NodeLabelled) -> None:
-    labels = orjson.dumps(said.labels, option=orjson.OPT_SORT_KEYS).decode()
+def _labelled(state: Availability, fact: Fact, payload: NodeLabelled) -> None:
+    labels = orjson.dumps(payload.labels, option=orjson.OPT_SORT_KEYS).decode()
     state.node_labels.put(rows.NodeLabels(fact.event.subject, labels))
     _node_changed(state, fact)
 
 
-def _unlabelled(state: Availability, fact: Fact, _said: NodeUnlabelled) -> None:
+def _unlabelled(state: Availability, fact: Fact, _payload: NodeUnlabelled) -> None:
     state.node_labels.delete(fact.event.subject)
     _node_changed(state, fact)
 
 
 def _node_changed(state: Availability, fact: Fact) -> None:
-    """Only pools with slices of the node itself look from there, and only where others are selected by labels."""
+    """Labels matter to pools with slices of the node itself where those, or others, select nodes by labels."""
     for pool in pools_of(state.slice.where("node", fact.event.subject)):
-        book = state.book(pool)
-        if any(one.reach is None or one.reach.terms for one in book.slices.values()):
-            book.relabel(fact.event.subject)
+        index = state.index(pool)
+        if any(one.reach is None or one.reach.terms for one in index.slices.values()):
+            index.relabel(fact.event.subject)
             state.record(pool, fact.event.time)
 
 

@@ -1,7 +1,7 @@
-"""Whether all that claims ask for can be had at once on one node: devices enough for each request, and agreeing. Pure.
+"""Searches one node for devices that satisfy all requests at once, as the allocator does. Pure.
 
-A search as the allocator's own: request by request, device by device, taking back what leads nowhere. Devices that were
-chosen count as taken, with their shares and counters. It is bounded, and says when it gave up.
+It goes request by request and device by device and backtracks. Devices already chosen count as taken, with their shares
+and counters. The search is bounded, and reports when it gave up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from gpuledger.domain.dra.candidates import Candidate
 from gpuledger.domain.dra.capacity import consumption
-from gpuledger.domain.dra.constraints import asked_of, shortages
+from gpuledger.domain.dra.constraints import requested_amounts, shortages
 from gpuledger.domain.dra.counters import Left
 from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.dra.use import Use
@@ -19,27 +19,27 @@ from gpuledger.events.slice import Version
 Key = TypeVar("Key")
 
 STEPS_MAX = 50_000
-"""Devices that a search tries, on all nodes together."""
+"""The most devices that a search tries on all nodes together."""
 
 RESULTS_MAX = 32
-"""Devices that one claim can be given."""
+"""The most devices that one claim can have."""
 
 
 class OutOfStepsError(Exception):
-    """The search has tried as much as it may, and found nothing so far."""
+    """The search has used all its steps and found nothing so far."""
 
 
 class Steps:
-    """Counts down what may still be tried."""
+    """The budget of a search."""
 
     def __init__(self, left: int = STEPS_MAX) -> None:
         self.left = left
 
     def take(self) -> None:
-        """One more was tried.
+        """Use one step.
 
         Raises:
-            OutOfStepsError: that was too many.
+            OutOfStepsError: none is left.
         """
         self.left -= 1
         if self.left < 0:
@@ -62,20 +62,20 @@ class Option(NamedTuple):
 
     @property
     def takes_all(self) -> bool:
-        """Whether it asks for all that match."""
+        """Whether it requests all devices that match."""
         return self.wish.mode == "All"
 
 
-class Demand(NamedTuple):
-    """A claim: for each of its requests the options, the best first, and what their devices have to agree in."""
+class ClaimDemand(NamedTuple):
+    """A claim: the options of each request, the preferred first, and the constraints on their devices."""
 
     claim: str
     requests: Sequence[Sequence[Option]]
     constraints: Sequence[Constraint]
 
 
-class Given(NamedTuple):
-    """A device that an option got."""
+class AllocatedDevice(NamedTuple):
+    """A device that was chosen for an option of a claim."""
 
     claim: str
     label: str
@@ -83,12 +83,12 @@ class Given(NamedTuple):
 
 
 Value = tuple[str, object]
-"""An attribute's type and value; both have to be the same."""
+"""An attribute's type and value; devices match only where both are equal."""
 
 
 def attribute_of(candidate: Candidate, name: str) -> Value | None:
     """An attribute by its full name; the driver's own have no domain before them."""
-    attributes, (domain, _, bare) = candidate.said.attributes, name.partition("/")
+    attributes, (domain, _, bare) = candidate.payload.attributes, name.partition("/")
     value = attributes.get(name)
     if value is None and domain == candidate.pool.driver:
         value = attributes.get(bare)
@@ -98,14 +98,14 @@ def attribute_of(candidate: Candidate, name: str) -> Value | None:
 
 
 def concerns(constraint: Constraint, option: Option) -> bool:
-    """Whether a constraint is about an option's devices."""
+    """Whether a constraint applies to an option's devices."""
     return not constraint.requests or not {option.request, option.label}.isdisjoint(constraint.requests)
 
 
 class _Chosen(NamedTuple):
-    """What was given so far, and what that takes: from devices for one, from shared ones, from counters."""
+    """The devices chosen so far, and what they take: whole devices, shares and counters."""
 
-    given: tuple[Given, ...] = ()
+    allocated: tuple[AllocatedDevice, ...] = ()
     held: frozenset[tuple[PoolId, str, str]] = frozenset()
     consumed: Mapping[tuple[PoolId, str], Mapping[str, int]] = {}
     counted: Mapping[PoolId, Mapping[tuple[str, str], int]] = {}
@@ -113,31 +113,31 @@ class _Chosen(NamedTuple):
 
 
 class Search:
-    """Looks for devices for demands on one node, of whose pools this much is left."""
+    """Searches one node, with its pools' remaining counters, for devices that satisfy the demands."""
 
-    def __init__(self, demands: Sequence[Demand], left: Mapping[PoolId, Left], steps: Steps) -> None:
+    def __init__(self, demands: Sequence[ClaimDemand], left: Mapping[PoolId, Left], steps: Steps) -> None:
         self._demands = demands
         self._left = left
         self._steps = steps
 
-    def found(self) -> tuple[Given, ...] | None:
-        """What every request gets; None where there is no way.
+    def found(self) -> tuple[AllocatedDevice, ...] | None:
+        """The devices of every request; None where no combination fits.
 
         Raises:
-            OutOfStepsError: it is not known.
+            OutOfStepsError: the search gave up before it knew.
         """
         return self._claim(0, _Chosen())
 
-    def _claim(self, number: int, chosen: _Chosen) -> tuple[Given, ...] | None:
+    def _claim(self, number: int, chosen: _Chosen) -> tuple[AllocatedDevice, ...] | None:
         if number == len(self._demands):
-            return chosen.given
+            return chosen.allocated
         return self._request(number, 0, chosen._replace(values={}))
 
-    def _request(self, claim: int, number: int, chosen: _Chosen) -> tuple[Given, ...] | None:
+    def _request(self, claim: int, number: int, chosen: _Chosen) -> tuple[AllocatedDevice, ...] | None:
         demand = self._demands[claim]
         if number == len(demand.requests):
             return self._claim(claim + 1, chosen)
-        results = sum(one.claim == demand.claim for one in chosen.given)
+        results = sum(one.claim == demand.claim for one in chosen.allocated)
         for option in demand.requests[number]:
             if results + option.number > RESULTS_MAX or (option.takes_all and not option.number):
                 continue
@@ -148,25 +148,25 @@ class Search:
 
     def _device(
         self, claim: int, request: int, option: Option, number: int, first: int, chosen: _Chosen
-    ) -> tuple[Given, ...] | None:
-        """The option's next device. Those before `first` were tried together with the ones after them."""
+    ) -> tuple[AllocatedDevice, ...] | None:
+        """Choose the option's next device, from `first` on; earlier ones were already combined with all later ones."""
         if number == option.number:
             return self._request(claim, request + 1, chosen)
-        places = range(number, number + 1) if option.takes_all else range(first, len(option.candidates))
-        for place in places:
+        positions = range(number, number + 1) if option.takes_all else range(first, len(option.candidates))
+        for position in positions:
             self._steps.take()
-            candidate = option.candidates[place]
+            candidate = option.candidates[position]
             after = self._with(self._demands[claim], option, candidate, chosen)
             if after is None:
                 continue
-            following = place if candidate.device.is_shareable else place + 1
+            following = position if candidate.device.is_shareable else position + 1
             found = self._device(claim, request, option, number + 1, following, after)
             if found is not None:
                 return found
         return None
 
-    def _with(self, demand: Demand, option: Option, candidate: Candidate, chosen: _Chosen) -> _Chosen | None:
-        """The same with one more device; None where it cannot be had besides the others."""
+    def _with(self, demand: ClaimDemand, option: Option, candidate: Candidate, chosen: _Chosen) -> _Chosen | None:
+        """The choice with one more device; None where it does not fit beside the others."""
         if not candidate.is_free or not self._is_left(demand, option, candidate, chosen):
             return None
         values = _agreeing(demand.constraints, option, candidate, chosen.values)
@@ -180,16 +180,16 @@ class Search:
             consumed = {**consumed, key: _sum(consumed.get(key, {}), _consumption(option, candidate))}
         else:
             held |= {(*key, demand.claim)}
-        given = (*chosen.given, Given(demand.claim, option.label, candidate))
-        return _Chosen(given, held, consumed, counted, values)
+        allocated = (*chosen.allocated, AllocatedDevice(demand.claim, option.label, candidate))
+        return _Chosen(allocated, held, consumed, counted, values)
 
-    def _is_left(self, demand: Demand, option: Option, candidate: Candidate, chosen: _Chosen) -> bool:
+    def _is_left(self, demand: ClaimDemand, option: Option, candidate: Candidate, chosen: _Chosen) -> bool:
         key = (candidate.pool, candidate.device.name)
         holders = {claim for *held, claim in chosen.held if tuple(held) == key}
         if demand.claim in holders if option.wish.admin_access else holders:
             return False
         added = chosen.consumed.get(key)
-        if added and any(shortages(candidate.device, _used(candidate.use, added), asked_of(option.wish))):
+        if added and any(shortages(candidate.device, _used(candidate.use, added), requested_amounts(option.wish))):
             return False
         if not _pays(candidate) or key in chosen.consumed:
             return True
@@ -204,7 +204,7 @@ class Search:
 def _agreeing(
     constraints: Sequence[Constraint], option: Option, candidate: Candidate, values: Mapping[int, tuple[Value, ...]]
 ) -> Mapping[int, tuple[Value, ...]] | None:
-    """The attributes of the devices so far, with one more; None where that disagrees."""
+    """The attribute values with one more device; None where a constraint forbids it."""
     after = dict(values)
     for number, constraint in enumerate(constraints):
         if not concerns(constraint, option):
@@ -218,7 +218,7 @@ def _agreeing(
 
 
 def _pays(candidate: Candidate) -> bool:
-    """Whether one more claim on it takes from counters; a share of what is shared already does not."""
+    """Whether one more claim on it draws on counters; a share of a device that is already shared does not."""
     device = candidate.device
     return bool(device.consumes) and not (device.is_shareable and candidate.use.consumed is not None)
 
@@ -232,9 +232,9 @@ def _counters(candidate: Candidate) -> dict[tuple[str, str], int]:
 
 
 def _consumption(option: Option, candidate: Candidate) -> dict[str, int]:
-    asked = asked_of(option.wish)
+    requested = requested_amounts(option.wish)
     return {
-        name: consumption(one, asked[name].nanos if name in asked else None) or 0
+        name: consumption(one, requested[name].nanos if name in requested else None) or 0
         for name, one in candidate.device.capacity.items()
     }
 

@@ -1,7 +1,7 @@
-"""What dynamic resource allocation is about: slices of pools, devices, claims' holdings, taints. Pure data.
+"""The objects of dynamic resource allocation: slices, devices, holdings of claims, taints. Pure data.
 
-Names and meanings are those of `resource.k8s.io/v1`. Everything is keyed by driver and pool, because two drivers may
-use one pool name.
+Names and meanings are those of `resource.k8s.io/v1`. Keys consist of driver and pool, because two drivers may use the
+same pool name.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ class PoolId(NamedTuple):
         return f"{self.driver}/{self.name}"
 
 
-class Node(NamedTuple):
+class LabelledNode(NamedTuple):
     """Where a claim would be used."""
 
     name: str
     labels: Mapping[str, str]
 
 
-class Requirement(NamedTuple):
+class NodeExpression(NamedTuple):
     """One expression of a node selector; `is_field` where it is about the node's name."""
 
     key: str
@@ -47,7 +47,7 @@ class Reach(NamedTuple):
 
     node: str | None = None
     everywhere: bool = False
-    terms: tuple[tuple[Requirement, ...], ...] = ()
+    terms: tuple[tuple[NodeExpression, ...], ...] = ()
 
 
 class Policy(NamedTuple):
@@ -67,7 +67,7 @@ class Capacity(NamedTuple):
     policy: Policy | None = None
 
 
-class Taint(NamedTuple):
+class DeviceTaint(NamedTuple):
     """Why a device should not be used."""
 
     key: str
@@ -84,7 +84,7 @@ Counters = Mapping[str, Mapping[str, Quantity]]
 """Amounts by counter set and counter."""
 
 
-class Device(NamedTuple):
+class DraDevice(NamedTuple):
     """A device as its slice publishes it; `is_shareable` where several allocations are allowed.
 
     `reach` is None where the slice says for all of its devices which nodes can use them.
@@ -94,7 +94,7 @@ class Device(NamedTuple):
     is_shareable: bool = False
     capacity: Mapping[str, Capacity] = {}
     consumes: Counters = {}
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[DeviceTaint, ...] = ()
     reach: Reach | None = None
 
 
@@ -111,7 +111,7 @@ class Slice(NamedTuple):
     generation: int
     expected: int
     reach: Reach | None
-    devices: tuple[Device, ...] = ()
+    devices: tuple[DraDevice, ...] = ()
     counters: Counters = {}
     repeated_sets: tuple[str, ...] = ()
     spec_generation: int = 1
@@ -154,7 +154,7 @@ class TaintRule(NamedTuple):
     """A DeviceTaintRule; what it does not select by is None and matches anything."""
 
     name: str
-    taint: Taint
+    taint: DeviceTaint
     driver: str | None = None
     pool: str | None = None
     device: str | None = None

@@ -1,61 +1,70 @@
-"""Whether claims can have all that they ask for on one node, and on which; else what comes closest. Pure.
+"""Finds a node on which claims can have everything they request, or else the node that comes closest. Pure.
 
-Every node is tried in turn, within bounds. Where one has enough for each request but not for all of them together, the
-search is made again without constraints, which tells what is in the way.
+It tries every node in turn, within bounds. Where a node has enough for each request but not for all of them, it repeats
+the search without constraints, to name the ones that cannot be met.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gpuledger.domain.dra.candidates import Field, Sight
+from gpuledger.domain.dra.candidates import ClusterDevices, VisiblePool
 from gpuledger.domain.dra.constraints import Mismatch
-from gpuledger.domain.dra.matching import Demand, Given, Option, OutOfStepsError, Search, Steps, attribute_of, concerns
-from gpuledger.domain.dra.objects import Node, PoolId
-from gpuledger.domain.dra.verdicts import Obstacle
+from gpuledger.domain.dra.device_state import UnavailableReason
+from gpuledger.domain.dra.matching import (
+    AllocatedDevice,
+    ClaimDemand,
+    Option,
+    OutOfStepsError,
+    Search,
+    Steps,
+    attribute_of,
+    concerns,
+)
+from gpuledger.domain.dra.objects import LabelledNode, PoolId
 from gpuledger.events.claim import Asked, Constraint, Wish
 
-LOOKED_AT_MAX = 500_000
-"""Devices that are looked at from nodes, each counted for every request and every node."""
+EXAMINED_MAX = 500_000
+"""The most devices to examine, each counted for every request and every node."""
 
-NOT_OF_ALL = frozenset({Mismatch.UNREACHABLE, Obstacle.CAPACITY, Obstacle.OUTDATED})
-"""Who asks for all devices does not mean those."""
+NOT_OF_ALL = frozenset({Mismatch.UNREACHABLE, UnavailableReason.CAPACITY, UnavailableReason.OUTDATED})
+"""Constraints that exclude a device from what a request for all devices means."""
 
-Allows = Callable[[Node], bool]
+Allows = Callable[[LabelledNode], bool]
 
 
-class Pending(NamedTuple):
-    """A claim that asks and holds nothing; `claim` is `namespace/name`."""
+class PendingClaim(NamedTuple):
+    """A claim without an allocation; `claim` is `namespace/name`."""
 
     claim: str
-    asked: Asked
+    requested: Asked
 
 
 class Supply(NamedTuple):
-    """How many devices a node has for an option, and how many it would need."""
+    """How many devices an option requests, and how many the node has for it."""
 
     claim: str
     label: str
-    asked: int
-    had: int
+    requested: int
+    available: int
 
 
 class Disagreement(NamedTuple):
-    """A constraint that cannot be met; `values` are, by request, how many devices have which value (None: none)."""
+    """A constraint that cannot be met; `values` counts, by request, the devices with each value of the attribute."""
 
     claim: str
     constraint: Constraint
     values: tuple[tuple[str, tuple[tuple[object, int], ...]], ...]
 
 
-class Together(NamedTuple):
-    """Whether all requests can be had on one node. `best` is what the node has that comes closest.
+class Placement(NamedTuple):
+    """The node on which all requests fit, or else the closest one, with what that one has in `best`.
 
-    `given` is there where they can. Else `disagreements` are the constraints without which they could, and `is_scarce`
-    says that what one request takes is missing for another. Where the bounds were reached, `is_decided` is false.
+    `allocated` is set where they fit. Otherwise `disagreements` are the constraints without which they would, and
+    `is_scarce` means that requests compete for the same devices. `is_decided` is false where a bound was reached.
     """
 
     node: str | None
-    given: tuple[Given, ...] | None
+    allocated: tuple[AllocatedDevice, ...] | None
     best: tuple[Supply, ...] = ()
     most: tuple[tuple[Supply, str], ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
@@ -64,154 +73,156 @@ class Together(NamedTuple):
     nodes: int = 0
 
 
-class _Place(NamedTuple):
-    """A node with what it has for the claims."""
+class _Site(NamedTuple):
+    """A node with the devices that it has for each option of the claims."""
 
-    node: Node
-    demands: tuple[Demand, ...]
+    node: LabelledNode
+    demands: tuple[ClaimDemand, ...]
     left: dict[PoolId, dict[str, dict[str, int]]]
-    looked_at: int
+    examined: int
 
-    def search(self, steps: Steps, demands: Sequence[Demand] | None = None) -> tuple[Given, ...] | None:
-        """What all requests get together."""
+    def search(self, steps: Steps, demands: Sequence[ClaimDemand] | None = None) -> tuple[AllocatedDevice, ...] | None:
+        """Devices for all requests at once, or None."""
         return Search(self.demands if demands is None else demands, self.left, steps).found()
 
     @property
     def supplies(self) -> list[list[Supply]]:
-        """What is there, for every option of every request."""
+        """The supply for every option of every request."""
         return [
-            [Supply(demand.claim, one.label, one.number, _had(one)) for one in options]
+            [Supply(demand.claim, one.label, one.number, _available_count(one)) for one in options]
             for demand in self.demands
             for options in demand.requests
         ]
 
 
-def nodes_of(field: Field) -> list[Node]:
-    """The nodes that claims may be used on; a nameless one where no node is known at all."""
-    named = {row.node for row in field.state.slice.rows.values() if row.node}
-    names = sorted(named | field.nodes.keys())
-    return [field.state.node(name) for name in names] or [Node("", {})]
+def nodes_of(cluster: ClusterDevices) -> list[LabelledNode]:
+    """The nodes that claims may be used on; one without a name where no node is known at all."""
+    named = {row.node for row in cluster.state.slice.rows.values() if row.node}
+    names = sorted(named | cluster.nodes.keys())
+    return [cluster.state.node(name) for name in names] or [LabelledNode("", {})]
 
 
-def together(field: Field, claims: Sequence[Pending], nodes: Sequence[Node]) -> Together:
-    """Where the claims can have all that they ask for."""
-    steps, looked_at, most = Steps(), 0, dict[tuple[str, str], tuple[Supply, str]]()
-    best: _Place | None = None
-    missed: _Place | None = None
+def place_claims(cluster: ClusterDevices, claims: Sequence[PendingClaim], nodes: Sequence[LabelledNode]) -> Placement:
+    """Find a node on which the claims can have everything that they request."""
+    steps, examined, most = Steps(), 0, dict[tuple[str, str], tuple[Supply, str]]()
+    best: _Site | None = None
+    missed: _Site | None = None
     is_decided = True
     for node in nodes:
-        place = _place(field, claims, node)
-        looked_at += place.looked_at
-        _note_most(most, place)
-        best = place if best is None or _closeness(place) > _closeness(best) else best
-        if _closeness(place) == 1:
+        site = _site(cluster, claims, node)
+        examined += site.examined
+        _note_most(most, site)
+        best = site if best is None or _closeness(site) > _closeness(best) else best
+        if _closeness(site) == 1:
             try:
-                given = place.search(steps)
+                allocated = site.search(steps)
             except OutOfStepsError:
                 return _missing(best, most, len(nodes))._replace(is_decided=False)
-            if given is not None:
-                return Together(node.name, given, nodes=len(nodes))
-            missed = missed or place
-        if looked_at > LOOKED_AT_MAX:
+            if allocated is not None:
+                return Placement(node.name, allocated, nodes=len(nodes))
+            missed = missed or site
+        if examined > EXAMINED_MAX:
             is_decided = False
             break
-    told = _missing(missed or best, most, len(nodes))._replace(is_decided=is_decided)
-    return told if missed is None else _diagnosed(told, missed)
+    result = _missing(missed or best, most, len(nodes))._replace(is_decided=is_decided)
+    return result if missed is None else _diagnosed(result, missed)
 
 
-def _place(field: Field, claims: Sequence[Pending], node: Node) -> _Place:
-    sights = list(field.sights_from(node))
-    is_whole = all(one.view.is_complete and one.view.is_valid for one in sights if one.view.on_node)
-    wishes = sum(len(request.wishes) for one in claims for request in one.asked.requests)
-    looked_at = wishes * sum(len(one.offers) for one in sights)
+def _site(cluster: ClusterDevices, claims: Sequence[PendingClaim], node: LabelledNode) -> _Site:
+    visible_pools = list(cluster.visible_from(node))
+    is_whole = all(one.view.is_complete and one.view.is_valid for one in visible_pools if one.view.on_node)
+    wishes = sum(len(request.wishes) for one in claims for request in one.requested.requests)
+    examined = wishes * sum(len(one.published) for one in visible_pools)
     demands = tuple(
-        Demand(
+        ClaimDemand(
             one.claim,
             [
-                [_offered(field, sights, request.name, wish, is_whole) for wish in request.wishes]
-                for request in one.asked.requests
+                [_option_of(cluster, visible_pools, request.name, wish, is_whole) for wish in request.wishes]
+                for request in one.requested.requests
             ],
-            one.asked.constraints,
+            one.requested.constraints,
         )
         for one in claims
     )
-    return _Place(node, demands, {one.pool: one.left for one in sights}, looked_at)
+    return _Site(node, demands, {one.pool: one.left for one in visible_pools}, examined)
 
 
-def _offered(field: Field, sights: Iterable[Sight], request: str, wish: Wish, is_whole: bool) -> Option:
-    """The devices that a wish can choose from; one for all devices has none while a pool is in the making."""
-    every = [one for sight in sights for one in field.candidates(sight, wish) if one.matches]
+def _option_of(
+    cluster: ClusterDevices, visible_pools: Iterable[VisiblePool], request: str, wish: Wish, is_whole: bool
+) -> Option:
+    """The devices that a wish can choose from; a wish for all devices has none while a pool is incomplete."""
+    every = [one for visible in visible_pools for one in cluster.candidates(visible, wish) if one.matches]
     if wish.mode != "All":
         return Option(request, wish.name, wish, wish.count, [one for one in every if one.is_free])
-    meant = [one for one in every if not any(hindrance.kind in NOT_OF_ALL for hindrance in one.hindrances)]
+    meant = [one for one in every if not any(constraint.kind in NOT_OF_ALL for constraint in one.constraints)]
     return Option(request, wish.name, wish, len(meant), meant if is_whole else [])
 
 
-def _had(option: Option) -> int:
-    """How many devices there are; one that can be shared counts as many as are asked."""
+def _available_count(option: Option) -> int:
+    """How many devices are free; a shareable one counts as often as the option requests."""
     free = [one for one in option.candidates if one.is_free]
     is_enough = any(one.device.is_shareable for one in free)
     return max(len(free), option.number) if is_enough else len(free)
 
 
-def _closeness(place: _Place) -> float:
-    """How much of what is asked is there, each request for itself; 1 where nothing is missing."""
+def _closeness(site: _Site) -> float:
+    """The mean share of each request that is available; 1 where nothing is missing."""
     found = [
-        max((min(one.had / one.asked, 1.0) if one.asked else 0.0 for one in options), default=0.0)
-        for options in place.supplies
+        max((min(one.available / one.requested, 1.0) if one.requested else 0.0 for one in options), default=0.0)
+        for options in site.supplies
     ]
     return sum(found) / len(found) if found else 1.0
 
 
-def _note_most(most: dict[tuple[str, str], tuple[Supply, str]], place: _Place) -> None:
-    for options in place.supplies:
+def _note_most(most: dict[tuple[str, str], tuple[Supply, str]], site: _Site) -> None:
+    for options in site.supplies:
         for one in options:
             known = most.get((one.claim, one.label))
-            if known is None or one.had > known[0].had:
-                most[one.claim, one.label] = (one, place.node.name)
+            if known is None or one.available > known[0].available:
+                most[one.claim, one.label] = (one, site.node.name)
 
 
-def _missing(place: _Place | None, most: dict[tuple[str, str], tuple[Supply, str]], nodes: int) -> Together:
-    if place is None:
-        return Together(None, None, nodes=nodes)
-    best = tuple(one for options in place.supplies for one in options)
-    return Together(place.node.name, None, best, tuple(most.values()), nodes=nodes)
+def _missing(site: _Site | None, most: dict[tuple[str, str], tuple[Supply, str]], nodes: int) -> Placement:
+    if site is None:
+        return Placement(None, None, nodes=nodes)
+    best = tuple(one for options in site.supplies for one in options)
+    return Placement(site.node.name, None, best, tuple(most.values()), nodes=nodes)
 
 
-def _diagnosed(told: Together, place: _Place) -> Together:
-    """Why a node that has enough for each request has not enough for all."""
+def _diagnosed(result: Placement, site: _Site) -> Placement:
+    """Add why a node that has enough for each request cannot satisfy all of them."""
     try:
-        if place.search(Steps(), [one._replace(constraints=()) for one in place.demands]) is None:
-            return told._replace(is_scarce=True)
+        if site.search(Steps(), [one._replace(constraints=()) for one in site.demands]) is None:
+            return result._replace(is_scarce=True)
         found = tuple(
-            Disagreement(place.demands[claim].claim, constraint, _values(place.demands[claim], constraint))
-            for claim, number, constraint in _constraints(place.demands)
-            if _without(place, claim, number)
+            Disagreement(site.demands[claim].claim, constraint, _values(site.demands[claim], constraint))
+            for claim, number, constraint in _constraints(site.demands)
+            if _without(site, claim, number)
         )
     except OutOfStepsError:
-        return told._replace(is_decided=False)
+        return result._replace(is_decided=False)
     every = tuple(
-        Disagreement(place.demands[claim].claim, constraint, _values(place.demands[claim], constraint))
-        for claim, _, constraint in _constraints(place.demands)
+        Disagreement(site.demands[claim].claim, constraint, _values(site.demands[claim], constraint))
+        for claim, _, constraint in _constraints(site.demands)
     )
-    return told._replace(disagreements=found or every)
+    return result._replace(disagreements=found or every)
 
 
-def _constraints(demands: Sequence[Demand]) -> Iterator[tuple[int, int, Constraint]]:
+def _constraints(demands: Sequence[ClaimDemand]) -> Iterator[tuple[int, int, Constraint]]:
     for claim, demand in enumerate(demands):
         for number, constraint in enumerate(demand.constraints):
             yield claim, number, constraint
 
 
-def _without(place: _Place, claim: int, number: int) -> bool:
-    """Whether all can be had but for one constraint."""
-    demands = list(place.demands)
+def _without(site: _Site, claim: int, number: int) -> bool:
+    """Whether all requests fit without one of the constraints."""
+    demands = list(site.demands)
     kept = [one for other, one in enumerate(demands[claim].constraints) if other != number]
     demands[claim] = demands[claim]._replace(constraints=kept)
-    return place.search(Steps(), demands) is not None
+    return site.search(Steps(), demands) is not None
 
 
-def _values(demand: Demand, constraint: Constraint) -> tuple[tuple[str, tuple[tuple[object, int], ...]], ...]:
+def _values(demand: ClaimDemand, constraint: Constraint) -> tuple[tuple[str, tuple[tuple[object, int], ...]], ...]:
     name = constraint.match_attribute or constraint.distinct_attribute or ""
     found = []
     for options in demand.requests:

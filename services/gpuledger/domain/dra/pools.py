@@ -1,25 +1,25 @@
-"""A pool as it is seen from a node, or from the whole cluster. Pure.
+"""A pool as one node sees it, or as the whole cluster does. Pure.
 
-Rules 3 and 4 of the allocator: the newest generation in reach counts; a pool is complete when as many slices as it
-announces are there, and valid when no device or counter set has two definitions and every consumed counter exists.
+Rules 3 and 4 of the allocator: the newest generation in reach counts; a pool is complete when it has as many slices as
+it announces, and valid when no device or counter set is defined twice and every consumed counter exists.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gpuledger.domain.dra.objects import Counters, Device, Node, Slice
+from gpuledger.domain.dra.objects import Counters, DraDevice, LabelledNode, Slice
 from gpuledger.domain.dra.reach import device_in_reach, in_reach
 
 
-class Placed(NamedTuple):
+class LocatedDevice(NamedTuple):
     """A device and the slice that publishes it."""
 
     slice: Slice
-    device: Device
+    device: DraDevice
 
 
 class PoolView(NamedTuple):
-    """A pool as seen. `slices` are those that were looked at, `near` those of them in reach.
+    """A pool from one point of view. `slices` are those of its generation, `near` those of them in reach.
 
     `observed` counts slices of the generation; a pool that is not `on_node` gives that node nothing, and neither
     does one that is incomplete, or not `valid`, which `problems` explain. A view that `is_local` was decided by the
@@ -50,16 +50,16 @@ class PoolView(NamedTuple):
         """Whether devices can be had from it."""
         return self.on_node and self.is_complete and self.is_valid
 
-    def placed(self) -> Iterator[Placed]:
+    def located(self) -> Iterator[LocatedDevice]:
         """Every device of the slices that were looked at."""
-        return (Placed(one, device) for one in self.slices for device in one.devices)
+        return (LocatedDevice(one, device) for one in self.slices for device in one.devices)
 
     def shared(self) -> Counters:
         """What its counter sets hold in all."""
         return {name: counters for one in self.slices for name, counters in one.counters.items()}
 
 
-def seen_from(slices: Sequence[Slice], node: Node) -> PoolView:
+def seen_from(slices: Sequence[Slice], node: LabelledNode) -> PoolView:
     """A pool's slices from a node. Where nothing is in reach, or a newer generation is elsewhere, it is not there."""
     near = [one for one in slices if in_reach(one, node)]
     if not near:
@@ -80,9 +80,9 @@ def seen_everywhere(slices: Sequence[Slice]) -> PoolView:
     return _view(generation, current, current)
 
 
-def usable(view: PoolView, placed: Placed, node: Node | None) -> bool:
+def usable(view: PoolView, located: LocatedDevice, node: LabelledNode | None) -> bool:
     """Whether a node (None: any) may be given a device of the pool, as far as the pool goes."""
-    return view.gives and placed.slice in view.near and (node is None or device_in_reach(*placed, node))
+    return view.gives and located.slice in view.near and (node is None or device_in_reach(*located, node))
 
 
 def _of_generation(slices: Iterable[Slice], generation: int) -> tuple[Slice, ...]:

@@ -1,14 +1,14 @@
-"""Which nodes can use a slice or a device. Pure.
+"""Decides which nodes can use a slice or a device. Pure.
 
-Rule 2 of the allocator: a slice reaches the nodes that it names, or those of its devices where each has its own;
-slices with shared counters are always in reach.
+Rule 2 of the allocator: a slice reaches the nodes that it selects, or those that its devices select where each has a
+selection of its own; slices with shared counters are always in reach.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
-from gpuledger.domain.dra.objects import Device, Node, Reach, Requirement, Slice
+from gpuledger.domain.dra.objects import DraDevice, LabelledNode, NodeExpression, Reach, Slice
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 """Whole numbers as Kubernetes reads them; what it cannot hold in 64 bits is none."""
@@ -16,7 +16,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _WHOLE_MAX: Final = 2**63 - 1
 
 
-def in_reach(one: Slice, node: Node) -> bool:
+def in_reach(one: Slice, node: LabelledNode) -> bool:
     """Whether a slice counts for a node."""
     if one.has_counters:
         return True
@@ -25,13 +25,13 @@ def in_reach(one: Slice, node: Node) -> bool:
     return any(device_in_reach(one, device, node) for device in one.devices)
 
 
-def device_in_reach(one: Slice, device: Device, node: Node) -> bool:
+def device_in_reach(one: Slice, device: DraDevice, node: LabelledNode) -> bool:
     """Whether a node can use a device of a slice."""
     reach = device.reach if one.reach is None else one.reach
     return reach is not None and reaches(reach, node)
 
 
-def reaches(reach: Reach, node: Node) -> bool:
+def reaches(reach: Reach, node: LabelledNode) -> bool:
     """Whether a node is selected."""
     return (
         reach.everywhere
@@ -40,16 +40,16 @@ def reaches(reach: Reach, node: Node) -> bool:
     )
 
 
-def _meets(node: Node, requirement: Requirement) -> bool:
+def _meets(node: LabelledNode, requirement: NodeExpression) -> bool:
     found = {"metadata.name": node.name} if requirement.is_field else node.labels
     return _OPERATORS[requirement.operator](found, requirement) if requirement.operator in _OPERATORS else False
 
 
-def _is_in(found: Mapping[str, str], requirement: Requirement) -> bool:
+def _is_in(found: Mapping[str, str], requirement: NodeExpression) -> bool:
     return found.get(requirement.key) in requirement.values
 
 
-def _compares(found: Mapping[str, str], requirement: Requirement) -> bool:
+def _compares(found: Mapping[str, str], requirement: NodeExpression) -> bool:
     """`Gt` and `Lt` compare whole numbers; anything else meets neither."""
     value, bound = _whole(found.get(requirement.key, "")), _whole("".join(requirement.values[:1]))
     if value is None or bound is None:

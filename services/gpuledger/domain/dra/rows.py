@@ -1,4 +1,4 @@
-"""The tables of dynamic resource allocation: what is there now, who held what and when, and how pools stood."""
+"""The rows of the `availability` projection: slices, claims, allocations and the history of pools."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from gpuledger.domain.table import TableSpec
 
 
 class ResourceSlice(NamedTuple):
-    """A slice; `said` is the payload of its `slice.published` as JSON. `node` is None where it is not one node's."""
+    """A slice; `payload` is its `slice.published` as JSON. `node` is None where it names no single node."""
 
     name: str
     uid: str
@@ -19,11 +19,11 @@ class ResourceSlice(NamedTuple):
     expected_slices: int
     devices: int
     published_at: datetime
-    said: str
+    payload: str
 
 
 class ResourceClaim(NamedTuple):
-    """A claim; `phase` is Pending or Allocated, since `since`, and `said` the payload of its last event as JSON."""
+    """A claim; `phase` is Pending or Allocated, since `since`, and `payload` its last event as JSON."""
 
     claim: str
     uid: str
@@ -32,11 +32,11 @@ class ResourceClaim(NamedTuple):
     requests: int
     devices: int
     since: datetime
-    said: str
+    payload: str
 
 
 class DeviceAllocation(NamedTuple):
-    """That a claim had a device, from `valid_from` to `valid_to`; `share` is empty where it had the device alone.
+    """A device that a claim had from `valid_from` to `valid_to`; `share` is empty where it had the device alone.
 
     `consumed` is a JSON object of quantities, and empty where nothing was recorded.
     """
@@ -55,17 +55,17 @@ class DeviceAllocation(NamedTuple):
 
 
 class DeviceClass(NamedTuple):
-    """A DeviceClass; `said` is the payload of its definition as JSON."""
+    """A DeviceClass; `payload` is its definition as JSON."""
 
     name: str
-    said: str
+    payload: str
 
 
 class DeviceTaintRule(NamedTuple):
-    """A DeviceTaintRule; `said` is the payload of its event as JSON."""
+    """A DeviceTaintRule; `payload` is its event as JSON."""
 
     name: str
-    said: str
+    payload: str
 
 
 class NodeLabels(NamedTuple):
@@ -75,8 +75,8 @@ class NodeLabels(NamedTuple):
     labels: str
 
 
-class PoolCondition(NamedTuple):
-    """A condition of a pool as it is seen from a node, or from the whole cluster where `node` is empty."""
+class SlicePoolCondition(NamedTuple):
+    """A condition of a pool from a node's view, or from the whole cluster's where `node` is empty."""
 
     driver: str
     pool: str
@@ -89,7 +89,7 @@ class PoolCondition(NamedTuple):
 
 
 class PoolAvailability(NamedTuple):
-    """How many devices of a view of a pool were in which state, from `valid_from` to `valid_to`.
+    """How many devices of one view of a pool were in which state, from `valid_from` to `valid_to`.
 
     `allocated` counts devices that somebody had at least a share of; `partial` those of them with something left.
     """
@@ -118,7 +118,9 @@ ALLOCATION: TableSpec[DeviceAllocation] = TableSpec(
 DEVICE_CLASS: TableSpec[DeviceClass] = TableSpec("device_class", DeviceClass, ("name",))
 TAINT_RULE: TableSpec[DeviceTaintRule] = TableSpec("device_taint_rule", DeviceTaintRule, ("name",))
 NODE_LABELS: TableSpec[NodeLabels] = TableSpec("node_labels", NodeLabels, ("node",))
-CONDITION: TableSpec[PoolCondition] = TableSpec("pool_condition", PoolCondition, ("driver", "pool", "node", "type"))
+CONDITION: TableSpec[SlicePoolCondition] = TableSpec(
+    "pool_condition", SlicePoolCondition, ("driver", "pool", "node", "type")
+)
 AVAILABILITY: TableSpec[PoolAvailability] = TableSpec(
     "pool_availability", PoolAvailability, ("driver", "pool", "node", "valid_from"), retires=("valid_to",)
 )

@@ -1,6 +1,7 @@
-"""What is known of dynamic resource allocation: tables, and what is computed from them, pool by pool.
+"""The state of the `availability` projection: its tables, and an index of each pool that is computed from them.
 
-Whoever folds facts into it tells the book of a pool and the table, and then has the pool recorded.
+A fold changes the index and the table together, and then calls `record` for the pool, which brings its history up to
+date.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,11 +11,11 @@ from typing import Any
 import orjson
 
 from gpuledger.domain.dra import rows
-from gpuledger.domain.dra.evaluation import Evaluated
+from gpuledger.domain.dra.evaluation import PoolEvaluation
 from gpuledger.domain.dra.facts import amounts, rule_of, slice_of
 from gpuledger.domain.dra.history import PoolHistory
-from gpuledger.domain.dra.objects import ClaimId, Holding, Node, PoolId, TaintRule
-from gpuledger.domain.dra.pool_index import EVERYWHERE, Book
+from gpuledger.domain.dra.objects import ClaimId, Holding, LabelledNode, PoolId, TaintRule
+from gpuledger.domain.dra.pool_index import EVERYWHERE, PoolIndex
 from gpuledger.domain.dra.status import Document, slice_status
 from gpuledger.domain.dra.taint_rules import TaintRules
 from gpuledger.domain.table import Table
@@ -22,7 +23,7 @@ from gpuledger.events.slice import SlicePublished, TaintRuleSet
 
 
 class Availability:
-    """The tables, and what is computed from them: a book for each pool that was asked about."""
+    """The tables, and an index of each pool that was read."""
 
     def __init__(self) -> None:
         self.history = PoolHistory()
@@ -34,7 +35,7 @@ class Availability:
         self.node_labels = Table(rows.NODE_LABELS)
         self.condition = self.history.condition
         self.availability = self.history.availability
-        self._books: dict[PoolId, Book] = {}
+        self._indexes: dict[PoolId, PoolIndex] = {}
         self._rules: TaintRules | None = None
         self._touched: dict[str, None] | None = None
 
@@ -47,15 +48,15 @@ class Availability:
         return {table.spec.name: table for table in every}
 
     def take_touched(self) -> list[str]:
-        """The slices whose status may be another since the last call, those that are gone among them.
+        """The slices whose status may have changed since the last call, including those that are gone.
 
-        The first call names every slice; before it nothing is noted, because nobody may ever ask.
+        The first call returns every slice; before it nothing is tracked, because nobody may ever call.
         """
         touched, self._touched = self._touched, {}
         return list(self.slice.rows if touched is None else touched)
 
     def touch(self, slices: Iterable[str]) -> None:
-        """The status of these slices may be another."""
+        """Mark these slices: their status may have changed."""
         if self._touched is not None:
             self._touched |= dict.fromkeys(slices)
 
@@ -63,22 +64,22 @@ class Availability:
         """Every pool that has a slice, ordered."""
         return pools_of(self.slice.rows.values())
 
-    def book(self, pool: PoolId) -> Book:
-        """What is known of a pool."""
-        book = self._books.get(pool)
-        if book is None:
-            book = self._books[pool] = self._opened(pool)
-        return book
+    def index(self, pool: PoolId) -> PoolIndex:
+        """The index of a pool."""
+        index = self._indexes.get(pool)
+        if index is None:
+            index = self._indexes[pool] = self._opened(pool)
+        return index
 
-    def evaluated(self, pool: PoolId, view: str) -> Evaluated:
-        """A pool as a node sees it, or the whole cluster (EVERYWHERE)."""
+    def evaluation(self, pool: PoolId, view: str) -> PoolEvaluation:
+        """The evaluation of a pool from a node's view, or the whole cluster's (EVERYWHERE)."""
         node = None if view == EVERYWHERE else self.node(view)
-        return self.book(pool).evaluated(view, node, self.rules.about(pool))
+        return self.index(pool).evaluation(view, node, self.rules.about(pool))
 
-    def node(self, name: str) -> Node:
-        """A node with its labels; one that is not known has none."""
+    def node(self, name: str) -> LabelledNode:
+        """A node with its labels; an unknown one has none."""
         row = self.node_labels.get(name)
-        return Node(name, {} if row is None else orjson.loads(row.labels))
+        return LabelledNode(name, {} if row is None else orjson.loads(row.labels))
 
     @property
     def rules(self) -> TaintRules:
@@ -94,38 +95,38 @@ class Availability:
             return None
         pool, view = PoolId(row.driver, row.pool), row.node or EVERYWHERE
         conditions = self.history.conditions(pool, view)
-        return slice_status(self.book(pool), self.evaluated(pool, view), name, conditions, redacted=redacted)
+        return slice_status(self.index(pool), self.evaluation(pool, view), name, conditions, redacted=redacted)
 
     def held(self, claim: str) -> list[rows.DeviceAllocation]:
-        """What a claim holds now."""
+        """The allocations of a claim that are in force."""
         return [row for row in self.allocation.where("claim", claim) if row.valid_to is None]
 
     def record(self, pool: PoolId, at: datetime) -> None:
-        """A pool changed: note how its views stand where they do so otherwise now, and forget a pool that is gone."""
-        book = self.book(pool)
-        for view in book.take_changed():
-            if book.has_view(view):
-                self.history.note(view, self.evaluated(pool, view), at)
+        """Record the changed views of a pool in its history, and drop the index of a pool that is gone."""
+        index = self.index(pool)
+        for view in index.take_changed():
+            if index.has_view(view):
+                self.history.record(view, self.evaluation(pool, view), at)
             else:
                 self.history.end(pool, view, at)
-        self.touch(book.take_touched())
-        if not book:
+        self.touch(index.take_touched())
+        if not index:
             self.history.forget(pool)
-            del self._books[pool]
+            del self._indexes[pool]
 
-    def _opened(self, pool: PoolId) -> Book:
-        book = Book(pool)
+    def _opened(self, pool: PoolId) -> PoolIndex:
+        index = PoolIndex(pool)
         for row in self.slice.where("pool", pool.name):
             if row.driver == pool.driver:
-                book.publish(slice_of(row.name, SlicePublished.model_validate(orjson.loads(row.said))))
+                index.publish(slice_of(row.name, SlicePublished.model_validate(orjson.loads(row.payload))))
         for held in self.allocation.where("pool", pool.name):
             if held.driver == pool.driver and held.valid_to is None:
-                book.hold(holding_of(held), ())
-        return book
+                index.hold(holding_of(held), ())
+        return index
 
 
 def holding_of(row: rows.DeviceAllocation) -> Holding:
-    """The holding that a row tells of."""
+    """The holding of a row."""
     namespace, _, name = row.claim.partition("/")
     consumed = amounts(orjson.loads(row.consumed)) if row.consumed else {}
     claim, pool = ClaimId(namespace, name, row.uid), PoolId(row.driver, row.pool)
@@ -135,12 +136,12 @@ def holding_of(row: rows.DeviceAllocation) -> Holding:
 def views(state: Availability) -> Iterator[tuple[PoolId, str]]:
     """Every pool with every view of it."""
     for pool in state.pools():
-        for view in state.book(pool).views():
+        for view in state.index(pool).views():
             yield pool, view
 
 
 def _rule_of(row: rows.DeviceTaintRule) -> TaintRule:
-    return rule_of(row.name, TaintRuleSet.model_validate(orjson.loads(row.said)))
+    return rule_of(row.name, TaintRuleSet.model_validate(orjson.loads(row.payload)))
 
 
 def pools_of(slices: Iterable[rows.ResourceSlice]) -> list[PoolId]:

@@ -1,4 +1,4 @@
-"""Taint rules by the pool that they name, so that no pool goes through the rules of the others. Pure."""
+"""Indexes taint rules by the pool that they name, so that a pool sees only the rules about it. Pure."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""What claims have of a pool's devices. Pure.
+"""Adds up what claims hold of a pool's devices. Pure.
 
-Rule 1 of the allocator: results without administrators' access are in use, by device name, whatever the generation. A
-share adds up what it consumes; without one the device is held exclusively.
+Rule 1 of the allocator: results without administrators' access are in use, by device name, whatever the generation.
+Shares add up what they consume; a result without a share holds its device exclusively.
 """
 
 from collections.abc import Iterable, Mapping

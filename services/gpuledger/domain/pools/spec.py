@@ -14,7 +14,7 @@ from gpuledger.api.mig_profile import MigProfile
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import BACKEND_DEVICE_PLUGIN, PROVIDER_NVIDIA, UNIT_MIG
 from gpuledger.api.reasons import PoolReason
-from gpuledger.domain.dra.objects import Node, Reach, Requirement
+from gpuledger.domain.dra.objects import LabelledNode, NodeExpression, Reach
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.labels import pci_id
 from gpuledger.domain.inventory.state import GpuDevice
@@ -58,10 +58,10 @@ class Spec(NamedTuple):
     """A pool's spec, ready to compare. `approves` None approves nothing by itself."""
 
     said: PoolDefined
-    nodes: tuple[Requirement, ...]
+    nodes: tuple[NodeExpression, ...]
     include: Filter
     exclude: Filter | None
-    approves: tuple[Requirement, ...] | None
+    approves: tuple[NodeExpression, ...] | None
 
 
 class Problem(NamedTuple):
@@ -130,9 +130,9 @@ def mismatch(spec: Spec, device: DeviceFacts, *, was_meant: bool = False) -> str
     return None
 
 
-def selects(requirements: tuple[Requirement, ...], name: str, labels: Mapping[str, str]) -> bool:
+def selects(requirements: tuple[NodeExpression, ...], name: str, labels: Mapping[str, str]) -> bool:
     """Whether an object of this name with these labels is selected; without requirements everything is."""
-    return not requirements or reaches(Reach(terms=(requirements,)), Node(name, labels))
+    return not requirements or reaches(Reach(terms=(requirements,)), LabelledNode(name, labels))
 
 
 def unsupported(said: PoolDefined) -> Problem | None:
@@ -181,9 +181,9 @@ def _profile_problems(said: PoolDefined) -> Iterator[Problem]:
         yield Problem(PoolReason.MIG_PROFILE_INVALID, f"resource.migProfile is {profile!r}, which is not as 1g.10gb.")
 
 
-def _requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
-    given = (Requirement(one.key, one.operator, one.values, one.is_field) for one in selector.requirements)
-    return (*(Requirement(key, "In", (value,)) for key, value in sorted(selector.labels.items())), *given)
+def _requirements(selector: LabelSelector) -> tuple[NodeExpression, ...]:
+    given = (NodeExpression(one.key, one.operator, one.values, one.is_field) for one in selector.requirements)
+    return (*(NodeExpression(key, "In", (value,)) for key, value in sorted(selector.labels.items())), *given)
 
 
 def _filter(given: DeviceFilter) -> Filter:

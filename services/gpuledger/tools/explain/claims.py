@@ -6,11 +6,11 @@ from typing import NamedTuple
 import orjson
 
 from gpuledger.domain.dra import rows
-from gpuledger.domain.dra.candidates import Field
+from gpuledger.domain.dra.candidates import ClusterDevices
 from gpuledger.domain.dra.facts import reach_of
 from gpuledger.domain.dra.fold import PENDING, Availability
-from gpuledger.domain.dra.objects import Node, Reach
-from gpuledger.domain.dra.placement import Allows, Pending
+from gpuledger.domain.dra.objects import LabelledNode, Reach
+from gpuledger.domain.dra.placement import Allows, PendingClaim
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.tools.errors import ToolError
@@ -47,11 +47,11 @@ async def explain_claims(query: WhyQuery, state: Availability, pod: QueriedPod, 
     from gpuledger.tools.explain.device_selectors import selects  # noqa: PLC0415 - the CEL library takes long to import
 
     rows_of = [state.claim.rows[name] for name in pod.claims if name in state.claim.rows]
-    pending = [Pending(one.claim, _requested(one)) for one in rows_of if one.phase == PENDING]
+    pending = [PendingClaim(one.claim, _requested(one)) for one in rows_of if one.phase == PENDING]
     reaches_of = [_reach(one) for one in rows_of if one.phase != PENDING]
     name = query.node or pod.state.node
     node = None if name is None else state.node(name)
-    found = explain(Field(state, selects), pending, node, _allows([one for one in reaches_of if one]))
+    found = explain(ClusterDevices(state, selects), pending, node, _allows([one for one in reaches_of if one]))
     may = await _readable(query, namespaces_of(found) | {query.namespace}, redacted=redacted)
     claims = [*(_claim(state, one, found, may) for one in rows_of), *_unrecorded(pod, state)]
     together = together_document(found.together) if pending else None
@@ -103,16 +103,16 @@ def _words(found: Explanation, claims: Sequence[Document], moment: str) -> str:
 
 
 def _requested(row: rows.ResourceClaim) -> ClaimRequested:
-    return ClaimRequested.model_validate(orjson.loads(row.said))
+    return ClaimRequested.model_validate(orjson.loads(row.payload))
 
 
 def _reach(row: rows.ResourceClaim) -> Reach | None:
-    said = ClaimAllocated.model_validate(orjson.loads(row.said)).reach
+    said = ClaimAllocated.model_validate(orjson.loads(row.payload)).reach
     return None if said is None else reach_of(said)
 
 
 def _allows(every: Sequence[Reach]) -> Allows | None:
-    def allows(node: Node) -> bool:
+    def allows(node: LabelledNode) -> bool:
         return all(reaches(one, node) for one in every)
 
     return allows if every else None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import cel
 
-from gpuledger.domain.dra.candidates import Offered
+from gpuledger.domain.dra.candidates import SelectorInput
 from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS
 from gpuledger.edge.kube.schema.cel_source import rewritten, tokens_of
 from gpuledger.edge.kube.schema.rules import Expression
@@ -24,7 +24,7 @@ _BY_DOMAIN = ("attributes", "capacity")
 _LOOKUP = "ofDomain"
 
 
-def selects(expression: str, offered: Offered) -> bool | str:
+def selects(expression: str, offered: SelectorInput) -> bool | str:
     """Whether an expression selects a device; a text tells why it could not be evaluated."""
     compiled = _compiled(expression)
     if isinstance(compiled, str):
@@ -66,14 +66,14 @@ def _closing(tokens: list[str], at: int) -> int:
     return len(tokens) - 1
 
 
-def _seen(offered: Offered) -> dict[str, Any]:
-    said, driver = offered.said, offered.driver
-    capacity = {name: FUNCTIONS["quantity"](one.value) for name, one in said.capacity.items()}
+def _seen(offered: SelectorInput) -> dict[str, Any]:
+    device, driver = offered.payload, offered.driver
+    capacity = {name: FUNCTIONS["quantity"](one.value) for name, one in device.capacity.items()}
     return {
         "driver": driver,
-        "attributes": _by_domain({name: _value(one) for name, one in said.attributes.items()}, driver),
+        "attributes": _by_domain({name: _value(one) for name, one in device.attributes.items()}, driver),
         "capacity": _by_domain(capacity, driver),
-        "allowMultipleAllocations": said.shareable,
+        "allowMultipleAllocations": device.shareable,
     }
 
 

@@ -7,24 +7,24 @@ once is searched for within bounds; where they do not suffice, the explanation s
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpuledger.domain.dra.candidates import Candidate, Field, Sight
-from gpuledger.domain.dra.constraints import Hindrance, of_view
+from gpuledger.domain.dra.candidates import Candidate, ClusterDevices, VisiblePool
+from gpuledger.domain.dra.constraints import DeviceConstraint, of_view
 from gpuledger.domain.dra.matching import RESULTS_MAX
-from gpuledger.domain.dra.objects import Node, PoolId
-from gpuledger.domain.dra.placement import Allows, Pending, Together, nodes_of, together
+from gpuledger.domain.dra.objects import LabelledNode, PoolId
+from gpuledger.domain.dra.placement import Allows, PendingClaim, Placement, nodes_of, place_claims
 from gpuledger.events.claim import Request, Wish
 
 
 class InPool(NamedTuple):
     """The devices of a pool, as one request meets them; `node` is None where they are not one node's.
 
-    `hindrances` are the pool's own, which all its devices share.
+    `constraints` are the pool's own, which all its devices share.
     """
 
     pool: PoolId
     node: str | None
     candidates: tuple[Candidate, ...]
-    hindrances: tuple[Hindrance, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
 
 
 class OptionAnswer(NamedTuple):
@@ -65,44 +65,53 @@ class Explanation(NamedTuple):
     """The whole answer; `knows_nodes` says that the labels of nodes were there to judge by."""
 
     claims: tuple[ClaimAnswer, ...]
-    together: Together
+    together: Placement
     knows_nodes: bool
 
 
 def explain(
-    field: Field, claims: Sequence[Pending], node: Node | None = None, allows: Allows | None = None
+    cluster: ClusterDevices,
+    claims: Sequence[PendingClaim],
+    node: LabelledNode | None = None,
+    allows: Allows | None = None,
 ) -> Explanation:
     """What the claims meet, from a node or anywhere; `allows` is false for nodes that their user cannot use."""
-    sights = list(field.sights() if node is None else field.sights_from(node))
+    visible_pools = list(cluster.visible_pools() if node is None else cluster.visible_from(node))
     answers = tuple(
-        ClaimAnswer(one.claim, tuple(_request(field, sights, request) for request in one.asked.requests), _problem(one))
+        ClaimAnswer(
+            one.claim,
+            tuple(_request(cluster, visible_pools, request) for request in one.requested.requests),
+            _problem(one),
+        )
         for one in claims
     )
-    nodes = [one for one in ([node] if node else nodes_of(field)) if allows is None or allows(one)]
-    return Explanation(answers, together(field, claims, nodes), bool(field.nodes))
+    nodes = [one for one in ([node] if node else nodes_of(cluster)) if allows is None or allows(one)]
+    return Explanation(answers, place_claims(cluster, claims, nodes), bool(cluster.nodes))
 
 
-def _problem(pending: Pending) -> str:
+def _problem(pending: PendingClaim) -> str:
     """Whether it asks for more devices than a claim can be given."""
     least = sum(
         min((1 if wish.mode == "All" else wish.count for wish in request.wishes), default=0)
-        for request in pending.asked.requests
+        for request in pending.requested.requests
     )
     if least <= RESULTS_MAX:
         return ""
     return f"{least} devices are asked, and a claim can be given no more than {RESULTS_MAX}"
 
 
-def _request(field: Field, sights: Iterable[Sight], request: Request) -> RequestAnswer:
-    return RequestAnswer(request.name, tuple(_option(field, sights, request.name, wish) for wish in request.wishes))
+def _request(cluster: ClusterDevices, visible_pools: Iterable[VisiblePool], request: Request) -> RequestAnswer:
+    return RequestAnswer(
+        request.name, tuple(_option(cluster, visible_pools, request.name, wish) for wish in request.wishes)
+    )
 
 
-def _option(field: Field, sights: Iterable[Sight], request: str, wish: Wish) -> OptionAnswer:
-    if field.selectors(wish) is None:
+def _option(cluster: ClusterDevices, visible_pools: Iterable[VisiblePool], request: str, wish: Wish) -> OptionAnswer:
+    if cluster.selectors(wish) is None:
         return OptionAnswer(request, wish, (), f"DeviceClass {wish.device_class} does not exist")
-    return OptionAnswer(request, wish, tuple(_in_pool(field, sight, wish) for sight in sights))
+    return OptionAnswer(request, wish, tuple(_in_pool(cluster, visible, wish) for visible in visible_pools))
 
 
-def _in_pool(field: Field, sight: Sight, wish: Wish) -> InPool:
-    node = sight.node.name if sight.node else None
-    return InPool(sight.pool, node, tuple(field.candidates(sight, wish)), tuple(of_view(sight.view)))
+def _in_pool(cluster: ClusterDevices, visible: VisiblePool, wish: Wish) -> InPool:
+    node = visible.node.name if visible.node else None
+    return InPool(visible.pool, node, tuple(cluster.candidates(visible, wish)), tuple(of_view(visible.view)))

@@ -7,12 +7,12 @@ import orjson
 
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.candidates import Candidate
-from gpuledger.domain.dra.constraints import ORDER, Hindrance, Mismatch
+from gpuledger.domain.dra.constraints import ORDER, DeviceConstraint, Mismatch
+from gpuledger.domain.dra.device_state import UnavailableReason
 from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.objects import PoolId
-from gpuledger.domain.dra.placement import Disagreement, Together
+from gpuledger.domain.dra.placement import Disagreement, Placement
 from gpuledger.domain.dra.pool_index import view_of
-from gpuledger.domain.dra.verdicts import Obstacle
 from gpuledger.tools.explain.dra import ClaimAnswer, Explanation, InPool, OptionAnswer, RequestAnswer
 from gpuledger.tools.explain.dra_wording import most_of, option_words, request_words, tally
 
@@ -20,8 +20,8 @@ MayName = Callable[[str], bool]
 """Whether claims of a namespace may be named."""
 
 Document = dict[str, Any]
-_Reason = tuple[Obstacle | Mismatch, str]
-_Hindered = list[tuple[str, Hindrance]]
+_Reason = tuple[UnavailableReason | Mismatch, str]
+_Hindered = list[tuple[str, DeviceConstraint]]
 
 
 def namespaces_of(explanation: Explanation) -> set[str]:
@@ -54,7 +54,7 @@ def allocation_documents(state: Availability, claim: str) -> list[Document]:
 
 def _node_of(state: Availability, row: rows.DeviceAllocation) -> str | None:
     """The node of a device, where its pool has it on one."""
-    slices = state.book(PoolId(row.driver, row.pool)).slices.values()
+    slices = state.index(PoolId(row.driver, row.pool)).slices.values()
     nodes = {view_of(one) for one in slices if any(device.name == row.device for device in one.devices)}
     return nodes.pop() or None if len(nodes) == 1 else None
 
@@ -64,11 +64,11 @@ def request_documents(explanation: Explanation, claim: ClaimAnswer, may_name: Ma
     return [_request(explanation, claim, request, may_name) for request in claim.requests]
 
 
-def together_document(found: Together) -> Document:
+def together_document(found: Placement) -> Document:
     """Whether all can be had at once, where, and what is in the way."""
-    document: Document = {"possible": found.given is not None, "node": found.node, "nodes": found.nodes}
-    if found.given is not None:
-        given = ((one, one.candidate) for one in found.given)
+    document: Document = {"possible": found.allocated is not None, "node": found.node, "nodes": found.nodes}
+    if found.allocated is not None:
+        given = ((one, one.candidate) for one in found.allocated)
         document["devices"] = [
             {
                 "claim": one.claim,
@@ -120,7 +120,7 @@ def _pool(found: InPool, may_name: MayName) -> Document:
         "devices": len(found.candidates),
         "matching": sum(one.matches for one in found.candidates),
         "available": sum(one.is_free for one in found.candidates),
-        "problem": "; ".join(f"{one.kind}: {one.detail}" for one in found.hindrances) or None,
+        "problem": "; ".join(f"{one.kind}: {one.detail}" for one in found.constraints) or None,
         "reasons": [
             _reason(kind, detail, devices, may_name)
             for (kind, detail), devices in sorted(_by_reason(found.candidates).items(), key=_order)
@@ -132,8 +132,8 @@ def _by_reason(candidates: Iterable[Candidate]) -> Mapping[_Reason, _Hindered]:
     """Devices by what is in the way; one may have several things in the way, and stands with each."""
     found: dict[_Reason, _Hindered] = {}
     for one in candidates:
-        for hindrance in one.hindrances:
-            found.setdefault((hindrance.kind, hindrance.detail), []).append((one.device.name, hindrance))
+        for constraint in one.constraints:
+            found.setdefault((constraint.kind, constraint.detail), []).append((one.device.name, constraint))
     return found
 
 
@@ -144,7 +144,7 @@ def _order(item: tuple[_Reason, _Hindered]) -> tuple[int, str]:
 
 def _reason(kind: str, detail: str, devices: _Hindered, may_name: MayName) -> Document:
     document: Document = {"reason": str(kind), "detail": detail, "devices": [name for name, _ in devices]}
-    claims = {held.claim for _, hindrance in devices for held in hindrance.holdings}
+    claims = {held.claim for _, constraint in devices for held in constraint.holdings}
     if not claims:
         return document
     named = sorted(str(one) for one in claims if may_name(one.namespace))
@@ -163,9 +163,9 @@ def _disagreement(one: Disagreement) -> Document:
     }
 
 
-def _hindrances(explanation: Explanation) -> Iterator[Hindrance]:
+def _hindrances(explanation: Explanation) -> Iterator[DeviceConstraint]:
     for claim in explanation.claims:
         for request in claim.requests:
             for option in request.options:
                 for one in option.candidates:
-                    yield from one.hindrances
+                    yield from one.constraints

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gpuledger.domain.dra.constraints import UNSELECTED, Mismatch
-from gpuledger.domain.dra.placement import Disagreement, Supply, Together
-from gpuledger.domain.dra.verdicts import Obstacle
+from gpuledger.domain.dra.device_state import UnavailableReason
+from gpuledger.domain.dra.placement import Disagreement, Placement, Supply
 from gpuledger.tools.explain.dra import ClaimAnswer, Explanation, OptionAnswer, RequestAnswer
 
-WORDS: Final[Mapping[Obstacle | Mismatch, str]] = {
+WORDS: Final[Mapping[UnavailableReason | Mismatch, str]] = {
     Mismatch.UNREACHABLE: "out of reach",
-    Obstacle.TAKEN: "taken",
-    Obstacle.CAPACITY: "without enough capacity",
-    Obstacle.OUTDATED: "of an outdated generation",
-    Obstacle.INCOMPLETE: "in incomplete pools",
-    Obstacle.INVALID: "in invalid pools",
-    Obstacle.TAINTED: "tainted",
-    Obstacle.COUNTERS: "without enough shared counters",
+    UnavailableReason.TAKEN: "taken",
+    UnavailableReason.CAPACITY: "without enough capacity",
+    UnavailableReason.OUTDATED: "of an outdated generation",
+    UnavailableReason.INCOMPLETE: "in incomplete pools",
+    UnavailableReason.INVALID: "in invalid pools",
+    UnavailableReason.TAINTED: "tainted",
+    UnavailableReason.COUNTERS: "without enough shared counters",
     Mismatch.SELECTOR: "not selected",
     Mismatch.SELECTOR_FAILS: "on which a selector fails",
 }
@@ -41,7 +41,7 @@ Most = Mapping[tuple[str, str], tuple[Supply, str]]
 def answer_words(explanation: Explanation, moment: str) -> str:
     """The answer in one sentence; `moment` is `now`, or when in the past."""
     found = explanation.together
-    if found.given is not None:
+    if found.allocated is not None:
         return _possible(found, moment)
     if problems := [one.problem for one in explanation.claims if one.problem]:
         return "; ".join(problems)
@@ -73,7 +73,7 @@ def option_words(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> str:
     every = option.candidates
     matching = [one for one in every if one.matches]
     if not matching:
-        failing = sum(one.hindrances[0].kind is Mismatch.SELECTOR_FAILS for one in every)
+        failing = sum(one.constraints[0].kind is Mismatch.SELECTOR_FAILS for one in every)
         offered = f"none of {len(every)} matches" if every else "none is offered"
         return f"{asked}, {offered}{f' (a selector fails on {failing})' if failing else ''}"
     free = sum(one.is_free for one in matching)
@@ -81,17 +81,17 @@ def option_words(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> str:
     return f"{asked}, {free} to be had{_colon(reasons_words(tally(option)))}{where}"
 
 
-def tally(option: OptionAnswer) -> Counter[Obstacle | Mismatch]:
+def tally(option: OptionAnswer) -> Counter[UnavailableReason | Mismatch]:
     """How many devices that match cannot be had, by the most telling reason."""
-    return Counter(one.hindrances[0].kind for one in option.candidates if one.matches and not one.is_free)
+    return Counter(one.constraints[0].kind for one in option.candidates if one.matches and not one.is_free)
 
 
-def reasons_words(counts: Mapping[Obstacle | Mismatch, int]) -> str:
+def reasons_words(counts: Mapping[UnavailableReason | Mismatch, int]) -> str:
     """How many devices have what in the way."""
     return ", ".join(f"{counts[kind]} {words}" for kind, words in WORDS.items() if counts.get(kind))
 
 
-def most_of(found: Together) -> Most:
+def most_of(found: Placement) -> Most:
     """What a single node has at most, by claim and label."""
     return {(one.claim, one.label): (one, node) for one, node in found.most}
 
@@ -111,10 +111,10 @@ def disagreement_words(one: Disagreement) -> str:
 def notes_of(explanation: Explanation) -> Iterator[str]:
     """What is to be known about the answer, above all where it is not exact."""
     every = [one for claim in explanation.claims for request in claim.requests for one in request.options]
-    kinds = {one.hindrances[0].kind for option in every for one in option.candidates if one.hindrances}
+    kinds = {one.constraints[0].kind for option in every for one in option.candidates if one.constraints}
     if Mismatch.SELECTOR_FAILS in kinds & UNSELECTED:
         yield FAILING
-    if explanation.together.given is not None:
+    if explanation.together.allocated is not None:
         yield ONLY_DEVICES
     if not explanation.together.is_decided:
         yield NOT_ALL_TRIED
@@ -122,14 +122,16 @@ def notes_of(explanation: Explanation) -> Iterator[str]:
         yield NODES_UNKNOWN
 
 
-def _possible(found: Together, moment: str) -> str:
+def _possible(found: Placement, moment: str) -> str:
     where = f" on node {found.node}" if found.node else ""
-    given = ", ".join(f"{one.label} gets {one.candidate.pool}/{one.candidate.device.name}" for one in found.given or ())
+    given = ", ".join(
+        f"{one.label} gets {one.candidate.pool}/{one.candidate.device.name}" for one in found.allocated or ()
+    )
     could = "could be allocated now" if moment == "now" else f"could have been allocated {moment}"
     return f"it {could}{where}{_colon(given)}"
 
 
-def _not_together(found: Together) -> str:
+def _not_together(found: Placement) -> str:
     where = f"node {found.node}" if found.node else "a node"
     if found.disagreements:
         return f"{where} has devices enough, and no set of them meets {_joined(found.disagreements)}"
@@ -137,7 +139,7 @@ def _not_together(found: Together) -> str:
         return f"{where} has enough for each request, and not for all: what one takes is missing for another"
     if not found.is_decided:
         return f"no way was found; {where} was tried among others"
-    closest = ", ".join(f"{one.label} {one.had} of {one.asked}" for one in found.best)
+    closest = ", ".join(f"{one.label} {one.available} of {one.requested}" for one in found.best)
     return f"no node has enough for all requests; {where} comes closest{_colon(closest)}"
 
 
@@ -147,7 +149,7 @@ def _joined(disagreements: Iterable[Disagreement]) -> str:
 
 def _is_short(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> bool:
     known = most.get((claim.claim, option.label))
-    return bool(option.problem) or known is None or known[0].had < max(known[0].asked, 1)
+    return bool(option.problem) or known is None or known[0].available < max(known[0].requested, 1)
 
 
 def _on_one_node(claim: ClaimAnswer, option: OptionAnswer, free: int, most: Most) -> str:
@@ -156,10 +158,12 @@ def _on_one_node(claim: ClaimAnswer, option: OptionAnswer, free: int, most: Most
     if known is None or not free:
         return ""
     if option.wish.mode == "All":
-        return "" if known[0].had else ", and how many all are is not known while a pool is incomplete or invalid"
-    if free < option.wish.count or known[0].had >= option.wish.count:
+        return "" if known[0].available else ", and how many all are is not known while a pool is incomplete or invalid"
+    if free < option.wish.count or known[0].available >= option.wish.count:
         return ""
-    return f", and no more than {known[0].had} of them on one node{f' ({known[1]})' if known[0].had else ''}"
+    return (
+        f", and no more than {known[0].available} of them on one node{f' ({known[1]})' if known[0].available else ''}"
+    )
 
 
 def _devices(count: int) -> str:

@@ -6,7 +6,7 @@ It must never call a node closed that the scheduler may use: what is not looked 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpuledger.domain.dra.objects import Node, Reach, Requirement
+from gpuledger.domain.dra.objects import LabelledNode, NodeExpression, Reach
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.edge.admission.rules.scheduling_hints import tolerates
 from gpuledger.edge.kube.client import Object
@@ -28,11 +28,11 @@ def hindrances(pod: Object, node: Object) -> tuple[Hindrance, ...]:
     return (
         *_cordon(pod, spec),
         *_taints(pod, spec),
-        *selection(pod, Node(metadata["name"], metadata.get("labels") or {})),
+        *selection(pod, LabelledNode(metadata["name"], metadata.get("labels") or {})),
     )
 
 
-def selection(pod: Object, node: Node) -> Iterator[Hindrance]:
+def selection(pod: Object, node: LabelledNode) -> Iterator[Hindrance]:
     """What of a pod's node selector and required node affinity a node does not meet."""
     spec = pod.get("spec") or {}
     for key, value in sorted((spec.get("nodeSelector") or {}).items()):
@@ -75,7 +75,7 @@ def _reach(selector: Mapping[str, Any]) -> Reach:
     terms = terms_of(selector, Problems())
     return Reach(
         terms=tuple(
-            tuple(Requirement(one["key"], one["operator"], tuple(one["values"]), one["is_field"]) for one in term)
+            tuple(NodeExpression(one["key"], one["operator"], tuple(one["values"]), one["is_field"]) for one in term)
             for term in terms
         )
     )

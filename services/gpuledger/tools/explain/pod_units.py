@@ -12,7 +12,7 @@ import orjson
 
 from gpuledger.api.kinds import NODES, PODS
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.domain.dra.objects import Node
+from gpuledger.domain.dra.objects import LabelledNode
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.kube.client import KubeClient, Object
@@ -157,7 +157,7 @@ def _by_labels(pod: Object, pools: PoolFacts, name: str) -> tuple[Hindrance, ...
     row = pools.node.get(name)
     if row is None or row.labelled_at is None:
         return ()
-    return tuple(selection(pod, Node(name, orjson.loads(row.labels))))
+    return tuple(selection(pod, LabelledNode(name, orjson.loads(row.labels))))
 
 
 def _untolerated(pools: PoolFacts, pod: Object, answers: Sequence[PoolAnswer]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.domain.dra.capacity import consumption, fits, fits_least, least, most, remaining
 from gpuledger.domain.dra.facts import slice_of
-from gpuledger.domain.dra.objects import Capacity, Device
+from gpuledger.domain.dra.objects import Capacity, DraDevice
 from gpuledger.domain.dra.use import UNUSED, Use
 from gpuledger.domain.quantities import UNIT, parse_quantity
 from gpuledger.events.slice import DeviceCapacity, RequestPolicy
@@ -15,7 +15,7 @@ from support.dra import published, shared
 RANGE: dict[str, Any] = {"min": "2", "max": "10", "step": "3"}
 
 
-def made(value: str, **policy: Any) -> Device:
+def made(value: str, **policy: Any) -> DraDevice:
     """A device with one capacity."""
     return slice_of("s", published(shared("d", RequestPolicy(**policy) if policy else None, m=value))).devices[0]
 

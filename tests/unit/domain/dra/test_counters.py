@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.domain.dra.counters import Balance, counters_left, overdrawn_counters, short_counters
 from gpuledger.domain.dra.facts import slice_of
-from gpuledger.domain.dra.objects import Device
+from gpuledger.domain.dra.objects import DraDevice
 from gpuledger.domain.dra.pools import PoolView, seen_everywhere
 from gpuledger.domain.dra.use import UNUSED, Use
 from gpuledger.domain.quantities import UNIT
@@ -34,8 +34,8 @@ def view(count: int = 2) -> PoolView:
     )
 
 
-def part(name: str) -> Device:
-    return next(one.device for one in view().placed() if one.device.name == name)
+def part(name: str) -> DraDevice:
+    return next(one.device for one in view().located() if one.device.name == name)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuledger.domain.dra.facts import slice_of
-from gpuledger.domain.dra.objects import Node, Slice
+from gpuledger.domain.dra.objects import LabelledNode, Slice
 from gpuledger.domain.dra.pools import PoolView, seen_everywhere, seen_from
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import SliceDevice
@@ -17,7 +17,7 @@ def made(name: str, generation: int = 1, count: int = 1, reach: NodeReach = HERE
 
 
 def seen(*slices: Slice) -> PoolView:
-    return seen_from(slices, Node("n1", {}))
+    return seen_from(slices, LabelledNode("n1", {}))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import pytest
 
 from gpuledger.domain.dra.facts import reach_of, slice_of
-from gpuledger.domain.dra.objects import Node
+from gpuledger.domain.dra.objects import LabelledNode
 from gpuledger.domain.dra.reach import device_in_reach, in_reach, reaches
 from gpuledger.events.reach import NodeReach, NodeRequirement
 from support.dra import ANYWHERE, counters, device, on, published
 
-NODE = Node("n1", {"zone": "a", "slots": "8", "odd": "1_000", "empty": ""})
+NODE = LabelledNode("n1", {"zone": "a", "slots": "8", "odd": "1_000", "empty": ""})
 
 
 def asks(key: str, operator: str, *values: str, is_field: bool = False) -> NodeRequirement:
@@ -73,7 +73,7 @@ def test_a_slice_of_devices_with_their_own_reach_is_where_one_of_them_is() -> No
     one = slice_of("s", published(near, far, nowhere).model_copy(update={"reach": None}))
     assert in_reach(one, NODE)
     assert [device_in_reach(one, each, NODE) for each in one.devices] == [True, False, False]
-    assert not in_reach(one, Node("n3", {}))
+    assert not in_reach(one, LabelledNode("n3", {}))
 
 
 def test_shared_counters_are_in_reach_of_everybody() -> None:

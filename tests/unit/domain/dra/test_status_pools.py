@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.domain.dra.status import ERRORS_TOLD_MAX
+from gpuledger.domain.dra.status import ERRORS_MAX
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.slice import SliceWithdrawn
@@ -131,9 +131,9 @@ def test_slices_move_between_pools_and_nodes() -> None:
 
 
 def test_very_many_errors_are_counted() -> None:
-    told = Told(("s1", published()), *((f"ns/c{n}", given(result(f"gone-{n}"))) for n in range(ERRORS_TOLD_MAX + 5)))
+    told = Told(("s1", published()), *((f"ns/c{n}", given(result(f"gone-{n}"))) for n in range(ERRORS_MAX + 5)))
     errors = told.status("s1")["poolStatus"]["validationErrors"]
-    assert (len(errors), errors[-1]) == (ERRORS_TOLD_MAX + 1, "5 more")
+    assert (len(errors), errors[-1]) == (ERRORS_MAX + 1, "5 more")
 
 
 def test_a_condition_keeps_its_time_while_its_status_does() -> None:

@@ -32,7 +32,7 @@ def counted(patch: pytest.MonkeyPatch) -> Iterator[Work]:
         patch.setattr(module, name, call)
 
     with patch.context() as patch:  # noqa: PLR1704
-        counting(evaluation, "verdict", "verdicts")
+        counting(evaluation, "blockers", "verdicts")
         counting(pools, "_view", "views")
         yield work
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.domain.dra.objects import Node, Reach, Requirement
+from gpuledger.domain.dra.objects import LabelledNode, Reach, NodeExpression
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.domain.pools.spec import spec_of
@@ -263,8 +263,8 @@ nodes = st.dictionaries(keys, values, max_size=3)
 
 @given(st.lists(expressions(), max_size=5), nodes)
 def test_what_a_node_meets_is_no_contradiction(asked: list[Json], labels: dict[str, str]) -> None:
-    requirements = tuple(Requirement(one["key"], one["operator"], tuple(one.get("values", ()))) for one in asked)
-    if requirements and reaches(Reach(terms=(requirements,)), Node("n", labels)):
+    requirements = tuple(NodeExpression(one["key"], one["operator"], tuple(one.get("values", ()))) for one in asked)
+    if requirements and reaches(Reach(terms=(requirements,)), LabelledNode("n", labels)):
         assert contradiction(requirements) is None
 
 
@@ -285,7 +285,7 @@ def test_what_a_node_meets_is_no_contradiction(asked: list[Json], labels: dict[s
     ],
 )
 def test_contradictions(asked: list[tuple[str, ...]]) -> None:
-    requirements = [Requirement(key, operator, tuple(values)) for key, operator, *values in asked]
+    requirements = [NodeExpression(key, operator, tuple(values)) for key, operator, *values in asked]
     assert contradiction(requirements) == asked[0][0]
     assert contradiction(requirements[:1]) is None
 
@@ -303,5 +303,5 @@ def test_contradictions(asked: list[tuple[str, ...]]) -> None:
     ],
 )
 def test_what_can_hold_together(asked: list[tuple[str, ...]]) -> None:
-    requirements = [Requirement(key, operator, tuple(values)) for key, operator, *values in asked]
+    requirements = [NodeExpression(key, operator, tuple(values)) for key, operator, *values in asked]
     assert contradiction(requirements) is None

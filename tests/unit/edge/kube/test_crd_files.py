@@ -31,7 +31,7 @@ from gpuledger.api.labels import (
     LABEL_PRESENT,
 )
 from gpuledger.api.phases import DeviceState
-from gpuledger.domain.dra import verdicts
+from gpuledger.domain.dra.device_state import AvailabilityState, UnavailableReason
 from gpuledger.edge.kube import crds
 
 SHIPPED = crds.shipped()
@@ -142,8 +142,8 @@ def test_states_are_those_of_the_code() -> None:
 
 def test_states_and_reasons_of_a_slices_devices_are_those_of_the_code() -> None:
     known = dict(nodes(schema(by_name("resourceslicestatuses.resource.gpuledger.io"))))
-    assert set(known[".status.devices[].state"]["enum"]) == set(verdicts.DeviceState)
-    assert set(known[".status.devices[].stateReason"]["enum"]) == set(verdicts.Obstacle) - {verdicts.Obstacle.TAKEN}
+    assert set(known[".status.devices[].state"]["enum"]) == set(AvailabilityState)
+    assert set(known[".status.devices[].stateReason"]["enum"]) == set(UnavailableReason) - {UnavailableReason.TAKEN}
 
 
 def test_the_description_names_every_condition_of_a_node() -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from gpuledger.domain.dra.candidates import Offered
+from gpuledger.domain.dra.candidates import SelectorInput
 from gpuledger.events.slice import DeviceCapacity, SliceDevice, Version
 from gpuledger.tools.explain.device_selectors import selects
 
 DRIVER = "gpu.example.com"
 OWN = f'device.attributes["{DRIVER}"]'
-DEVICE = Offered(
+DEVICE = SelectorInput(
     DRIVER,
     SliceDevice(
         name="gpu-0",
@@ -69,5 +69,5 @@ def test_a_selector_that_fails_says_why_in_a_line(expression: str, why: str) -> 
 
 
 def test_what_can_be_shared_is_seen() -> None:
-    shared = DEVICE._replace(said=DEVICE.said.model_copy(update={"shareable": True}))
+    shared = DEVICE._replace(payload=DEVICE.payload.model_copy(update={"shareable": True}))
     assert selects("device.allowMultipleAllocations", shared) is True

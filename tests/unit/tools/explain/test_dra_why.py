@@ -3,8 +3,8 @@
 import pytest
 
 from gpuledger.domain.dra.constraints import Mismatch, tolerates
-from gpuledger.domain.dra.objects import Taint as Tainted
-from gpuledger.domain.dra.verdicts import Obstacle
+from gpuledger.domain.dra.device_state import UnavailableReason
+from gpuledger.domain.dra.objects import DeviceTaint as Tainted
 from gpuledger.events.claim import ClaimRequested, Request, Toleration, Wish
 from gpuledger.events.reach import NodeReach, NodeRequirement
 from gpuledger.events.slice import (
@@ -35,7 +35,7 @@ from support.dra_asking import (
 def first_hindrances(*told: Told, claim: ClaimRequested, at: str | None = None) -> dict[str, tuple[str, str]]:
     """By device what is most in the way of the claim's first request."""
     (option,) = explained(available(*told), claim, at=at).claims[0].requests[0].options
-    found = {one.device.name: one.hindrances for one in option.candidates}
+    found = {one.device.name: one.constraints for one in option.candidates}
     return {name: (str(many[0].kind), many[0].detail) for name, many in found.items() if many}
 
 
@@ -60,33 +60,33 @@ def test_what_is_missing_is_counted_by_the_most_telling_reason() -> None:
 def test_who_has_a_device_is_part_of_the_answer() -> None:
     state = available(SLICE, holding("a/x", "w1/gpu-0"))
     (option,) = explained(state, asking(wish(count=3))).claims[0].requests[0].options
-    (held,) = [one for one in option.candidates if one.hindrances]
-    assert [str(one.claim) for one in held.hindrances[0].holdings] == ["a/x"]
+    (held,) = [one for one in option.candidates if one.constraints]
+    assert [str(one.claim) for one in held.constraints[0].holdings] == ["a/x"]
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "hindrance"),
+    ("told", "asked", "constraint"),
     [
-        ((slice_of("w1", *devices("d", taints=(BAD,))),), wish(), (Obstacle.TAINTED, "bad=yes:NoSchedule")),
+        ((slice_of("w1", *devices("d", taints=(BAD,))),), wish(), (UnavailableReason.TAINTED, "bad=yes:NoSchedule")),
         (
             (slice_of("w1", *devices("d")), ("rule", TaintRuleSet(uid="u", taint=BAD))),
             wish(),
-            (Obstacle.TAINTED, "bad=yes:NoSchedule"),
+            (UnavailableReason.TAINTED, "bad=yes:NoSchedule"),
         ),
         (
             (slice_of("w1", *devices("d"), slice_count=3),),
             wish(),
-            (Obstacle.INCOMPLETE, "1 of 3 slices of generation 1 are there"),
+            (UnavailableReason.INCOMPLETE, "1 of 3 slices of generation 1 are there"),
         ),
         (
             (slice_of("w1", *devices("d")), slice_of("w1", name="new", pool_generation=2, slice_count=1)),
             wish(),
-            (Obstacle.OUTDATED, "generation 1, and 2 counts"),
+            (UnavailableReason.OUTDATED, "generation 1, and 2 counts"),
         ),
         (
             (slice_of("w1", SliceDevice(name="d", consumes={"mem": {"gi": "4"}})),),
             wish(),
-            (Obstacle.INVALID, "device d in w1-slice consumes the unknown counter set mem"),
+            (UnavailableReason.INVALID, "device d in w1-slice consumes the unknown counter set mem"),
         ),
         (
             (slice_of("w1", *devices("d", attributes={"model": "A100"})),),
@@ -111,19 +111,19 @@ def test_who_has_a_device_is_part_of_the_answer() -> None:
         (
             (slice_of("w1", *devices("d", capacity={"memory": DeviceCapacity(value="10Gi")})),),
             wish(capacity={"memory": "12Gi"}),
-            (Obstacle.CAPACITY, "memory: 12Gi asked, 10Gi left"),
+            (UnavailableReason.CAPACITY, "memory: 12Gi asked, 10Gi left"),
         ),
         (
             (slice_of("w1", *devices("d")),),
             wish(capacity={"memory": "1Gi"}),
-            (Obstacle.CAPACITY, "memory: 1Gi asked, and it has none"),
+            (UnavailableReason.CAPACITY, "memory: 1Gi asked, and it has none"),
         ),
     ],
 )
 def test_what_is_in_the_way_of_a_device(
-    told: tuple[Told, ...], asked: Wish, hindrance: tuple[Obstacle | Mismatch, str]
+    told: tuple[Told, ...], asked: Wish, constraint: tuple[UnavailableReason | Mismatch, str]
 ) -> None:
-    assert first_hindrances(*told, claim=asking(asked)) == {"d": (str(hindrance[0]), hindrance[1])}
+    assert first_hindrances(*told, claim=asking(asked)) == {"d": (str(constraint[0]), constraint[1])}
 
 
 def test_an_amount_is_rounded_before_it_is_compared() -> None:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.dra.candidates import Field
-from gpuledger.domain.dra.placement import Pending
+from gpuledger.domain.dra.candidates import ClusterDevices
+from gpuledger.domain.dra.placement import PendingClaim
 from gpuledger.events.claim import ClaimRequested, Constraint, Request
 from gpuledger.events.slice import (
     DeviceCapacity,
@@ -103,10 +103,10 @@ def test_a_shared_device_serves_as_often_as_it_has_capacity() -> None:
 
 def test_nodes_on_which_other_claims_cannot_be_used_do_not_count() -> None:
     state = available(slice_of("w1", *devices("d")), slice_of("w2", *devices("e")))
-    pending = [Pending("ns/c", asking(wish()))]
-    there = explain(Field(state, says), pending, allows=lambda node: node.name == "w2")
+    pending = [PendingClaim("ns/c", asking(wish()))]
+    there = explain(ClusterDevices(state, says), pending, allows=lambda node: node.name == "w2")
     assert there.together.node == "w2"
-    nowhere = explain(Field(state, says), pending, allows=lambda _: False)
+    nowhere = explain(ClusterDevices(state, says), pending, allows=lambda _: False)
     assert answer_words(nowhere, "now") == NOWHERE
 
 
@@ -152,8 +152,8 @@ def test_a_matching_set_is_found_exactly_where_there_is_one(
     claim = asking(wish(count=count), constraints=[Constraint(match_attribute=NUMA)])
     free = [value for i, value in enumerate(values) if i not in held | tainted]
     is_there = any(free.count(value) >= count for value in free)
-    given_ = explained(available(*told), claim).together.given
+    given_ = explained(available(*told), claim).together.allocated
     assert (given_ is not None) is is_there
     if given_ is not None:
-        assert len({one.candidate.said.attributes["numa"] for one in given_}) == 1
+        assert len({one.candidate.payload.attributes["numa"] for one in given_}) == 1
         assert len({one.candidate.device.name for one in given_}) == count

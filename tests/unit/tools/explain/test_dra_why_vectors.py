@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpuledger.domain.dra.candidates import Field
+from gpuledger.domain.dra.candidates import ClusterDevices
 from gpuledger.domain.dra.capacity import LEAST, consumption
 from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.objects import Capacity, PoolId
-from gpuledger.domain.dra.placement import Pending
+from gpuledger.domain.dra.placement import PendingClaim
 from gpuledger.domain.quantities import Quantity
 from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.claim import ClaimRequested, Request, Wish
@@ -34,11 +34,11 @@ def state_of(vector: dict[str, Any]) -> Availability:
     return available(*told, (name, NodeLabelled(uid="u", labels=labels)), classes=[CLASS])
 
 
-def allocatable(field: Field, vector: dict[str, Any], key: str) -> bool:
+def allocatable(cluster: ClusterDevices, vector: dict[str, Any], key: str) -> bool:
     """Whether one claim for one device, of which it asks the least, can be allocated on the vector's node."""
     driver, name, device = key.split("/")
     selector = f'device.driver == "{driver}" && device.attributes["{driver}"].id == "{name}/{device}"'
-    published = (one for part in field.state.book(PoolId(driver, name)).slices.values() for one in part.devices)
+    published = (one for part in cluster.state.index(PoolId(driver, name)).slices.values() for one in part.devices)
     least = {
         capacity: str(Quantity(LEAST))
         for offered in published
@@ -48,9 +48,9 @@ def allocatable(field: Field, vector: dict[str, Any], key: str) -> bool:
     }
     wish = Wish(name="r", device_class="gpu", selectors=(selector,), capacity=least)
     asked = ClaimRequested(uid="u", requests=(Request(name="r", wishes=(wish,)),))
-    found = explain(field, [Pending("ns/fresh", asked)], field.state.node(vector["node"]["name"]))
+    found = explain(cluster, [PendingClaim("ns/fresh", asked)], cluster.state.node(vector["node"]["name"]))
     is_free = any(one.is_free for one in found.claims[0].requests[0].options[0].candidates)
-    assert (found.together.given is not None) is is_free
+    assert (found.together.allocated is not None) is is_free
     return is_free
 
 
@@ -66,10 +66,10 @@ def _is_cheap(one: Capacity) -> bool:
 def test_every_recorded_verdict_agrees() -> None:
     checked, wrong = 0, []
     for vector in vectors(FOLDER):
-        field = Field(state_of(vector), selects)
-        for key, verdict in vector["verdicts"].items():
+        cluster = ClusterDevices(state_of(vector), selects)
+        for key, blockers in vector["verdicts"].items():
             checked += 1
-            if allocatable(field, vector, key) != verdict["allocatable"]:
-                wrong.append(f"{vector['name']}: {key}: the allocator says {verdict['allocatable']}")
+            if allocatable(cluster, vector, key) != blockers["allocatable"]:
+                wrong.append(f"{vector['name']}: {key}: the allocator says {blockers['allocatable']}")
     assert wrong[:5] == []
     assert checked > VECTORS_MIN

@@ -18,7 +18,12 @@ TABLES = {
     "stint": "installation",
 }
 
-COLUMNS: dict[str, dict[str, str]] = {}
+COLUMNS = {
+    "resource_slice": {"said": "payload"},
+    "resource_claim": {"said": "payload"},
+    "device_class": {"said": "payload"},
+    "device_taint_rule": {"said": "payload"},
+}
 """By the new name of their table."""
 
 

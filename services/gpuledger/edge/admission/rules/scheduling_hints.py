@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from gpuledger.api.kinds import GPU_GROUP
-from gpuledger.domain.dra.objects import Requirement
+from gpuledger.domain.dra.objects import NodeExpression
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.admission.cache import CachedPool
 from gpuledger.edge.admission.rules.requirements import contradiction, expression, in_words, of_expressions, of_labels
@@ -55,7 +55,7 @@ def tolerates(toleration: Object, taint: PoolTaint) -> bool:
     return operator == "Equal" and key == taint.key and (toleration.get("value") or "") == (taint.value or "")
 
 
-def _placement_problem(pod: Object, pool: CachedPool, asked: tuple[Requirement, ...]) -> Problem | None:
+def _placement_problem(pod: Object, pool: CachedPool, asked: tuple[NodeExpression, ...]) -> Problem | None:
     """Whether the user's own placement leaves no node that the pool's selector could select.
 
     A pod that contradicts itself is let through: it could not run without the pool either, which the scheduler says.
@@ -87,7 +87,7 @@ def _tolerate(spec: dict[str, Any], pool: CachedPool) -> None:
             _list(spec, "tolerations").append({"key": taint.key, **how, "effect": taint.effect})
 
 
-def _require_nodes(spec: dict[str, Any], asked: tuple[Requirement, ...]) -> None:
+def _require_nodes(spec: dict[str, Any], asked: tuple[NodeExpression, ...]) -> None:
     """Terms are alternatives, so each of the user's gets what the pool asks for besides."""
     if not asked:
         return

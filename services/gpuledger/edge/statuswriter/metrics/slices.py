@@ -96,7 +96,7 @@ def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily
 def _errors(state: PresentAvailability) -> Iterator[tuple[PoolId, int]]:
     """How many validation errors the statuses of each pool list."""
     for pool in state.pools():
-        book = state.book(pool)
-        vanished = sum(1 for _ in vanished_errors(book.vanished(), redacted=True))
-        views = [state.evaluated(pool, view) for view in book.views()]
+        index = state.index(pool)
+        vanished = sum(1 for _ in vanished_errors(index.vanished(), redacted=True))
+        views = [state.evaluation(pool, view) for view in index.views()]
         yield pool, sum(len(one.view.problems) + vanished + sum(1 for _ in overdrawn_errors(one)) for one in views)

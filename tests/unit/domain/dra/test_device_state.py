@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from gpuledger.domain.dra.counters import Balance
+from gpuledger.domain.dra.device_state import UnavailableReason, blockers, pool_reason, state_of, taints_of
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
 from gpuledger.domain.dra.objects import ClaimId, Holding, PoolId, TaintRule
 from gpuledger.domain.dra.pools import seen_everywhere
 from gpuledger.domain.dra.taint_rules import TaintRules
 from gpuledger.domain.dra.use import UNUSED, Use, uses_of
-from gpuledger.domain.dra.verdicts import Obstacle, obstacle_of, state_of, taints_of, verdict
 from gpuledger.domain.quantities import UNIT
 from gpuledger.events.claim import Result
 from gpuledger.events.slice import RequestPolicy, SliceDevice, TaintRuleSet
@@ -27,7 +27,7 @@ def shares(amount: int) -> Use:
 
 
 @pytest.mark.parametrize(
-    ("said", "use", "of_pool", "obstacles", "state"),
+    ("device", "use", "of_pool", "reasons", "state"),
     [
         (GPU, UNUSED, None, [], "Available"),
         (GPU, HELD, None, ["TAKEN"], "Allocated"),
@@ -40,32 +40,32 @@ def shares(amount: int) -> Use:
         (BROKEN, HELD, None, ["TAKEN", "TAINTED"], "Allocated"),
         (PART, UNUSED, None, ["COUNTERS"], "Unavailable/InsufficientSharedCapacity"),
         (PART, HELD, None, ["TAKEN"], "Allocated"),
-        (GPU, UNUSED, Obstacle.INCOMPLETE, ["INCOMPLETE"], "Unavailable/PoolIncomplete"),
-        (GPU, HELD, Obstacle.INVALID, ["TAKEN", "INVALID"], "Allocated"),
-        (SHAREABLE, shares(1), Obstacle.INVALID, ["INVALID"], "Unavailable/PoolInvalid"),
-        (BROKEN, UNUSED, Obstacle.OUTDATED, ["OUTDATED", "TAINTED"], "Unavailable/OutdatedGeneration"),
-        (PART, UNUSED, Obstacle.OUTDATED, ["OUTDATED"], "Unavailable/OutdatedGeneration"),
+        (GPU, UNUSED, UnavailableReason.INCOMPLETE, ["INCOMPLETE"], "Unavailable/PoolIncomplete"),
+        (GPU, HELD, UnavailableReason.INVALID, ["TAKEN", "INVALID"], "Allocated"),
+        (SHAREABLE, shares(1), UnavailableReason.INVALID, ["INVALID"], "Unavailable/PoolInvalid"),
+        (BROKEN, UNUSED, UnavailableReason.OUTDATED, ["OUTDATED", "TAINTED"], "Unavailable/OutdatedGeneration"),
+        (PART, UNUSED, UnavailableReason.OUTDATED, ["OUTDATED"], "Unavailable/OutdatedGeneration"),
     ],
 )
-def test_obstacles_and_states(
-    said: SliceDevice, use: Use, of_pool: Obstacle | None, obstacles: list[str], state: str
+def test_reasons_and_states(
+    device: SliceDevice, use: Use, of_pool: UnavailableReason | None, reasons: list[str], state: str
 ) -> None:
-    offers = slice_of("a", published(said, count=2, reach=ANYWHERE))
+    offers = slice_of("a", published(device, count=2, reach=ANYWHERE))
     sets = slice_of("b", published(count=2, reach=ANYWHERE, counter_sets=(counters(m="4"),)))
     one = offers.devices[0]
-    found = verdict(one, use, Balance(seen_everywhere([offers, sets]), {"d": use}), one.taints, of_pool)
-    assert [obstacle.name for obstacle in found.obstacles] == obstacles
-    assert found.is_allocatable is (not obstacles)
+    found = blockers(one, use, Balance(seen_everywhere([offers, sets]), {"d": use}), one.taints, of_pool)
+    assert [reason.name for reason in found.reasons] == reasons
+    assert found.is_allocatable is (not reasons)
     assert "/".join(filter(None, state_of(use, found))) == state
 
 
-def test_what_a_pool_puts_in_the_way() -> None:
+def test_reasons_of_a_pool() -> None:
     whole, twice = seen_everywhere([slice_of("a", published(GPU))]), [slice_of("a", published(GPU, GPU))]
     partly = seen_everywhere([slice_of("a", published(GPU, count=2))])
-    assert obstacle_of(whole, is_current=True) is None
-    assert obstacle_of(whole, is_current=False) is Obstacle.OUTDATED
-    assert obstacle_of(partly, is_current=True) is Obstacle.INCOMPLETE
-    assert obstacle_of(seen_everywhere(twice), is_current=True) is Obstacle.INVALID
+    assert pool_reason(whole, is_current=True) is None
+    assert pool_reason(whole, is_current=False) is UnavailableReason.OUTDATED
+    assert pool_reason(partly, is_current=True) is UnavailableReason.INCOMPLETE
+    assert pool_reason(seen_everywhere(twice), is_current=True) is UnavailableReason.INVALID
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_a_pool_puts_in_the_way() -> None:
 def test_which_taints_block(effect: str, blocks: bool) -> None:
     one = slice_of("s", published(device("d", taints=(taint(effect),)))).devices[0]
     assert (
-        bool(verdict(one, UNUSED, Balance(seen_everywhere([slice_of("s", published())]), {}), one.taints).taints)
+        bool(blockers(one, UNUSED, Balance(seen_everywhere([slice_of("s", published())]), {}), one.taints).taints)
         is blocks
     )
 
