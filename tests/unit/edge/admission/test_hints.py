@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.domain.dra.objects import LabelledNode, Reach, NodeExpression
+from gpuledger.domain.dra.objects import LabelledNode, NodeExpression, Reach
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.domain.pools.spec import spec_of
