@@ -19,7 +19,7 @@ from gpuledger.edge.kube.client import Ask, KubeClient, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.edge.watchers.main import run as watch
+from gpuledger.edge.watchers.service import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.availability import AvailabilityProjection

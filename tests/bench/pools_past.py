@@ -27,7 +27,7 @@ from gpuledger.edge.statuswriter.fields import body
 from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key, Kind
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.watchers import decide as watched
-from gpuledger.edge.watchers.resources import gpudevices, gpupools, moduleconfig, namespaces, nodelabels, nodes
+from gpuledger.edge.watchers.resources import gpudevices, gpupools, moduleconfig, namespaces, nodes
 from gpuledger.events.device import DevicePoolApplied
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
@@ -53,7 +53,7 @@ KINDS = (
     gpupools.KIND,
     gpupools.CLUSTER_KIND,
     nodes.kind(SettingsChanged().managed_label_key),
-    nodelabels.KIND,
+    nodes.LABELS_KIND,
 )
 """What there is to be seen before there are GPUDevices."""
 
@@ -82,14 +82,14 @@ class Past:
     def _fold(self, projection: Projection) -> Fold:
         return Fold(projection, self._ledger.generation, numbering=Numbering(EPOCH, 1))
 
-    async def see(self, client: KubeClient, kind: watched.Kind) -> None:
+    async def see(self, client: KubeClient, kind: watched.AnyKind) -> None:
         """The watcher of a kind records what there is."""
         selection = await client.collect(kind.resource, kind.read)
         await self.notice(kind, selection.items)
 
-    async def notice(self, kind: watched.Kind, parts: Iterable[watched.Part]) -> None:
+    async def notice(self, kind: watched.AnyKind, parts: Iterable[watched.ObjectPart]) -> None:
         """The watcher of a kind records what is said by these objects."""
-        view = watched.View(kind, parts)
+        view = watched.WatchedObjects(kind, parts)
         for fact in watched.differences(kind, {}, view, sorted(view.subjects()), self._time):
             await self.say(kind.source, fact.subject, fact.data)
 

@@ -26,14 +26,14 @@ from gpuledger.edge.kube.client import ALL, PAGE_LIMIT, KubeClient, Listing, Sel
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.edge.watchers.main import run as watch
-from gpuledger.edge.watchers.service import UNRELATED
+from gpuledger.edge.watchers.service import INDEPENDENT_KINDS
+from gpuledger.edge.watchers.service import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.garbage import short_walks
 
 TELL_S = 0.25
-WATCHERS = len(UNRELATED) + 3
+WATCHERS = len(INDEPENDENT_KINDS) + 3
 """Those, settings, Nodes and components."""
 
 

@@ -24,7 +24,7 @@ def told_of(vector: dict[str, Any]) -> Told:
         for obj in vector[key]:
             part = module.read(obj)
             if part.subject is not None:
-                told.say((part.subject, module.combine([part.said])))
+                told.say((part.subject, module.KIND.combine([part.content])))
     return told
 
 

@@ -61,16 +61,16 @@ def _state(vector: dict[str, Any]) -> State:
     held: dict[PoolId, list[Holding]] = defaultdict(list)
     for obj in vector["slices"]:
         part = slices.read(obj)
-        one = slice_of(str(part.subject), slices.combine([part.said]))
+        one = slice_of(str(part.subject), slices.KIND.combine([part.content]))
         pools[one.pool].append(one)
     for obj in vector["claims"]:
         part = claims.read(obj)
-        said = claims.combine([part.said])
+        said = claims.KIND.combine([part.content])
         if isinstance(said, ClaimAllocated):
             for holding in holdings_of(ClaimId(obj["metadata"]["namespace"], obj["metadata"]["name"], said.uid), said):
                 held[holding.pool].append(holding)
     parts = [taintrules.read(obj) for obj in vector["deviceTaintRules"]]
-    rules = [rule_of(str(part.subject), taintrules.combine([part.said])) for part in parts if part.subject]
+    rules = [rule_of(str(part.subject), taintrules.KIND.combine([part.content])) for part in parts if part.subject]
     return State(LabelledNode(vector["node"]["name"], vector["node"]["labels"]), pools, held, rules)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.edge.watchers.decide import Kind
+from gpuledger.edge.watchers.decide import AnyKind
 from gpuledger.events.reach import NodeRequirement
 
 Json = dict[str, Any]
@@ -15,10 +15,10 @@ def published(devices: object = (), **spec: Any) -> Json:
     return {"metadata": {"name": "s", "uid": "u", "generation": 3}, "spec": whole}
 
 
-def said_of(kind: Kind, obj: Json) -> Any:
+def said_of(kind: AnyKind, obj: Json) -> Any:
     """What an object says; None where it cannot be recorded."""
     part = kind.read(obj)
-    return None if part.subject is None else kind.combine([part.said])
+    return None if part.subject is None else kind.combine([part.content])
 
 
 def terms(*requirements: Json, where: str = "matchExpressions") -> Json:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpuledger.edge.watchers.decide import Kind
+from gpuledger.edge.watchers.decide import AnyKind
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.ledger.publish import HEADER_BYTES_MAX
 from support.events import START
@@ -39,7 +39,7 @@ def a_map(shape: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return maybe(st.dictionaries(texts, shape, max_size=3))
 
 
-def recorded(kind: Kind, subject: str, said: bytes) -> Event[Any]:
+def recorded(kind: AnyKind, subject: str, said: bytes) -> Event[Any]:
     """What a reader of the ledger finds of what an object says."""
     data = kind.combine([said])
     assert data is not None

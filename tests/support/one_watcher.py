@@ -9,10 +9,10 @@ from typing import Any
 from aiohttp import web
 
 from gpuledger.api.labels import LABEL_ENABLED
-from gpuledger.edge.watchers.decide import Kind
-from gpuledger.edge.watchers.journal import Book
+from gpuledger.edge.watchers.decide import AnyKind
+from gpuledger.edge.watchers.journal import Journal
 from gpuledger.edge.watchers.resources import nodes
-from gpuledger.edge.watchers.watcher import Surroundings, Watcher, WatcherSettings
+from gpuledger.edge.watchers.watcher import WatchContext, Watcher, WatcherSettings
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeGone
 from gpuledger.ledger.memory import MemoryLedger
@@ -59,12 +59,12 @@ class OneCluster(ScriptedApi):
 class Watch:
     """A watcher that runs, and what it waited for."""
 
-    def __init__(self, client: Any, ledger: MemoryLedger, kind: Kind, epoch: str, audit_interval_s: float) -> None:
+    def __init__(self, client: Any, ledger: MemoryLedger, kind: AnyKind, epoch: str, audit_interval_s: float) -> None:
         self.pauses_s: list[float] = []
         self.now = START
         bounds = WatcherSettings(audit_interval_s=audit_interval_s, backoff=Backoff(first_s=1, max_s=4))
-        around = Surroundings(client, self.clock, lambda: 1.0, self.sleep, bounds)
-        self.watcher = Watcher(kind, Book(ledger, kind, lambda: epoch), around)
+        around = WatchContext(client, self.clock, lambda: 1.0, self.sleep, bounds)
+        self.watcher = Watcher(kind, Journal(ledger, kind, lambda: epoch), around)
 
     def clock(self) -> datetime:
         return self.now
@@ -78,7 +78,7 @@ class Watch:
 async def watching(
     ledger: MemoryLedger,
     *answers: Answer,
-    kind: Kind = NODES,
+    kind: AnyKind = NODES,
     epoch: str = "e",
     audit_interval_s: float = 60.0,
 ) -> AsyncIterator[tuple[Watch, OneCluster]]:

@@ -38,7 +38,7 @@ class Driver:
         """A slice comes; returns its UID."""
         made = await self.client.create(RESOURCE_SLICES, slice_object(name, devices, pool, memory))
         part = slices.read(made)
-        await self.record((name, slices.combine([part.said])))
+        await self.record((name, slices.KIND.combine([part.content])))
         return uid_of(made)
 
     async def withdraw(self, name: str) -> None:

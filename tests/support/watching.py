@@ -8,8 +8,8 @@ from prometheus_client import REGISTRY
 
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.watchers.decide import Kind
-from gpuledger.edge.watchers.main import run
+from gpuledger.edge.watchers.decide import AnyKind
+from gpuledger.edge.watchers.service import run
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.events.envelope import decode
 from gpuledger.ledger.api import Ledger
@@ -21,7 +21,7 @@ from support.waiting import eventually
 HASTY = WatcherSettings(
     components_namespace="default",
     audit_interval_s=0.1,
-    first_look_s=2.0,
+    first_list_s=2.0,
     lock_check=LockCheck(interval_s=0.05),
     backoff=Backoff(first_s=0.02, max_s=0.2),
 )
@@ -38,14 +38,14 @@ async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterato
         await stop(task)
 
 
-async def said_of(kinds: Collection[Kind], ledger: Ledger) -> list[str]:
+async def said_of(kinds: Collection[AnyKind], ledger: Ledger) -> list[str]:
     """What stands in the ledger of these kinds, in words."""
     sources = {kind.source for kind in kinds}
     events = [decode(message.data) for message in await everything(ledger)]
     return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in events if one.source in sources]
 
 
-async def comes_of(kinds: Collection[Kind], ledger: Ledger, *words: str) -> None:
+async def comes_of(kinds: Collection[AnyKind], ledger: Ledger, *words: str) -> None:
     """Return when all of this was said, and nothing else; kinds come in any order, what is about one subject in its."""
 
     async def is_said() -> bool:
@@ -60,12 +60,12 @@ async def comes_of(kinds: Collection[Kind], ledger: Ledger, *words: str) -> None
         assert found == [one for one in words if _about(one) == subject]
 
 
-def lists(kind: Kind) -> float:
+def lists(kind: AnyKind) -> float:
     """How many complete lists of the kind were compared so far."""
     return REGISTRY.get_sample_value("gpuledger_watcher_lists_total", {"watcher": kind.name}) or 0.0
 
 
-async def listed_again(kinds: Collection[Kind], before: Collection[float]) -> None:
+async def listed_again(kinds: Collection[AnyKind], before: Collection[float]) -> None:
     """Return when each kind was listed once more than before."""
 
     async def is_so() -> bool:

@@ -22,7 +22,7 @@ from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.edge.watchers.main import run as watch
+from gpuledger.edge.watchers.service import run as watch
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.clock import system_clock

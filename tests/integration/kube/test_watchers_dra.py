@@ -21,8 +21,8 @@ from gpuledger.api.kinds import (
     Resource,
 )
 from gpuledger.edge.kube.client import KubeClient, open_client
-from gpuledger.edge.watchers.decide import Kind
-from gpuledger.edge.watchers.resources import claims, deviceclasses, nodelabels, slices, taintrules
+from gpuledger.edge.watchers.decide import AnyKind
+from gpuledger.edge.watchers.resources import claims, deviceclasses, nodes, slices, taintrules
 from gpuledger.events.envelope import decode
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support.kube_proxy import KubeProxy
@@ -32,7 +32,7 @@ from support.scripted_api import refuse
 from support.waiting import eventually
 from support.watching import comes_of, listed_again, lists, said_of, watching
 
-KINDS = (nodelabels.KIND, slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND)
+KINDS = (nodes.LABELS_KIND, slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND)
 LISTED = (slices.KIND, claims.KIND, deviceclasses.KIND)
 """Kinds that every server of the tests serves."""
 
@@ -274,7 +274,7 @@ async def test_a_server_without_dynamic_resource_allocation_is_no_trouble(
     errors = {kind.name: errors_of(kind) for kind in KINDS}
     async with open_client(older.kubeconfig) as theirs, watching(theirs, ledger, database_url):
         await comes(ledger, "node w1 labelled")
-        await asked_twice(older, *(kind.resource for kind in KINDS if kind is not nodelabels.KIND))
+        await asked_twice(older, *(kind.resource for kind in KINDS if kind is not nodes.LABELS_KIND))
         assert {kind.name: errors_of(kind) for kind in KINDS} == errors
         older.hidden = {NEW, OLD}
         await comes(ledger, "node w1 labelled", "slice s published")
@@ -312,6 +312,6 @@ async def test_taint_rules_are_followed_from_one_version_to_another(
         await comes(ledger, "taint-rule t set", "taint-rule t lifted")
 
 
-def errors_of(kind: Kind) -> float:
+def errors_of(kind: AnyKind) -> float:
     labels = {"watcher": kind.name, "error": "NotFoundError"}
     return REGISTRY.get_sample_value("gpuledger_watcher_errors_total", labels) or 0.0

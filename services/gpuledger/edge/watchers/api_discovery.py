@@ -1,4 +1,4 @@
-"""What an API server says about itself: which kinds it serves, and which cluster it is. Nothing here guesses."""
+"""Discovery of an API server: which kinds it serves, and which cluster it belongs to. Nothing here guesses."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,14 +7,14 @@ from gpuledger.api.kinds import NAMESPACES, Resource
 from gpuledger.edge.kube.client import Ask, KubeClient
 
 CLUSTER_NAMESPACE: Final = "kube-system"
-"""Its uid is what a cluster is known by; it lives as long as the cluster's data."""
+"""Its uid identifies the cluster; it lives as long as the cluster's data."""
 
 
 async def is_served(client: KubeClient, resource: Resource) -> bool:
-    """Whether the API server serves a kind at all, by its own word.
+    """Whether the API server serves a kind.
 
     Raises:
-        KubeError: it does not say.
+        KubeError: it does not answer.
     """
     if not resource.group:
         return True
@@ -29,10 +29,10 @@ async def is_served(client: KubeClient, resource: Resource) -> bool:
 
 
 async def first_served(client: KubeClient, resources: Iterable[Resource]) -> Resource | None:
-    """The first of these that the API server serves, by its own word; None where it serves none.
+    """The first of these kinds that the API server serves; None where it serves none.
 
     Raises:
-        KubeError: it does not say.
+        KubeError: it does not answer.
     """
     for resource in resources:
         if await is_served(client, resource):
@@ -41,10 +41,10 @@ async def first_served(client: KubeClient, resources: Iterable[Resource]) -> Res
 
 
 async def cluster_of(client: KubeClient) -> str:
-    """What tells the cluster from every other.
+    """The id of the cluster.
 
     Raises:
-        KubeError: it does not say.
+        KubeError: it does not answer.
     """
     namespace = await client.get(NAMESPACES, CLUSTER_NAMESPACE)
     return str(namespace.get("metadata", {}).get("uid", ""))

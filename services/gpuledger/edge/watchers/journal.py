@@ -1,8 +1,8 @@
-"""What the ledger says so far of one kind of object, as this source recorded it, and the numbers that are left for it.
+"""Journal of one source: its last record of each subject, as the ledger has it, and the numbers that are left.
 
-It is read from the ledger and from nowhere else, what was just recorded included: so an event whose acknowledgement
-got lost, and one that a former instance of us got in late, count exactly as they do for every reader. Numbers go on
-where the source's last epoch ended; those that an interrupted publication left out are given first.
+It is read from the ledger alone, including what was just recorded: so an event whose acknowledgement got lost, and one
+that an earlier instance recorded late, count exactly as for every reader. Numbers continue the source's last epoch;
+those that an interrupted publication left out are used first.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from itertools import chain, count
 from typing import Final
 
 from gpuledger.domain.sources.numbers import Numbers, Seen
-from gpuledger.edge.watchers.decide import Fact, Kind, Known, note
+from gpuledger.edge.watchers.decide import AnyKind, LastRecord, NewFact, note
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
@@ -23,14 +23,16 @@ READ_BACK_TIMEOUT_S: Final = 5.0
 """How long a ledger may take to show what it has acknowledged."""
 
 Listener = Callable[[Payload], None]
-"""Told of the last payload about a subject, whenever the ledger says something new about it."""
+"""Called with the last payload about a subject whenever the ledger has a new one."""
 
 
-class Book:
-    """What one source said; `known` has the last of it by subject."""
+class Journal:
+    """The facts that one source recorded; `recorded` has the last one by subject."""
 
-    def __init__(self, ledger: Ledger, kind: Kind, new_id: NewId, listener: Listener = lambda _payload: None) -> None:
-        self.known: dict[str, Known] = {}
+    def __init__(
+        self, ledger: Ledger, kind: AnyKind, new_id: NewId, listener: Listener = lambda _payload: None
+    ) -> None:
+        self.recorded: dict[str, LastRecord] = {}
         self._ledger = ledger
         self._kind = kind
         self._new_id = new_id
@@ -39,18 +41,18 @@ class Book:
         self._epoch: str | None = None
         self._seen = Seen()
 
-    async def record(self, facts: Sequence[Fact]) -> set[str]:
-        """Record facts in their order, and read on; returns the subjects that something new was said about.
+    async def record(self, facts: Sequence[NewFact]) -> set[str]:
+        """Record facts in their order, and read them back; returns the subjects with new facts.
 
         Raises:
-            PublishError: something stayed unacknowledged; it may be recorded or not, and reading on tells.
+            PublishError: a fact stayed unacknowledged; `catch_up` shows whether it was recorded.
             LedgerUnavailableError: the ledger cannot be read.
         """
         receipts = await self._ledger.publish_many([_outgoing(event) for event in self._events(facts)])
         return await self._read_back(max(one.sequence for one in receipts))
 
     async def catch_up(self) -> set[str]:
-        """Read all that the ledger says by now; returns the subjects that it is about.
+        """Read all that the ledger has by now; returns the subjects with new facts.
 
         Raises:
             LedgerUnavailableError: it cannot be read.
@@ -62,7 +64,7 @@ class Book:
         return touched
 
     async def _read_back(self, end: int) -> set[str]:
-        """Read up to a position that is known: to ask where the last one is takes the longer the more there is."""
+        """Read up to a position: querying the last one takes longer the more events there are."""
         touched: set[str] = set()
         async with self._ledger.read(self._position, self._kind.subjects) as reader:
             while self._position < end:
@@ -70,30 +72,30 @@ class Book:
                 if not messages:
                     raise LedgerUnavailableError(
                         f"The ledger has acknowledged position {end} and shows {self._kind.source} only up to "
-                        f"{self._position}. Look at the replicas of its stream."
+                        f"{self._position}. Check the replicas of its stream."
                     )
                 touched |= self._take(messages)
                 await asyncio.sleep(0)
         return touched
 
     def _take(self, messages: Sequence[Message]) -> set[str]:
-        """Take messages in, all or nothing of them: who is cancelled while reading goes on behind the last ones."""
-        said: dict[str, Undecoded] = {}
+        """Note all messages or none: after a cancellation reading continues behind the last ones that were noted."""
+        latest: dict[str, Undecoded] = {}
         for event in self._own(messages):
-            last = said.get(event.subject)
+            last = latest.get(event.subject)
             if last is None or last.time <= event.time:
-                said[event.subject] = event
-        for subject, event in said.items():
-            self._note(Fact(subject, event.time, with_payload(event).data))
-        return set(said)
+                latest[event.subject] = event
+        for subject, event in latest.items():
+            self._note(NewFact(subject, event.time, with_payload(event).data))
+        return set(latest)
 
-    def _note(self, fact: Fact) -> None:
-        note(self._kind, self.known, fact)
-        if self.known[fact.subject].time == fact.time:
+    def _note(self, fact: NewFact) -> None:
+        note(self._kind, self.recorded, fact)
+        if self.recorded[fact.subject].time == fact.time:
             self._listener(fact.data)
 
     def _own(self, messages: Sequence[Message]) -> Iterator[Undecoded]:
-        """Events of this source that are no repeats; those of other kinds stand under the same subjects."""
+        """Events of this source that are no repeats; other kinds have events under the same subjects."""
         for message in messages:
             self._position = message.sequence
             event = parse(message.data)
@@ -102,7 +104,7 @@ class Book:
                 if self._seen.add(event.source, event.epoch, event.number):
                     yield event
 
-    def _events(self, facts: Sequence[Fact]) -> Iterator[Decoded]:
+    def _events(self, facts: Sequence[NewFact]) -> Iterator[Decoded]:
         source = self._kind.source
         epoch = self._epoch or self._new_id()
         free = _free(self._seen.numbers.get((source, epoch), Numbers()))
@@ -113,7 +115,7 @@ class Book:
 
 
 def _free(numbers: Numbers) -> Iterator[int]:
-    """The numbers that are left: holes first, then what comes after the last."""
+    """The unused numbers: holes first, then those after the last."""
     holes = (range(first, last + 1) for first, last in list(numbers.holes))
     return chain(chain.from_iterable(holes), count(numbers.last + 1))
 

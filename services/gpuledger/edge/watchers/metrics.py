@@ -1,4 +1,4 @@
-"""What the watchers say about themselves, labelled by watcher. Nothing here decides anything."""
+"""Metrics of the watchers themselves, labelled by watcher. Nothing here decides anything."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ _LISTS = Counter("gpuledger_watcher_lists_total", "Complete lists that were comp
 _ERRORS = Counter("gpuledger_watcher_errors_total", "Failures of servers, by error.", ["watcher", "error"])
 _CONTACT = Gauge(
     "gpuledger_watcher_contact_seconds",
-    "Since the API server last answered; a quiet stream is renewed every ten minutes. 0 while not watching.",
+    "Since the API server last answered; an idle stream is renewed every ten minutes. 0 while not watching.",
     ["watcher"],
 )
 _ACTIVE = Gauge("gpuledger_watchers_active", "1 while this process records, 0 on standby.")
@@ -29,14 +29,14 @@ class WatcherMetrics:
         _CONTACT.labels(watcher).set_function(self.since_contact_s)
 
     def began(self) -> None:
-        """The API server is asked from now on."""
+        """The watcher is in contact with the API server from now on."""
         self._contact_at = self._clock()
 
     def ended(self) -> None:
-        """The API server is not asked any more."""
+        """The watcher has no contact with the API server any more."""
         self._contact_at = None
 
-    def heard(self) -> None:
+    def answered(self) -> None:
         """The API server answered."""
         self._contact_at = self._clock()
 
@@ -45,15 +45,15 @@ class WatcherMetrics:
         self._lists.inc()
 
     def recorded(self, events: int) -> None:
-        """So many differences were recorded."""
+        """Differences were recorded."""
         self._events.inc(events)
 
     def failed(self, error: BaseException) -> None:
-        """A server failed us."""
+        """A server failed."""
         _ERRORS.labels(self._watcher, type(error).__name__).inc()
 
     def since_contact_s(self) -> float:
-        """Seconds since the API server last answered, 0 while nobody asks it."""
+        """Seconds since the API server last answered, 0 while not watching."""
         return 0.0 if self._contact_at is None else max(0.0, (self._clock() - self._contact_at).total_seconds())
 
 

@@ -1,15 +1,21 @@
-"""All watchers of an instance, side by side, and the one thing that one of them has to know from another.
+"""The `watchers` service: records what people, drivers and kubelets change in the cluster about its GPUs.
 
-Which label says that a node is managed is a setting, so the Nodes are listed anew whenever the ledger has another one.
-Nothing here may talk to a server itself.
+One instance records at a time; the others wait for its lock. All watchers run side by side. One setting affects another
+watcher: which label says that a node is managed, so the Nodes are listed again whenever the ledger has another label.
 """
 
 import asyncio
 from contextlib import suppress
 from typing import Final
 
+import psycopg
+import structlog
+
+from gpuledger.db.errors import DatabaseUnavailableError
+from gpuledger.db.locks import while_locked
+from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.watchers import metrics
-from gpuledger.edge.watchers.journal import Book
+from gpuledger.edge.watchers.journal import Journal
 from gpuledger.edge.watchers.resources import (
     claims,
     components,
@@ -19,23 +25,29 @@ from gpuledger.edge.watchers.resources import (
     moduleconfig,
     namespaces,
     nodefeatures,
-    nodelabels,
     nodes,
     pods,
     slices,
     taintrules,
 )
-from gpuledger.edge.watchers.watcher import Surroundings, Watcher
+from gpuledger.edge.watchers.watcher import WatchContext, Watcher, WatcherSettings
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger
-from gpuledger.runtime.clock import NewId
+from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
+from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 from gpuledger.runtime.tasks import run_until_one_ends
 
-UNRELATED: Final = (
+LOCK: Final = "watchers"
+"""The name of the lock that the leader holds."""
+
+TRANSIENT: Final = (DatabaseUnavailableError, psycopg.OperationalError)
+"""Errors after which an instance waits for the lock again."""
+
+INDEPENDENT_KINDS: Final = (
     nodefeatures.KIND,
     gpudevices.KIND,
-    nodelabels.KIND,
+    nodes.LABELS_KIND,
     slices.KIND,
     claims.KIND,
     deviceclasses.KIND,
@@ -45,64 +57,98 @@ UNRELATED: Final = (
     pods.KIND,
     namespaces.KIND,
 )
-"""Kinds that are watched without a look at any other."""
+"""Kinds whose watchers depend on no other kind."""
+
+log = structlog.get_logger("gpuledger.watchers")
 
 
-class Watching:
-    """All watchers of an instance; what they read of the ledger is kept from one turn to the next."""
+async def run(
+    client: KubeClient,
+    ledger: Ledger,
+    database_url: str,
+    *,
+    settings: WatcherSettings | None = None,
+    clock: Clock = system_clock,
+    new_id: NewId = random_id,
+    jitter: Jitter = system_jitter,
+    sleep: Sleep = asyncio.sleep,
+) -> None:
+    """Watch and record until cancelled, while this instance holds the lock; recovers from servers that go away.
 
-    def __init__(self, around: Surroundings, ledger: Ledger, new_id: NewId) -> None:
-        self._around = around
-        self._ledger = ledger
-        self._new_id = new_id
-        self._key = ManagedKey()
-        self._settings = Book(ledger, moduleconfig.KIND, new_id, self._key.listen)
-        self._nodes = Book(ledger, nodes.kind(self._key.value), new_id)
-        prepared = components.kind(around.settings.components_namespace)
-        self._unrelated = [(kind, Book(ledger, kind, new_id)) for kind in (*UNRELATED, prepared)]
-        self._turns = 0
+    Raises:
+        EventError: the ledger has something from one of our sources that is no event of ours.
+        LedgerError: the ledger cannot be written to for good.
+        DatabaseError: the database URL makes no sense.
+    """
+    bounds = settings or WatcherSettings()
+    watchers = AllWatchers(WatchContext(client, clock, jitter, sleep, bounds), ledger, new_id)
+    retries = Retries(bounds.backoff, jitter)
+    while True:
+        try:
+            await while_locked(
+                database_url, LOCK, watchers.run, application_name="gpuledger watchers", check=bounds.lock_check
+            )
+        except TRANSIENT as error:
+            if watchers.take_has_run():
+                retries.reset()
+            pause_s = retries.pause_s()
+            log.warning("watchers.interrupted", reason=str(error), retry_s=round(pause_s, 3))
+            await sleep(pause_s)
+
+
+class AllWatchers:
+    """All watchers of an instance; their journals are kept while another instance is the leader."""
+
+    def __init__(self, context: WatchContext, ledger: Ledger, new_id: NewId) -> None:
+        self._context = context
+        self._label_key = ManagedLabelKey()
+        self._settings = Journal(ledger, moduleconfig.KIND, new_id, self._label_key.listen)
+        self._nodes = Journal(ledger, nodes.kind(self._label_key.value), new_id)
+        kinds = (*INDEPENDENT_KINDS, components.kind(context.settings.components_namespace))
+        self._independent = [(kind, Journal(ledger, kind, new_id)) for kind in kinds]
+        self._has_run = False
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        self._turns += 1
-        settings = Watcher(moduleconfig.KIND, self._settings, self._around)
+        self._has_run = True
+        settings = Watcher(moduleconfig.KIND, self._settings, self._context)
         metrics.active(True)
         try:
             await run_until_one_ends(
                 settings.run(),
-                self._watch_nodes(settings.looked),
-                *(Watcher(kind, book, self._around).run() for kind, book in self._unrelated),
+                self._watch_nodes(settings.listed),
+                *(Watcher(kind, journal, self._context).run() for kind, journal in self._independent),
             )
         finally:
             metrics.active(False)
 
-    def took_turn(self) -> bool:
+    def take_has_run(self) -> bool:
         """Whether this instance has watched since the last call."""
-        turns, self._turns = self._turns, 0
-        return turns > 0
+        has_run, self._has_run = self._has_run, False
+        return has_run
 
-    async def _watch_nodes(self, looked: asyncio.Event) -> None:
-        """List the Nodes anew whenever another label says which of them are managed."""
+    async def _watch_nodes(self, settings_listed: asyncio.Event) -> None:
+        """List the Nodes again whenever another label says which of them are managed."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._around.settings.first_look_s):
-                await looked.wait()
+            async with asyncio.timeout(self._context.settings.first_list_s):
+                await settings_listed.wait()
         while True:
-            key = self._key.value
-            watcher = Watcher(nodes.kind(key), self._nodes, self._around)
-            await run_until_one_ends(watcher.run(), self._key.differs(key))
+            key = self._label_key.value
+            watcher = Watcher(nodes.kind(key), self._nodes, self._context)
+            await run_until_one_ends(watcher.run(), self._label_key.differs(key))
 
 
-class ManagedKey:
+class ManagedLabelKey:
     """The key of the label that says whether a node is managed, as the ledger has it."""
 
     def __init__(self) -> None:
         self.value = SettingsChanged().managed_label_key
         self._changed = asyncio.Event()
 
-    def listen(self, said: Payload) -> None:
+    def listen(self, payload: Payload) -> None:
         """Take it from the settings."""
-        if isinstance(said, SettingsChanged) and said.managed_label_key != self.value:
-            self.value = said.managed_label_key
+        if isinstance(payload, SettingsChanged) and payload.managed_label_key != self.value:
+            self.value = payload.managed_label_key
             self._changed.set()
 
     async def differs(self, key: str) -> None:

@@ -1,10 +1,9 @@
-"""Follows one kind of object, and records what the ledger does not say of it yet.
+"""Watches one kind of object, and records every difference between its objects and the ledger.
 
 Every list and every change is compared with the ledger, so it does not matter what happened between: a restart, an
-expired version, a stream that broke, deletions that nobody saw. Only a list that came whole says that something is
-gone, and so does the server's word that it serves the kind in no version that we read. What was recorded is read
-back, and compared again: what got lost, or in late, on the way is a difference like any other. Nothing here decides
-what a fact is.
+expired version, a broken stream, deletions that nobody saw. Only a complete list proves that something is gone, or a
+server that serves the kind in no version that we read. What was recorded is read back and compared again: whatever got
+lost on the way, or was recorded late, is a difference like any other. Nothing here decides what a fact is.
 """
 
 import asyncio
@@ -22,18 +21,17 @@ from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
 from gpuledger.edge.watchers.api_discovery import cluster_of, first_served
 from gpuledger.edge.watchers.decide import (
-    Fact,
-    Kind,
-    Known,
-    Part,
-    View,
+    AnyKind,
+    LastRecord,
+    NewFact,
+    ObjectPart,
+    WatchedObjects,
     differences,
     facts_about,
     note,
     subjects_to_compare,
 )
-from gpuledger.edge.watchers.errors import RecordingError
-from gpuledger.edge.watchers.journal import Book
+from gpuledger.edge.watchers.journal import Journal
 from gpuledger.edge.watchers.metrics import WatcherMetrics
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries
@@ -44,39 +42,44 @@ FACTS_PER_PUBLISH: Final = 1000
 """One atomic batch."""
 
 SUBJECTS_PER_TURN: Final = 250
-"""What of a list is compared before others get their turn; about 50 ms."""
+"""How many subjects of a list are compared before other tasks run; about 50 ms."""
 
-MENDS_MAX: Final = 5
-"""How often what was read back may still differ before it counts as an error."""
+CORRECTIONS_MAX: Final = 5
+"""How often the ledger may still differ after it was read back, before that counts as an error."""
 
-UNTOLD: Final = ""
-"""Stands for a cluster that does not let us ask which one it is."""
-
-TRANSIENT: Final = (LedgerUnavailableError, PublishError, RecordingError)
-"""What a watcher recovers from by reading the ledger and the list again."""
+UNNAMED: Final = ""
+"""Stands for a cluster that does not let us read which one it is."""
 
 log = structlog.get_logger("gpuledger.watchers")
 
 
+class ReadBackError(Exception):
+    """The ledger does not have what was recorded."""
+
+
+TRANSIENT: Final = (LedgerUnavailableError, PublishError, ReadBackError)
+"""Errors after which a watcher reads the ledger and the list again."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatcherSettings:
-    """Bounds of the watchers.
+    """Settings of the watchers.
 
-    `audit_interval_s` is how often a quiet watcher looks whether somebody else recorded under its name; `first_look_s`
-    how long the Nodes wait for the settings to be looked up before what the ledger says of them will do. Components are
-    looked for in `components_namespace` alone: pods elsewhere, whoever made them, do not speak for them.
+    `audit_interval_s` is how often an idle watcher checks whether somebody else recorded under its name. The Nodes wait
+    for a first list of the settings for `first_list_s`, and then use those in the ledger. Components run in
+    `components_namespace`; pods in other namespaces do not count, whoever created them.
     """
 
     audit_interval_s: float = 30.0
-    first_look_s: float = 10.0
+    first_list_s: float = 10.0
     lock_check: LockCheck = field(default_factory=LockCheck)
     backoff: Backoff = field(default_factory=Backoff)
     components_namespace: str = NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every watcher is given: the server, the time, chance and patience."""
+class WatchContext:
+    """What all watchers share: API server, clock, chance and settings."""
 
     client: KubeClient
     clock: Clock
@@ -86,17 +89,17 @@ class Surroundings:
 
 
 class Watcher:
-    """Keeps the ledger true about one kind of object. `looked` is set once the server has said what there is."""
+    """Keeps the ledger true about one kind of object. `listed` is set after the first complete list."""
 
-    def __init__(self, kind: Kind, book: Book, around: Surroundings) -> None:
-        self.looked = asyncio.Event()
+    def __init__(self, kind: AnyKind, journal: Journal, context: WatchContext) -> None:
+        self.listed = asyncio.Event()
         self._kind = kind
-        self._book = book
-        self._around = around
-        self._metrics = WatcherMetrics(kind.name, around.clock)
-        self._view = View(kind)
+        self._journal = journal
+        self._context = context
+        self._metrics = WatcherMetrics(kind.name, context.clock)
+        self._objects = WatchedObjects(kind)
         self._resource = kind.resource
-        self._retries = Retries(around.settings.backoff, around.jitter)
+        self._retries = Retries(context.settings.backoff, context.jitter)
         self._absent = False
         self._interrupted = False
         self._cluster: str | None = None
@@ -109,7 +112,7 @@ class Watcher:
         try:
             while True:
                 try:
-                    await self._book.catch_up()
+                    await self._journal.catch_up()
                     await self._follow()
                 except TRANSIENT as error:
                     await self._pause(error)
@@ -120,71 +123,71 @@ class Watcher:
         pause_s = self._retries.pause_s()
         self._metrics.failed(error)
         log.warning("watcher.interrupted", watcher=self._kind.name, reason=str(error), retry_s=round(pause_s, 3))
-        await self._around.sleep(pause_s)
+        await self._context.sleep(pause_s)
 
     async def _follow(self) -> None:
-        """From a list on, until another cluster answers, or this one serves another version of the kind."""
-        looked = False
+        """List and watch, until another cluster answers, or this one serves another version of the kind."""
+        listed = False
         async with (
             aclosing(self._reflector().run()) as run,
-            aclosing(ticking(run, self._around.settings.audit_interval_s)) as ticks,
+            aclosing(ticking(run, self._context.settings.audit_interval_s)) as ticks,
         ):
             async for one in ticks:
                 if not isinstance(one, Listed | Interrupted) and await self._is_elsewhere():
-                    log.warning("watcher.elsewhere", watcher=self._kind.name, server=self._around.client.url)
+                    log.warning("watcher.elsewhere", watcher=self._kind.name, server=self._context.client.url)
                     return
                 match one:
                     case None:
-                        if looked:
-                            await self._mend(await self._book.catch_up())
+                        if listed:
+                            await self._correct(await self._journal.catch_up())
                     case Listed():
                         await self._remember_cluster()
-                        await self._take_all(one.objects)
+                        await self._apply_list(one.objects)
                         self._metrics.listed()
-                        self._absent, looked = False, True
+                        self._absent, listed = False, True
                     case Changes():
-                        await self._take(one.changes)
+                        await self._apply_changes(one.changes)
                     case Interrupted():
                         self._interrupted = self._is_doubtful = True
                         served = await self._served(one.error)
                         if served is not None and served != self._resource:
                             self._resource = served
                             return
-                        looked |= await self._on_interruption(one, is_absent=served is None)
+                        listed |= await self._on_interruption(one, is_absent=served is None)
 
-    def _reflector(self) -> Reflector[Part]:
+    def _reflector(self) -> Reflector[ObjectPart]:
         named = self._kind.only_named
         return Reflector(
-            self._around.client,
+            self._context.client,
             self._resource,
             self._kind.read,
             selection=Selection(self._kind.namespace, self._kind.labels, f"metadata.name={named}" if named else ""),
-            backoff=self._around.settings.backoff,
-            jitter=self._around.jitter,
+            backoff=self._context.settings.backoff,
+            jitter=self._context.jitter,
             sleep=self._sleep_between_streams,
         )
 
     async def _sleep_between_streams(self, pause_s: float) -> None:
         if not self._interrupted:
-            self._metrics.heard()
+            self._metrics.answered()
         self._interrupted = False
-        await self._around.sleep(pause_s)
+        await self._context.sleep(pause_s)
 
     async def _served(self, error: KubeError) -> Resource | None:
-        """What to follow after an error: None where the server's word is that it does not serve the kind at all."""
+        """The resource to watch after an error; None where the server says that it does not serve the kind at all."""
         if not isinstance(error, NotFoundError):
             return self._resource
         try:
-            return await first_served(self._around.client, (self._kind.resource, *self._kind.older))
+            return await first_served(self._context.client, (self._kind.resource, *self._kind.older))
         except KubeError as unanswered:
             self._metrics.failed(unanswered)
             return self._resource
 
     async def _on_interruption(self, one: Interrupted, *, is_absent: bool) -> bool:
-        """Whether there is nothing of the kind, as the kind is not served; anything else says nothing."""
+        """Whether the kind has no objects because it is not served; other interruptions prove nothing."""
         if is_absent:
-            self._tell_absence()
-            await self._take_all([])
+            self._log_absence()
+            await self._apply_list([])
             return True
         self._absent = False
         self._metrics.failed(one.error)
@@ -194,84 +197,84 @@ class Watcher:
         return False
 
     async def _remember_cluster(self) -> None:
-        self._cluster = await self._asked_cluster()
+        self._cluster = await self._read_cluster()
         self._is_doubtful = self._cluster is None
 
     async def _is_elsewhere(self) -> bool:
-        """Whether another cluster answers since an interruption: its versions count something else than ours."""
-        if not self._is_doubtful or (found := await self._asked_cluster()) is None:
+        """Whether another cluster answers since an interruption: its versions cannot be compared with those before."""
+        if not self._is_doubtful or (found := await self._read_cluster()) is None:
             return False
         self._is_doubtful = False
         before, self._cluster = self._cluster, found
-        return before is not None and UNTOLD not in (before, found) and before != found
+        return before is not None and UNNAMED not in (before, found) and before != found
 
-    async def _asked_cluster(self) -> str | None:
-        """The cluster that answers; None where it could not be asked, and is to be asked again."""
+    async def _read_cluster(self) -> str | None:
+        """The cluster that answers; None where it could not be read, and has to be read again."""
         try:
-            return await cluster_of(self._around.client)
+            return await cluster_of(self._context.client)
         except RefusedError:
-            return UNTOLD
+            return UNNAMED
         except KubeError as error:
             self._metrics.failed(error)
             return None
 
-    def _tell_absence(self) -> None:
+    def _log_absence(self) -> None:
         if not self._absent:
             log.info("watcher.kind-absent", watcher=self._kind.name, resource=self._kind.resource.full_name)
         self._absent = True
 
-    async def _take_all(self, parts: Sequence[Part]) -> None:
-        self._metrics.heard()
-        self._tell_problems(parts)
-        self._view = View(self._kind, parts)
-        subjects = subjects_to_compare(self._book.known, self._view)
+    async def _apply_list(self, parts: Sequence[ObjectPart]) -> None:
+        self._metrics.answered()
+        self._log_problems(parts)
+        self._objects = WatchedObjects(self._kind, parts)
+        subjects = subjects_to_compare(self._journal.recorded, self._objects)
         for start in range(0, len(subjects), SUBJECTS_PER_TURN):
-            await self._mend(subjects[start : start + SUBJECTS_PER_TURN])
+            await self._correct(subjects[start : start + SUBJECTS_PER_TURN])
             await asyncio.sleep(0)
         self._retries.reset()
-        self.looked.set()
+        self.listed.set()
 
-    async def _take(self, changes: Sequence[Changed[Part]]) -> None:
-        """Each change after the other, so that none is lost to the one after it."""
-        self._metrics.heard()
-        self._tell_problems([change.object for change in changes])
+    async def _apply_changes(self, changes: Sequence[Changed[ObjectPart]]) -> None:
+        """Record each change, so that none is lost to the one after it."""
+        self._metrics.answered()
+        self._log_problems([change.object for change in changes])
         facts = list(self._facts(changes))
         for start in range(0, len(facts), FACTS_PER_PUBLISH):
             await self._record(facts[start : start + FACTS_PER_PUBLISH])
-        await self._mend(sorted({fact.subject for fact in facts}))
+        await self._correct(sorted({fact.subject for fact in facts}))
         self._retries.reset()
 
-    def _facts(self, changes: Iterable[Changed[Part]]) -> Iterator[Fact]:
-        said: dict[str, Known] = {}
-        now = self._around.clock()
+    def _facts(self, changes: Iterable[Changed[ObjectPart]]) -> Iterator[NewFact]:
+        latest: dict[str, LastRecord] = {}
+        now = self._context.clock()
         for change in changes:
             deleted = change.type == "DELETED"
-            touched = self._view.drop(change.object.key) if deleted else self._view.put(change.object)
+            touched = self._objects.drop(change.object.key) if deleted else self._objects.put(change.object)
             for subject in touched:
-                known = said.get(subject) or self._book.known.get(subject)
-                for fact in facts_about(self._kind, subject, known, self._view.payload(subject), now):
-                    note(self._kind, said, fact)
+                last = latest.get(subject) or self._journal.recorded.get(subject)
+                for fact in facts_about(self._kind, subject, last, self._objects.payload(subject), now):
+                    note(self._kind, latest, fact)
                     yield fact
 
-    async def _mend(self, subjects: Iterable[str]) -> None:
-        """Record what differs about these subjects, and what still does when it is read back."""
-        for _ in range(MENDS_MAX):
-            facts = differences(self._kind, self._book.known, self._view, subjects, self._around.clock())
+    async def _correct(self, subjects: Iterable[str]) -> None:
+        """Record the differences of these subjects, and those that are left after reading back."""
+        for _ in range(CORRECTIONS_MAX):
+            facts = differences(self._kind, self._journal.recorded, self._objects, subjects, self._context.clock())
             if not facts:
                 return
             subjects = sorted(await self._record(facts) | {fact.subject for fact in facts})
-        raise RecordingError(
-            f"What {self._kind.source} records is not what the ledger says afterwards, {MENDS_MAX} times in a row. "
+        raise ReadBackError(
+            f"The ledger does not have what {self._kind.source} records, {CORRECTIONS_MAX} times in a row. "
             "Look for another instance that records without the lock."
         )
 
-    async def _record(self, facts: Sequence[Fact]) -> set[str]:
-        touched = await self._book.record(facts)
+    async def _record(self, facts: Sequence[NewFact]) -> set[str]:
+        touched = await self._journal.record(facts)
         self._metrics.recorded(len(facts))
         return touched
 
-    def _tell_problems(self, parts: Iterable[Part]) -> None:
-        """Tell of what could not be understood, once for each."""
+    def _log_problems(self, parts: Iterable[ObjectPart]) -> None:
+        """Log what could not be understood, once for each object."""
         for part in parts:
             if part.problems and part.problems != self._problems.get(part.key):
                 log.warning("watcher.not-understood", watcher=self._kind.name, key=part.key, problems=part.problems)

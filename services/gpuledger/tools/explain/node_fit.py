@@ -10,7 +10,7 @@ from gpuledger.domain.dra.objects import LabelledNode, NodeExpression, Reach
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.edge.admission.rules.scheduling_hints import tolerates
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.watchers.problems import Problems
+from gpuledger.edge.watchers.fields import FieldReader
 from gpuledger.edge.watchers.resources.reaches import terms_of
 from gpuledger.events.pool import PoolDefined, PoolTaint
 from gpuledger.tools.explain.pools import Barrier, Hindrance
@@ -72,7 +72,7 @@ def _text(taint: PoolTaint) -> str:
 
 def _reach(selector: Mapping[str, Any]) -> Reach:
     """The nodes that a node selector selects: those of any of its terms."""
-    terms = terms_of(selector, Problems())
+    terms = terms_of(selector, FieldReader())
     return Reach(
         terms=tuple(
             tuple(NodeExpression(one["key"], one["operator"], tuple(one["values"]), one["is_field"]) for one in term)

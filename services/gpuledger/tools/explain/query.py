@@ -12,9 +12,8 @@ from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.watchers.problems import Problems
-from gpuledger.edge.watchers.resources.pods import ENDED
-from gpuledger.edge.watchers.resources.requests import requests_of
+from gpuledger.edge.watchers.fields import FieldReader
+from gpuledger.edge.watchers.resources.pods import ENDED, requests_of
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.explain.pools import PodState
 
@@ -78,7 +77,7 @@ def pod_of(obj: Object) -> QueriedPod:
     return QueriedPod(
         claims,
         missing,
-        units=requests_of(spec, Problems()),
+        units=requests_of(spec, FieldReader()),
         state=_state_of(spec, status, scheduled),
         gates=() if is_placed else tuple(str(one["name"]) for one in spec.get("schedulingGates") or ()),
         scheduler=None if is_placed or scheduled.get("status") != "False" else _scheduler(scheduled),

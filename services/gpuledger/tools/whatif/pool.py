@@ -52,7 +52,7 @@ class Manifest(NamedTuple):
         if found.subject is None or found.problems:
             raise RequestError("; ".join(found.problems))
         has_maintenance = ANNOTATION_MAINTENANCE in (self.object["metadata"].get("annotations") or {})
-        return Supposition(found.subject, gpupools.combine([found.said]), has_maintenance)
+        return Supposition(found.subject, gpupools.KIND.combine([found.content]), has_maintenance)
 
 
 class Worlds(NamedTuple):

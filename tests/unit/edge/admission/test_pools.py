@@ -12,8 +12,8 @@ from gpuledger.domain.pools.spec import problems
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pool_spec import problems_of
 from gpuledger.edge.admission.serving.review import CREATE, DELETE, UPDATE, Verdict
-from gpuledger.edge.watchers.decide import Part
-from gpuledger.edge.watchers.resources.gpupools import combine, read
+from gpuledger.edge.watchers.decide import ObjectPart
+from gpuledger.edge.watchers.resources.gpupools import KIND, read
 from support.admission import TEAM, Json, Said, known, pool, review, settings
 
 CARD: Json = {
@@ -270,7 +270,7 @@ def test_the_words_of_maintenance(value: str, fits: bool) -> None:
     assert judged(CARD | {"metadata": metadata}, CARD | {"metadata": metadata}).is_allowed
 
 
-def recorded(manifest: Json) -> Part:
+def recorded(manifest: Json) -> ObjectPart:
     return read(GPU_POOLS, manifest | {"metadata": {"name": "x", "namespace": "n", "uid": "u", "generation": 1}})
 
 
@@ -291,7 +291,7 @@ def test_what_is_accepted_is_never_found_wrong_later(resource: Json, asked: list
     if not list(problems_of(manifest, slices_max=8)):
         part = recorded(manifest)
         assert part.problems == ()
-        assert list(problems("n/x", combine([part.said]), 8)) == []
+        assert list(problems("n/x", KIND.combine([part.content]), 8)) == []
 
 
 def test_a_deletion_is_allowed_and_says_what_is_taken_back() -> None:

@@ -238,7 +238,7 @@ def settings(given: dict[str, Any]) -> tuple[SettingsChanged, tuple[str, ...]]:
             "spec": {"enabled": True, "settings": given},
         }
     )
-    return moduleconfig.combine([part.said]), part.problems
+    return moduleconfig.KIND.combine([part.content]), part.problems
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_claim_that_is_too_large_keeps_what_it_holds() -> None:
     selectors = [{"cel": {"expression": "x" * 10_000}}] * 32
     requests = [exactly(selectors=selectors, name="r") | {"name": f"r{index}"} for index in range(4)]
     part = claims.read(claim(*requests, status=allocated(result())))
-    said = claims.combine([part.said])
+    said = claims.KIND.combine([part.content])
     assert isinstance(said, ClaimAllocated)
     assert len(said.results) == 1
     assert [wish.selectors for request in said.requests for wish in request.wishes] == [()] * 4
@@ -75,7 +75,7 @@ def test_what_a_request_asks_for() -> None:
 )
 def test_how_many_a_request_asks_for(given: Json, mode: str, count: int, is_told: bool) -> None:
     part = claims.read(claim(exactly(**given)))
-    ((wish,),) = [request.wishes for request in claims.combine([part.said]).requests]
+    ((wish,),) = [request.wishes for request in claims.KIND.combine([part.content]).requests]
     assert (wish.mode, wish.count, bool(part.problems)) == (mode, count, is_told)
 
 
@@ -98,7 +98,7 @@ def test_alternatives_stand_in_their_order() -> None:
 )
 def test_a_toleration_that_is_not_understood_tolerates_nothing(toleration: Json) -> None:
     part = claims.read(claim(exactly(tolerations=[toleration])))
-    ((wish,),) = [request.wishes for request in claims.combine([part.said]).requests]
+    ((wish,),) = [request.wishes for request in claims.KIND.combine([part.content]).requests]
     assert wish.tolerations == ()
     assert part.problems
 
@@ -111,7 +111,7 @@ def test_constraints_of_requests() -> None:
         {"matchAttribute": 1},
     ]
     part = claims.read(claim(exactly(), constraints=constraints))
-    assert claims.combine([part.said]).constraints == (
+    assert claims.KIND.combine([part.content]).constraints == (
         Constraint(match_attribute="a/b"),
         Constraint(requests=("r",), distinct_attribute="a/c"),
     )
@@ -167,7 +167,7 @@ def test_the_pod_that_a_claim_was_made_for() -> None:
 
 def test_more_results_than_an_event_holds_are_told() -> None:
     part = claims.read(claim(status=allocated(*[result()] * (RESULTS_MAX + 1))))
-    said = claims.combine([part.said])
+    said = claims.KIND.combine([part.content])
     assert isinstance(said, ClaimAllocated)
     assert len(said.results) == RESULTS_MAX
     assert part.problems
@@ -181,4 +181,4 @@ def test_a_claim_of_any_name_can_be_recorded(namespace: str, name: str) -> None:
     obj["metadata"] |= {"namespace": namespace, "name": name}
     part = claims.read(obj)
     assert part.subject == f"{namespace}/{name}"
-    assert recorded(claims.KIND, part.subject, part.said).subject == part.subject
+    assert recorded(claims.KIND, part.subject, part.content).subject == part.subject

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.labels import COMPONENT_BY_APP
-from gpuledger.edge.watchers.decide import View
+from gpuledger.edge.watchers.decide import WatchedObjects
 from gpuledger.edge.watchers.resources import components
 from gpuledger.edge.watchers.resources.pod_progress import (
-    HOPELESS,
+    FAILING_REASONS,
     MESSAGE_LENGTH_MAX,
     TERMINATING,
-    Progress,
+    PodProgress,
     progress_of,
 )
 from gpuledger.events.node import COMPONENT_PODS_MAX, ComponentPod, NodeComponentsObserved
@@ -56,26 +56,26 @@ RUNS: Json = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 @pytest.mark.parametrize(
     ("pod", "progress"),
     [
-        (validator([]), Progress(ready=False, step=DRIVER)),
-        (validator([on(DRIVER, **RUNS)]), Progress(ready=False, step=DRIVER)),
-        (validator([waits(TOOLKIT, "PodInitializing"), ended(DRIVER)]), Progress(ready=False, step=TOOLKIT)),
-        (validator([ended(DRIVER), ended(TOOLKIT)]), Progress(ready=False, step=CUDA)),
-        (validator([ended(DRIVER), ended(TOOLKIT)], on(CUDA, **RUNS)), Progress(ready=False, step=CUDA)),
-        (validator([ended(DRIVER), ended(TOOLKIT)], on(CUDA, **RUNS) | {"ready": True}), Progress(ready=False)),
-        (validator([], **READY), Progress(ready=True)),
-        (validator([], conditions=[{"type": "Ready", "status": "False"}]), Progress(ready=False, step=DRIVER)),
-        (validator([ended(DRIVER), ended(TOOLKIT)], ended(CUDA)), Progress(ready=False, step=CUDA)),
-        ({}, Progress(ready=False)),
+        (validator([]), PodProgress(ready=False, step=DRIVER)),
+        (validator([on(DRIVER, **RUNS)]), PodProgress(ready=False, step=DRIVER)),
+        (validator([waits(TOOLKIT, "PodInitializing"), ended(DRIVER)]), PodProgress(ready=False, step=TOOLKIT)),
+        (validator([ended(DRIVER), ended(TOOLKIT)]), PodProgress(ready=False, step=CUDA)),
+        (validator([ended(DRIVER), ended(TOOLKIT)], on(CUDA, **RUNS)), PodProgress(ready=False, step=CUDA)),
+        (validator([ended(DRIVER), ended(TOOLKIT)], on(CUDA, **RUNS) | {"ready": True}), PodProgress(ready=False)),
+        (validator([], **READY), PodProgress(ready=True)),
+        (validator([], conditions=[{"type": "Ready", "status": "False"}]), PodProgress(ready=False, step=DRIVER)),
+        (validator([ended(DRIVER), ended(TOOLKIT)], ended(CUDA)), PodProgress(ready=False, step=CUDA)),
+        ({}, PodProgress(ready=False)),
     ],
 )
-def test_the_step_that_a_pod_is_at(pod: Json, progress: Progress) -> None:
+def test_the_step_that_a_pod_is_at(pod: Json, progress: PodProgress) -> None:
     assert progress_of(pod) == progress
 
 
-@pytest.mark.parametrize("reason", sorted(HOPELESS - {"CrashLoopBackOff"}))
+@pytest.mark.parametrize("reason", sorted(FAILING_REASONS - {"CrashLoopBackOff"}))
 def test_what_waiting_does_not_help(reason: str) -> None:
     pod = validator([ended(DRIVER), waits(TOOLKIT, reason, message="no such image")])
-    assert progress_of(pod) == Progress(
+    assert progress_of(pod) == PodProgress(
         ready=False, failing=True, step=TOOLKIT, reason=reason, message=f"{TOOLKIT}: no such image"
     )
 
@@ -91,7 +91,7 @@ def test_what_waiting_does_not_help(reason: str) -> None:
 )
 def test_a_step_that_ended_badly(status: Json, reason: str, message: str) -> None:
     progress = progress_of(validator([status]))
-    assert progress == Progress(ready=False, failing=True, step=DRIVER, reason=reason, message=message)
+    assert progress == PodProgress(ready=False, failing=True, step=DRIVER, reason=reason, message=message)
 
 
 def test_a_later_container_that_fails_has_the_pod_fail() -> None:
@@ -118,7 +118,7 @@ def test_restarts_are_no_news_of_a_pod_that_gets_along() -> None:
 
 def test_a_pod_that_its_node_put_out() -> None:
     pod = validator([ended(DRIVER, 137)], phase="Failed", reason="Evicted", message="The node was low on memory")
-    assert progress_of(pod) == Progress(
+    assert progress_of(pod) == PodProgress(
         ready=False, failing=True, step=DRIVER, reason="Evicted", message="The node was low on memory"
     )
     assert progress_of(validator([ended(DRIVER, 1)], phase="Failed")).reason == "Error"
@@ -129,7 +129,7 @@ def test_a_pod_that_its_node_put_out() -> None:
 def test_a_pod_that_is_ending_is_neither_ready_nor_failing() -> None:
     pod = validator([ended(DRIVER, 143)], **READY)
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert progress_of(pod) == Progress(ready=False, reason=TERMINATING)
+    assert progress_of(pod) == PodProgress(ready=False, reason=TERMINATING)
 
 
 def test_an_init_container_that_stays_is_done_when_it_is_ready() -> None:
@@ -147,7 +147,7 @@ def test_long_messages_are_cut() -> None:
 
 @pytest.mark.parametrize(("app", "name"), COMPONENT_BY_APP.items())
 def test_every_component_is_known_by_its_label(app: str, name: str) -> None:
-    payload = View(components.kind(NAMESPACE), [components.read(component(app, status=READY))]).payload("w1")
+    payload = WatchedObjects(components.kind(NAMESPACE), [components.read(component(app, status=READY))]).payload("w1")
     assert payload == NodeComponentsObserved(pods=(ComponentPod(component=name, pod="p", ready=True),))  # type: ignore[arg-type] # the table's
     assert app in components.kind(NAMESPACE).labels
 
@@ -160,7 +160,7 @@ def test_what_is_no_component_on_a_node_says_nothing(obj: Json) -> None:
 
 
 def test_the_components_of_a_node_are_one_fact_and_the_last_one_ends_it() -> None:
-    view = View(components.kind(NAMESPACE))
+    view = WatchedObjects(components.kind(NAMESPACE))
     assert view.put(components.read(component("nvidia-dcgm", "b"))) == ("w1",)
     assert view.put(components.read(component("gpu-feature-discovery", "a", status=READY))) == ("w1",)
     both = view.payload("w1")
@@ -169,18 +169,18 @@ def test_the_components_of_a_node_are_one_fact_and_the_last_one_ends_it() -> Non
     assert view.drop("d8-gpu-operator/a") == ("w1",)
     assert view.drop("d8-gpu-operator/b") == ("w1",)
     assert view.payload("w1") is None
-    assert components.kind(NAMESPACE).farewell(None) == NodeComponentsObserved()
+    assert components.kind(NAMESPACE).tombstone_of(None) == NodeComponentsObserved()
 
 
 def test_more_pods_than_an_event_holds_are_cut() -> None:
     status = validator([ended(DRIVER, 1, message="\x01" * 5_000)])["status"]
     many = [component("nvidia-dcgm", f"p{index:03}", status=status) for index in range(COMPONENT_PODS_MAX + 1)]
-    payload = components.combine([components.read(one).said for one in many])
+    payload = components.merge([components.read(one).content for one in many])
     assert len(payload.pods) == COMPONENT_PODS_MAX
 
 
 _state = an_object(
-    waiting=an_object(reason=st.sampled_from(sorted(HOPELESS)) | texts, message=texts),
+    waiting=an_object(reason=st.sampled_from(sorted(FAILING_REASONS)) | texts, message=texts),
     terminated=an_object(exitCode=st.integers(), reason=texts, message=texts),
     running=an_object(),
 )
@@ -212,9 +212,9 @@ _odd = st.fixed_dictionaries(
 @given(obj=_odd)
 def test_any_object_can_be_read_and_recorded(obj: Json) -> None:
     part = components.read(obj)
-    assert View(components.kind(NAMESPACE), [part]).subjects() == ({part.subject} if part.subject else set())
+    assert WatchedObjects(components.kind(NAMESPACE), [part]).subjects() == ({part.subject} if part.subject else set())
     if part.subject is None:
         return
-    (one,) = recorded(components.kind(NAMESPACE), part.subject, part.said).data.pods
+    (one,) = recorded(components.kind(NAMESPACE), part.subject, part.content).data.pods
     assert not (one.ready and (one.failing or one.step or one.reason or one.message))
     assert one.reason or not one.failing

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, LABEL_ENABLED, LABEL_IGNORE
 from gpuledger.edge.watchers.decide import (
-    Fact,
-    Kind,
-    Known,
-    View,
+    AnyKind,
+    LastRecord,
+    NewFact,
+    WatchedObjects,
     differences,
     facts_about,
     note,
     subjects_to_compare,
 )
-from gpuledger.edge.watchers.reading import packed
+from gpuledger.edge.watchers.fields import packed
 from gpuledger.edge.watchers.resources import gpudevices, moduleconfig, nodefeatures, nodes
 from gpuledger.events.device import DeviceMarked
 from gpuledger.events.node import NodeFeaturesGone, NodeFeaturesObserved, NodeGone, NodeObserved, PciDevice
@@ -63,14 +63,14 @@ def module_config(settings: object, **spec: Any) -> dict[str, Any]:
 
 def marked(labels: dict[str, str], annotations: dict[str, str], *managed: dict[str, Any]) -> DeviceMarked | None:
     metadata = {"name": "d0", "labels": labels, "annotations": annotations, "managedFields": list(managed)}
-    view = View(gpudevices.KIND, [gpudevices.read({"metadata": metadata, "status": {"state": "Ready"}})])
+    view = WatchedObjects(gpudevices.KIND, [gpudevices.read({"metadata": metadata, "status": {"state": "Ready"}})])
     payload = view.payload("d0")
     assert payload is None or isinstance(payload, DeviceMarked)
     return payload
 
 
-def seen(kind: Kind, subject: str, *objects: dict[str, Any]) -> Any:
-    return View(kind, map(kind.read, objects)).payload(subject)
+def seen(kind: AnyKind, subject: str, *objects: dict[str, Any]) -> Any:
+    return WatchedObjects(kind, map(kind.read, objects)).payload(subject)
 
 
 def settings(given: object, **spec: Any) -> SettingsChanged:
@@ -79,15 +79,15 @@ def settings(given: object, **spec: Any) -> SettingsChanged:
     return payload
 
 
-def known_of(kind: Kind, *facts: Fact) -> dict[str, Known]:
-    known: dict[str, Known] = {}
+def known_of(kind: AnyKind, *facts: NewFact) -> dict[str, LastRecord]:
+    known: dict[str, LastRecord] = {}
     for fact in facts:
         note(kind, known, fact)
     return known
 
 
-def compared(kind: Kind, known: dict[str, Known], *objects: dict[str, Any]) -> list[Fact]:
-    view = View(kind, map(kind.read, objects))
+def compared(kind: AnyKind, known: dict[str, LastRecord], *objects: dict[str, Any]) -> list[NewFact]:
+    view = WatchedObjects(kind, map(kind.read, objects))
     return differences(kind, known, view, subjects_to_compare(known, view), START)
 
 
@@ -136,7 +136,7 @@ def test_a_node_feature_tells_of_gpus_in_their_order() -> None:
 
 def test_the_node_features_of_a_node_are_one_fact_and_the_last_one_ends_it() -> None:
     gpu = {"vendor": "10de", "device": "20b0", "class": "0302"}
-    view = View(nodefeatures.KIND)
+    view = WatchedObjects(nodefeatures.KIND)
     assert view.put(nodefeatures.read(feature("b", a="2"))) == ("w1",)
     assert view.put(nodefeatures.read(feature("a", gpu, version="v0.17.0", a="1"))) == ("w1",)
     both = view.payload("w1")
@@ -152,7 +152,7 @@ def test_the_node_features_of_a_node_are_one_fact_and_the_last_one_ends_it() -> 
 def test_a_node_feature_of_no_node_says_nothing() -> None:
     obj = feature("a")
     del obj["metadata"]["labels"]
-    assert View(nodefeatures.KIND, [nodefeatures.read(obj)]).subjects() == set()
+    assert WatchedObjects(nodefeatures.KIND, [nodefeatures.read(obj)]).subjects() == set()
 
 
 def test_of_a_device_only_what_people_put_on_it_matters() -> None:
@@ -294,7 +294,7 @@ _odd = st.fixed_dictionaries(
 @given(obj=_odd)
 def test_any_object_can_be_read(obj: dict[str, Any]) -> None:
     for kind in KINDS:
-        view = View(kind, [kind.read(obj)])
+        view = WatchedObjects(kind, [kind.read(obj)])
         for subject in view.subjects():
             view.payload(subject)
 
@@ -332,7 +332,7 @@ def test_a_node_that_came_back_is_recorded_again() -> None:
 
 
 @pytest.mark.parametrize("kind", [nodefeatures.KIND, gpudevices.KIND])
-def test_what_is_gone_is_told_once(kind: Kind) -> None:
+def test_what_is_gone_is_told_once(kind: AnyKind) -> None:
     obj = feature("a", product="x") if kind is nodefeatures.KIND else {"metadata": {"name": "w1", "labels": {"a": "b"}}}
     first = compared(kind, {}, obj)
     (gone,) = compared(kind, known_of(kind, *first))
@@ -341,11 +341,11 @@ def test_what_is_gone_is_told_once(kind: Kind) -> None:
 
 
 def test_a_clock_that_goes_back_puts_no_fact_before_the_last() -> None:
-    known = known_of(NODES, Fact("w1", hour(5), NodeObserved(uid="u1")))
+    known = known_of(NODES, NewFact("w1", hour(5), NodeObserved(uid="u1")))
     (fact,) = facts_about(NODES, "w1", known["w1"], NodeObserved(uid="u1", nfd_version="1"), hour(1))
     assert hour(5) < fact.time < hour(5) + SECOND
     note(NODES, known, fact)
-    note(NODES, known, Fact("w1", hour(2), NodeGone()))
+    note(NODES, known, NewFact("w1", hour(2), NodeGone()))
     assert known["w1"].digest is not None
 
 
@@ -356,10 +356,10 @@ _states = st.dictionaries(
 
 @given(states=st.lists(_states, max_size=6))
 def test_whatever_was_missed_the_ledger_says_what_there_is(states: list[dict[str, tuple[str, str]]]) -> None:
-    known: dict[str, Known] = {}
+    known: dict[str, LastRecord] = {}
     for at, state in enumerate(states):
         objects = [node(name, uid, product=product) for name, (uid, product) in state.items()]
-        view = View(NODES, map(NODES.read, objects))
+        view = WatchedObjects(NODES, map(NODES.read, objects))
         facts = differences(NODES, known, view, subjects_to_compare(known, view), hour(-at))
         for fact in facts:
             note(NODES, known, fact)

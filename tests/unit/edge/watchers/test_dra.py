@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
 from gpuledger.domain.dra.objects import ClaimId
-from gpuledger.edge.watchers.decide import Kind, View
-from gpuledger.edge.watchers.problems import PROBLEMS_MAX, SAID_BYTES_MAX, shown
-from gpuledger.edge.watchers.resources import claims, deviceclasses, nodelabels, slices, taintrules
+from gpuledger.edge.watchers.decide import AnyKind, WatchedObjects
+from gpuledger.edge.watchers.fields import CONTENT_BYTES_MAX, PROBLEMS_MAX, shown
+from gpuledger.edge.watchers.resources import claims, deviceclasses, nodes, slices, taintrules
 from gpuledger.events.claim import ClaimAllocated, ClaimReleased
 from gpuledger.events.node import LABELS_MAX, NodeLabelled, NodeUnlabelled
 from gpuledger.events.slice import (
@@ -26,7 +26,7 @@ from gpuledger.events.slice import (
 from support.dra_watched import Json, published, said_of
 from support.odd_objects import a_list, a_map, an_object, recorded, texts
 
-KINDS = (slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND, nodelabels.KIND)
+KINDS = (slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND, nodes.LABELS_KIND)
 
 
 def test_device_classes() -> None:
@@ -76,15 +76,15 @@ def test_all_labels_of_a_node_but_those_that_tick() -> None:
     labels = {"a": "b", "kubernetes.io/hostname": "w1", "empty": "", "nvidia.com/gfd.timestamp": "1"}
     obj = {"metadata": {"name": "w1", "uid": "u", "labels": labels}}
     kept = {"a": "b", "empty": "", "kubernetes.io/hostname": "w1"}
-    assert said_of(nodelabels.KIND, obj) == NodeLabelled(uid="u", labels=kept)
-    assert said_of(nodelabels.KIND, {"metadata": {"name": "w1", "uid": "u"}}) == NodeLabelled(uid="u")
-    assert said_of(nodelabels.KIND, {"metadata": {"name": "w1"}}) is None
+    assert said_of(nodes.LABELS_KIND, obj) == NodeLabelled(uid="u", labels=kept)
+    assert said_of(nodes.LABELS_KIND, {"metadata": {"name": "w1", "uid": "u"}}) == NodeLabelled(uid="u")
+    assert said_of(nodes.LABELS_KIND, {"metadata": {"name": "w1"}}) is None
 
 
 def test_labels_that_no_event_holds_are_told() -> None:
     labels = {f"l{index:04}": "x" for index in range(LABELS_MAX + 2)} | {"long": "x" * 300}
-    part = nodelabels.read({"metadata": {"name": "w1", "uid": "u", "labels": labels}})
-    assert len(nodelabels.combine([part.said]).labels) == LABELS_MAX
+    part = nodes.read_labels({"metadata": {"name": "w1", "uid": "u", "labels": labels}})
+    assert len(nodes.LABELS_KIND.combine([part.content]).labels) == LABELS_MAX
     assert part.problems == (f"3 of its {LABELS_MAX + 3} labels are too long or too many",)
 
 
@@ -95,11 +95,11 @@ def test_labels_that_no_event_holds_are_told() -> None:
         (claims.KIND, ClaimReleased(uid="u")),
         (deviceclasses.KIND, DeviceClassRemoved(uid="u")),
         (taintrules.KIND, TaintRuleLifted(uid="u")),
-        (nodelabels.KIND, NodeUnlabelled(uid="u")),
+        (nodes.LABELS_KIND, NodeUnlabelled(uid="u")),
     ],
 )
-def test_what_says_that_something_is_gone(kind: Kind, farewell: object) -> None:
-    assert kind.farewell("u") == farewell
+def test_what_says_that_something_is_gone(kind: AnyKind, farewell: object) -> None:
+    assert kind.tombstone_of("u") == farewell
 
 
 def test_kinds_of_one_aggregate_have_sources_of_their_own() -> None:
@@ -174,11 +174,11 @@ _odd = st.fixed_dictionaries({}, optional={"metadata": _metadata, "spec": _spec,
 def test_any_object_can_be_read_recorded_and_understood(obj: Json) -> None:
     for kind in KINDS:
         part = kind.read(obj)
-        assert len(part.said) <= SAID_BYTES_MAX
-        assert View(kind, [part]).subjects() == ({part.subject} if part.subject else set())
+        assert len(part.content) <= CONTENT_BYTES_MAX
+        assert WatchedObjects(kind, [part]).subjects() == ({part.subject} if part.subject else set())
         if part.subject is None:
             continue
-        match recorded(kind, part.subject, part.said).data:
+        match recorded(kind, part.subject, part.content).data:
             case SlicePublished() as said:
                 slice_of(part.subject, said)
             case ClaimAllocated() as said:
@@ -191,4 +191,4 @@ def test_any_object_can_be_read_recorded_and_understood(obj: Json) -> None:
 def test_what_is_read_is_json(obj: Json) -> None:
     for kind in KINDS:
         part = kind.read(obj)
-        assert part.subject is None or isinstance(orjson.loads(part.said), dict)
+        assert part.subject is None or isinstance(orjson.loads(part.content), dict)

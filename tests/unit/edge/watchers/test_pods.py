@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.labels import LABEL_ENABLED
-from gpuledger.edge.watchers.decide import View
+from gpuledger.edge.watchers.decide import WatchedObjects
 from gpuledger.edge.watchers.resources import namespaces, pods
 from gpuledger.events.namespace import NamespaceGone, NamespaceObserved
 from gpuledger.events.payload import BIGINT_MAX
@@ -33,14 +33,14 @@ def pod(*containers: Any, init: Any = (), phase: str = "Running", **spec: Any) -
 
 def requests(obj: Json) -> dict[str, int]:
     part = pods.read(obj)
-    return {} if part.subject is None else pods.combine([part.said]).requests
+    return {} if part.subject is None else pods.KIND.combine([part.content]).requests
 
 
 def test_a_pod_is_observed_where_it_runs() -> None:
     part = pods.read(pod(asks("2"), nodeName="w1"))
     assert part.subject == "ns/p"
-    assert pods.combine([part.said]) == PodObserved(uid="u", node="w1", requests={A: 2})
-    assert pods.combine([pods.read(pod(asks("2"))).said]).node is None
+    assert pods.KIND.combine([part.content]) == PodObserved(uid="u", node="w1", requests={A: 2})
+    assert pods.KIND.combine([pods.read(pod(asks("2"))).content]).node is None
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_more_resources_than_an_event_holds_are_told() -> None:
 
 
 def test_a_pod_that_ends_is_gone() -> None:
-    view = View(pods.KIND, [pods.read(pod(asks("1")))])
+    view = WatchedObjects(pods.KIND, [pods.read(pod(asks("1")))])
     assert view.put(pods.read(pod(asks("1"), phase="Succeeded"))) == ("ns/p",)
     assert view.payload("ns/p") is None
-    assert pods.KIND.farewell("u") == PodGone(uid="u")
+    assert pods.KIND.tombstone_of("u") == PodGone(uid="u")
 
 
 def test_how_a_pod_gets_on_changes_nothing() -> None:
@@ -129,8 +129,8 @@ def test_how_a_pod_gets_on_changes_nothing() -> None:
 def test_namespaces(labels: Any, is_enabled: bool) -> None:
     part = namespaces.read({"metadata": {"name": "ns", "uid": "u", "labels": labels}})
     assert part.subject == "ns"
-    assert namespaces.combine([part.said]) == NamespaceObserved(uid="u", gpu_enabled=is_enabled)
-    assert namespaces.KIND.farewell("u") == NamespaceGone(uid="u")
+    assert namespaces.KIND.combine([part.content]) == NamespaceObserved(uid="u", gpu_enabled=is_enabled)
+    assert namespaces.KIND.tombstone_of("u") == NamespaceGone(uid="u")
 
 
 _resources = a_map(texts) | st.dictionaries(st.sampled_from([A, B]), texts | st.integers(-1, 5) | anything)
@@ -155,9 +155,9 @@ _odd = st.fixed_dictionaries(
 def test_any_object_can_be_read_and_recorded(obj: Json) -> None:
     for kind in KINDS:
         part = kind.read(obj)
-        assert View(kind, [part]).subjects() == ({part.subject} if part.subject else set())
+        assert WatchedObjects(kind, [part]).subjects() == ({part.subject} if part.subject else set())
         if part.subject is not None:
-            recorded(kind, part.subject, part.said)
+            recorded(kind, part.subject, part.content)
 
 
 _units = st.integers(0, 5)

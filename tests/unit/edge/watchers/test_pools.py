@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
-from gpuledger.edge.watchers.decide import View
-from gpuledger.edge.watchers.problems import PROBLEMS_MAX, SAID_BYTES_MAX
+from gpuledger.edge.watchers.decide import WatchedObjects
+from gpuledger.edge.watchers.fields import CONTENT_BYTES_MAX, PROBLEMS_MAX
 from gpuledger.edge.watchers.resources import gpupools
 from gpuledger.events.node import LABELS_MAX
 from gpuledger.events.pool import (
@@ -39,7 +39,7 @@ def spec_with(**more: Any) -> Json:
 
 
 def said_of(obj: Json) -> PoolDefined:
-    return gpupools.combine([gpupools.KIND.read(obj).said])
+    return gpupools.KIND.combine([gpupools.KIND.read(obj).content])
 
 
 def problems_of(obj: Json) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ def test_more_taints_than_an_event_holds_are_told() -> None:
     taints = [{"key": f"t{index}", "effect": "NoSchedule"} for index in range(TAINTS_MAX + 1)]
     obj = pool(spec_with(scheduling={"taints": taints}))
     assert len(said_of(obj).taints) == TAINTS_MAX
-    assert problems_of(obj) == (f"scheduling.taints has {TAINTS_MAX + 1} entries, of which {TAINTS_MAX} are told",)
+    assert problems_of(obj) == (f"scheduling.taints has {TAINTS_MAX + 1} entries, of which {TAINTS_MAX} are recorded",)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_maintenance_is_kept_where_it_is_not_understood(annotation: Any, mainten
 def test_a_pool_that_is_too_large_takes_nothing() -> None:
     labels = {f"{index:04}{'é' * 240}": "é" * 250 for index in range(LABELS_MAX)}
     part = gpupools.KIND.read(pool(spec_with(nodeSelector={"matchLabels": labels})))
-    assert gpupools.combine([part.said]).include == NO_DEVICES
+    assert gpupools.KIND.combine([part.content]).include == NO_DEVICES
     assert part.problems == (
         "it is too large for an event; its selectors, without which it takes no device, are left out",
     )
@@ -281,7 +281,7 @@ def test_problems_that_are_too_many_to_tell_still_count() -> None:
 
 def test_what_says_that_a_pool_is_gone() -> None:
     for kind in KINDS:
-        assert kind.farewell("u") == PoolGone(uid="u")
+        assert kind.tombstone_of("u") == PoolGone(uid="u")
     assert len({kind.source for kind in KINDS}) == len(KINDS)
 
 
@@ -328,10 +328,10 @@ _odd = st.fixed_dictionaries(
 def test_any_object_can_be_read_and_recorded(obj: Json) -> None:
     for kind in KINDS:
         part = kind.read(obj)
-        assert len(part.said) <= SAID_BYTES_MAX
-        assert View(kind, [part]).subjects() == ({part.subject} if part.subject else set())
+        assert len(part.content) <= CONTENT_BYTES_MAX
+        assert WatchedObjects(kind, [part]).subjects() == ({part.subject} if part.subject else set())
         if part.subject is not None:
-            recorded(kind, part.subject, part.said)
+            recorded(kind, part.subject, part.content)
 
 
 @given(obj=_odd)
@@ -340,7 +340,7 @@ def test_a_pool_without_a_problem_was_understood_whole(obj: Json) -> None:
     part = gpupools.KIND.read(obj)
     if part.subject is None or part.problems:
         return
-    said, spec = gpupools.combine([part.said]), obj["spec"]
+    said, spec = gpupools.KIND.combine([part.content]), obj["spec"]
     written = spec.get("nodeSelector") or {}
     assert len(said.node_selector.labels) == len(written.get("matchLabels") or {})
     assert len(said.node_selector.requirements) == len(written.get("matchExpressions") or [])

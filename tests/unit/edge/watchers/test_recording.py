@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gpuledger.edge.watchers.decide import Fact
-from gpuledger.edge.watchers.journal import Book
+from gpuledger.edge.watchers.decide import NewFact
+from gpuledger.edge.watchers.journal import Journal
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeGone, NodeObserved
 from gpuledger.events.subjects import ALL
@@ -104,10 +104,10 @@ async def test_what_somebody_else_said_late_is_put_right() -> None:
 
 async def test_a_book_that_was_left_while_reading_knows_everything_afterwards() -> None:
     ledger = MemoryLedger()
-    first = Book(ledger, NODES, lambda: "e")
-    facts = [Fact(f"w{index}", START, NodeObserved(uid="u")) for index in range(9_000)]
+    first = Journal(ledger, NODES, lambda: "e")
+    facts = [NewFact(f"w{index}", START, NodeObserved(uid="u")) for index in range(9_000)]
     await first.record(facts)
-    book = Book(ledger, NODES, lambda: "other")
+    book = Journal(ledger, NODES, lambda: "other")
 
     async def read() -> None:
         await book.catch_up()
@@ -118,8 +118,8 @@ async def test_a_book_that_was_left_while_reading_knows_everything_afterwards() 
             await asyncio.sleep(0)
         await stop(reading)
     await book.catch_up()
-    assert book.known == first.known
-    await book.record([Fact("w0", START, NodeGone(uid="u"))])
+    assert book.recorded == first.recorded
+    await book.record([NewFact("w0", START, NodeGone(uid="u"))])
     assert decode((await everything(ledger))[-1].data).number == 9_001
 
 
@@ -140,11 +140,11 @@ class SlowToShow(MemoryLedger):
 async def test_what_was_recorded_is_read_back_without_a_search_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuledger.edge.watchers.journal.READ_BACK_TIMEOUT_S", 0.01)
     ledger = SlowToShow()
-    book = Book(ledger, NODES, lambda: "e")
-    assert await book.record([Fact("w1", START, NodeObserved(uid="u"))]) == {"w1"}
+    book = Journal(ledger, NODES, lambda: "e")
+    assert await book.record([NewFact("w1", START, NodeObserved(uid="u"))]) == {"w1"}
     ledger.shows = False
     with pytest.raises(LedgerUnavailableError, match=r"position 2 .* only up to 1\."):
-        await book.record([Fact("w1", hour(1), NodeGone(uid="u"))])
+        await book.record([NewFact("w1", hour(1), NodeGone(uid="u"))])
     ledger.shows = True
-    assert await book.record([Fact("w1", hour(1), NodeGone(uid="u"))]) == {"w1"}
+    assert await book.record([NewFact("w1", hour(1), NodeGone(uid="u"))]) == {"w1"}
     assert await ledger.head() == 2

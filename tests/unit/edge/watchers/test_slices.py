@@ -68,7 +68,7 @@ def test_which_nodes_a_slice_is_for(place: Json, reach: NodeReach | None) -> Non
 def test_a_term_that_is_not_understood_selects_no_node(requirement: Any) -> None:
     selector = {"nodeSelectorTerms": [{"matchExpressions": [ZONE, requirement]}, {"matchExpressions": [ZONE]}]}
     part = slices.read(published(nodeSelector=selector))
-    assert slices.combine([part.said]).reach == NodeReach(terms=((IN_ZONE,),))
+    assert slices.KIND.combine([part.content]).reach == NodeReach(terms=((IN_ZONE,),))
     assert part.problems
 
 
@@ -91,7 +91,7 @@ def test_what_a_slice_says_of_itself() -> None:
 )
 def test_attributes_of_every_type(attribute: Json, value: object) -> None:
     part = slices.read(published([device(attributes={"a": attribute})]))
-    (one,) = slices.combine([part.said]).devices
+    (one,) = slices.KIND.combine([part.content]).devices
     assert one.attributes == {"a": value}
     assert type(one.attributes["a"]) is type(value)
     assert part.problems == ()
@@ -115,7 +115,7 @@ def test_attributes_of_every_type(attribute: Json, value: object) -> None:
 )
 def test_attributes_that_are_left_out(attribute: Any, is_told: bool) -> None:
     part = slices.read(published([device(attributes={"a": attribute, "b": {"int": 1}})]))
-    assert slices.combine([part.said]).devices[0].attributes == {"b": 1}
+    assert slices.KIND.combine([part.content]).devices[0].attributes == {"b": 1}
     assert bool(part.problems) == is_told
 
 
@@ -130,7 +130,7 @@ def test_capacities_and_what_a_request_takes_of_them() -> None:
         "none": {},
     }
     part = slices.read(published([device(capacity=capacity, allowMultipleAllocations=True)]))
-    (one,) = slices.combine([part.said]).devices
+    (one,) = slices.KIND.combine([part.content]).devices
     assert one.shareable
     assert one.capacity == {
         "cores": DeviceCapacity(value="4", policy=RequestPolicy(default="2", values=("1", "2"))),
@@ -156,7 +156,10 @@ def test_counters_are_shared_and_consumed() -> None:
         {"counters": {"slices": {"value": "1"}}},
     ]
     part = slices.read(published([device(consumesCounters=consumed)]))
-    assert slices.combine([part.said]).devices[0].consumes == {"set": {"memory": "10Gi"}, "other": {"slices": "1"}}
+    assert slices.KIND.combine([part.content]).devices[0].consumes == {
+        "set": {"memory": "10Gi"},
+        "other": {"slices": "1"},
+    }
     assert part.problems == ("devices[0].consumesCounters[2].counterSet is None",)
 
 
@@ -167,7 +170,7 @@ def test_taints_of_a_device() -> None:
         {"key": "c"},
     ]
     part = slices.read(published([device(taints=taints)]))
-    assert slices.combine([part.said]).devices[0].taints == (
+    assert slices.KIND.combine([part.content]).devices[0].taints == (
         Taint(key="a", effect="NoSchedule"),
         Taint(key="b", value="x", effect="None"),
     )
@@ -179,19 +182,19 @@ def test_more_than_an_event_holds_is_cut_and_told() -> None:
     devices = [{"name": f"gpu-{index}"} for index in range(DEVICES_PER_SLICE_MAX + 2)]
     devices[0]["attributes"] = attributes  # type: ignore[assignment] # a device holds more than texts
     part = slices.read(published(devices))
-    said = slices.combine([part.said])
+    said = slices.KIND.combine([part.content])
     assert len(said.devices) == DEVICES_PER_SLICE_MAX
     assert len(said.devices[0].attributes) == ATTRIBUTES_MAX
     assert part.problems == (
-        f"devices has {DEVICES_PER_SLICE_MAX + 2} entries, of which {DEVICES_PER_SLICE_MAX} are told",
-        f"devices[0].attributes has {ATTRIBUTES_MAX + 1} entries, of which {ATTRIBUTES_MAX} are told",
+        f"devices has {DEVICES_PER_SLICE_MAX + 2} entries, of which {DEVICES_PER_SLICE_MAX} are recorded",
+        f"devices[0].attributes has {ATTRIBUTES_MAX + 1} entries, of which {ATTRIBUTES_MAX} are recorded",
     )
 
 
 def test_a_slice_that_is_too_large_goes_without_attributes_or_not_at_all() -> None:
     attributes = {f"a{index:03}": {"string": "x" * 4_000} for index in range(ATTRIBUTES_MAX)}
     part = slices.read(published([device(attributes=attributes, name=f"gpu-{index}") for index in range(8)]))
-    assert [one.attributes for one in slices.combine([part.said]).devices] == [{}] * 8
+    assert [one.attributes for one in slices.KIND.combine([part.content]).devices] == [{}] * 8
     assert part.problems == ("it is too large for an event; the attributes of its devices are left out",)
     capacity = {f"{index:03}{'x' * 240}": {"value": "1"} for index in range(ATTRIBUTES_MAX)}
     part = slices.read(published([device(capacity=capacity, name=f"gpu-{index}") for index in range(128)]))

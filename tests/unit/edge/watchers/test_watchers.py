@@ -122,7 +122,7 @@ async def test_a_kind_that_is_not_served_has_no_objects(answers: list[Answer]) -
         "features-gone",
         "features-observed",
     ]
-    assert watch.watcher.looked.is_set()
+    assert watch.watcher.listed.is_set()
 
 
 @pytest.mark.parametrize("answers", UNCLEAR)

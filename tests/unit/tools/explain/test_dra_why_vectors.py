@@ -28,7 +28,9 @@ def state_of(vector: dict[str, Any]) -> Availability:
     kinds = ((slices.KIND, "slices"), (claims.KIND, "claims"), (taintrules.KIND, "deviceTaintRules"))
     parts = [(kind, kind.read(obj)) for kind, key in kinds for obj in vector[key]]
     told = [
-        (part.subject, said) for kind, part in parts if part.subject and (said := kind.combine([part.said])) is not None
+        (part.subject, said)
+        for kind, part in parts
+        if part.subject and (said := kind.combine([part.content])) is not None
     ]
     name, labels = vector["node"]["name"], vector["node"]["labels"]
     return available(*told, (name, NodeLabelled(uid="u", labels=labels)), classes=[CLASS])

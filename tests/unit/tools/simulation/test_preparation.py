@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP
-from gpuledger.edge.watchers.resources.components import combine, read
+from gpuledger.edge.watchers.resources.components import merge, read
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.tools.simulation.agenda import Agenda
 from gpuledger.tools.simulation.allocation import Start, new_fleet
@@ -143,7 +143,7 @@ def test_watchers_know_every_component_and_see_when_it_is_ready() -> None:
     for component in COMPONENTS:
         made = pod(component, "w1")
         for one in (made, made | {"status": ready(component, NOW)}):
-            (said,) = combine([read(one).said]).pods
+            (said,) = merge([read(one).content]).pods
             told.setdefault(said.component, []).append((said.ready, said.step))
     assert set(told) == set(COMPONENT_BY_APP.values())
     assert all([is_ready for is_ready, _ in looks] == [False, True] for looks in told.values())

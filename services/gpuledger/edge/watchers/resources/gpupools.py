@@ -1,28 +1,32 @@
-"""GPUPools and ClusterGPUPools as facts: what they ask for, whole. Pure.
+"""GPUPools and ClusterGPUPools as facts: their whole spec. Pure.
 
-A pool must never take more than was meant. So where something is not understood of what says which devices it takes,
-and how many, it takes none: it includes only a device that there is not. Where it is not understood which devices it
-may take by itself, it waits for people to give it each.
+A pool must never take more devices than its author meant. Where its selection is not fully understood, it takes none:
+it includes only a device that does not exist. Where its automatic approval is not fully understood, people have to
+approve each device.
 """
 
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
-from gpuledger.edge.watchers.decide import Kind, Object, Part
-from gpuledger.edge.watchers.problems import Problems
-from gpuledger.edge.watchers.reading import key_of, mapping, name_of, subject_text, text
+from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
+from gpuledger.edge.watchers.fields import (
+    FieldReader,
+    mapping,
+    name_of,
+    namespaced_name,
+    skipped,
+    uid_of,
+)
 from gpuledger.edge.watchers.resources.selectors import devices_selected, labels_selected, selects_by_something
 from gpuledger.edge.watchers.resources.slices import taint_of
 from gpuledger.events.pool import TAINTS_MAX, PoolDefined, PoolGone
 from gpuledger.events.settings import SLICES_PER_UNIT_MAX
 
 NO_DEVICE: Final = "-"
-"""No inventory id of a device."""
+"""An inventory id that no device has."""
 
 _NOTHING: Final[dict[str, Any]] = {
     "node_selector": {},
@@ -30,7 +34,7 @@ _NOTHING: Final[dict[str, Any]] = {
     "exclude": None,
     "devices_per_node_max": None,
 }
-_ONLY_GIVEN: Final[dict[str, Any]] = {"requires_annotation": True, "auto_approve": None}
+_ONLY_BY_PEOPLE: Final[dict[str, Any]] = {"requires_annotation": True, "auto_approve": None}
 _RESOURCE: Final = ("unit", "migProfile", "slicesPerUnit", "maxDevicesPerNode")
 _SCHEDULING: Final = ("strategy", "topologyKey", "taintsEnabled", "taints")
 _UNITS: Final = ("Card", "MIG")
@@ -39,82 +43,70 @@ _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 ENABLED, CONFIRMED = "enabled", "confirmed"
 
 
-def read(resource: Resource, obj: Object) -> Part:
-    """What matters of a pool: its whole spec."""
-    namespace, name, problems = text(mapping(obj, "metadata").get("namespace")), name_of(obj), Problems()
-    if resource.namespaced and name is not None:
-        name = subject_text(f"{namespace}/{name}") if namespace else None
+def read(resource: Resource, obj: Object) -> ObjectPart:
+    """The content of a pool: its whole spec."""
+    name, reader = namespaced_name(obj) if resource.namespaced else name_of(obj), FieldReader()
     if name is None:
-        return Part(key_of(obj), None, b"", ("it has no namespace or no name",))
+        return skipped(obj, "it has no namespace or no name")
     metadata, spec = mapping(obj, "metadata"), mapping(obj, "spec")
-    said = {
-        "uid": text(metadata.get("uid")) or "-",
-        "generation": problems.count(metadata, "generation"),
+    content = {
+        "uid": uid_of(obj),
+        "generation": reader.count(metadata, "generation"),
         "deleting": metadata.get("deletionTimestamp") is not None,
-        "maintenance": _maintenance(mapping(metadata, "annotations"), problems),
-        **_taken(spec, problems),
-        **_approved(spec, problems),
-        **_sliced(spec, problems),
-        **_scheduled(spec, problems),
+        "maintenance": _maintenance(mapping(metadata, "annotations"), reader),
+        **_selected(spec, reader),
+        **_approved(spec, reader),
+        **_sliced(spec, reader),
+        **_scheduled(spec, reader),
     }
-    return problems.part(obj, name, said, _without_selectors)
+    return reader.part(obj, name, content, _without_selectors)
 
 
-def combine(parts: list[bytes]) -> PoolDefined:
-    """The payload; a pool has one part."""
-    return PoolDefined.model_validate(orjson.loads(parts[0]))
-
-
-def farewell(uid: str | None) -> PoolGone:
-    """What says that the pool's object is gone."""
-    return PoolGone(uid=uid)
-
-
-def _taken(spec: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """Which devices it takes; none, where any of it is not understood."""
-    before = problems.count_so_far
-    resource, of_resource = problems.nested(spec, "resource", _RESOURCE)
+def _selected(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
+    """Which devices it takes: none, where that is not fully understood."""
+    before = reader.problem_count
+    resource, of_resource = reader.nested(spec, "resource", _RESOURCE)
     if resource.get("unit") is None:
-        of_resource.tell("unit", None)
-    chosen, of_devices = problems.nested(spec, "deviceSelector", ("include", "exclude"))
+        of_resource.reject("unit", None)
+    chosen, of_devices = reader.nested(spec, "deviceSelector", ("include", "exclude"))
     exclude = devices_selected(chosen, "exclude", of_devices)
     found: dict[str, Any] = {
-        "provider": problems.text(spec, "provider") or "Nvidia",
-        "backend": problems.text(spec, "backend") or "DevicePlugin",
+        "provider": reader.text(spec, "provider") or "Nvidia",
+        "backend": reader.text(spec, "backend") or "DevicePlugin",
         "unit": of_resource.choice(resource, "unit", _UNITS) or _UNITS[0],
         "devices_per_node_max": of_resource.number(resource, "maxDevicesPerNode"),
-        "node_selector": labels_selected(spec, "nodeSelector", problems),
+        "node_selector": labels_selected(spec, "nodeSelector", reader),
         "include": devices_selected(chosen, "include", of_devices),
         "exclude": exclude if selects_by_something(exclude) else None,
     }
-    return found if problems.count_so_far == before else found | _NOTHING
+    return found if reader.problem_count == before else found | _NOTHING
 
 
-def _approved(spec: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """How devices come into it; only by people, where any of it is not understood."""
-    before = problems.count_so_far
-    given, place = problems.nested(spec, "deviceAssignment", ("requireAnnotation", "autoApproveSelector"))
+def _approved(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
+    """How devices come into it: only through people, where that is not fully understood."""
+    before = reader.problem_count
+    given, place = reader.nested(spec, "deviceAssignment", ("requireAnnotation", "autoApproveSelector"))
     required = place.boolean(given, "requireAnnotation")
     approves = given.get("autoApproveSelector") is not None
     found = {
         "requires_annotation": required is not False,
         "auto_approve": labels_selected(given, "autoApproveSelector", place) if approves else None,
     }
-    return found if problems.count_so_far == before else _ONLY_GIVEN
+    return found if reader.problem_count == before else _ONLY_BY_PEOPLE
 
 
-def _sliced(spec: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """What is made of a device; one unit, where it is not understood how many."""
-    resource, place = mapping(spec, "resource"), problems.within("resource")
+def _sliced(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
+    """How a device is divided; into one unit, where the number is not understood."""
+    resource, place = mapping(spec, "resource"), reader.within("resource")
     return {
         "mig_profile": place.text(resource, "migProfile"),
         "slices_per_unit": place.number(resource, "slicesPerUnit", SLICES_PER_UNIT_MAX) or 1,
     }
 
 
-def _scheduled(spec: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """What is added to its pods; a taint that is not understood is not tolerated."""
-    given, place = problems.nested(spec, "scheduling", _SCHEDULING)
+def _scheduled(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
+    """The scheduling of its pods; a taint that is not understood is not tolerated."""
+    given, place = reader.nested(spec, "scheduling", _SCHEDULING)
     taints = (_taint(one, where) for one, where in place.each(given, "taints", TAINTS_MAX))
     return {
         "strategy": place.choice(given, "strategy", _STRATEGIES),
@@ -124,33 +116,26 @@ def _scheduled(spec: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
     }
 
 
-def _taint(given: Mapping[str, Any], problems: Problems) -> dict[str, Any] | None:
-    taint = taint_of(given, problems)
-    return taint if taint and problems.choice(given, "effect", _EFFECTS) else None
+def _taint(given: Mapping[str, Any], reader: FieldReader) -> dict[str, Any] | None:
+    taint = taint_of(given, reader)
+    return taint if taint and reader.choice(given, "effect", _EFFECTS) else None
 
 
-def _maintenance(annotations: Mapping[str, Any], problems: Problems) -> str | None:
-    """What people say of its maintenance; whatever else they say than what is known keeps it in maintenance."""
+def _maintenance(annotations: Mapping[str, Any], reader: FieldReader) -> str | None:
+    """Its maintenance as people set it; any value that is not understood means maintenance."""
     if annotations.get(ANNOTATION_MAINTENANCE) in (None, ""):
         return None
-    return problems.choice(annotations, ANNOTATION_MAINTENANCE, (ENABLED, CONFIRMED)) or ENABLED
+    return reader.choice(annotations, ANNOTATION_MAINTENANCE, (ENABLED, CONFIRMED)) or ENABLED
 
 
-def _without_selectors(said: dict[str, Any]) -> str:
-    said.update(_NOTHING)
-    said.update(_ONLY_GIVEN)
+def _without_selectors(content: dict[str, Any]) -> str:
+    content.update(_NOTHING)
+    content.update(_ONLY_BY_PEOPLE)
     return "its selectors, without which it takes no device,"
 
 
-def _kind(resource: Resource) -> Kind:
-    return Kind(
-        name=resource.plural,
-        resource=resource,
-        aggregate=PoolDefined.AGGREGATE,
-        read=partial(read, resource),
-        combine=combine,
-        farewell=farewell,
-    )
+def _kind(resource: Resource) -> WatchedKind[PoolDefined]:
+    return WatchedKind(resource.plural, resource, PoolDefined, PoolGone, partial(read, resource))
 
 
 KIND: Final = _kind(GPU_POOLS)

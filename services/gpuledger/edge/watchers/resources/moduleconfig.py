@@ -1,7 +1,7 @@
 """The ModuleConfig as a fact: the module's settings, with a default for everything that it leaves out. Pure.
 
-What cannot be understood is told as a problem and has its default, but for what is hard to take back: devices are then
-approved by people, and claims are not named.
+A setting that cannot be understood is a problem and has its default, except where mistakes are hard to revert: then
+people approve devices, and statuses do not name claims.
 """
 
 import re
@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
-from gpuledger.edge.watchers.decide import Kind, Object, Part
-from gpuledger.edge.watchers.problems import shown
-from gpuledger.edge.watchers.reading import chosen, key_of, mapping, name_of, number, packed, text
+from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
+from gpuledger.edge.watchers.fields import chosen, key_of, mapping, name_of, number, packed, shown, skipped, text
 from gpuledger.events.payload import TEXT_LENGTH_MAX
 from gpuledger.events.settings import HEARTBEATS_MAX, SELECTOR_LABELS_MAX, SLICES_PER_UNIT_MAX, SettingsChanged
 
@@ -33,22 +32,17 @@ class Understood(NamedTuple):
     problems: tuple[str, ...]
 
 
-def read(obj: Object) -> Part:
-    """What matters of a ModuleConfig; those of other modules do not."""
+def read(obj: Object) -> ObjectPart:
+    """The settings in a ModuleConfig; those of other modules are irrelevant."""
     if name_of(obj) != MODULE_CONFIG:
-        return Part(key_of(obj), None, b"")
+        return skipped(obj)
     understood = understand(obj)
-    return Part(key_of(obj), MODULE_CONFIG, packed(understood.values), understood.problems)
+    return ObjectPart(key_of(obj), MODULE_CONFIG, packed(understood.values), understood.problems)
 
 
-def combine(parts: list[bytes]) -> SettingsChanged:
+def merge(parts: list[bytes]) -> SettingsChanged:
     """The payload; all defaults without a ModuleConfig."""
     return SettingsChanged.model_validate(orjson.loads(parts[0]) if parts else {})
-
-
-def farewell(_uid: str | None) -> SettingsChanged:
-    """What is in force without a ModuleConfig."""
-    return SettingsChanged()
 
 
 def understand(obj: Object) -> Understood:
@@ -72,7 +66,7 @@ def understand(obj: Object) -> Understood:
 
 
 def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """How devices are approved; by people, where it cannot be understood."""
+    """Who approves devices: people, where it cannot be understood."""
     mode = given.get("mode")
     if mode is not None and mode not in _MODES:
         values["approval_mode"] = MANUAL
@@ -93,7 +87,7 @@ def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _refer(values: dict[str, Any], given: object) -> Iterator[str]:
-    """Whether statuses name claims; they do not, where it cannot be understood."""
+    """Whether statuses name claims: not where it cannot be understood."""
     if given is None:
         return
     is_known = given in _REFERENCES
@@ -130,15 +124,9 @@ _FIELDS: Final[tuple[tuple[str, str, Callable[[object], object]], ...]] = (
     ("bootstrap.validationTimeout", "validation_timeout_s", _period_s),
     ("maxSlicesPerDevice", "max_slices_per_device", partial(number, most=SLICES_PER_UNIT_MAX)),
 )
-"""Where a setting stands, what `settings.changed` calls it, and how it is read; None where it makes no sense."""
+"""The path of a setting, its name in `settings.changed`, and its parser, which returns None for nonsense."""
 
-KIND: Final = Kind(
-    name="moduleconfig",
-    resource=MODULE_CONFIGS,
-    aggregate=SettingsChanged.AGGREGATE,
-    read=read,
-    combine=combine,
-    farewell=farewell,
-    only_named=MODULE_CONFIG,
-    always=(MODULE_CONFIG,),
-)
+KIND: Final = WatchedKind(
+    "moduleconfig", MODULE_CONFIGS, SettingsChanged, SettingsChanged, read, merge,
+    only_named=MODULE_CONFIG, always=(MODULE_CONFIG,),
+)  # fmt: skip

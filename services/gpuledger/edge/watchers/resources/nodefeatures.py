@@ -1,8 +1,7 @@
 """NodeFeatures as facts: what Node Feature Discovery found on a node, and which version of it did. Pure.
 
-A node may have several NodeFeatures, which a label ties to it: that of its worker, and others by whoever has something
-to say. They are one fact together, in the order of their namespaces and names. Devices are counted as the shipped
-NodeFeatureRule counts them for its labels: GPUs alone.
+A node may have several NodeFeatures, which name it in a label: that of its worker, and others. Together they make one
+fact, in the order of their namespaces and names. Only GPUs count, as in the labels of the shipped NodeFeatureRule.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,9 +11,9 @@ import orjson
 
 from gpuledger.api.kinds import NODE_FEATURES
 from gpuledger.api.labels import GPU_CLASSES, NFD_NODE_NAME, NFD_PCI_DEVICE, NFD_WORKER_VERSION, VENDOR_NVIDIA
-from gpuledger.edge.watchers.decide import Kind, Object, Part
-from gpuledger.edge.watchers.reading import key_of, mapping, packed, text
-from gpuledger.edge.watchers.resources.nodes import labels_that_matter
+from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
+from gpuledger.edge.watchers.fields import key_of, mapping, packed, skipped, text
+from gpuledger.edge.watchers.resources.nodes import relevant_labels
 from gpuledger.events.node import (
     LABELS_MAX,
     PCI_DEVICES_MAX,
@@ -31,26 +30,26 @@ _ATTRIBUTES: Final = {
 }
 
 
-def read(obj: Object) -> Part:
-    """What matters of a NodeFeature."""
+def read(obj: Object) -> ObjectPart:
+    """The relevant content of a NodeFeature."""
     metadata = mapping(obj, "metadata")
     node = text(mapping(metadata, "labels").get(NFD_NODE_NAME))
     if node is None:
-        return Part(key_of(obj), None, b"")
-    said = {
+        return skipped(obj)
+    content = {
         "devices": list(_devices(mapping(obj, "spec", "features", "instances", NFD_PCI_DEVICE))),
-        "labels": labels_that_matter(mapping(obj, "spec", "labels")),
+        "labels": relevant_labels(mapping(obj, "spec", "labels")),
         "nfd_version": text(mapping(metadata, "annotations").get(NFD_WORKER_VERSION)),
     }
-    return Part(key_of(obj), node, packed(said))
+    return ObjectPart(key_of(obj), node, packed(content))
 
 
-def combine(parts: list[bytes]) -> NodeFeaturesObserved:
+def merge(parts: list[bytes]) -> NodeFeaturesObserved:
     """The payload: the devices one after another, a later part's labels over an earlier one's, the first version."""
-    said = [orjson.loads(part) for part in parts]
-    devices = [device for part in said for device in part["devices"]]
-    labels = {key: value for part in said for key, value in part["labels"].items()}
-    versions = [part["nfd_version"] for part in said if part["nfd_version"]]
+    content = [orjson.loads(part) for part in parts]
+    devices = [device for part in content for device in part["devices"]]
+    labels = {key: value for part in content for key, value in part["labels"].items()}
+    versions = [part["nfd_version"] for part in content if part["nfd_version"]]
     return NodeFeaturesObserved(
         devices=tuple(PciDevice(index=index, **device) for index, device in enumerate(devices[:PCI_DEVICES_MAX])),
         labels=dict(sorted(labels.items())[:LABELS_MAX]),
@@ -58,13 +57,8 @@ def combine(parts: list[bytes]) -> NodeFeaturesObserved:
     )
 
 
-def farewell(_uid: str | None) -> NodeFeaturesGone:
-    """What says that the node has no NodeFeature any more."""
-    return NodeFeaturesGone()
-
-
 def may_be_gpu(device: Mapping[str, str]) -> bool:
-    """Whether a PCI device is a GPU of NVIDIA's, or leaves out what tells whether it is one."""
+    """Whether a PCI device is a GPU of NVIDIA's, or lacks the facts to exclude that."""
     vendor, pci_class = (_hex(device.get(name, "")) for name in ("pci_vendor", "pci_class"))
     return vendor in ("", VENDOR_NVIDIA) and (not pci_class or pci_class[:4] in GPU_CLASSES)
 
@@ -84,11 +78,4 @@ def _hex(text: str) -> str:
     return text.lower().removeprefix("0x")
 
 
-KIND: Final = Kind(
-    name="nodefeatures",
-    resource=NODE_FEATURES,
-    aggregate=NodeFeaturesObserved.AGGREGATE,
-    read=read,
-    combine=combine,
-    farewell=farewell,
-)
+KIND: Final = WatchedKind("nodefeatures", NODE_FEATURES, NodeFeaturesObserved, NodeFeaturesGone, read, merge)

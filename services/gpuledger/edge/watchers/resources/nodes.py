@@ -1,70 +1,71 @@
-"""Nodes as facts: that a Node exists, and the labels that tell of its GPUs or of their management. Pure."""
+"""Nodes as two kinds of facts: their labels about GPUs and management, and all labels. Pure.
+
+Node selectors of slices and of their devices may select by any label. All labels are facts of their own, because there
+are as many as people and add-ons like, and they change for reasons that have nothing to do with GPUs.
+"""
 
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from gpuledger.api.kinds import NODES
 from gpuledger.api.labels import LABELS_OF_HARDWARE, NFD_LABEL_PREFIX, NFD_WORKER_VERSION
-from gpuledger.edge.watchers.decide import Kind, Object, Part
-from gpuledger.edge.watchers.reading import chosen, key_of, mapping, name_of, packed, text
-from gpuledger.events.node import LABELS_MAX, NodeGone, NodeObserved
+from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
+from gpuledger.edge.watchers.fields import FieldReader, chosen, key_of, mapping, name_of, packed, skipped, text
+from gpuledger.events.node import LABELS_MAX, NodeGone, NodeLabelled, NodeObserved, NodeUnlabelled
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
-LABELS_THAT_MATTER: Final = (
+RELEVANT_LABELS: Final = (
     *LABELS_OF_HARDWARE,
     f"{NFD_LABEL_PREFIX}pci-",
     f"{NFD_LABEL_PREFIX}kernel-version.",
     f"{NFD_LABEL_PREFIX}system-os_release.",
 )
-"""Prefixes. Node Feature Discovery puts a hundred more labels on a node, which say nothing of GPUs."""
+"""Prefixes. Node Feature Discovery sets a hundred more labels on a node, which say nothing about GPUs."""
 
-LABELS_THAT_TICK: Final = frozenset({"nvidia.com/gfd.timestamp"})
-"""They change whenever their writer starts, and say nothing else."""
+TIMESTAMP_LABELS: Final = frozenset({"nvidia.com/gfd.timestamp"})
+"""They change whenever their writer starts, and carry nothing else."""
 
 
-def kind(managed_label_key: str) -> Kind:
+def kind(managed_label_key: str) -> WatchedKind[NodeObserved]:
     """Nodes, where the label with that key says whether one is managed."""
-    return Kind(
-        name="nodes",
-        resource=NODES,
-        aggregate=NodeObserved.AGGREGATE,
-        read=partial(read, managed_label_key),
-        combine=combine,
-        farewell=farewell,
-    )
+    return WatchedKind("nodes", NODES, NodeObserved, NodeGone, partial(read, managed_label_key))
 
 
-def read(managed_label_key: str, obj: Object) -> Part:
-    """What matters of a Node."""
+def read(managed_label_key: str, obj: Object) -> ObjectPart:
+    """The relevant content of a Node."""
     metadata = mapping(obj, "metadata")
     name, uid = name_of(obj), text(metadata.get("uid"))
     if name is None or uid is None:
-        return Part(key_of(obj), None, b"")
-    said = {
+        return skipped(obj)
+    content = {
         "uid": uid,
-        "labels": labels_that_matter(mapping(metadata, "labels"), managed_label_key),
+        "labels": relevant_labels(mapping(metadata, "labels"), managed_label_key),
         "nfd_version": text(mapping(metadata, "annotations").get(NFD_WORKER_VERSION)),
     }
-    return Part(key_of(obj), name, packed(said))
+    return ObjectPart(key_of(obj), name, packed(content))
 
 
-def combine(parts: list[bytes]) -> NodeObserved:
-    """The payload; a Node has one part."""
-    return NodeObserved.model_validate(orjson.loads(parts[0]))
+def relevant_labels(labels: Mapping[str, Any], managed_label_key: str | None = None) -> dict[str, str]:
+    """The labels about GPUs, and the one about management."""
+
+    def is_relevant(key: str) -> bool:
+        return key == managed_label_key or (key.startswith(RELEVANT_LABELS) and key not in TIMESTAMP_LABELS)
+
+    return chosen(labels, is_relevant, LABELS_MAX, NAME_LENGTH_MAX)
 
 
-def farewell(uid: str | None) -> NodeGone:
-    """What says that the Node of that uid was deleted."""
-    return NodeGone(uid=uid)
+def read_labels(obj: Object) -> ObjectPart:
+    """All labels of a Node, but for timestamps."""
+    metadata, reader = mapping(obj, "metadata"), FieldReader()
+    name, uid = name_of(obj), text(metadata.get("uid"))
+    if name is None or uid is None:
+        return skipped(obj)
+    given = {key: value for key, value in mapping(metadata, "labels").items() if key not in TIMESTAMP_LABELS}
+    labels = chosen(given, lambda _key: True, LABELS_MAX, NAME_LENGTH_MAX)
+    if len(labels) < len(given):
+        reader.note(f"{len(given) - len(labels)} of its {len(given)} labels are too long or too many")
+    return ObjectPart(key_of(obj), name, packed({"uid": uid, "labels": labels}), reader.problems)
 
 
-def labels_that_matter(labels: Mapping[str, Any], managed_label_key: str | None = None) -> dict[str, str]:
-    """The labels that tell of GPUs, and the one that tells of their management."""
-
-    def is_wanted(key: str) -> bool:
-        return key == managed_label_key or (key.startswith(LABELS_THAT_MATTER) and key not in LABELS_THAT_TICK)
-
-    return chosen(labels, is_wanted, LABELS_MAX, NAME_LENGTH_MAX)
+LABELS_KIND: Final = WatchedKind("nodelabels", NODES, NodeLabelled, NodeUnlabelled, read_labels)

@@ -1,7 +1,7 @@
-"""How far a pod is: which of its containers it waits for, and whether it waits in vain. Pure; nothing here raises.
+"""How far a pod is: which container it waits for, and whether it waits in vain. Pure; nothing here raises.
 
-A pod that fails again and again in the same way is always told in the same words, so what changes with every restart is
-left out: counts, pauses, and the ids of containers.
+A pod that fails in the same way again and again has the same progress each time, so everything that changes with each
+restart is left out: counts, pauses and container ids.
 """
 
 import re
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.pools.requests import is_sidecar
-from gpuledger.edge.watchers.reading import mapping, text
+from gpuledger.edge.watchers.fields import mapping, text
 
 TERMINATING: Final = "Terminating"
 FAILED: Final = "Failed"
 ENDED: Final = (FAILED, "Succeeded")
 CRASHING: Final = "CrashLoopBackOff"
-HOPELESS: Final = frozenset(
+FAILING_REASONS: Final = frozenset(
     {
         CRASHING,
         "ImagePullBackOff",
@@ -26,14 +26,14 @@ HOPELESS: Final = frozenset(
         "RunContainerError",
     }
 )
-"""Reasons of waiting that do not pass by waiting."""
+"""Reasons of waiting that waiting does not end."""
 
 MESSAGE_LENGTH_MAX: Final = 1024
 EXIT_CODE_MAX: Final = 2**31 - 1
 _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class Progress(NamedTuple):
+class PodProgress(NamedTuple):
     """`step` is the first container, in the order in which they run, that is not done or not ready."""
 
     ready: bool
@@ -43,36 +43,36 @@ class Progress(NamedTuple):
     message: str = ""
 
 
-class Failure(NamedTuple):
-    """Why a container, or the whole pod, does not get there by itself."""
+class ContainerFailure(NamedTuple):
+    """Why a container, or the whole pod, will not become ready."""
 
     reason: str
     message: str
 
 
-class Step(NamedTuple):
-    """A container: whether it is where it should be, and what keeps it from it."""
+class ContainerStep(NamedTuple):
+    """A container: whether it is done or ready, and what prevents that."""
 
     name: str | None
     is_done: bool
-    failure: Failure | None
+    failure: ContainerFailure | None
 
 
-def progress_of(pod: Mapping[str, Any]) -> Progress:
+def progress_of(pod: Mapping[str, Any]) -> PodProgress:
     """How far the pod is."""
     status = mapping(pod, "status")
     if mapping(pod, "metadata").get("deletionTimestamp") is not None:
-        return Progress(ready=False, reason=TERMINATING)
+        return PodProgress(ready=False, reason=TERMINATING)
     if _is_ready(status):
-        return Progress(ready=True)
+        return PodProgress(ready=True)
     steps = list(_steps(pod))
     step = next((one.name for one in steps if not one.is_done), None)
     failure = _failure_of_pod(status) or next((one.failure for one in steps if one.failure), None)
     if failure is None and status.get("phase") == FAILED:
-        failure = Failure(FAILED, "")
+        failure = ContainerFailure(FAILED, "")
     if failure is None:
-        return Progress(ready=False, step=step)
-    return Progress(ready=False, failing=True, step=step, reason=failure.reason, message=failure.message)
+        return PodProgress(ready=False, step=step)
+    return PodProgress(ready=False, failing=True, step=step, reason=failure.reason, message=failure.message)
 
 
 def _is_ready(status: Mapping[str, Any]) -> bool:
@@ -82,26 +82,27 @@ def _is_ready(status: Mapping[str, Any]) -> bool:
     return says and status.get("phase") not in ENDED
 
 
-def _failure_of_pod(status: Mapping[str, Any]) -> Failure | None:
-    """Why the whole pod failed, where that is told, as when its node puts it out."""
+def _failure_of_pod(status: Mapping[str, Any]) -> ContainerFailure | None:
+    """Why the whole pod failed, where its status says so, as after an eviction."""
     reason = text(status.get("reason"))
-    return Failure(reason, _worded(status.get("message"))) if status.get("phase") == FAILED and reason else None
+    if status.get("phase") != FAILED or reason is None:
+        return None
+    return ContainerFailure(reason, _worded(status.get("message")))
 
 
-def _steps(pod: Mapping[str, Any]) -> Iterator[Step]:
+def _steps(pod: Mapping[str, Any]) -> Iterator[ContainerStep]:
     """The containers in the order in which they run."""
     for one, status in _containers(pod, "initContainers", "initContainerStatuses"):
-        is_done = (
-            status.get("ready") is True if is_sidecar(one) else _exit_code(mapping(status, "state", "terminated")) == 0
-        )
+        has_ended = _exit_code(mapping(status, "state", "terminated")) == 0
+        is_done = status.get("ready") is True if is_sidecar(one) else has_ended
         yield _step(one, status, is_done=is_done)
     for one, status in _containers(pod, "containers", "containerStatuses"):
         yield _step(one, status, is_done=status.get("ready") is True)
 
 
-def _step(container: Mapping[str, Any], status: Mapping[str, Any], *, is_done: bool) -> Step:
+def _step(container: Mapping[str, Any], status: Mapping[str, Any], *, is_done: bool) -> ContainerStep:
     name = text(container.get("name"))
-    return Step(
+    return ContainerStep(
         name, is_done, None if is_done else _failure_of(name or "a container", mapping(status, "state"), status)
     )
 
@@ -119,20 +120,20 @@ def _objects(given: object) -> Iterator[Mapping[str, Any]]:
     return (mapping(one) for one in (given if isinstance(given, list) else ()))
 
 
-def _failure_of(name: str, state: Mapping[str, Any], status: Mapping[str, Any]) -> Failure | None:
+def _failure_of(name: str, state: Mapping[str, Any], status: Mapping[str, Any]) -> ContainerFailure | None:
     waiting, ended = mapping(state, "waiting"), mapping(state, "terminated")
     reason = text(waiting.get("reason"))
     if reason == CRASHING:
-        return Failure(CRASHING, _ending(name, mapping(status, "lastState", "terminated")))
-    if reason in HOPELESS:
-        return Failure(reason, _worded(f"{name}: {waiting.get('message') or reason}"))
+        return ContainerFailure(CRASHING, _ending(name, mapping(status, "lastState", "terminated")))
+    if reason in FAILING_REASONS:
+        return ContainerFailure(reason, _worded(f"{name}: {waiting.get('message') or reason}"))
     if state.get("running") is None and _exit_code(ended):
-        return Failure(text(ended.get("reason")) or "Error", _ending(name, ended))
+        return ContainerFailure(text(ended.get("reason")) or "Error", _ending(name, ended))
     return None
 
 
 def _ending(name: str, ended: Mapping[str, Any]) -> str:
-    """How a container ended, in words."""
+    """How a container ended, as a message."""
     code, message = _exit_code(ended), ended.get("message")
     how = f"{name} ended" if code is None else f"{name} ended with exit code {code}"
     return _worded(f"{how}: {message}" if isinstance(message, str) and message else how)

@@ -1,57 +1,79 @@
-"""Pods that ask for units of pools, as facts: how many of which, and on which node. Pure.
+"""Pods that request units of pools, as facts: how many of which, and on which node. Pure.
 
-All other pods say nothing here, and neither does one that has ended: it gives back what it had.
+All other pods are irrelevant, and so is one that has ended: it holds no units any more.
 """
 
-from typing import Final
-
-import orjson
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
 
 from gpuledger.api.kinds import PODS
-from gpuledger.edge.watchers.decide import Kind, Object, Part
-from gpuledger.edge.watchers.problems import Problems
-from gpuledger.edge.watchers.reading import key_of, mapping, name_of, subject_text, text
-from gpuledger.edge.watchers.resources.requests import requests_of
-from gpuledger.events.pod import PodGone, PodObserved
+from gpuledger.api.labels import POOL_RESOURCES
+from gpuledger.domain.pools.requests import ContainerRequest, is_sidecar, read_units, units_held
+from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
+from gpuledger.edge.watchers.fields import (
+    FieldReader,
+    mapping,
+    namespaced_name,
+    skipped,
+    text,
+    uid_of,
+)
+from gpuledger.events.payload import BIGINT_MAX
+from gpuledger.events.pod import RESOURCES_MAX, PodGone, PodObserved
 
+CONTAINERS_MAX: Final = 1024
 ENDED: Final = ("Succeeded", "Failed")
 
 
-def read(obj: Object) -> Part:
-    """What matters of a Pod."""
-    metadata, spec, problems = mapping(obj, "metadata"), mapping(obj, "spec"), Problems()
+def read(obj: Object) -> ObjectPart:
+    """The relevant content of a Pod."""
+    spec, reader = mapping(obj, "spec"), FieldReader()
     if mapping(obj, "status").get("phase") in ENDED:
-        return Part(key_of(obj), None, b"")
-    requests = requests_of(spec, problems)
+        return skipped(obj)
+    requests = requests_of(spec, reader)
     if not requests:
-        return Part(key_of(obj), None, b"", problems.told)
-    namespace, name = text(metadata.get("namespace")), name_of(obj)
-    subject = subject_text(f"{namespace}/{name}") if namespace and name else None
+        return skipped(obj, *reader.problems)
+    subject = namespaced_name(obj)
     if subject is None:
-        return Part(key_of(obj), None, b"", (*problems.told, "it has no namespace or no name"))
-    said = {
-        "uid": text(metadata.get("uid")) or "-",
-        "node": problems.text(spec, "nodeName"),
+        return skipped(obj, *reader.problems, "it has no namespace or no name")
+    content = {
+        "uid": uid_of(obj),
+        "node": reader.text(spec, "nodeName"),
         "requests": requests,
     }
-    return problems.part(obj, subject, said)
+    return reader.part(obj, subject, content)
 
 
-def combine(parts: list[bytes]) -> PodObserved:
-    """The payload; a Pod has one part."""
-    return PodObserved.model_validate(orjson.loads(parts[0]))
+def requests_of(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, int]:
+    """Units by resource; only resources of pools, and only what is requested at all."""
+    containers = [
+        ContainerRequest(_requested(one, place), is_init, is_init and is_sidecar(one))
+        for field, is_init in (("initContainers", True), ("containers", False))
+        for one, place in reader.each(spec, field, CONTAINERS_MAX)
+    ]
+    return _bounded(units_held(containers), reader)
 
 
-def farewell(uid: str | None) -> PodGone:
-    """What says that the Pod has ended, or is gone."""
-    return PodGone(uid=uid)
+def _requested(container: Mapping[str, Any], reader: FieldReader) -> Counter[str]:
+    """The requests of one container; a limit is a request too, where there is no other."""
+    limits, requests = mapping(container, "resources", "limits"), mapping(container, "resources", "requests")
+    requested: Counter[str] = Counter()
+    for resource in sorted({*limits, *requests}):
+        if resource.startswith(POOL_RESOURCES) and text(resource):
+            value = limits.get(resource) if requests.get(resource) is None else requests[resource]
+            units = read_units(value)
+            requested[resource] = units.number
+            if not units.is_exact:
+                reader.within("resources").reject(resource, value)
+    return requested
 
 
-KIND: Final = Kind(
-    name="pods",
-    resource=PODS,
-    aggregate=PodObserved.AGGREGATE,
-    read=read,
-    combine=combine,
-    farewell=farewell,
-)
+def _bounded(held: Mapping[str, int], reader: FieldReader) -> dict[str, int]:
+    resources = sorted(resource for resource, units in held.items() if units)
+    if len(resources) > RESOURCES_MAX:
+        reader.note(f"it requests {len(resources)} resources; only {RESOURCES_MAX} of them are recorded")
+    return {resource: min(held[resource], BIGINT_MAX) for resource in resources[:RESOURCES_MAX]}
+
+
+KIND: Final = WatchedKind("pods", PODS, PodObserved, PodGone, read)

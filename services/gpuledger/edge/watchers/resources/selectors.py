@@ -1,14 +1,13 @@
-"""What pools select by: labels of nodes and of GPUDevices, and facts about devices. Pure.
+"""Reads the selectors of pools: labels of nodes and of GPUDevices, and facts about devices. Pure.
 
-Every part that is not understood is told. Who reads a selector has to look whether something was, and must not use
-what was read then: without one of its parts a selector selects too much.
+Every part that is not understood is a problem. Callers have to check for problems and must not use a selector that has
+any: without one of its parts a selector selects too much.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpuledger.edge.watchers.problems import Problems
-from gpuledger.edge.watchers.reading import is_storable, text
+from gpuledger.edge.watchers.fields import FieldReader, is_storable, text
 from gpuledger.events.node import LABELS_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.pool import LISTED_MAX
@@ -26,9 +25,9 @@ _LISTS: Final = {
 }
 
 
-def labels_selected(holder: Mapping[str, Any], key: str, problems: Problems) -> dict[str, Any]:
+def labels_selected(holder: Mapping[str, Any], key: str, reader: FieldReader) -> dict[str, Any]:
     """The label selector under a key; an empty one selects everything."""
-    given, place = problems.nested(holder, key, _PARTS)
+    given, place = reader.nested(holder, key, _PARTS)
     return {
         "labels": {
             name: _label_value(value, one) for name, value, one in place.entries(given, "matchLabels", LABELS_MAX)
@@ -39,9 +38,9 @@ def labels_selected(holder: Mapping[str, Any], key: str, problems: Problems) -> 
     }
 
 
-def devices_selected(holder: Mapping[str, Any], key: str, problems: Problems) -> dict[str, Any]:
+def devices_selected(holder: Mapping[str, Any], key: str, reader: FieldReader) -> dict[str, Any]:
     """The filter of devices under a key; an empty one selects everything."""
-    given, place = problems.nested(holder, key, (*_LISTS, "migCapable"))
+    given, place = reader.nested(holder, key, (*_LISTS, "migCapable"))
     lists = {name: _texts(given, listed, place, LISTED_MAX) for listed, name in _LISTS.items()}
     return lists | {"mig_capable": place.boolean(given, "migCapable")}
 
@@ -51,32 +50,32 @@ def selects_by_something(devices: Mapping[str, Any]) -> bool:
     return devices["mig_capable"] is not None or any(devices[name] for name in _LISTS.values())
 
 
-def _label_value(value: object, problems: Problems) -> str:
+def _label_value(value: object, reader: FieldReader) -> str:
     if isinstance(value, str) and len(value) <= NAME_LENGTH_MAX and is_storable(value):
         return value
-    problems.tell("value", value)
+    reader.reject("value", value)
     return ""
 
 
-def _requirement(given: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    names = problems.needed(given, "key", "operator")
+def _requirement(given: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
+    names = reader.required(given, "key", "operator")
     if names is None:
         return _NEVER
-    values = _texts(given, "values", problems, REQUIREMENTS_MAX, may_be_empty=True)
+    values = _texts(given, "values", reader, REQUIREMENTS_MAX, may_be_empty=True)
     if names["operator"] not in _TAKES_VALUES:
-        problems.tell("operator", names["operator"])
+        reader.reject("operator", names["operator"])
     elif _TAKES_VALUES[names["operator"]] is not bool(values):
-        problems.tell("values", given.get("values"))
+        reader.reject("values", given.get("values"))
     return names | {"values": values}
 
 
 def _texts(
-    given: Mapping[str, Any], key: str, problems: Problems, count_max: int, *, may_be_empty: bool = False
+    given: Mapping[str, Any], key: str, reader: FieldReader, count_max: int, *, may_be_empty: bool = False
 ) -> list[str]:
     found: list[str] = []
-    for one in problems.listed(given, key, count_max):
+    for one in reader.listed(given, key, count_max):
         if text(one) or (may_be_empty and one == ""):
             found.append(one)
         else:
-            problems.tell(key, one)
+            reader.reject(key, one)
     return found
