@@ -1,5 +1,5 @@
-# The image that the Helm chart runs (docs/installing.md). NATS and PostgreSQL are elsewhere; it keeps nothing itself.
-# The agents of the nodes run in it too, as root, and get the driver's library from NVIDIA's container runtime.
+# The image that the Helm chart runs (docs/installing.md). It stores nothing: NATS and PostgreSQL run elsewhere.
+# The agents of the nodes use it too, as root; NVIDIA's container runtime gives them the driver's library.
 #
 #   docker build --tag registry.example/gpuledger:0.1.0 .
 FROM python:3.11-slim AS build

@@ -4,7 +4,7 @@ A ServiceAccount with a ClusterRole of its own, for a job. Call with a dict:
   component   the component's name
   name        the name of all three
   rules       the ClusterRole's rules, as text
-  hook        annotations of the hook for whose length alone they are there, as text
+  hook        annotations of the hook, as text; all three exist only while it runs
 */}}
 {{- define "gpuledger.account" -}}
 {{- $metadata := include "gpuledger.accountMetadata" . -}}

@@ -1,4 +1,4 @@
-{{/* Refuses what says too little, or two things at once, about how the agents reach the ledger. */}}
+{{/* Refuses values that are incomplete, or contradictory, about how the agents reach the ledger. */}}
 {{- define "gpuledger.checkAgent" -}}
 {{- $services := .Values.servers.existingSecret | default (include "gpuledger.fullname" .) }}
 {{- with .Values.agent.nats }}
@@ -18,8 +18,8 @@
 {{- end }}
 
 {{/*
-Nodes with GPUs, managed or not: a node that is no longer managed has devices that leave their pools, and only its agent
-can say that they have left.
+Nodes with GPUs, managed or not: the devices of a node that is no longer managed leave their pools, and only its agent
+can confirm that.
 */}}
 {{- define "gpuledger.agentAffinity" -}}
 {{- if .Values.agent.affinity -}}
@@ -34,14 +34,14 @@ nodeAffinity:
 {{- end }}
 
 {{/*
-The runtime lets a container divide cards (NVIDIA_MIG_*) only if it may do so, and starts none that asks without the
-right.
+The runtime lets a container partition cards (NVIDIA_MIG_*) only with SYS_ADMIN, and does not start one that requests
+it without.
 */}}
 {{- define "gpuledger.agentEnv" -}}
 {{- $agent := .Values.agent -}}
 - name: HOME
   value: /tmp
-# `gpuledger agent run` sets it too, but has the command line in memory until then.
+# `gpuledger agent run` also sets it, but only after it has loaded the command line into memory.
 - name: MALLOC_ARENA_MAX
   value: "2"
 - name: NODE_NAME
@@ -89,7 +89,7 @@ right.
 {{- end }}
 {{- end }}
 
-{{/* Where the ledger is, and how an agent shows who it is. Call with agent.nats. */}}
+{{/* The ledger's address and the agent's credentials. Call with agent.nats. */}}
 {{- define "gpuledger.agentLedgerEnv" -}}
 - name: NATS_URL
 {{- if .urlSecret }}
@@ -115,8 +115,8 @@ right.
 {{- end }}
 
 {{/*
-/healthz fails where a part of the agent is stuck, which a restart may mend; a ledger that is away is no illness, and
-what is found out meanwhile waits on the node's disk.
+/healthz fails if a part of the agent is stuck, which a restart may cure. It does not fail while the ledger is
+unreachable: events then wait on the node's disk.
 */}}
 {{- define "gpuledger.agentProbes" -}}
 startupProbe:
@@ -136,7 +136,7 @@ readinessProbe:
   failureThreshold: 3
 {{- end }}
 
-{{/* Folders of the node stand at their own paths, since sockets in them are named by those. */}}
+{{/* Folders of the node are mounted at their own paths, because those name the sockets in them. */}}
 {{- define "gpuledger.agentMounts" -}}
 {{- $agent := .Values.agent -}}
 - name: tmp
@@ -156,7 +156,7 @@ readinessProbe:
 {{- end }}
 {{- end }}
 {{- if $agent.nats.credentialsSecret }}
-# Each agent sees its own node's key of the Secret. A new value is seen by the next pod.
+# Each agent sees only its own node's key of the Secret. The next pod gets a new value.
 - name: credentials
   mountPath: /etc/gpuledger/agent.creds
   subPathExpr: $(NODE_NAME)

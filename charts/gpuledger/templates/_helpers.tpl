@@ -1,4 +1,4 @@
-{{/* What objects are called: names never exceed 63 characters, suffixes of up to 14 included. */}}
+{{/* The names of objects, which never exceed 63 characters, including suffixes of up to 14. */}}
 {{- define "gpuledger.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 49 | trimSuffix "-" }}
 {{- end }}
@@ -31,7 +31,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* Marks an object as part of what runs before an install and an upgrade. Call with its weight. */}}
+{{/* Marks an object as a hook that runs before an install and an upgrade. Call with its weight. */}}
 {{- define "gpuledger.hook" -}}
 helm.sh/hook: pre-install,pre-upgrade
 helm.sh/hook-weight: {{ . | quote }}
@@ -48,7 +48,7 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 {{- end }}
 
-{{/* Refuses what says too little, or two things at once, about the servers. */}}
+{{/* Refuses values that are incomplete, or contradictory, about the servers. */}}
 {{- define "gpuledger.checkServers" -}}
 {{- with .Values.servers }}
 {{- if and .existingSecret (or .natsUrl .databaseUrl) }}

@@ -3,13 +3,13 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
   root        the chart's top-level context
   component   the component's name
   account     its ServiceAccount; without one the pod gets no token
-  args        what gpuledger is asked to do
+  args        the arguments of gpuledger
   secret      the Secret with the servers' URLs; without one it gets none
   resources   the container's resources
-  env         more environment variables, as text
-  container   more fields of the container, as text
-  pod         more fields of the pod, as text
-  annotations more annotations, as text
+  env         additional environment variables, as text
+  container   additional fields of the container, as text
+  pod         additional fields of the pod, as text
+  annotations additional annotations, as text
 */}}
 {{- define "gpuledger.podTemplate" -}}
 {{- $values := .root.Values -}}

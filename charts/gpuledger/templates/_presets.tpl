@@ -1,4 +1,4 @@
-{{/* What the presets share: how an object of theirs is told from others, and what none of them may say. */}}
+{{/* Shared by the presets: how their objects are labelled, and which lists they refuse. */}}
 {{- define "gpuledger.presetMetadata" -}}
 {{- $root := index . 0 -}}
 {{- $object := index . 1 -}}
@@ -10,7 +10,7 @@ labels:
   {{- include "gpuledger.labels" (list $root "presets") | nindent 2 }}
 {{- end }}
 
-{{/* What an autoscaler scales. Call with a workload. */}}
+{{/* The target of an autoscaler. Call with a workload. */}}
 {{- define "gpuledger.presetTarget" -}}
 apiVersion: {{ .apiVersion | default "apps/v1" }}
 kind: {{ .kind | default "Deployment" }}
