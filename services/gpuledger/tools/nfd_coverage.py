@@ -1,17 +1,18 @@
-"""Whether the shipped NodeFeatureRule has labelled every GPU node as it should, and which models are rare.
+"""Checks the labels that Node Feature Discovery gives GPU nodes against the shipped NodeFeatureRule; lists rare models.
 
-The rule's conditions and fixed labels are read from the rule itself; what its templates make of the facts is said here
-once more, per rule, on purpose: a check that ran the same template would find the same mistakes in it. Everything here
-is a function of the objects, without any request.
+The rule's conditions and fixed labels are read from the rule itself. The labels of its templates are computed here a
+second time, per rule, on purpose: a check that ran the same template would make the same mistakes.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
+from gpuledger.api.kinds import NODE_FEATURE_RULE, NODE_FEATURE_RULES, NODE_FEATURES, NODES
 from gpuledger.api.labels import (
     GFD_PRODUCT,
     LABEL_DEVICE_COUNT,
@@ -30,6 +31,9 @@ from gpuledger.api.labels import (
     VENDOR_NVIDIA,
     device_label,
 )
+from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.edge.kube.crds import node_feature_rule
+from gpuledger.tools.cluster import object_or_none
 
 RARE_NODES: Final = 3
 """A model on fewer nodes than these is rare."""
@@ -47,13 +51,12 @@ GOVERNED_PREFIXES: Final = (LABEL_DEVICE_PREFIX, LABEL_DRIVER_MODULE_PREFIX, LAB
 
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?").fullmatch
 
-Object = dict[str, Any]
 Matches = Mapping[str, Any]
 """What matched, by feature: a list of attributes for `pci.device`, values by name for the others."""
 
 
 class Finding(StrEnum):
-    """What is wrong, or worth knowing (the last)."""
+    """What is wrong with a label or device; the last one is no mistake."""
 
     MISSING = "missing"
     UNEXPECTED = "unexpected"
@@ -76,7 +79,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Features:
-    """What Node Feature Discovery found on a node, as far as the rule asks for it."""
+    """The features that Node Feature Discovery found on a node, as far as the rule uses them."""
 
     instances: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -85,7 +88,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node: its labels, and what was found on it; None where nothing tells."""
+    """A node: its labels and features; None where no NodeFeature describes it."""
 
     name: str
     labels: Mapping[str, str]
@@ -94,13 +97,17 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What came of the check. `nodes` counts those with GPUs, `wrong_nodes` those that lack something."""
+    """The outcome. `nodes` counts those with GPUs, `wrong_nodes` those with a wrong label.
+
+    `has_rule` says whether the cluster has the shipped rule at all.
+    """
 
     rows: list[Row]
     nodes: int
     wrong_nodes: int
     cards: int
     models: int
+    has_rule: bool = True
 
     @property
     def is_complete(self) -> bool:
@@ -109,11 +116,25 @@ class Coverage:
 
 
 class UnknownRuleError(Exception):
-    """The rule is another than this check knows."""
+    """This check does not know the rule."""
+
+
+async def coverage_of(client: KubeClient) -> Coverage:
+    """Check every GPU node of a cluster.
+
+    Raises:
+        UnknownRuleError: this check does not know the rule of this build.
+    """
+    features = features_by_node((await client.collect(NODE_FEATURES, _relevant)).items)
+    metadata = (await client.collect(NODES, lambda obj: obj["metadata"])).items
+    nodes = [NodeFacts(one["name"], one.get("labels") or {}, features.get(one["name"])) for one in metadata]
+    found = coverage(nodes, node_feature_rule())
+    rule = await object_or_none(client, NODE_FEATURE_RULES, NODE_FEATURE_RULE)
+    return replace(found, has_rule=rule is not None)
 
 
 def coverage(nodes: Iterable[NodeFacts], rule: Object) -> Coverage:
-    """Compare every GPU node's labels with what the rule makes of the features.
+    """Compare every GPU node's labels with those that the rule derives from the features.
 
     Raises:
         UnknownRuleError: the rule has a template, or an operator, that this check does not know.
@@ -127,7 +148,7 @@ def coverage(nodes: Iterable[NodeFacts], rule: Object) -> Coverage:
 
 
 def is_gpu_node(node: NodeFacts) -> bool:
-    """Whether the node has GPUs, by what was found or by what its labels claim."""
+    """Whether the node has GPUs, by its features or by its labels."""
     claimed = node.labels.get(LABEL_PRESENT) == LABEL_TRUE or any(
         key.startswith(LABEL_DEVICE_PREFIX) for key in node.labels
     )
@@ -135,7 +156,7 @@ def is_gpu_node(node: NodeFacts) -> bool:
 
 
 def findings(node: NodeFacts, rule: Object) -> Iterator[Row]:
-    """What is wrong with one node's labels."""
+    """The findings about one node's labels."""
     if node.features is None:
         detail = "The node has GPU labels, and no NodeFeature tells of its devices."
         yield Row(node.name, Finding.NO_FEATURES, detail=detail)
@@ -143,9 +164,9 @@ def findings(node: NodeFacts, rule: Object) -> Iterator[Row]:
     expected = expected_labels(node.features, rule)
     actual = {key: value for key, value in node.labels.items() if is_governed(key)}
     for label in sorted(expected.keys() | actual.keys()):
-        wanted, found = expected.get(label), actual.get(label)
-        if wanted != found:
-            yield Row(node.name, _finding(wanted, found), label, wanted, found)
+        desired, found = expected.get(label), actual.get(label)
+        if desired != found:
+            yield Row(node.name, _finding(desired, found), label, desired, found)
     for device in uncovered(_devices(node), rule):
         detail = f"{_model(device)} has the PCI class {device.get('class')}, which the rule does not look for."
         yield Row(node.name, Finding.UNCOVERED, detail=detail)
@@ -154,9 +175,9 @@ def findings(node: NodeFacts, rule: Object) -> Iterator[Row]:
 def uncovered(devices: Iterable[Mapping[str, str]], rule: Object) -> Iterator[Mapping[str, str]]:
     """The devices that may be GPUs, and that no part of the rule matches."""
     terms = [term for one in rule["spec"]["rules"] for term in one.get("matchFeatures") or ()]
-    wanted = [term.get("matchExpressions") or {} for term in terms if term["feature"] == NFD_PCI_DEVICE]
+    matching_any = [term.get("matchExpressions") or {} for term in terms if term["feature"] == NFD_PCI_DEVICE]
     for device in devices:
-        if _may_be_gpu(device) and not any(_holds(device, expressions) for expressions in wanted):
+        if _may_be_gpu(device) and not any(_holds(device, expressions) for expressions in matching_any):
             yield device
 
 
@@ -166,7 +187,7 @@ def is_governed(label: str) -> bool:
 
 
 def expected_labels(features: Features, rule: Object) -> dict[str, str]:
-    """The labels that a NodeFeatureRule makes of what was found.
+    """The labels that a NodeFeatureRule derives from features.
 
     Node Feature Discovery drops labels whose value Kubernetes would not take, and so does this.
 
@@ -234,7 +255,7 @@ TEMPLATES: Final[Mapping[str, Callable[[Matches], dict[str, str]]]] = {
     "deckhouse.gpu.nvidia": _gpu_labels,
     "deckhouse.system.kernel-os": _system_labels,
 }
-"""What the templates of the shipped rule say, by the name of the rule that has one."""
+"""The labels of the templates of the shipped rule, by the name of the rule that has one."""
 
 
 def _template(name: str) -> Callable[[Matches], dict[str, str]]:
@@ -243,10 +264,10 @@ def _template(name: str) -> Callable[[Matches], dict[str, str]]:
     return TEMPLATES[name]
 
 
-def _finding(wanted: str | None, found: str | None) -> Finding:
+def _finding(desired: str | None, found: str | None) -> Finding:
     if found is None:
         return Finding.MISSING
-    return Finding.UNEXPECTED if wanted is None else Finding.DIFFERENT
+    return Finding.UNEXPECTED if desired is None else Finding.DIFFERENT
 
 
 def _devices(node: NodeFacts) -> list[dict[str, str]]:
@@ -283,9 +304,9 @@ def _rare(models: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
 
 
 def features_by_node(objects: Iterable[Object]) -> dict[str, Features]:
-    """What NodeFeatures tell, by the node that their label names; several about one node add up.
+    """The features of each node, merged from all NodeFeatures that are labelled with its name.
 
-    The one that has the node's own name comes first, which gives the devices their order.
+    The one with the node's own name comes first, which gives the devices their order.
     """
     by_node: dict[str, list[Object]] = defaultdict(list)
     for obj in objects:
@@ -311,3 +332,20 @@ def _merged(objects: Iterable[Object]) -> Features:
         for name, feature in (found.get("flags") or {}).items():
             merged.flags.setdefault(name, set()).update(feature.get("elements") or {})
     return merged
+
+
+def _relevant(obj: Object) -> Object:
+    """A NodeFeature without the features that the rule does not ask for; these would take most of the memory."""
+    metadata = {key: obj["metadata"].get(key) for key in ("name", "namespace", "labels")}
+    found = (obj.get("spec") or {}).get("features") or {}
+    kept = {
+        kind: {name: feature for name, feature in (found.get(kind) or {}).items() if name in _rule_features()}
+        for kind in ("instances", "attributes", "flags")
+    }
+    return {"metadata": metadata, "spec": {"features": kept}}
+
+
+@cache
+def _rule_features() -> frozenset[str]:
+    rules = node_feature_rule()["spec"]["rules"]
+    return frozenset(term["feature"] for one in rules for term in one.get("matchFeatures") or ())

@@ -14,7 +14,7 @@ from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserv
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.tools.cluster import QUOTAS
 from gpuledger.tools.explain.pod_units import NO_SCHEDULER
-from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX
+from gpuledger.tools.explain.pools import NODES_ASKED_MAX
 from support.cli import Run
 from support.dra_asking import asking, wish
 from support.events import hour

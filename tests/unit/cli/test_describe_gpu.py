@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from gpuledger.cli.describe.preparation import UNDECIDED, Decided, assignment_section, preparation_section
+from gpuledger.cli.describe.sections import UNDECIDED, Decided, assignment_section, preparation_section
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
 from gpuledger.domain.bootstrap.state import PreparedDevice

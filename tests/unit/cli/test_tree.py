@@ -1,6 +1,6 @@
 """Nested facts as lines."""
 
-from gpuledger.cli.render.tree import spelt, spelt_tree, tree_lines
+from gpuledger.cli.render.page import field_name, named_tree, tree_lines
 
 
 def test_values_stand_in_a_column_of_their_level() -> None:
@@ -23,10 +23,10 @@ def test_no_control_character_reaches_a_terminal() -> None:
 
 
 def test_fields_are_spelt_as_kubectl_does() -> None:
-    assert [spelt(key) for key in ("claimUID", "totalDevices", "name", "lastTransitionTime")] == [
+    assert [field_name(key) for key in ("claimUID", "totalDevices", "name", "lastTransitionTime")] == [
         "Claim UID",
         "Total Devices",
         "Name",
         "Last Transition Time",
     ]
-    assert spelt_tree({"aB": [{"cD": 1}]}) == {"A B": [{"C D": 1}]}
+    assert named_tree({"aB": [{"cD": 1}]}) == {"A B": [{"C D": 1}]}

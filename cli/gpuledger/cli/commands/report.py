@@ -1,4 +1,4 @@
-"""`gpuledger report`: the documented views of the `report` schema by name, as rows or drawn over time."""
+"""`gpuledger report` and `gpuledger sql`: the documented views by name, as rows or drawn over time, and any query."""
 
 import shutil
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import DataDir, NoHeaders
+from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Console, Output, View, columns_of, quiet_pipe, render
 from gpuledger.cli.render.plot import Chart
 from gpuledger.cli.render.plot_reports import CHARTS, chart_of
@@ -40,7 +40,7 @@ ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "po
 
 
 class ReportOutput(StrEnum):
-    """What `-o` takes here: all that rows can be shown as, and drawings."""
+    """The formats of rows (those of `Output`), and drawings."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -188,3 +188,14 @@ def _draw(chart: Chart, output: ReportOutput, console: Console) -> None:
         paint = coloured if console.colour else plain
         width = shutil.get_terminal_size().columns
         console.out.writelines(f"{line}\n" for line in terminal_lines(chart, width, paint))
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="QUERY", help="One SQL statement that gives rows.")],
+    output: OutputFormat = Output.TABLE,
+    no_headers: NoHeaders = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Ask the database, as a role that can only read. The views of `report` and all tables are found by name."""
+    columns, rows = run(answer(statement, data_dir, "sql"))
+    render(rows, View("row", columns_of(columns)), output, headers=not no_headers)

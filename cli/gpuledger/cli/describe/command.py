@@ -1,6 +1,6 @@
-"""`gpuledger describe`: one page about one thing, from the ledger and, if it can be asked, Kubernetes.
+"""`gpuledger describe`: one page about one device, node, slice or pool, from the ledger and from Kubernetes.
 
-The ledger's side is complete without an API server; the page says where Kubernetes could not be asked, and why.
+The ledger's part needs no API server; where Kubernetes could not be asked, the page says why.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,8 +15,15 @@ from gpuledger.cli.commands.timeline import KINDS, NoKube
 from gpuledger.cli.describe.device import device_facts, device_objects, device_page
 from gpuledger.cli.describe.node import node_facts, node_objects, node_page
 from gpuledger.cli.describe.pool import PoolObjects, pool_facts, pool_objects, pool_page
-from gpuledger.cli.describe.slice import SliceObjects, slice_facts, slice_objects, slice_page, status_of
-from gpuledger.cli.describe.slices_of_node import node_resources, resources_tree
+from gpuledger.cli.describe.slice import (
+    SliceObjects,
+    node_resources,
+    resources_tree,
+    slice_facts,
+    slice_objects,
+    slice_page,
+    status_of,
+)
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of, pool_name
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
@@ -32,7 +39,7 @@ from gpuledger.tools.queries.pools import PoolName
 
 T = TypeVar("T")
 
-NOT_WANTED = "--no-kube leaves it out."
+NO_KUBE = "--no-kube leaves it out."
 PAST = "Kubernetes has no past."
 SLICE_KIND = "slice"
 POOL_KIND = "pool"
@@ -65,20 +72,20 @@ def describe(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show what a device, node, slice or pool is, where it is, how it stands, and what happened to it, on one page.
+    """Show one device, node, slice or pool on one page: its facts, its state, and what happened to it.
 
-    --at shows how a slice stood in the past, by the ledger alone.
+    --at shows a slice as it was in the past, from the ledger alone.
     """
     access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
     if kind.lower() in SLICE_NAMES:
         when = None if at is None else parse_time(at, system_clock())
-        _shown(run(_slice(name.removeprefix(f"{SLICE_KIND}/"), when, data_dir, access)), SLICE_KIND, name)
+        _show(run(_slice(name.removeprefix(f"{SLICE_KIND}/"), when, data_dir, access)), SLICE_KIND, name)
         return
     if at is not None:
         raise CliError("--at is for slices", "Ask `gpuledger timeline` for the past of others", ExitCode.USAGE)
     pool = pool_name(kind, name, namespace)
     if pool is not None:
-        _shown(run(_pool(pool, data_dir, access)), POOL_KIND, name)
+        _show(run(_pool(pool, data_dir, access)), POOL_KIND, name)
         return
     if namespace is not None:
         raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
@@ -87,10 +94,10 @@ def describe(
         hint = "Ask for a device, node, slice or pool"
         raise CliError(f"{noun.view.kinds.capitalize()} have no page", hint, ExitCode.USAGE)
     page = run(_device(name, data_dir, access) if noun is DEVICES else _node(name, data_dir, access))
-    _shown(page, noun.view.kind, name)
+    _show(page, noun.view.kind, name)
 
 
-def _shown(page: Page | None, kind: str, name: str) -> None:
+def _show(page: Page | None, kind: str, name: str) -> None:
     if page is None:
         raise CliError(f"{kind} {name!r} was not found", f"List them with `gpuledger get {kind}s`")
     page.show()
@@ -106,7 +113,7 @@ async def _device(name: str, data_dir: DataDir, access: KubeAccess | None) -> Pa
     if facts is None:
         return None
     found = facts
-    return device_page(found, await _asked(access, lambda client: device_objects(client, found)))
+    return device_page(found, await _reply(access, lambda client: device_objects(client, found)))
 
 
 async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
@@ -114,8 +121,8 @@ async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page
         await bring_current(backend)
         facts = await node_facts(backend, name)
         resources = await node_resources(backend, name)
-    answer = await _asked(access, lambda client: node_objects(client, name))
-    if not facts.is_known and not resources.pools and not (answer.value and answer.value.is_known):
+    answer = await _reply(access, lambda client: node_objects(client, name))
+    if not facts.exists and not resources.pools and not (answer.value and answer.value.exists):
         return None
     may_name = NOTHING if resources.is_redacted else await readable(access, resources.namespaces)
     return node_page(facts, answer, resources_tree(resources, may_name))
@@ -128,27 +135,27 @@ async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Kube
         return None
     answer: KubeReply[SliceObjects] = KubeReply(None, PAST)
     if at is None:
-        answer = await _asked(access, lambda client: slice_objects(client, name))
+        answer = await _reply(access, lambda client: slice_objects(client, name))
     namespaces = namespaces_in(status_of(facts, answer)[1])
     return slice_page(facts, answer, NOTHING if facts.is_redacted else await readable(access, namespaces))
 
 
-async def _pool(wanted: PoolName, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
+async def _pool(name: PoolName, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
     async with open_backend(data_dir, "describe") as backend:
-        facts = await pool_facts(backend, wanted)
+        facts = await pool_facts(backend, name)
     if facts is None:
         return None
     pool = facts.row.subject
-    answer: KubeReply[PoolObjects] = await _asked(access, lambda client: pool_objects(client, pool))
+    answer: KubeReply[PoolObjects] = await _reply(access, lambda client: pool_objects(client, pool))
     return pool_page(facts, answer)
 
 
 async def _uuid_of(name: str, access: KubeAccess | None) -> str | None:
     """The UUID of a GPUDevice that Kubernetes has, and the ledger under another name."""
-    answer: KubeReply[Object | None] = await _asked(access, lambda client: object_or_none(client, GPU_DEVICES, name))
+    answer: KubeReply[Object | None] = await _reply(access, lambda client: object_or_none(client, GPU_DEVICES, name))
     status = (answer.value or {}).get("status") or {}
     return (status.get("hardware") or {}).get("uuid")
 
 
-async def _asked(access: KubeAccess | None, ask: Callable[[KubeClient], Awaitable[T]]) -> KubeReply[T]:
-    return KubeReply(None, NOT_WANTED) if access is None else await if_reachable(access, ask)
+async def _reply(access: KubeAccess | None, request: Callable[[KubeClient], Awaitable[T]]) -> KubeReply[T]:
+    return KubeReply(None, NO_KUBE) if access is None else await if_reachable(access, request)

@@ -1,19 +1,26 @@
-"""What the page of a device says: its passport, lives, failures, allocations and holders, and its GPUDevice."""
+"""The page of a device: the card, its installations, failures, allocations and holders, and its GPUDevice."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import GPU_DEVICES
-from gpuledger.cli.describe.holders import Holders, holders_of, holders_section
-from gpuledger.cli.describe.preparation import UNDECIDED, Decided, assignment_section, decided_of, preparation_section
 from gpuledger.cli.describe.sections import (
     CONDITIONS,
     FAILURES,
     ROWS_SHOWN,
+    UNDECIDED,
+    Decided,
+    Holders,
+    assignment_section,
     conditions_of,
     counted,
+    decisions_on,
     events_section,
-    known,
+    holders_of,
+    holders_section,
+    pool_of_status,
+    preparation_section,
+    present,
 )
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
@@ -38,7 +45,7 @@ ALLOCATIONS = (
 
 
 class DeviceFacts(NamedTuple):
-    """What the ledger knows of a device; `inventory` is the row of its GPUDevice, `decided` what follows from it."""
+    """What the ledger has about a device; `inventory` is the row of its GPUDevice, `decided` the decisions about it."""
 
     identity: DeviceIdentity
     inventory: GpuDevice | None
@@ -51,21 +58,21 @@ class DeviceFacts(NamedTuple):
 
     @property
     def gpu_device(self) -> str | None:
-        """The name of the GPUDevice that the device stands as, or stood as at last."""
+        """The name of the GPUDevice that the device is registered as, or was registered as last."""
         if self.inventory is not None:
             return self.inventory.name
         return self.identity.objects[-1] if self.identity.objects else None
 
 
 class DeviceObjects(NamedTuple):
-    """What Kubernetes knows of a device."""
+    """What Kubernetes has about a device."""
 
     object: Object | None
     events: list[KubeEvent]
 
 
 async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
-    """Everything that the ledger knows; None where it has no such device."""
+    """What the ledger has about a device; None where it has no such device."""
     identity = await identify(backend, name)
     if identity is None:
         return None
@@ -75,7 +82,7 @@ async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
             inventory += await rows_where(connection, GPU_DEVICE, {"name": identity.objects})
             inventory = inventory or await rows_where(connection, GPU_DEVICE, {"card": identity.cards})
         gpu_device = row_of(GPU_DEVICE, inventory[-1]) if inventory else None
-        decided = await decided_of(connection, [gpu_device.name]) if gpu_device else {}
+        decided = await decisions_on(connection, [gpu_device.name]) if gpu_device else {}
         cards = {"device": identity.cards}
         row = identity.row or {}
         ids = [*identity.cards, *([str(row["uuid"])] if row.get("uuid") else [])]
@@ -93,7 +100,7 @@ async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
 
 
 async def device_objects(client: KubeClient, facts: DeviceFacts) -> DeviceObjects:
-    """The GPUDevice, where it still is, and the Events about every one that the device stood as."""
+    """The GPUDevice, if it still exists, and the Events about all that the device has been registered as."""
     name = facts.gpu_device
     if name is None:
         return DeviceObjects(None, [])
@@ -102,7 +109,7 @@ async def device_objects(client: KubeClient, facts: DeviceFacts) -> DeviceObject
 
 
 def device_page(facts: DeviceFacts, answer: KubeReply[DeviceObjects]) -> Page:
-    """The page."""
+    """Lay out the page."""
     page = Page()
     obj = answer.value.object if answer.value else None
     status = obj.get("status") or {} if obj is not None else _status(facts)
@@ -141,13 +148,12 @@ def _gpu_device(
     if name is None:
         page.line("GPUDevice", "<none>")
         return
-    pool = status.get("poolRef") or {}
     fields: dict[str, object] = {
         "Name": name,
         "Status from": _origin(obj, answer),
         "State": status.get("state"),
         "Managed": status.get("managed"),
-        "Pool": "/".join(filter(None, (pool.get("namespace"), pool.get("name")))) or None,
+        "Pool": pool_of_status(status),
     }
     if obj is not None:
         metadata = obj["metadata"]
@@ -169,7 +175,7 @@ def _hardware(status: Mapping[str, Any]) -> dict[str, object]:
     hardware = status.get("hardware") or {}
     pci, mig = hardware.get("pci") or {}, hardware.get("mig") or {}
     compute = hardware.get("computeCapability")
-    return known(
+    return present(
         {
             "Product": hardware.get("product"),
             "PCI id": ":".join(filter(None, (pci.get("vendor"), pci.get("device")))) or None,

@@ -1,30 +1,34 @@
-"""What the page of a node says: its slots, what sits in them, what runs there, and its GPUNodeState."""
+"""The page of a node: its slots and the devices in them, its workloads, and its GPUNodeState."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODES
 from gpuledger.api.labels import LABELS_OF_HARDWARE
-from gpuledger.cli.describe.holders import HOLDERS, holders_on
-from gpuledger.cli.describe.preparation import UNDECIDED, Decided, decided_of, phase_of
 from gpuledger.cli.describe.sections import (
     CONDITIONS,
     FAILURES,
+    HOLDERS,
     ROWS_SHOWN,
+    UNDECIDED,
+    Decided,
     conditions_of,
     counted,
+    decisions_on,
     events_section,
-    known,
+    phase_of,
+    pool_of_status,
+    present,
 )
 from gpuledger.cli.render import Column
-from gpuledger.cli.render.page import Page
-from gpuledger.cli.render.tree import Tree
+from gpuledger.cli.render.page import Page, Tree
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.bootstrap.state import GPU_NODE_PREPARATION, NodePhase
 from gpuledger.domain.devices.fold import DEVICE, FAILURE
 from gpuledger.domain.devices.nodes import NODE
 from gpuledger.domain.inventory.state import GPU_DEVICE, GPU_NODE, GPU_NODE_CONDITION, GpuDevice
 from gpuledger.domain.inventory.status import device_status, node_status
+from gpuledger.domain.workloads.allocations import ALLOCATION
 from gpuledger.domain.workloads.fold import RUNNING, WORKLOAD
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import NotFoundError
@@ -59,7 +63,7 @@ WORKLOADS = (
 
 
 class NodeFacts(NamedTuple):
-    """What the ledger knows of a node; `gpu_node` and those after it are of the inventory."""
+    """What the ledger has about a node; `gpu_node` and the fields after it come from the inventory."""
 
     name: str
     row: RowDict | None
@@ -74,13 +78,13 @@ class NodeFacts(NamedTuple):
     holders: list[RowDict]
 
     @property
-    def is_known(self) -> bool:
-        """Whether the ledger has anything of the node."""
+    def exists(self) -> bool:
+        """Whether the ledger has anything about the node."""
         return any((self.row, self.slots, self.gpu_node, self.gpu_devices, self.workloads, self.holders))
 
 
 class NodeObjects(NamedTuple):
-    """What Kubernetes knows of a node."""
+    """What Kubernetes has about a node."""
 
     node: Object | None
     state: Object | None
@@ -88,13 +92,13 @@ class NodeObjects(NamedTuple):
     events: list[KubeEvent]
 
     @property
-    def is_known(self) -> bool:
-        """Whether Kubernetes has anything of the node."""
+    def exists(self) -> bool:
+        """Whether Kubernetes has anything about the node."""
         return bool(self.node or self.state or self.devices)
 
 
 async def node_facts(backend: Backend, name: str) -> NodeFacts:
-    """Everything that the ledger knows."""
+    """What the ledger has about a node."""
     here = {"node": name}
     async with read_only(backend.database_url, application_name="gpuledger describe") as connection:
         row = await rows_where(connection, NODE, here)
@@ -115,8 +119,8 @@ async def node_facts(backend: Backend, name: str) -> NodeFacts:
             await phase_of(connection, name) if gpu_node else None,
             conditions,
             [row_of(GPU_DEVICE, one) for one in gpu_devices],
-            await decided_of(connection, [str(one["name"]) for one in gpu_devices]),
-            await holders_on(connection, name),
+            await decisions_on(connection, [str(one["name"]) for one in gpu_devices]),
+            await rows_where(connection, ALLOCATION, here),
         )
 
 
@@ -138,7 +142,7 @@ async def _gpu_devices(client: KubeClient, node: str) -> list[Object]:
 
 
 def node_page(facts: NodeFacts, answer: KubeReply[NodeObjects], resources: Tree) -> Page:
-    """The page; `resources` are those of dynamic resource allocation."""
+    """Lay out the page; `resources` is the section about dynamic resource allocation."""
     page, objects = Page(), answer.value
     row = facts.row or {}
     registered = {
@@ -147,7 +151,7 @@ def node_page(facts: NodeFacts, answer: KubeReply[NodeObjects], resources: Tree)
         "Model": row.get("gpu_model"),
         "First seen": row.get("first_seen_at"),
     }
-    page.fields({"Name": facts.name, **known(registered)})
+    page.fields({"Name": facts.name, **present(registered)})
     if objects and objects.node:
         page.fields(_labels(objects.node), title="Labels")
     status = (objects.state or {}).get("status") if objects else None
@@ -184,32 +188,29 @@ def _labels(node: Object) -> dict[str, object]:
 
 def _devices(facts: NodeFacts, answer: KubeReply[NodeObjects]) -> list[RowDict]:
     if answer.value is None:
-        told = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
+        devices = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
     else:
-        told = ((obj["metadata"]["name"], obj.get("status") or {}) for obj in answer.value.devices)
-    return [_device_row(name, status, facts.decided.get(name, UNDECIDED)) for name, status in told]
+        devices = ((obj["metadata"]["name"], obj.get("status") or {}) for obj in answer.value.devices)
+    return [_device_row(name, status, facts.decided.get(name, UNDECIDED)) for name, status in devices]
 
 
 def _device_row(name: str, status: Mapping[str, Any], decided: Decided) -> RowDict:
-    pool = status.get("poolRef") or {}
     return {
         "name": name,
         "state": status.get("state"),
         "product": (status.get("hardware") or {}).get("product"),
         "managed": status.get("managed"),
-        "pool": "/".join(filter(None, (pool.get("namespace"), pool.get("name")))) or None,
+        "pool": pool_of_status(status),
         "phase": decided.phase,
         "why": decided.why,
     }
 
 
 def _occupied(slots: list[RowDict], devices: list[RowDict]) -> list[RowDict]:
-    """The slots, each with what is known of the device in it."""
+    """The slots, each with the facts about the device in it."""
     by_name = {row["device"]: row for row in devices}
     columns = ("state", "in_service_since", "model", "failures")
-    return [
-        {**slot, **{name: by_name.get(slot["device"], {}).get(name) for name in columns}} for slot in slots
-    ]  # fmt: skip
+    return [{**slot, **{name: by_name.get(slot["device"], {}).get(name) for name in columns}} for slot in slots]
 
 
 def _status(facts: NodeFacts) -> dict[str, Any]:

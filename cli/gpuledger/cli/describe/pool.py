@@ -1,6 +1,6 @@
-"""What the page of a pool says: its spec, what it offers, its devices, who uses it, and which devices it does not have.
+"""The page of a pool: its spec, capacity, devices and users, and the matching devices that it does not have.
 
-The ledger tells all of it but for quotas, which only Kubernetes knows.
+All of it comes from the ledger, except for quotas, which only Kubernetes has.
 """
 
 from collections.abc import Mapping
@@ -44,8 +44,8 @@ NOT_IN_IT = (
 LIMITS = (Column("Namespace", "namespace"), Column("Name", "name"), Column("Used", "used"), Column("Hard", "hard"))
 
 
-class PoolPage(NamedTuple):
-    """What the ledger knows of a pool."""
+class PoolDescription(NamedTuple):
+    """What the ledger has about a pool."""
 
     row: Pool
     status: Mapping[str, Any]
@@ -55,7 +55,7 @@ class PoolPage(NamedTuple):
 
 
 class PoolObjects(NamedTuple):
-    """What Kubernetes knows of a pool; `quotas_problem` says why its quotas are not known."""
+    """What Kubernetes has about a pool; `quotas_problem` says why its quotas could not be read."""
 
     object: Object | None
     quotas: list[dict[str, Any]]
@@ -63,17 +63,17 @@ class PoolObjects(NamedTuple):
     events: list[KubeEvent]
 
 
-async def pool_facts(backend: Backend, wanted: PoolName) -> PoolPage | None:
-    """Everything that the ledger knows; None where it has no such pool."""
+async def pool_facts(backend: Backend, name: PoolName) -> PoolDescription | None:
+    """What the ledger has about a pool; None where it has no such pool."""
     state = await current_pools(backend)
-    row = find_pool(state, wanted)
+    row = find_pool(state, name)
     if row is None:
         return None
     pods = uses_of(state.pod.rows, row.subject)
     used = sum(one.units for one in pods if one.node is not None)
     status = pool_status(state.total.get(row.subject), state.condition.where("pool", row.subject), used)
     held = sorted(state.assignment.where("pool", row.subject))
-    return PoolPage(row, status, [_device(state, one) for one in held], pods, list(outsiders(state, row)))
+    return PoolDescription(row, status, [_device(state, one) for one in held], pods, list(outsiders(state, row)))
 
 
 async def pool_objects(client: KubeClient, pool: str) -> PoolObjects:
@@ -85,8 +85,8 @@ async def pool_objects(client: KubeClient, pool: str) -> PoolObjects:
     return PoolObjects(obj, quotas, problem, events)
 
 
-def pool_page(facts: PoolPage, answer: KubeReply[PoolObjects]) -> Page:
-    """The page."""
+def pool_page(facts: PoolDescription, answer: KubeReply[PoolObjects]) -> Page:
+    """Lay out the page."""
     page, objects, row = Page(), answer.value, facts.row
     obj = objects.object if objects else None
     status = (obj or {}).get("status") or facts.status

@@ -1,6 +1,9 @@
-"""What the page of a ResourceSlice says: what its driver publishes, how every device stands, and who has it."""
+"""The page of a ResourceSlice: what its driver publishes, and the state and holders of every device.
 
-from collections.abc import Iterator, Mapping
+A node's page has a section about the slices of the node, which is here, too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -8,43 +11,44 @@ import orjson
 
 from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.cli.describe.sections import events_section
-from gpuledger.cli.render.page import Page
-from gpuledger.cli.render.tree import Tree, spelt, spelt_tree
+from gpuledger.cli.render.page import Page, Tree, field_name, named_tree
 from gpuledger.cli.times import format_time
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.dra.status import Document
+from gpuledger.domain.quantities import Quantity, parse_quantity
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import SliceDevice, SlicePublished
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
-from gpuledger.tools.explain.access import Readable, elided, is_redacted
+from gpuledger.tools.explain.access import Readable, elided, is_redacted, names_and_count, namespaces_in
 from gpuledger.tools.queries.availability import availability_as_of, current_availability
 from gpuledger.tools.queries.backend import Backend
 
 NOT_FOR_STATUS = (rows.CLAIM.name, rows.AVAILABILITY.name)
-"""Tables that no status follows from."""
+"""Tables that no status depends on."""
 
 
 class SliceFacts(NamedTuple):
-    """What the ledger knows of a slice, now or `at` a time; `is_redacted` where claims are named to nobody."""
+    """What the ledger has about a slice, now or `at` a time; `is_redacted` where no claims may be named."""
 
     row: rows.ResourceSlice
-    said: SlicePublished
+    published: SlicePublished
     status: Document
     is_redacted: bool
     at: datetime | None = None
 
 
 class SliceObjects(NamedTuple):
-    """What Kubernetes knows of a slice."""
+    """What Kubernetes has about a slice."""
 
     status: Object | None
     events: list[KubeEvent]
 
 
 async def slice_facts(backend: Backend, name: str, at: datetime | None) -> SliceFacts | None:
-    """Everything that the ledger knows; None where it has no such slice."""
+    """What the ledger has about a slice; None where it has no such slice."""
     if at is None:
         state = await current_availability(backend, without=NOT_FOR_STATUS)
     else:
@@ -54,7 +58,7 @@ async def slice_facts(backend: Backend, name: str, at: datetime | None) -> Slice
     if status is None:
         return None
     row = state.slice.rows[name]
-    return SliceFacts(row, said_of(state, name), status, redacted, at)
+    return SliceFacts(row, published_slice(state, name), status, redacted, at)
 
 
 async def slice_objects(client: KubeClient, name: str) -> SliceObjects:
@@ -64,7 +68,7 @@ async def slice_objects(client: KubeClient, name: str) -> SliceObjects:
 
 
 def status_of(facts: SliceFacts, answer: KubeReply[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
-    """Whose status the page shows, and the status."""
+    """Where the status of the page comes from, and the status."""
     obj = answer.value.status if answer.value else None
     if obj is not None and obj.get("status"):
         return "Kubernetes", obj["status"]
@@ -74,7 +78,7 @@ def status_of(facts: SliceFacts, answer: KubeReply[SliceObjects]) -> tuple[str, 
 
 
 def slice_page(facts: SliceFacts, answer: KubeReply[SliceObjects], readable: Readable) -> Page:
-    """The page."""
+    """Lay out the page."""
     page = Page()
     origin, status = status_of(facts, answer)
     page.tree(
@@ -86,7 +90,7 @@ def slice_page(facts: SliceFacts, answer: KubeReply[SliceObjects], readable: Rea
             "Published": facts.row.published_at,
             "Status from": origin,
             "Claims named": readable.basis,
-            "Spec": _spec(facts.said),
+            "Spec": _spec(facts.published),
             "Status": status_tree(elided(status, readable.may_name)),
         }
     )
@@ -95,8 +99,8 @@ def slice_page(facts: SliceFacts, answer: KubeReply[SliceObjects], readable: Rea
     return page
 
 
-def said_of(state: Availability, name: str) -> SlicePublished:
-    """What a slice that is there says."""
+def published_slice(state: Availability, name: str) -> SlicePublished:
+    """The slice as its driver published it."""
     return SlicePublished.model_validate(orjson.loads(state.slice.rows[name].payload))
 
 
@@ -106,13 +110,13 @@ def status_tree(status: Mapping[str, Any]) -> Tree:
     found["Summary"] = summary_tree(status.get("summary") or {})
     found["Devices"] = [_device_status(one) for one in status.get("devices") or ()]
     if pool := status.get("poolStatus"):
-        found["Pool Status"] = spelt_tree(dict(pool))
+        found["Pool Status"] = named_tree(dict(pool))
     return found
 
 
 def summary_tree(summary: Mapping[str, Any]) -> Tree:
     """A summary as a page shows it."""
-    return {spelt(key): value for key, value in summary.items()}
+    return {field_name(key): value for key, value in summary.items()}
 
 
 def state_words(device: Mapping[str, Any]) -> str:
@@ -143,22 +147,22 @@ def _device_status(device: Mapping[str, Any]) -> Tree:
 
 def _allocation(allocation: Mapping[str, Any]) -> Tree:
     known = {key: value for key, value in allocation.items() if value != ""}
-    return {spelt(key): value for key, value in known.items()}
+    return {field_name(key): value for key, value in known.items()}
 
 
-def _spec(said: SlicePublished) -> Tree:
-    counters = [{"Name": one.name, "Counters": one.counters} for one in said.counter_sets]
+def _spec(published: SlicePublished) -> Tree:
+    counters = [{"Name": one.name, "Counters": one.counters} for one in published.counter_sets]
     return {
-        "Driver": said.driver,
+        "Driver": published.driver,
         "Pool": {
-            "Name": said.pool,
-            "Generation": said.pool_generation,
-            "Resource Slice Count": said.slice_count,
+            "Name": published.pool,
+            "Generation": published.pool_generation,
+            "Resource Slice Count": published.slice_count,
         },
-        **_reach(said.reach),
-        "Per Device Node Selection": True if said.reach is None else None,
+        **_reach(published.reach),
+        "Per Device Node Selection": True if published.reach is None else None,
         "Shared Counters": counters or None,
-        "Devices": [_device(one) for one in said.devices],
+        "Devices": [_device(one) for one in published.devices],
     }
 
 
@@ -191,3 +195,97 @@ def _reach(reach: NodeReach | None) -> Tree:
 def _terms(reach: NodeReach) -> Iterator[str]:
     for term in reach.terms:
         yield " and ".join(f"{one.key} {one.operator} {','.join(one.values)}".rstrip() for one in term)
+
+
+class SliceOfNode(NamedTuple):
+    """One of a node's own slices, and its status."""
+
+    name: str
+    published: SlicePublished
+    status: Document
+
+
+class NodeResources(NamedTuple):
+    """A node's own slices, by pool; `is_redacted` where no claims may be named."""
+
+    pools: Mapping[PoolId, list[SliceOfNode]]
+    is_redacted: bool
+
+    @property
+    def namespaces(self) -> set[str]:
+        """The namespaces of the claims that have devices."""
+        return {name for slices in self.pools.values() for one in slices for name in namespaces_in(one.status)}
+
+
+async def node_resources(backend: Backend, node: str) -> NodeResources:
+    """The slices that the ledger has for a node."""
+    state = await current_availability(backend, without=NOT_FOR_STATUS)
+    redacted = await is_redacted(backend)
+    pools: dict[PoolId, list[SliceOfNode]] = {}
+    for row in sorted(state.slice.where("node", node), key=lambda row: (row.driver, row.pool, row.name)):
+        status = state.status(row.name, redacted=redacted) or {}
+        slices = pools.setdefault(PoolId(row.driver, row.pool), [])
+        slices.append(SliceOfNode(row.name, published_slice(state, row.name), status))
+    return NodeResources(pools, redacted)
+
+
+def resources_tree(resources: NodeResources, readable: Readable) -> Tree:
+    """Lay out the section of a node's page."""
+    pools = [_pool(pool, slices, readable) for pool, slices in resources.pools.items()]
+    return {"DRA Resources": [{"Claims named": readable.basis}, *pools] if pools else []}
+
+
+def _pool(pool: PoolId, slices: list[SliceOfNode], readable: Readable) -> Tree:
+    statuses = [elided(one.status, readable.may_name) for one in slices]
+    status: Mapping[str, Any] = next((one["poolStatus"] for one in statuses if "poolStatus" in one), {})
+    return {
+        "Driver": pool.driver,
+        "Pool": pool.name,
+        "Slices": ",".join(one.name for one in slices),
+        "Summary": summary_tree(_total_summary(one.get("summary") or {} for one in statuses)),
+        "Pool Status": named_tree(dict(status)) or None,
+        "Devices": {
+            name: found
+            for one, of_slice in zip(slices, statuses, strict=True)
+            for name, found in _node_devices(one.published, of_slice).items()
+        },
+    }
+
+
+def _node_devices(published: SlicePublished, status: Mapping[str, Any]) -> dict[str, Tree]:
+    by_name = {device.name: device for device in published.devices}
+    return {
+        one["name"]: _node_device(one, attributes_tree(by_name[one["name"]])) for one in status.get("devices") or ()
+    }
+
+
+def _node_device(device: Mapping[str, Any], attributes: Tree) -> Tree:
+    allocations = device.get("allocations") or ()
+    named = [f"{one['claimNamespace']}/{one['claimName']}" for one in allocations if one.get("claimName")]
+    return {
+        "Status": state_words(device),
+        "Allocated To": names_and_count(named, len(allocations) - len(named)) if named else None,
+        "Capacity": device.get("capacity"),
+        "Available": device.get("availableCapacity"),
+        "Attributes": attributes or None,
+    }
+
+
+def _total_summary(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sum of several slices' summaries."""
+    found: dict[str, Any] = {}
+    for summary in summaries:
+        for key, value in summary.items():
+            found[key] = _added(found[key], value) if key in found else value
+    return found
+
+
+def _added(total: Any, value: Any) -> Any:  # noqa: ANN401 - a count, or amounts by name
+    if isinstance(total, int):
+        return total + value
+    return {name: _sum(total.get(name), value.get(name)) for name in {**total, **value}}
+
+
+def _sum(one: str | None, other: str | None) -> str:
+    first, second = parse_quantity(one or "0"), parse_quantity(other or "0")
+    return str(Quantity(first.nanos + second.nanos, first.form if one else second.form))

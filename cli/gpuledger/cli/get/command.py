@@ -1,29 +1,23 @@
-"""`gpuledger get`: the rows of one kind, now, at a past time, or as they were known; and Kubernetes objects."""
+"""`gpuledger get`: the rows of one kind from the ledger, now, at a past time or as recorded; and Kubernetes objects."""
 
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.get.availability import Selected, show_availability, watch_availability
 from gpuledger.cli.get.availability_nouns import AvailabilityNoun
-from gpuledger.cli.get.kube_objects import Wanted, get_objects, watch_objects
+from gpuledger.cli.get.kube_objects import ObjectQuery, get_objects, watch_objects
+from gpuledger.cli.get.ledger import AvailabilityQuery, LedgerQuery, TableQuery, show_rows, watch_rows
 from gpuledger.cli.get.nouns import KINDS, KubeNoun, Noun, noun_to_get
-from gpuledger.cli.get.watch import watch_rows
 from gpuledger.cli.options import AsRecorded, At, Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
-from gpuledger.cli.render import Output, render
+from gpuledger.cli.render import Output
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_as_recorded, parse_time
-from gpuledger.db.readonly import read_only
 from gpuledger.edge.kube.client import Selection
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess
-from gpuledger.tools.queries.backend import bring_current, named_projections
-from gpuledger.tools.queries.moments import PointInTime, sequence_of
-from gpuledger.tools.queries.rows import RowDict, RowFilter, current_rows, missing_names, rows_as_recorded, rows_at
+from gpuledger.tools.queries.moments import PointInTime
 
 KUBERNETES = "Kubernetes kinds"
 
@@ -88,33 +82,34 @@ def get(
     noun = noun_to_get(kind, kube=kube)
     past = {"--at": at, "--as-recorded": as_recorded}
     _check_watch(past, output, watch=watch)
-    narrowed_by = _narrowed_by(noun)
-    if "node" not in narrowed_by:
+    filters = _filters_of(noun)
+    if "node" not in filters:
         _refuse({"--node": node}, "it is for allocations", "Leave it out")
+    headers, in_namespace = not no_headers, None if all_namespaces else namespace
     if isinstance(noun, KubeNoun):
         _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
-        selection = Selection(None if all_namespaces else namespace, selector or "", field_selector or "")
-        wanted = Wanted(noun, selection, tuple(map(noun.bare, names or [])), KubeAccess(kubeconfig, context, data_dir))
-        run(_objects(wanted, output, watch=watch, headers=not no_headers))
+        selection = Selection(in_namespace, selector or "", field_selector or "")
+        access = KubeAccess(kubeconfig, context, data_dir)
+        objects = ObjectQuery(noun, selection, tuple(map(noun.bare, names or [])), access)
+        run((watch_objects if watch else get_objects)(objects, output, headers=headers))
         return
-    given = {"--selector": selector, "--field-selector": field_selector}
-    given |= {} if "namespace" in narrowed_by else {"--namespace": namespace}
-    _refuse(given, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
+    kube_options = {"--selector": selector, "--field-selector": field_selector}
+    kube_options |= {} if "namespace" in filters else {"--namespace": namespace}
+    _refuse(kube_options, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
     moment = _parse_point_in_time(at, as_recorded, system_clock())
-    namespace = None if all_namespaces else namespace
-    if isinstance(noun, AvailabilityNoun):
-        selected = Selected(noun, tuple(names or ()), namespace)
-        _availability(selected, moment, output, data_dir, watch=watch, headers=not no_headers)
-        return
-    where = {"node": node, "namespace": namespace}
-    chosen = RowFilter(
-        [name.removeprefix(f"{noun.view.kind}/") for name in names or []],
-        {column: value for column, value in where.items() if value is not None},
-    )
+    query = _ledger_query(noun, names or [], {"node": node, "namespace": in_namespace})
     if watch:
-        run(watch_rows(noun, chosen, data_dir, output, headers=not no_headers))
-        return
-    _show(noun, chosen, moment, output, data_dir, headers=not no_headers)
+        run(watch_rows(query, output, data_dir, headers=headers))
+    else:
+        run(show_rows(query, moment, output, data_dir, headers=headers))
+
+
+def _ledger_query(noun: Noun | AvailabilityNoun, names: list[str], filters: dict[str, str | None]) -> LedgerQuery:
+    bare, namespace = [name.removeprefix(f"{noun.view.kind}/") for name in names], filters["namespace"]
+    if isinstance(noun, Noun):
+        return TableQuery(noun, bare, {column: value for column, value in filters.items() if value is not None})
+    full = [name if namespace is None or "/" in name else f"{namespace}/{name}" for name in bare]
+    return AvailabilityQuery(noun, full, namespace)
 
 
 def _parse_point_in_time(at: str | None, as_recorded: str | None, now: datetime) -> PointInTime:
@@ -131,24 +126,11 @@ def _parse_point_in_time(at: str | None, as_recorded: str | None, now: datetime)
     )
 
 
-def _narrowed_by(noun: Noun | AvailabilityNoun | KubeNoun) -> tuple[str, ...]:
-    """By what a user may choose rows of a kind, beside their names."""
+def _filters_of(noun: Noun | AvailabilityNoun | KubeNoun) -> tuple[str, ...]:
+    """The options, beside names, by which users may choose rows of a kind."""
     if isinstance(noun, Noun):
         return noun.narrowed_by
     return ("namespace",) if isinstance(noun, KubeNoun) or noun.namespaced else ()
-
-
-def _availability(
-    wanted: Selected, moment: PointInTime, output: Output, data_dir: Path | None, *, watch: bool, headers: bool
-) -> None:
-    if watch:
-        run(watch_availability(wanted, data_dir, output, headers=headers))
-        return
-    show_availability(wanted, moment, output, data_dir, headers=headers)
-
-
-async def _objects(wanted: Wanted, output: Output, *, watch: bool, headers: bool) -> None:
-    await (watch_objects if watch else get_objects)(wanted, output, headers=headers)
 
 
 def _refuse(given: dict[str, str | None], why: str, hint: str) -> None:
@@ -163,24 +145,3 @@ def _check_watch(past: dict[str, str | None], output: Output, *, watch: bool) ->
     _refuse(past, "the past does not change", "Leave out --watch")
     if output is Output.JSON:
         raise CliError("A JSON array has an end, --watch has none", "Use `-o jsonl`", ExitCode.USAGE)
-
-
-def _show(
-    noun: Noun, chosen: RowFilter, moment: PointInTime, output: Output, data_dir: Path | None, *, headers: bool
-) -> None:
-    rows = run(_rows(noun, chosen, moment, data_dir))
-    if rows or not chosen.names:
-        render(rows, noun.view, output, headers=headers)
-    for name in missing_names(rows, noun.source, chosen.names):
-        raise CliError(f"{noun.view.kind} {name!r} was not found", f"List them with `gpuledger get {noun.view.kinds}`")
-
-
-async def _rows(noun: Noun, chosen: RowFilter, moment: PointInTime, data_dir: DataDir) -> list[RowDict]:
-    async with open_backend(data_dir, f"get {noun.view.kinds}") as backend:
-        if moment.recorded is not None:
-            return await rows_as_recorded(backend, noun.source, await sequence_of(backend, moment.recorded), chosen)
-        await bring_current(backend, named_projections([noun.projection]))
-        async with read_only(backend.database_url, application_name="gpuledger get") as connection:
-            if moment.at is not None:
-                return await rows_at(connection, noun.source, moment.at, chosen)
-            return await current_rows(connection, noun.source, chosen)

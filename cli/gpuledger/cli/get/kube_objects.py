@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.kube_tables import TableClient
 from gpuledger.cli.get.nouns import KubeNoun
-from gpuledger.cli.get.watch import filled
-from gpuledger.cli.log.tail import steady
 from gpuledger.cli.render import Column, Output, View, message, render
+from gpuledger.cli.render.rows import filled, steady
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import TransientError
 from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
@@ -28,7 +27,7 @@ Identity = tuple[str, str]
 """Namespace and name."""
 
 
-class Wanted(NamedTuple):
+class ObjectQuery(NamedTuple):
     """Which objects, and where."""
 
     noun: KubeNoun
@@ -51,29 +50,29 @@ class _Found(NamedTuple):
     names: frozenset[str]
 
 
-async def get_objects(wanted: Wanted, output: Output, *, headers: bool) -> None:
+async def get_objects(query: ObjectQuery, output: Output, *, headers: bool) -> None:
     """Show the objects.
 
     Raises:
         CliError: one that was named is not there.
     """
-    async with open_kube(wanted.access, _client_class(output)) as client:
-        found = [await _found(wanted._replace(noun=noun), client, output) for noun in wanted.nouns]
-    if any(one.rows for one in found) or not wanted.names:
+    async with open_kube(query.access, _client_class(output)) as client:
+        found = [await _found(query._replace(noun=noun), client, output) for noun in query.nouns]
+    if any(one.rows for one in found) or not query.names:
         for rows, view in _together(found, output):
             render(rows, view, output, headers=headers)
     known = frozenset[str]().union(*(one.names for one in found))
-    for name in wanted.names:
+    for name in query.names:
         if name not in known:
-            kinds = " or ".join(noun.kind for noun in wanted.nouns)
-            lists = " or ".join(f"`gpuledger get {noun.resource.plural}`" for noun in wanted.nouns)
+            kinds = " or ".join(noun.kind for noun in query.nouns)
+            lists = " or ".join(f"`gpuledger get {noun.resource.plural}`" for noun in query.nouns)
             raise CliError(f"{kinds} {name!r} was not found", f"List them with {lists}")
 
 
-async def _found(wanted: Wanted, client: KubeClient, output: Output) -> _Found:
+async def _found(query: ObjectQuery, client: KubeClient, output: Output) -> _Found:
     """The objects of the one kind."""
-    noun, objects = wanted.noun, list[Object]()
-    for selection in [_named(wanted, name) for name in wanted.names] or [wanted.selection]:
+    noun, objects = query.noun, list[Object]()
+    for selection in [_named(query, name) for name in query.names] or [query.selection]:
         objects += (await client.list(noun.resource, selection)).items
     names = frozenset(name for _, name in map(_identity, objects))
     return _Found(list(_rows(objects, noun, client, output)), _view(noun, client), names)
@@ -92,15 +91,15 @@ def _padded(rows: Iterable[dict[str, Any]], view: View) -> Iterator[dict[str, An
     return ({column.field: None for column in view.columns} | row for row in rows)
 
 
-async def watch_objects(wanted: Wanted, output: Output, *, headers: bool) -> None:
+async def watch_objects(query: ObjectQuery, output: Output, *, headers: bool) -> None:
     """Show the objects, then every one that changes, for ever.
 
     Raises:
         KubeError: the API server refuses, or could not even be asked a first time.
     """
-    screen = _Screen(wanted.nouns, output, headers)
-    async with open_kube(wanted.access, _client_class(output)) as client:
-        await run_until_one_fails(_watch(wanted._replace(noun=one), client, screen) for one in wanted.nouns)
+    screen = _Screen(query.nouns, output, headers)
+    async with open_kube(query.access, _client_class(output)) as client:
+        await run_until_one_fails(_watch(query._replace(noun=one), client, screen) for one in query.nouns)
 
 
 class _Screen:
@@ -138,17 +137,17 @@ class _Screen:
             self._headers = False
 
 
-async def _watch(wanted: Wanted, client: KubeClient, screen: _Screen) -> None:
-    async with aclosing(_changing(wanted, client)) as changing:
+async def _watch(query: ObjectQuery, client: KubeClient, screen: _Screen) -> None:
+    async with aclosing(_changing(query, client)) as changing:
         async for objects in changing:
-            screen.show(objects, wanted.noun, client)
+            screen.show(objects, query.noun, client)
 
 
-async def _changing(wanted: Wanted, client: KubeClient) -> AsyncGenerator[list[Object]]:
+async def _changing(query: ObjectQuery, client: KubeClient) -> AsyncGenerator[list[Object]]:
     """First all objects, be there none, then those that changed."""
-    selection = _named(wanted, wanted.names[0]) if len(wanted.names) == 1 else wanted.selection
-    seen = _Seen(wanted)
-    reflector: Reflector[Object] = Reflector(client, wanted.noun.resource, dict, selection=selection)
+    selection = _named(query, query.names[0]) if len(query.names) == 1 else query.selection
+    seen = _SeenObjects(query)
+    reflector: Reflector[Object] = Reflector(client, query.noun.resource, dict, selection=selection)
     async with aclosing(reflector.run()) as run:
         async for one in run:
             match one:
@@ -162,35 +161,35 @@ async def _changing(wanted: Wanted, client: KubeClient) -> AsyncGenerator[list[O
                     message(f"{error} Trying again in {pause_s:.0f} s.")
 
 
-class _Seen:
+class _SeenObjects:
     """What has been shown, so that a list that is made anew shows differences only."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._noun = wanted.noun
-        self._names = frozenset(wanted.names)
+    def __init__(self, query: ObjectQuery) -> None:
+        self._noun = query.noun
+        self._names = frozenset(query.names)
         self._versions: dict[Identity, str] = {}
         self.begun = False
 
     def listed(self, objects: Iterable[Object]) -> list[Object]:
         """Those of all objects that are new, or other than before."""
         self.begun = True
-        wanted = list(self._wanted(objects))
-        for identity in self._versions.keys() - set(map(_identity, wanted)):
+        selected = list(self._selected(objects))
+        for identity in self._versions.keys() - set(map(_identity, selected)):
             self._gone(identity)
-        return [obj for obj in wanted if self._is_news(obj)]
+        return [obj for obj in selected if self._is_news(obj)]
 
     def changed(self, changes: Iterable[Changed[Object]]) -> list[Object]:
         """Those that came or changed."""
         fresh = []
         for change in changes:
-            for obj in self._wanted([change.object]):
+            for obj in self._selected([change.object]):
                 if change.type == "DELETED":
                     self._gone(_identity(obj))
                 elif self._is_news(obj):
                     fresh.append(obj)
         return fresh
 
-    def _wanted(self, objects: Iterable[Object]) -> Iterator[Object]:
+    def _selected(self, objects: Iterable[Object]) -> Iterator[Object]:
         return (obj for obj in objects if not self._names or obj["metadata"]["name"] in self._names)
 
     def _is_news(self, obj: Object) -> bool:
@@ -207,9 +206,9 @@ def _client_class(output: Output) -> type[KubeClient]:
     return TableClient if output in AS_TABLE else KubeClient
 
 
-def _named(wanted: Wanted, name: str) -> Selection:
-    fields = [f"metadata.name={name}", wanted.selection.fields]
-    return replace(wanted.selection, fields=",".join(filter(None, fields)))
+def _named(query: ObjectQuery, name: str) -> Selection:
+    fields = [f"metadata.name={name}", query.selection.fields]
+    return replace(query.selection, fields=",".join(filter(None, fields)))
 
 
 def _identity(obj: Object) -> Identity:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,8 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.filters import Aggregate, AggregateId, EventType, Filter, SourceName, filter_of
 from gpuledger.cli.log.rows import VIEW, row_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
-from gpuledger.cli.render import Column, Output, View, render
-from gpuledger.cli.render.values import cell
+from gpuledger.cli.render import Output, render
+from gpuledger.cli.render.rows import steady
 from gpuledger.cli.run import run
 from gpuledger.ledger.api import Ledger, Message
 
@@ -83,22 +82,3 @@ async def last_messages(ledger: Ledger, wanted: Filter, lines: int, head: int) -
             return found
         span *= SPAN_GROWTH
     return deque()
-
-
-class _Steady:
-    """The text of a column's cells, never narrower than any before, so that tables of one row align."""
-
-    def __init__(self, column: Column) -> None:
-        self._column = column
-        self._width = len(column.heading)
-
-    def __call__(self, value: object) -> str:
-        text = cell(value, self._column)
-        self._width = max(self._width, len(text))
-        return text.ljust(self._width)
-
-
-def steady(view: View) -> View:
-    """The view for rows that arrive one by one."""
-    columns = (replace(column, key=column.field, format=_Steady(column)) for column in view.columns)
-    return replace(view, columns=tuple(columns))

@@ -1,21 +1,26 @@
 """A page about one thing, as `kubectl describe` lays it out: fields, then sections of fields, lists and tables.
 
-Text comes from machines that nobody vouches for, so none of it reaches the terminal with a control character.
+Text comes from machines that nobody vouches for, so no control character of it reaches the terminal.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from rich.cells import cell_len
 
 from gpuledger.cli.errors import visible
 from gpuledger.cli.render import Column, Console, quiet_pipe
-from gpuledger.cli.render.tree import Tree, tree_lines
 from gpuledger.cli.render.values import NONE, cell
 
-INDENT = "  "
-GAP = "  "
+INDENT: Final = "  "
+GAP: Final = "  "
 
-Fields = Mapping[str, object]
+_ANY = Column("any")
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+
+Tree = Mapping[str, object]
+"""Nested fields by name; those that are None are left out."""
 
 
 class Page:
@@ -24,7 +29,7 @@ class Page:
     def __init__(self) -> None:
         self._lines: list[str] = []
 
-    def fields(self, fields: Fields, *, title: str = "") -> None:
+    def fields(self, fields: Tree, *, title: str = "") -> None:
         """Names and values, one a line; a mapping as value has a line for each of its entries."""
         indent = INDENT if title else ""
         if title:
@@ -73,4 +78,41 @@ def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
     return f"{INDENT}{GAP.join(cells)}"
 
 
-_ANY = Column("any")
+def tree_lines(tree: Tree, depth: int = 0) -> Iterator[str]:
+    """The lines of a tree; what is None is left out."""
+    indent = INDENT * depth
+    shown = {key: value for key, value in tree.items() if value is not None}
+    width = max((cell_len(key) for key, value in shown.items() if not _is_nested(value)), default=0) + 1
+    for key, value in shown.items():
+        name = f"{visible(key)}:"
+        if not _is_nested(value):
+            yield f"{indent}{name}{' ' * (width - cell_len(name))}{GAP}{cell(value, _ANY)}"
+        elif not value:
+            yield f"{indent}{name}{GAP}{NONE}"
+        else:
+            yield f"{indent}{name}"
+            yield from _below(value, depth + 1)
+
+
+def field_name(key: str) -> str:
+    """The name of a field on pages: `claimUID` becomes `Claim UID`."""
+    return " ".join(word[:1].upper() + word[1:] for word in _WORD.findall(key))
+
+
+def named_tree(document: object) -> object:
+    """A document of the API with the names that its fields have on pages."""
+    if isinstance(document, Mapping):
+        return {field_name(key): named_tree(value) for key, value in document.items()}
+    return [named_tree(one) for one in document] if isinstance(document, list) else document
+
+
+def _below(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from tree_lines(value, depth)
+    elif isinstance(value, Sequence):
+        for one in value:
+            yield from tree_lines(one, depth) if isinstance(one, Mapping) else [f"{INDENT * depth}{visible(str(one))}"]
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, Mapping | list | tuple)

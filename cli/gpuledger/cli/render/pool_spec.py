@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpuledger.cli.render.tree import Tree
+from gpuledger.cli.render.page import Tree
 from gpuledger.domain.pools.spec import unsupported
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined, PoolTaint
 from gpuledger.events.reach import NodeRequirement

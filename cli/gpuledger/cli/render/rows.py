@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from gpuledger.cli.errors import CliError, ExitCode, visible
 from gpuledger.cli.render.terminal import Console, message, quiet_pipe
-from gpuledger.cli.render.values import cell, csv_field, is_number, json_text, yaml_item
+from gpuledger.cli.render.values import NONE, cell, csv_field, is_number, json_text, yaml_item
 from gpuledger.cli.render.view import Column, Output, View, columns_of
 
 GAP: Final = "   "
@@ -154,3 +154,30 @@ class _Echo:
 
     def write(self, line: str) -> str:
         return line
+
+
+def filled(rows: Iterable[Mapping[str, object]], view: View, output: Output) -> list[Mapping[str, object]]:
+    """The rows with `<none>` written out for tables, so that empty cells align with those of later rows."""
+    if output not in (Output.TABLE, Output.WIDE):
+        return list(rows)
+    plain = {column.field for column in view.columns if column.format is None}
+    return [{key: NONE if value is None and key in plain else value for key, value in row.items()} for row in rows]
+
+
+class _SteadyCell:
+    """The text of a column's cells, never narrower than any before, so that tables of one row align."""
+
+    def __init__(self, column: Column) -> None:
+        self._column = column
+        self._width = len(column.heading)
+
+    def __call__(self, value: object) -> str:
+        text = cell(value, self._column)
+        self._width = max(self._width, len(text))
+        return text.ljust(self._width)
+
+
+def steady(view: View) -> View:
+    """The view for rows that arrive one by one."""
+    columns = (replace(column, key=column.field, format=_SteadyCell(column)) for column in view.columns)
+    return replace(view, columns=tuple(columns))

@@ -21,9 +21,9 @@ from gpuledger.tools.cluster import KubeReply, concurrently, if_reachable, objec
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.explain.access import Readable, readable
 from gpuledger.tools.explain.node_fit import hindrances, selection, untolerated
-from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX, asked_notes, judged_nodes
 from gpuledger.tools.explain.pools import (
     HAS_OR_NEEDS_NONE,
+    NODES_ASKED_MAX,
     Ask,
     Barrier,
     Finding,
@@ -32,6 +32,8 @@ from gpuledger.tools.explain.pools import (
     PodUse,
     PoolAnswer,
     answer,
+    asked_notes,
+    judged_nodes,
     uses_of,
 )
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, ONLY_UNITS, SEVERAL_POOLS

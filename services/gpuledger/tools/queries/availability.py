@@ -1,18 +1,28 @@
 """Slices, claims and pools of dynamic resource allocation: now, from the tables; in the past, from a fold of the log.
 
-Both give the same `Availability`, so that callers need not know which it is. Nothing here writes.
+Both give the same `Availability`, and rows follow from that alone. The rows of pools have the field names of upstream's
+ResourcePoolStatusRequest, and ours where it has none. Nothing here writes.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from gpuledger.domain.dra.fold import Availability
+import orjson
+
+from gpuledger.domain.dra.device_state import AvailabilityState
+from gpuledger.domain.dra.evaluation import PoolEvaluation
+from gpuledger.domain.dra.fold import Availability, views
+from gpuledger.domain.dra.objects import PoolId
+from gpuledger.domain.dra.pool_index import EVERYWHERE
+from gpuledger.domain.dra.rows import DeviceAllocation
+from gpuledger.domain.dra.status import conditions_of, overdrawn_errors, vanished_errors
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table
 from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.availability import AvailabilityProjection
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
+from gpuledger.tools.queries.rows import RowDict
 
 
 async def current_availability(backend: Backend, *, without: Collection[str] = ()) -> Availability:
@@ -42,6 +52,96 @@ async def availability_as_of(backend: Backend, until: datetime | int) -> Availab
     facts = (await folded(backend, _FactCollector(until))).state
     assert isinstance(facts, _CollectedFacts)
     return facts.replayed()
+
+
+def slice_rows(state: Availability) -> Iterator[RowDict]:
+    """A row for each slice, its devices counted as its status counts them."""
+    for name, row in sorted(state.slice.rows.items()):
+        evaluation = state.evaluation(PoolId(row.driver, row.pool), row.node or EVERYWHERE)
+        availabilities = evaluation.availabilities[row.name].values()
+        states = [one.state for one in availabilities]
+        allocated, available = sum(one.use.is_used for one in availabilities), states.count(AvailabilityState.AVAILABLE)
+        yield {
+            "name": name,
+            "driver": row.driver,
+            "pool": row.pool,
+            "node": row.node,
+            "total": len(states),
+            "allocated": allocated,
+            "available": available,
+            "partial": states.count(AvailabilityState.PARTIAL),
+            "unavailable": len(states) - allocated - available,
+            "generation": row.pool_generation,
+            "complete": evaluation.view.is_complete,
+            "valid": evaluation.view.is_valid,
+            "published_at": row.published_at,
+        }
+
+
+def pool_rows(state: Availability) -> Iterator[RowDict]:
+    """A row for each view of each pool: from a node with slices of its own, or from the whole cluster."""
+    for pool, node in sorted(views(state)):
+        evaluation = state.evaluation(pool, node)
+        seen, counts, total = evaluation.view, evaluation.counts, evaluation.counts.total()
+        available = counts[AvailabilityState.AVAILABLE]
+        yield {
+            "driver": pool.driver,
+            "poolName": pool.name,
+            "nodeName": node or None,
+            "generation": seen.generation,
+            "resourceSliceCount": seen.expected,
+            "observedSliceCount": seen.observed,
+            "totalDevices": total,
+            "allocatedDevices": evaluation.allocated,
+            "availableDevices": available,
+            "partiallyAllocatedDevices": counts[AvailabilityState.PARTIAL],
+            "unavailableDevices": total - evaluation.allocated - available,
+            "complete": seen.is_complete,
+            "valid": seen.is_valid,
+            "validationError": _validation_error(evaluation),
+            "warnings": _warnings(state, pool, evaluation),
+        }
+
+
+def claim_rows(state: Availability) -> Iterator[RowDict]:
+    """A row for each claim, with what it holds."""
+    for claim, row in sorted(state.claim.rows.items()):
+        namespace, _, name = str(claim).partition("/")
+        held = sorted(state.held(row.claim))
+        yield {
+            "namespace": namespace,
+            "name": name,
+            "phase": row.phase,
+            "devices": len(held),
+            "requests": row.requests,
+            "owner": row.owner,
+            "since": row.since,
+            "uid": row.uid,
+            "held": [_holding(one) for one in held],
+        }
+
+
+def _validation_error(evaluation: PoolEvaluation) -> str | None:
+    """Why the pool gives nothing, where its slices are the reason."""
+    failed = [message for _, status, _, message in conditions_of(evaluation.view) if not status]
+    return " ".join(failed) or None
+
+
+def _warnings(state: Availability, pool: PoolId, evaluation: PoolEvaluation) -> list[str]:
+    """What is amiss and keeps nobody from the pool."""
+    return [*vanished_errors(state.index(pool).vanished(), redacted=False), *overdrawn_errors(evaluation)]
+
+
+def _holding(row: DeviceAllocation) -> RowDict:
+    return {
+        "request": row.request,
+        "driver": row.driver,
+        "pool": row.pool,
+        "device": row.device,
+        "share": row.share or None,
+        "consumed": orjson.loads(row.consumed) if row.consumed else None,
+        "admin_access": row.admin_access,
+    }
 
 
 class _CollectedFacts:

@@ -4,7 +4,7 @@ A table of now is read from PostgreSQL, one at a time from a history function, o
 Nothing here writes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -94,12 +94,6 @@ async def rows_as_recorded(
     selected = [row for row in rows if row_filter.has(source, row)]
     selected.sort(key=lambda row: tuple(row[column] for column in source.order))
     return [{name: row[name] for name in source.columns} for row in selected]
-
-
-def missing_names(rows: Sequence[RowDict], source: RowSource, names: Sequence[str]) -> Iterator[str]:
-    """The names that no row has."""
-    found = {row[source.name_key] for row in rows}
-    return (name for name in names if name not in found)
 
 
 async def rows_where(

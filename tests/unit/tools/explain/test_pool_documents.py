@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
-from gpuledger.cli.render.why_pools_page import pod_part, pool_part
+from gpuledger.cli.render.why_page import pod_part, pool_part
 from gpuledger.tools.explain.access import Readable
 from gpuledger.tools.explain.pod_units import UnitsExplanation
 from gpuledger.tools.explain.pools import Barrier, Hindrance, PodState

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.tools.explain.pod_units import explain_units
-from gpuledger.tools.explain.pool_nodes import NODES_ASKED_MAX, asked_notes, judged_nodes
-from gpuledger.tools.explain.pools import Ask, PodState, answer
+from gpuledger.tools.explain.pools import NODES_ASKED_MAX, Ask, PodState, answer, asked_notes, judged_nodes
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, SEVERAL_POOLS
 from gpuledger.tools.explain.query import QueriedPod, WhyQuery
 from support.pools import Pools, pool

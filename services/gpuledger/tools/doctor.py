@@ -1,21 +1,64 @@
-"""What can be seen of the database: its server, its schema and every projection's rows. Changes nothing."""
+"""The checks of `gpuledger doctor` on PostgreSQL, the projections' rows, NATS and the ledger's stream.
 
+No check changes anything, nor creates a stream where there is none.
+"""
+
+import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import psycopg
+from nats.js.api import StreamInfo
+from nats.js.errors import NotFoundError
 
-from gpuledger.cli.doctor.check import Check, failed, ok, warning
 from gpuledger.db.engine import AsyncConnection, connect, place_of
 from gpuledger.db.errors import DatabaseError
 from gpuledger.db.locks import try_lock, unlock
 from gpuledger.db.revision import HEAD_REVISION, check_connection
 from gpuledger.db.views import READER_ROLE
 from gpuledger.ledger.api import Position
+from gpuledger.ledger.connect import Connection, connected
+from gpuledger.ledger.errors import LedgerError
+from gpuledger.ledger.stream import check_config, stream_name
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Store, schema_of
 from gpuledger.runtime.clock import Clock, system_clock
+
+
+class Status(StrEnum):
+    """`failed` keeps gpuledger from working; `warning` does not, but somebody should know."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+class Check(NamedTuple):
+    """`detail` says what was found and, unless all is well, what to do next."""
+
+    check: str
+    status: Status
+    detail: str
+
+
+def ok(check: str, detail: str) -> Check:
+    """A check that passed."""
+    return Check(check, Status.OK, detail)
+
+
+def warning(check: str, detail: str) -> Check:
+    """A check that passed with something to know."""
+    return Check(check, Status.WARNING, detail)
+
+
+def failed(check: str, detail: str) -> Check:
+    """A check that failed."""
+    return Check(check, Status.FAILED, detail)
+
 
 MAJOR_MIN = 15
 SKEW_WARN_S = 1.0
@@ -27,7 +70,7 @@ _GAPS = "SELECT count(*) FROM gpuledger_live.gap WHERE closed_at IS NULL"
 
 
 class DatabaseChecks:
-    """Looks at a PostgreSQL server; `head` is the log's last position, where that is known."""
+    """Checks a PostgreSQL server; `head` is the log's last position, if there is a log."""
 
     def __init__(
         self, url: str, projections: Sequence[Projection], head: Position | None, clock: Clock = system_clock
@@ -50,8 +93,8 @@ class DatabaseChecks:
 
     async def _skew(self, connection: AsyncConnection) -> Check:
         before = self._clock()
-        theirs = await _one(connection, "SELECT clock_timestamp()")
-        return skew_check(before, theirs, self._clock())
+        server_time = await _one(connection, "SELECT clock_timestamp()")
+        return skew_check(before, server_time, self._clock())
 
     async def _schema(self, connection: AsyncConnection) -> AsyncIterator[Check]:
         try:
@@ -105,9 +148,9 @@ def outbox_check(projection: str, waiting: int) -> Check:
     return ok(f"outbox of {projection}", "Nothing waits to be published")
 
 
-def skew_check(before: datetime, theirs: datetime, after: datetime) -> Check:
-    """Whether the database's clock agrees with ours; `before` and `after` are ours around the question."""
-    skew_s = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
+def skew_check(before: datetime, server_time: datetime, after: datetime) -> Check:
+    """Whether the database's clock agrees with ours; `before` and `after` are our times around the query."""
+    skew_s = max((before - server_time).total_seconds(), (server_time - after).total_seconds(), 0.0)
     detail = f"PostgreSQL's clock and this machine's differ by {skew_s:.3f} s"
     if skew_s > SKEW_WARN_S:
         return warning("clock", f"{detail}. Synchronise both (NTP), or lag and gaps are misjudged.")
@@ -128,7 +171,7 @@ async def _reader(connection: AsyncConnection) -> Check:
 
 
 async def _leftover(connection: AsyncConnection, projection: Projection) -> bool:
-    """Whether tables of a rebuild are there that nobody works on."""
+    """Whether tables of a rebuild were left that nobody works on."""
     tables = [spec.name for spec in projection.specs]
     cursor = await connection.execute(_LEFT.encode(), [schema_of(NEXT), tables])
     if await cursor.fetchone() is None:
@@ -146,5 +189,73 @@ async def _gaps(connection: AsyncConnection) -> Check:
 
 async def _one(connection: AsyncConnection, query: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401 - any column
     row = await (await connection.execute(query.encode(), values)).fetchone()
-    assert row is not None, "these questions always have an answer"
+    assert row is not None, "these queries always give a row"
     return row[0]
+
+
+MAJORITY_MIN = 3
+ALWAYS = "always"
+
+
+class LedgerChecks:
+    """Checks a NATS server; `head` is the log's last position afterwards, None where there is no log."""
+
+    def __init__(self, nats_url: str, data_dir: Path | None) -> None:
+        self.head: Position | None = None
+        self._url = nats_url
+        self._data_dir = data_dir
+
+    async def run(self) -> AsyncIterator[Check]:
+        """The checks, as they are made."""
+        try:
+            async with connected(self._url, name="gpuledger doctor") as connection:
+                version = connection.client.connected_server_version
+                yield ok("nats", f"Version {version.major}.{version.minor}.{version.patch} at {connection.address}")
+                async for check in self._stream(connection):
+                    yield check
+        except LedgerError as error:
+            yield failed("nats", str(error))
+
+    async def _stream(self, connection: Connection) -> AsyncIterator[Check]:
+        generation, info = await _newest(connection)
+        if info is None:
+            yield warning("stream", "There is no ledger yet. `gpuledger up` makes it.")
+            return
+        self.head = Position(generation, info.state.last_seq)
+        try:
+            check_config(info.config, generation)
+            size = f"{info.state.messages:,} events, {info.state.bytes / 1024**2:,.1f} MiB"
+            yield ok("stream", f"{stream_name(generation)}: {size}, last position {self.head}")
+        except LedgerError as error:
+            yield failed("stream", str(error))
+        yield durability_check(info.config.num_replicas or 1, self._sync_interval())
+
+    def _sync_interval(self) -> str | None:
+        """The setting of an embedded server; None for any other server."""
+        if self._data_dir is None:
+            return None
+        with suppress(OSError, ValueError, KeyError):
+            configuration = json.loads((self._data_dir / "nats" / "nats.conf").read_text(encoding="utf-8"))
+            return str(configuration["jetstream"]["sync_interval"])
+        return None
+
+
+def durability_check(replicas: int, sync_interval: str | None) -> Check:
+    """Whether what is acknowledged outlives a power failure: synced to disk, or kept by a majority of servers."""
+    if sync_interval == ALWAYS:
+        return ok("durability", "Every event is on disk before it is acknowledged (sync_interval: always)")
+    if replicas >= MAJORITY_MIN:
+        return ok("durability", f"Every event is on a majority of {replicas} servers before it is acknowledged")
+    found = "cannot be seen from here" if sync_interval is None else f"is {sync_interval}"
+    return warning("durability", f"There is one replica, and sync_interval {found}. Set it to `always` in nats.conf.")
+
+
+async def _newest(connection: Connection) -> tuple[int, StreamInfo | None]:
+    """The newest generation; none is ever deleted, so they are numbered without holes."""
+    number, newest = 0, None
+    with suppress(NotFoundError):
+        while True:
+            name = stream_name(number + 1)
+            newest = await connection.ask(lambda name=name: connection.jetstream.stream_info(name))  # type: ignore[misc]
+            number += 1
+    return number, newest

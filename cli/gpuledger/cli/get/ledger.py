@@ -1,0 +1,208 @@
+"""Rows of the ledger's kinds for `gpuledger get`: at a point in time, or with every change, as `--watch` shows them.
+
+A watch follows the log and not the clock: an idle ledger costs nothing. It reads the rows again at most once in
+`PAUSE_S`, however fast events come, and shows only those that differ.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gpuledger.cli.backend import open_backend
+from gpuledger.cli.errors import CliError
+from gpuledger.cli.get.availability_nouns import AvailabilityNoun
+from gpuledger.cli.get.nouns import Noun
+from gpuledger.cli.render import Output, View, message, render
+from gpuledger.cli.render.rows import filled, steady
+from gpuledger.db.readonly import read_only
+from gpuledger.domain.dra.fold import Availability
+from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Projection
+from gpuledger.tools.queries.availability import availability_as_of, current_availability
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.moments import PointInTime, sequence_of
+from gpuledger.tools.queries.rows import RowDict, RowFilter, current_rows, rows_as_recorded, rows_at
+
+PAUSE_S = 0.5
+"""Between two readings of the rows, while events keep coming."""
+
+AGGREGATE_TOKEN = 3
+"""The token of a subject that names the aggregate."""
+
+NOW = PointInTime()
+
+RowKey = tuple[object, ...]
+
+
+class LedgerQuery(Protocol):
+    """Which rows of a kind to show. Their projection, and how they are told apart, named and laid out."""
+
+    @property
+    def view(self) -> View:
+        """The columns."""
+        ...
+
+    @property
+    def projection(self) -> str:
+        """The projection whose events change the rows."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The full names of the rows to show; all rows, if there are none."""
+        ...
+
+    async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
+        """Read the rows as of a moment."""
+        ...
+
+    def key(self, row: RowDict) -> RowKey:
+        """What tells a row from others."""
+        ...
+
+    def name(self, row: RowDict) -> object:
+        """The name of a row."""
+        ...
+
+    def laid_out(self, rows: list[RowDict], output: Output) -> list[RowDict]:
+        """The rows as an output needs them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuery:
+    """Rows of a projection's table."""
+
+    noun: Noun
+    names: Sequence[str]
+    where: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def view(self) -> View:
+        """The columns."""
+        return self.noun.view
+
+    @property
+    def projection(self) -> str:
+        """The projection that keeps the table."""
+        return self.noun.projection
+
+    async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
+        """Read the rows as of a moment: from the table, the history function, or a fold of the log."""
+        source, row_filter = self.noun.source, RowFilter(self.names, self.where)
+        if moment.recorded is not None:
+            return await rows_as_recorded(backend, source, await sequence_of(backend, moment.recorded), row_filter)
+        await bring_current(backend, named_projections([self.projection]))
+        async with read_only(backend.database_url, application_name="gpuledger get") as connection:
+            if moment.at is not None:
+                return await rows_at(connection, source, moment.at, row_filter)
+            return await current_rows(connection, source, row_filter)
+
+    def key(self, row: RowDict) -> RowKey:
+        """The key of the table."""
+        return tuple(row[part] for part in self.noun.spec.key if part in row)
+
+    def name(self, row: RowDict) -> object:
+        """The name of a row."""
+        return row[self.view.name_key]
+
+    def laid_out(self, rows: list[RowDict], output: Output) -> list[RowDict]:  # noqa: ARG002 - as the protocol has it
+        """The rows as they are."""
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class AvailabilityQuery:
+    """Rows that follow from the state of dynamic resource allocation; `names` are full, as `namespace/name`."""
+
+    noun: AvailabilityNoun
+    names: Sequence[str]
+    namespace: str | None
+
+    @property
+    def view(self) -> View:
+        """The columns."""
+        return self.noun.view
+
+    @property
+    def projection(self) -> str:
+        """The projection of the state."""
+        return "availability"
+
+    async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
+        """Evaluate the rows as of a moment."""
+        return [row for row in self.noun.rows(await _state(backend, moment)) if self._is_selected(row)]
+
+    def key(self, row: RowDict) -> RowKey:
+        """The key of the kind."""
+        return tuple(row[part] for part in self.noun.key)
+
+    def name(self, row: RowDict) -> object:
+        """The name of a row."""
+        return self.noun.name_of(row)
+
+    def laid_out(self, rows: list[RowDict], output: Output) -> list[RowDict]:
+        """The rows with what only tables have, or as names alone."""
+        return self.noun.shown(rows, output)
+
+    def _is_selected(self, row: RowDict) -> bool:
+        if self.namespace is not None and row["namespace"] != self.namespace:
+            return False
+        return not self.names or self.noun.name_of(row) in self.names
+
+
+async def show_rows(
+    query: LedgerQuery, moment: PointInTime, output: Output, data_dir: Path | None, *, headers: bool
+) -> None:
+    """Show the rows as of a moment.
+
+    Raises:
+        CliError: there is no row of a requested name.
+    """
+    view = query.view
+    async with open_backend(data_dir, f"get {view.kinds}") as backend:
+        rows = await query.read(backend, moment)
+    if rows or not query.names:
+        render(query.laid_out(rows, output), view, output, headers=headers)
+    found = set(map(query.name, rows))
+    for name in query.names:
+        if name not in found:
+            raise CliError(f"{view.kind} {name!r} was not found", f"List them with `gpuledger get {view.kinds}`")
+
+
+async def watch_rows(query: LedgerQuery, output: Output, data_dir: Path | None, *, headers: bool) -> None:
+    """Show the rows, then every one that changes, until the command is interrupted. Rows that go away are messages."""
+    view, before = steady(query.view), dict[RowKey, RowDict]()
+    (projection,) = named_projections([query.projection])
+    async with (
+        open_backend(data_dir, f"get {view.kinds} --watch") as backend,
+        backend.ledger.read(after=await backend.ledger.head()) as reader,
+    ):
+        while True:
+            rows = {query.key(row): row for row in await query.read(backend, NOW)}
+            changed = query.laid_out([row for key, row in rows.items() if before.get(key) != row], output)
+            if changed:
+                render(filled(changed, query.view, output), view, output, headers=headers, live=True)
+                headers = False
+            for key in before.keys() - rows.keys():
+                message(f"{view.kind} {query.name(before[key])!r} is gone.")
+            before = rows
+            while not _may_change(projection, await reader.next_batch()):
+                pass
+            await asyncio.sleep(PAUSE_S)
+
+
+def _may_change(projection: Projection, messages: Iterable[Message]) -> bool:
+    """Whether one of the messages may change the projection's rows; any may, if it observes all events."""
+    if projection.observes:
+        return any(True for _ in messages)
+    aggregates = {kind.AGGREGATE for kind in projection.handlers}
+    return any(one.subject.split(".")[AGGREGATE_TOKEN] in aggregates for one in messages)
+
+
+async def _state(backend: Backend, moment: PointInTime) -> Availability:
+    if moment.recorded is not None:
+        return await availability_as_of(backend, await sequence_of(backend, moment.recorded))
+    return await current_availability(backend) if moment.at is None else await availability_as_of(backend, moment.at)

@@ -1,0 +1,20 @@
+"""The help texts of all commands are reflowed to the width of the terminal."""
+
+from typer.main import get_command
+
+from gpuledger.cli.app import app, reflowed
+
+
+def test_a_paragraph_is_reflowed_unless_it_is_verbatim() -> None:
+    assert reflowed("One\ntwo.\n\n  Three\n  four.\n\n\b\na\n  b") == "One two.\n\nThree four.\n\n\b\na\n  b"
+
+
+def test_the_help_of_every_command_is_reflowed() -> None:
+    found = dict[str, str]()
+    pending = [("gpuledger", get_command(app))]
+    while pending:
+        name, command = pending.pop()
+        pending += [(f"{name} {one}", inner) for one, inner in getattr(command, "commands", {}).items()]
+        found[name] = command.help or ""
+    assert {"gpuledger get", "gpuledger why pod", "gpuledger log tail"} <= found.keys()
+    assert [name for name, text in found.items() if text != reflowed(text)] == []
