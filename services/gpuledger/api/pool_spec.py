@@ -3,8 +3,21 @@
 from typing import Final
 
 PROVIDER_NVIDIA: Final = "Nvidia"
+PROVIDERS: Final = (PROVIDER_NVIDIA,)
+
 BACKEND_DEVICE_PLUGIN: Final = "DevicePlugin"
+BACKEND_DRA: Final = "DRA"
+BACKENDS: Final = (BACKEND_DEVICE_PLUGIN, BACKEND_DRA)
+
+UNIT_CARD: Final = "Card"
 UNIT_MIG: Final = "MIG"
+UNITS: Final = (UNIT_CARD, UNIT_MIG)
+
+BIN_PACK: Final = "BinPack"
+SPREAD: Final = "Spread"
+STRATEGIES: Final = (BIN_PACK, SPREAD)
+
+TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 MANUAL: Final = "Manual"
 SELECTOR: Final = "Selector"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpuledger.cli.render.page import Tree
-from gpuledger.domain.pools.spec import unsupported
+from gpuledger.domain.pools.validation import unsupported
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined, PoolTaint
 from gpuledger.events.reach import NodeRequirement
 

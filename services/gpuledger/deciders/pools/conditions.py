@@ -6,8 +6,9 @@ from gpuledger.api.pool_spec import MAINTENANCE_ENABLED
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.pools import Pool
 from gpuledger.domain.pools.rows import DRIFTED, REFUSED, PoolTally, PoolTrouble
-from gpuledger.domain.pools.spec import Problem, problem_of, read_spec, units, unsupported
+from gpuledger.domain.pools.spec import read_spec, units
 from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.domain.pools.validation import PoolProblem, problem_of, unsupported
 from gpuledger.events.node import Condition
 from gpuledger.events.pool import PoolChanged, PoolDefined
 
@@ -32,7 +33,7 @@ def is_empty(state: PoolFacts, pool: str) -> bool:
     return state.tally.get(pool) is None
 
 
-def closed(state: PoolFacts, row: Pool) -> Problem | None:
+def closed(state: PoolFacts, row: Pool) -> PoolProblem | None:
     """Why the pool takes no more devices; None where it does.
 
     Drift may close a pool without a look at who waits for it, so nothing that is said here depends on what has drifted.
@@ -42,7 +43,7 @@ def closed(state: PoolFacts, row: Pool) -> Problem | None:
         return wrong
     maintenance = _maintenance(state, row.subject, read_spec(row.said).said)
     if maintenance.status == TRUE:
-        return Problem(PoolReason(maintenance.reason), "The pool is under maintenance.")
+        return PoolProblem(PoolReason(maintenance.reason), "The pool is under maintenance.")
     return None
 
 
@@ -68,14 +69,14 @@ def _cap(state: PoolFacts) -> int:
     return state.settings_in_force().max_slices_per_device
 
 
-def _wrong(state: PoolFacts, row: Pool) -> Problem | None:
+def _wrong(state: PoolFacts, row: Pool) -> PoolProblem | None:
     """What of a pool itself is wrong, the worst first."""
     owner = state.owner(row.name)
     if owner is not None and owner.subject != row.subject:
         text = f"{owner.subject} had the name {row.name} before; pools' names are unique in the cluster."
-        return Problem(PoolReason.NAME_COLLISION, text)
+        return PoolProblem(PoolReason.NAME_COLLISION, text)
     if row.deleting:
-        return Problem(PoolReason.DELETING, "The pool is being deleted.")
+        return PoolProblem(PoolReason.DELETING, "The pool is being deleted.")
     return unsupported(read_spec(row.said).said) or problem_of(row.subject, row.said, _cap(state))
 
 
@@ -123,7 +124,7 @@ def _devices(troubles: list[PoolTrouble]) -> str:
     return f"{troubles[0].device}{more}"
 
 
-def _condition(kind: PoolConditionType, wrong: Problem | None, fine: PoolReason, *, holds: bool) -> Condition:
+def _condition(kind: PoolConditionType, wrong: PoolProblem | None, fine: PoolReason, *, holds: bool) -> Condition:
     """A condition with this status where something is wrong, and the opposite one where nothing is."""
     reason, message = (fine, "") if wrong is None else (wrong.reason, wrong.message)
     is_true = (wrong is not None) == holds

@@ -13,8 +13,9 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.orders import NOTHING, last_list, text_of
 from gpuledger.domain.pools.pools import Assignment, Pool
-from gpuledger.domain.pools.spec import problem_of, read_spec, unsupported
+from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.domain.pools.validation import problem_of, unsupported
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesWanted, WantedDevice
 
 _NOT_OF_SETUP: Final = frozenset({PoolReason.SLICES_ABOVE_CAP, PoolReason.SELECTOR_INVALID})

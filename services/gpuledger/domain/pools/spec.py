@@ -3,7 +3,6 @@
 The decider, admission, agents and commands share this, so that all of them mean the same by a pool.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -11,9 +10,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from gpuledger.api.mig_profile import MigProfile
-from gpuledger.api.pool_ref import PoolRef
-from gpuledger.api.pool_spec import BACKEND_DEVICE_PLUGIN, PROVIDER_NVIDIA, UNIT_MIG
-from gpuledger.api.reasons import PoolReason
+from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.dra.objects import LabelledNode, NodeExpression, Reach
 from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.labels import pci_id
@@ -21,15 +18,8 @@ from gpuledger.domain.inventory.state import GpuDevice
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
 
 SPECS_CACHED_MAX: Final = 4096
-RESOURCE_NAME_MAX: Final = 63
-"""How long the part of an extended resource's name after the slash may be."""
-
 PROFILES_TOLD_MAX: Final = 10
 """How many of a card's MIG profiles a message lists; whatever an agent tells, the message is of a bounded length."""
-
-_RESOURCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?").fullmatch
-_WITH_VALUES: Final = frozenset({"In", "NotIn"})
-_WITHOUT_VALUES: Final = frozenset({"Exists", "DoesNotExist"})
 
 
 class DeviceFacts(NamedTuple):
@@ -62,13 +52,6 @@ class Spec(NamedTuple):
     include: Filter
     exclude: Filter | None
     approves: tuple[NodeExpression, ...] | None
-
-
-class Problem(NamedTuple):
-    """What is wrong with a spec by itself, and what to do about it."""
-
-    reason: PoolReason
-    message: str
 
 
 @lru_cache(SPECS_CACHED_MAX)
@@ -133,52 +116,6 @@ def mismatch(spec: Spec, device: DeviceFacts, *, was_meant: bool = False) -> str
 def selects(requirements: tuple[NodeExpression, ...], name: str, labels: Mapping[str, str]) -> bool:
     """Whether an object of this name with these labels is selected; without requirements everything is."""
     return not requirements or reaches(Reach(terms=(requirements,)), LabelledNode(name, labels))
-
-
-def unsupported(said: PoolDefined) -> Problem | None:
-    """Why nothing here serves such a pool."""
-    if said.provider != PROVIDER_NVIDIA:
-        text = f"The provider is {said.provider}; {PROVIDER_NVIDIA} is supported."
-        return Problem(PoolReason.PROVIDER_NOT_SUPPORTED, text)
-    if said.backend != BACKEND_DEVICE_PLUGIN:
-        text = f"The backend is {said.backend}; {BACKEND_DEVICE_PLUGIN} is supported."
-        return Problem(PoolReason.BACKEND_NOT_SUPPORTED, text)
-    return None
-
-
-@lru_cache(SPECS_CACHED_MAX)
-def problem_of(pool: str, said: str, cap: int) -> Problem | None:
-    """The first of the problems with the spec in a pool's row."""
-    return next(problems(pool, read_spec(said).said, cap), None)
-
-
-def problems(pool: str, said: PoolDefined, cap: int) -> Iterator[Problem]:
-    """What is wrong with a spec by itself; `cap` is the most slices of a unit that the module's settings allow."""
-    name = PoolRef.parse(pool).name
-    if len(name) > RESOURCE_NAME_MAX or not _RESOURCE(name):
-        text = f"The name cannot stand in a resource name; give it at most {RESOURCE_NAME_MAX} letters, digits, - or ."
-        yield Problem(PoolReason.NAME_INVALID, text)
-    yield from _profile_problems(said)
-    if said.slices_per_unit > cap:
-        text = f"slicesPerUnit is {said.slices_per_unit}; the module's maxSlicesPerDevice allows {cap}."
-        yield Problem(PoolReason.SLICES_ABOVE_CAP, text)
-    selectors = {"nodeSelector": said.node_selector, "deviceAssignment.autoApproveSelector": said.auto_approve}
-    for where, selector in selectors.items():
-        for one in () if selector is None else selector.requirements:
-            if one.operator not in _WITH_VALUES | _WITHOUT_VALUES or bool(one.values) != (one.operator in _WITH_VALUES):
-                text = f"{where}: {one.key} {one.operator} with {len(one.values)} values is no expression."
-                yield Problem(PoolReason.SELECTOR_INVALID, text)
-
-
-def _profile_problems(said: PoolDefined) -> Iterator[Problem]:
-    profile = said.mig_profile
-    if said.unit != UNIT_MIG:
-        if profile is not None:
-            yield Problem(PoolReason.MIG_PROFILE_UNUSED, "resource.migProfile is given, but resource.unit is not MIG.")
-    elif profile is None:
-        yield Problem(PoolReason.MIG_PROFILE_MISSING, "resource.unit is MIG; give resource.migProfile, as 1g.10gb.")
-    elif MigProfile.parse(profile) is None:
-        yield Problem(PoolReason.MIG_PROFILE_INVALID, f"resource.migProfile is {profile!r}, which is not as 1g.10gb.")
 
 
 def _requirements(selector: LabelSelector) -> tuple[NodeExpression, ...]:

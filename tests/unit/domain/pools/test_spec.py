@@ -1,4 +1,4 @@
-"""What a pool's spec says by itself: which devices and nodes it means, what it is called, and what is wrong with it."""
+"""What a pool's spec means: which devices and nodes it selects, and how many units cards offer."""
 
 from typing import Any
 
@@ -9,18 +9,15 @@ from gpuledger.domain.pools.spec import (
     DeviceFacts,
     matches,
     mismatch,
-    problems,
     selects,
     spec_of,
     units,
-    unsupported,
 )
 from gpuledger.events.device import PROFILES_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from support.pools import pool
 
 DEVICE = DeviceFacts("w1-0000:17:00.0", "NVIDIA A100", "10de", "20b5", True, frozenset({"1g.5gb", "2g.10gb"}))
-CAP = 8
 
 
 @pytest.mark.parametrize(
@@ -139,45 +136,3 @@ def test_nodes_are_selected_as_kubernetes_selects(selector: dict[str, Any], *, s
 )
 def test_units(said: dict[str, Any], cap: int, offers: int) -> None:
     assert units(pool(**said), cards=2, partitions=14, cap=cap) == offers
-
-
-def selecting(operator: str, *values: str) -> dict[str, Any]:
-    return {"requirements": [{"key": "k", "operator": operator, "values": values}]}
-
-
-@pytest.mark.parametrize(
-    ("pool_id", "said", "reasons"),
-    [
-        ("ns/p", {}, []),
-        ("ns/p", {"slices_per_unit": 8}, []),
-        ("ns/p", {"slices_per_unit": 9}, ["SlicesAboveCap"]),
-        ("ns/p", {"unit": "MIG"}, ["MIGProfileMissing"]),
-        ("ns/p", {"unit": "MIG", "mig_profile": "1g.10gb"}, []),
-        ("ns/p", {"unit": "MIG", "mig_profile": "1g.10gb+me"}, []),
-        ("ns/p", {"unit": "MIG", "mig_profile": "1g.12gb+me.all"}, []),
-        ("ns/p", {"unit": "MIG", "mig_profile": "1c.2g.20gb"}, []),
-        ("ns/p", {"unit": "MIG", "mig_profile": "big"}, ["MIGProfileInvalid"]),
-        ("ns/p", {"mig_profile": "1g.10gb"}, ["MIGProfileUnused"]),
-        ("ns/p", {"node_selector": selecting("In")}, ["SelectorInvalid"]),
-        ("ns/p", {"node_selector": selecting("Exists", "v")}, ["SelectorInvalid"]),
-        ("ns/p", {"auto_approve": selecting("Near", "v")}, ["SelectorInvalid"]),
-        ("ns/p", {"auto_approve": selecting("NotIn", "v"), "node_selector": selecting("DoesNotExist")}, []),
-        ("n" * 63 + "/" + "p" * 63, {}, []),
-        ("ns/" + "p" * 64, {}, ["NameInvalid"]),
-    ],
-)
-def test_what_is_wrong_with_a_spec_is_said_with_a_reason(
-    pool_id: str, said: dict[str, Any], reasons: list[str]
-) -> None:
-    found = list(problems(pool_id, pool(**said), CAP))
-    assert [problem.reason for problem in found] == reasons
-    assert all(problem.message for problem in found)
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [({}, None), ({"provider": "AMD"}, "ProviderNotSupported"), ({"backend": "DRA"}, "BackendNotSupported")],
-)
-def test_what_nothing_here_serves(said: dict[str, Any], reason: str | None) -> None:
-    problem = unsupported(pool(**said))
-    assert (None if problem is None else problem.reason) == reason

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.kinds import GPU_POOLS
-from gpuledger.domain.pools.spec import problems
+from gpuledger.domain.pools.validation import problems
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pool_spec import problems_of
 from gpuledger.edge.admission.serving.review import CREATE, DELETE, UPDATE, Verdict

@@ -65,7 +65,10 @@ def test_a_pool_that_is_being_deleted() -> None:
         ),
         (
             {"unit": "MIG"},
-            "Misconfigured=True (MIGProfileMissing: resource.unit is MIG; give resource.migProfile, as 1g.10gb)",
+            (
+                "Misconfigured=True (MIGProfileMissing: spec.resource.migProfile: "
+                "a pool of MIG devices needs one, such as 1g.10gb)"
+            ),
         ),
         ({"maintenance": "enabled"}, "Maintenance=True (ByOperator)"),
     ],

@@ -5,37 +5,32 @@ has one; here it is said in words, and rules that a schema cannot know (the modu
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gpuledger.api.mig_profile import MigProfile
+from gpuledger.api.pool_spec import BACKENDS, PROVIDERS, STRATEGIES, TAINT_EFFECTS, UNITS
+from gpuledger.domain.pools.validation import (
+    PoolProblem,
+    expression_problems,
+    is_whole,
+    name_problems,
+    profile_problems,
+    slices_problems,
+)
 from gpuledger.edge.admission.serving.review import Object, items, part
-from gpuledger.events.settings import SLICES_PER_UNIT_MAX
 
-PROVIDERS: Final = ("Nvidia",)
-BACKENDS: Final = ("DevicePlugin", "DRA")
-UNITS: Final = ("Card", "MIG")
-MIG: Final = "MIG"
-STRATEGIES: Final = ("BinPack", "Spread")
-EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-NAME_CHARS_MAX: Final = 63
-"""A pool's name is the last part of a resource's name, which Kubernetes bounds so."""
-
-_A_PROFILE: Final = "a MIG profile, such as 1g.10gb or 1g.10gb+me"
 _PCI_ID: Final = re.compile(r"(?:0x)?[0-9A-Fa-f]{4}").fullmatch
 _PREFIX: Final = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?"
 _LABEL_KEY: Final = re.compile(rf"{_PREFIX}[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?").fullmatch
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?").fullmatch
 
-_LISTS: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
-"""The operators of a label selector, and whether they take values."""
-
 
 def problems_of(pool: Object, *, slices_max: int) -> Iterator[str]:
     """What is wrong with a pool; `slices_max` is the module's setting `maxSlicesPerDevice`."""
     spec = part(pool, "spec")
-    if len(str(part(pool, "metadata").get("name") or "")) > NAME_CHARS_MAX:
-        yield f"metadata.name: it is part of a resource's name; use {NAME_CHARS_MAX} characters at most"
+    if name := part(pool, "metadata").get("name"):
+        yield from _messages(name_problems(str(name)))
     yield from _one_of(spec, "provider", PROVIDERS, "spec.provider")
     yield from _one_of(spec, "backend", BACKENDS, "spec.backend")
     yield from _resource(part(spec, "resource"), "spec.resource", slices_max)
@@ -52,20 +47,14 @@ def _one_of(holder: Object, name: str, known: tuple[str, ...], field: str) -> It
 
 
 def _resource(resource: Object, field: str, slices_max: int) -> Iterator[str]:
-    unit, profile = resource.get("unit"), resource.get("migProfile")
-    if unit not in UNITS:
+    unit, slices, devices = resource.get("unit"), resource.get("slicesPerUnit"), resource.get("maxDevicesPerNode")
+    if unit in UNITS:
+        yield from _messages(profile_problems(unit, resource.get("migProfile")))
+    else:
         yield f"{field}.unit: {unit!r} is not known; use {' or '.join(UNITS)}"
-    elif unit == MIG and profile is None:
-        yield f"{field}.migProfile: a pool of MIG devices needs one, such as 1g.10gb"
-    elif unit != MIG and profile is not None:
-        yield f"{field}.migProfile: only a pool with unit MIG has one; remove it"
-    if profile is not None:
-        yield from _each([profile], f"{field}.migProfile", MigProfile.parse, _A_PROFILE)
-    bound = min(SLICES_PER_UNIT_MAX, slices_max)
-    slices, devices = resource.get("slicesPerUnit"), resource.get("maxDevicesPerNode")
-    if slices is not None and not (_is_whole(slices) and 1 <= slices <= bound):
-        yield f"{field}.slicesPerUnit: {slices!r} is not from 1 to {bound}, which maxSlicesPerDevice allows"
-    if devices is not None and not (_is_whole(devices) and devices >= 1):
+    if slices is not None:
+        yield from _messages(slices_problems(slices, slices_max))
+    if devices is not None and not (is_whole(devices) and devices >= 1):
         yield f"{field}.maxDevicesPerNode: {devices!r} is not 1 or more"
 
 
@@ -97,8 +86,8 @@ def _scheduling(scheduling: Object, field: str) -> Iterator[str]:
         at, said = f"{field}.taints[{index}]", part(taint)
         yield from _each([said.get("key")], f"{at}.key", _LABEL_KEY, "a label's key")
         yield from _each([said.get("value") or ""], f"{at}.value", _LABEL_VALUE, "a label's value")
-        if said.get("effect") not in EFFECTS:
-            yield f"{at}.effect: {said.get('effect')!r} is not known; use {', '.join(EFFECTS)}"
+        if said.get("effect") not in TAINT_EFFECTS:
+            yield f"{at}.effect: {said.get('effect')!r} is not known; use {', '.join(TAINT_EFFECTS)}"
 
 
 def _selector(selector: object, field: str) -> Iterator[str]:
@@ -111,19 +100,16 @@ def _selector(selector: object, field: str) -> Iterator[str]:
 
 def _expression(one: Mapping[str, Any], at: str) -> Iterator[str]:
     yield from _each([one.get("key")], f"{at}.key", _LABEL_KEY, "a label's key")
-    operator, values = one.get("operator"), items(one, "values")
+    values = items(one, "values")
     yield from _each(values, f"{at}.values", _LABEL_VALUE, "a label's value")
-    if not isinstance(operator, str) or operator not in _LISTS:
-        yield f"{at}.operator: {operator!r} is not known; use {', '.join(_LISTS)}"
-    elif _LISTS[operator] != bool(values):
-        yield f"{at}.values: {operator} takes {'at least one' if _LISTS[operator] else 'none'}"
+    yield from _messages(expression_problems(at, one.get("operator"), values))
+
+
+def _messages(problems: Iterable[PoolProblem]) -> Iterator[str]:
+    return (one.message for one in problems)
 
 
 def _each(values: list[Any], field: str, fits: Callable[[str], object], what: str) -> Iterator[str]:
     for value in values:
         if not isinstance(value, str) or not fits(value):
             yield f"{field}: {value!r} is not {what}"
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -8,13 +8,23 @@ from typing import Any, Final
 
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED, MAINTENANCE_ENABLED
+from gpuledger.api.pool_spec import (
+    BACKEND_DEVICE_PLUGIN,
+    BACKEND_DRA,
+    MAINTENANCE_CONFIRMED,
+    MAINTENANCE_ENABLED,
+    PROVIDER_NVIDIA,
+)
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.pool_spec import problems_of
 from gpuledger.edge.admission.serving.review import ALLOWED, CREATE, DELETE, Object, Problem, Review, Verdict, part
 
 IMMUTABLE: Final = ("provider", "backend", "resource", "deviceSelector")
-_DEFAULTS: Final[Object] = {"provider": "Nvidia", "backend": "DevicePlugin", "resource": {"slicesPerUnit": 1}}
+_DEFAULTS: Final[Object] = {
+    "provider": PROVIDER_NVIDIA,
+    "backend": BACKEND_DEVICE_PLUGIN,
+    "resource": {"slicesPerUnit": 1},
+}
 """What stands where a field is left out; to write it in is no change."""
 
 DRA_IS_NOT_SERVED: Final = (
@@ -36,7 +46,7 @@ def review_pool(review: Review, cache: AdmissionCache) -> Verdict:
         problem = _name_problem(review, cache) if review.operation == CREATE else _change_problem(spec, old)
     if problem is not None:
         return problem.verdict()
-    return Verdict(warnings=(DRA_IS_NOT_SERVED,)) if spec.get("backend") == "DRA" else ALLOWED
+    return Verdict(warnings=(DRA_IS_NOT_SERVED,)) if spec.get("backend") == BACKEND_DRA else ALLOWED
 
 
 def _maintenance_problem(review: Review) -> Problem | None:

@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from gpuledger.api.kinds import GPU_GROUP
+from gpuledger.api.pool_spec import BIN_PACK, SPREAD
 from gpuledger.domain.dra.objects import NodeExpression
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.admission.cache import CachedPool
@@ -19,8 +20,6 @@ from gpuledger.events.pool import PoolTaint
 POOL_LABEL: Final = f"{GPU_GROUP}/pool"
 """On pods: the name of the pool that they use, which is unique in the cluster."""
 
-SPREAD: Final = "Spread"
-BIN_PACK: Final = "BinPack"
 _PACKING_WEIGHT: Final = 100
 _SKEW_MAX: Final = 1
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

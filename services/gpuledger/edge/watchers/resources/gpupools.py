@@ -11,6 +11,15 @@ from typing import Any, Final
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS, Resource
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
+from gpuledger.api.pool_spec import (
+    BACKEND_DEVICE_PLUGIN,
+    MAINTENANCE_CONFIRMED,
+    MAINTENANCE_ENABLED,
+    PROVIDER_NVIDIA,
+    STRATEGIES,
+    TAINT_EFFECTS,
+    UNITS,
+)
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import (
     FieldReader,
@@ -37,10 +46,6 @@ _NOTHING: Final[dict[str, Any]] = {
 _ONLY_BY_PEOPLE: Final[dict[str, Any]] = {"requires_annotation": True, "auto_approve": None}
 _RESOURCE: Final = ("unit", "migProfile", "slicesPerUnit", "maxDevicesPerNode")
 _SCHEDULING: Final = ("strategy", "topologyKey", "taintsEnabled", "taints")
-_UNITS: Final = ("Card", "MIG")
-_STRATEGIES: Final = ("BinPack", "Spread")
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-ENABLED, CONFIRMED = "enabled", "confirmed"
 
 
 def read(resource: Resource, obj: Object) -> ObjectPart:
@@ -71,9 +76,9 @@ def _selected(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
     chosen, of_devices = reader.nested(spec, "deviceSelector", ("include", "exclude"))
     exclude = devices_selected(chosen, "exclude", of_devices)
     found: dict[str, Any] = {
-        "provider": reader.text(spec, "provider") or "Nvidia",
-        "backend": reader.text(spec, "backend") or "DevicePlugin",
-        "unit": of_resource.choice(resource, "unit", _UNITS) or _UNITS[0],
+        "provider": reader.text(spec, "provider") or PROVIDER_NVIDIA,
+        "backend": reader.text(spec, "backend") or BACKEND_DEVICE_PLUGIN,
+        "unit": of_resource.choice(resource, "unit", UNITS) or UNITS[0],
         "devices_per_node_max": of_resource.number(resource, "maxDevicesPerNode"),
         "node_selector": labels_selected(spec, "nodeSelector", reader),
         "include": devices_selected(chosen, "include", of_devices),
@@ -109,7 +114,7 @@ def _scheduled(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
     given, place = reader.nested(spec, "scheduling", _SCHEDULING)
     taints = (_taint(one, where) for one, where in place.each(given, "taints", TAINTS_MAX))
     return {
-        "strategy": place.choice(given, "strategy", _STRATEGIES),
+        "strategy": place.choice(given, "strategy", STRATEGIES),
         "topology_key": place.text(given, "topologyKey"),
         "taints_enabled": place.boolean(given, "taintsEnabled") is not False,
         "taints": [taint for taint in taints if taint],
@@ -118,14 +123,15 @@ def _scheduled(spec: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
 
 def _taint(given: Mapping[str, Any], reader: FieldReader) -> dict[str, Any] | None:
     taint = taint_of(given, reader)
-    return taint if taint and reader.choice(given, "effect", _EFFECTS) else None
+    return taint if taint and reader.choice(given, "effect", TAINT_EFFECTS) else None
 
 
 def _maintenance(annotations: Mapping[str, Any], reader: FieldReader) -> str | None:
     """Its maintenance as people set it; any value that is not understood means maintenance."""
     if annotations.get(ANNOTATION_MAINTENANCE) in (None, ""):
         return None
-    return reader.choice(annotations, ANNOTATION_MAINTENANCE, (ENABLED, CONFIRMED)) or ENABLED
+    known = (MAINTENANCE_ENABLED, MAINTENANCE_CONFIRMED)
+    return reader.choice(annotations, ANNOTATION_MAINTENANCE, known) or MAINTENANCE_ENABLED
 
 
 def _without_selectors(content: dict[str, Any]) -> str:
