@@ -78,12 +78,10 @@ def record_update(
     shape: Shape,
     now: datetime,
     reset: Iterable[Path] | None = None,
-    empty: Object | None = None,
 ) -> None:
     """Set `new.metadata.managedFields` to who owns what after `manager` has made `new` of `old`.
 
-    `reset` names the fields that this endpoint does not write; None stands for `reset_fields`. `empty` is what an
-    object of the type has without being told to; what lies in it is not created by creating an object.
+    `reset` names the fields that this endpoint does not write; None stands for `reset_fields`.
     """
     shape = _rooted(shape)
     entries = _entries_before(new, old, subresource)
@@ -92,7 +90,7 @@ def record_update(
         return
     ignored = reset_fields(shape, subresource) if reset is None else reset
     try:
-        changed, removed = _compared(_bare(old or empty or {}), _bare(new), shape, ignored)
+        changed, removed = _compared(_bare(old or {}), _bare(new), shape, ignored)
     except ElementError:
         _set(new, entries)
         return
@@ -117,11 +115,10 @@ def apply(
     shape: Shape,
     now: datetime,
     reset: Iterable[Path] | None = None,
-    empty: Object | None = None,
 ) -> Object:
     """What an object is after `manager` has applied its configuration; parts are shared with `current`.
 
-    `reset` and `empty` are those of `record_update`.
+    `reset` is that of `record_update`.
 
     Raises:
         ApiError: 400, the configuration has managedFields; 409, others own fields with other values; 500, it does
@@ -134,7 +131,7 @@ def apply(
     entries = _entries(_managed(current or {}))
     if current is not None and not entries:
         first = _Key(BEFORE_APPLY, UPDATE, api_version, subresource)
-        created = _owned(_compared(empty or {}, live, shape, ignored)[0])
+        created = _owned(_compared({}, live, shape, ignored)[0])
         entries = {first: _Entry(api_version, created, timestamp(now))} if created else {}
     key = _Key(manager, APPLY, "", subresource)
     last = entries.pop(key, None)

@@ -76,12 +76,6 @@ def one_of(value: object, supported: Iterable[str], field: str) -> Iterator[Caus
         yield not_supported(field, value, known)
 
 
-def at_least(value: int | None, least: int, field: str) -> Iterator[Cause]:
-    """A number is too small; None is none."""
-    if value is not None and value < least:
-        yield invalid(field, value, f"must be greater than or equal to {least}")
-
-
 def immutable(
     obj: Mapping[str, Any], old: Mapping[str, Any], names: Iterable[str], prefix: str = ""
 ) -> Iterator[Cause]:
