@@ -42,9 +42,9 @@ async def evict(writer: Writer, request: Request, body: Object, options: WriteOp
     pod = writer.found(request.target)
     budgets = writer.store.collection(BUDGETS).objects(request.target.namespace)
     decided = policy.evicted(copy_of(pod), body, budgets, request.now)
-    wanted: Object = body.get("deleteOptions") or {}
-    preconditions = wanted.get("preconditions") or {}
-    dry_run = options.dry_run or bool(wanted.get("dryRun"))
+    requested: Object = body.get("deleteOptions") or {}
+    preconditions = requested.get("preconditions") or {}
+    dry_run = options.dry_run or bool(requested.get("dryRun"))
     budget_resource = writer.registry.of_group(*BUDGETS)
     if not dry_run:
         if decided.budget is not None and budget_resource is not None:
@@ -52,8 +52,8 @@ async def evict(writer: Writer, request: Request, body: Object, options: WriteOp
         writer.replace(request.target.resource, decided.pod)
     deletion = DeleteOptions(
         dry_run,
-        wanted.get("gracePeriodSeconds"),
-        wanted.get("propagationPolicy") or "",
+        requested.get("gracePeriodSeconds"),
+        requested.get("propagationPolicy") or "",
         preconditions.get("uid") or "",
         preconditions.get("resourceVersion") or "",
     )

@@ -31,7 +31,7 @@ class WebhookAdmission:
         self._webhooks: Webhooks | None = None
 
     @asynccontextmanager
-    async def asking(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
         """Be able to ask until the block ends."""
         async with aiohttp.ClientSession() as session:
             self._webhooks = Webhooks(session, self._new_id, self._place, self._labels)
@@ -40,7 +40,7 @@ class WebhookAdmission:
             finally:
                 self._webhooks = None
 
-    def is_asked(self, request: Request) -> bool:
+    def has_webhooks(self, request: Request) -> bool:
         """Whether any webhook is registered at all."""
         registered = len(self._store.collection(MUTATING)) + len(self._store.collection(VALIDATING))
         return bool(registered) and self._webhooks is not None and request.target.resource.group != GROUP
@@ -52,8 +52,8 @@ class WebhookAdmission:
         assert self._webhooks is not None, "asked only while it can ask"
         configurations = self._store.collection(MUTATING).objects()
         question = _question(request, operation, obj or old or {}, options)
-        told = (_told(request, obj), _told(request, old))
-        return await self._webhooks.mutate(configurations, question, *told, request.warnings)
+        objects = (_presented(request, obj), _presented(request, old))
+        return await self._webhooks.mutate(configurations, question, *objects, request.warnings)
 
     async def validate(
         self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
@@ -66,8 +66,8 @@ class WebhookAdmission:
         assert self._webhooks is not None, "asked only while it can ask"
         configurations = self._store.collection(VALIDATING).objects()
         question = _question(request, operation, obj or old or {}, options)
-        told = (_told(request, obj), _told(request, old))
-        await self._webhooks.validate(configurations, question, *told, request.warnings)
+        objects = (_presented(request, obj), _presented(request, old))
+        await self._webhooks.validate(configurations, question, *objects, request.warnings)
 
     def _place(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
         return self._places.get((namespace, name))
@@ -93,5 +93,5 @@ def _question(request: Request, operation: str, obj: Object, options: Mapping[st
     )
 
 
-def _told(request: Request, obj: Object | None) -> Object | None:
+def _presented(request: Request, obj: Object | None) -> Object | None:
     return None if obj is None else copy_of(presented(request.target.resource, obj))

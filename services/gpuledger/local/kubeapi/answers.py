@@ -35,41 +35,45 @@ def status(document: Object, request: Request, code: int) -> web.Response:
     return _response(document, code, AS_JSON, request.warnings)
 
 
-def one(obj: Object, request: Request, wanted: Representation, query: Query, *, code: int = 200) -> web.Response:
+def one(
+    obj: Object, request: Request, representation: Representation, query: Query, *, code: int = 200
+) -> web.Response:
     """One object."""
     resource = request.target.resource
-    if wanted.kind == PARTIAL_LIST:
+    if representation.kind == PARTIAL_LIST:
         raise not_acceptable(NOTHING_SUCH)
-    if wanted.kind == TABLE:
+    if representation.kind == TABLE:
         document = _table(request, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, query)
-    elif wanted.kind in {PARTIAL, PARTIAL_LIST}:
+    elif representation.kind in {PARTIAL, PARTIAL_LIST}:
         document = partial(obj)
     else:
         document = presented(resource, obj)
-    return _response(document, code, wanted, request.warnings)
+    return _response(document, code, representation, request.warnings)
 
 
-def many(page: Page, request: Request, wanted: Representation, query: Query) -> web.Response:
+def many(page: Page, request: Request, representation: Representation, query: Query) -> web.Response:
     """A list."""
-    if wanted.kind == PARTIAL:
+    if representation.kind == PARTIAL:
         raise not_acceptable(NOTHING_SUCH)
-    if wanted.kind == TABLE:
+    if representation.kind == TABLE:
         document = _table(request, page.objects, page.metadata, query)
-    elif wanted.kind in {PARTIAL, PARTIAL_LIST}:
+    elif representation.kind in {PARTIAL, PARTIAL_LIST}:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": page.metadata}
         document = head | {"items": [partial(obj) for obj in page.objects]}
     else:
         document = presented_list(request.target.resource, page)
-    return _response(document, 200, wanted, request.warnings)
+    return _response(document, 200, representation, request.warnings)
 
 
-def event_line(event: Event, request: Request, wanted: Representation, query: Query, *, is_first: bool) -> bytes:
+def event_line(
+    event: Event, request: Request, representation: Representation, query: Query, *, is_first: bool
+) -> bytes:
     """One line of a watch."""
     if event.type == ERROR:
         return _line(event.type, event.object)
-    if wanted.kind == TABLE:
+    if representation.kind == TABLE:
         document = _event_table(event, request, query, is_first=is_first)
-    elif wanted.kind in {PARTIAL, PARTIAL_LIST}:
+    elif representation.kind in {PARTIAL, PARTIAL_LIST}:
         document = partial(event.object)
     else:
         document = presented(request.target.resource, event.object)
@@ -113,13 +117,15 @@ def _line(kind: str, document: Mapping[str, Any]) -> bytes:
 def _response(
     document: Object,
     code: int,
-    wanted: Representation,
+    representation: Representation,
     warnings: Sequence[str],
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    body = yaml.safe_dump(document, sort_keys=False).encode() if wanted.is_yaml else orjson.dumps(document) + b"\n"
+    body = (
+        yaml.safe_dump(document, sort_keys=False).encode() if representation.is_yaml else orjson.dumps(document) + b"\n"
+    )
     response = web.Response(body=body, status=code, headers=headers)
-    response.headers["Content-Type"] = wanted.media_type
+    response.headers["Content-Type"] = representation.media_type
     for text in warnings:
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'{WARNING_CODE} - "{escaped}"')

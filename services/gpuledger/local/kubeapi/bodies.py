@@ -72,9 +72,9 @@ def patched(body: bytes, content_type: str, request: Request, options: WriteOpti
         ApiError: the patch cannot be read or is of a type that the resource does not take.
     """
     kind, resource = decoding.media_type_of(content_type), request.target.resource
-    known = [JSON_PATCH, MERGE_PATCH] + ([] if resource.is_custom else [STRATEGIC_PATCH])
-    if kind not in known:
-        raise decoding.unsupported_media_type([*known, APPLY_PATCH])
+    accepted = [JSON_PATCH, MERGE_PATCH] + ([] if resource.is_custom else [STRATEGIC_PATCH])
+    if kind not in accepted:
+        raise decoding.unsupported_media_type([*accepted, APPLY_PATCH])
     patch, duplicates = decoding.parse_patch(body, kind)
     if kind != JSON_PATCH and not isinstance(patch, dict):
         raise bad_request("error decoding patch: it is no object")
@@ -161,8 +161,8 @@ def _accepted(obj: Object, duplicates: list[str], request: Request, options: Wri
         message = decoding.strict_message(unknown, duplicates)
         raise unprocessable("", "", "", [invalid("patch", "", message)])
     if options.field_validation == "Warn":
-        told = decoding.warning_texts(unknown, duplicates)
-        request.warnings.extend(text for text in told if text not in request.warnings)
+        texts = decoding.warning_texts(unknown, duplicates)
+        request.warnings.extend(text for text in texts if text not in request.warnings)
     return obj
 
 
@@ -179,22 +179,22 @@ def _check_types(obj: Object, request: Request) -> None:
 def _check_kind(obj: Object, request: Request, options: WriteOptions) -> None:
     resource, subresource = request.target.resource, _body_type(request)
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
-    wanted_kind, wanted_version = subresource or (resource.kind, resource.api_version)
+    expected_kind, expected_version = subresource or (resource.kind, resource.api_version)
     if resource.is_custom and not subresource:
         if not kind or not isinstance(kind, str):
-            message = f"the object provided is unrecognized (must be of type {wanted_kind}): Object 'Kind' is missing"
+            message = f"the object provided is unrecognized (must be of type {expected_kind}): Object 'Kind' is missing"
             raise bad_request(message)
-        if api_version != wanted_version:
+        if api_version != expected_version:
             _warn_of_everything(obj, request, options)
-            raise _version_differs(api_version, wanted_version)
-        if kind != wanted_kind:
+            raise _version_differs(api_version, expected_version)
+        if kind != expected_kind:
             name = (obj.get("metadata") or {}).get("name", "")
-            raise unprocessable(resource.group, kind, name, [invalid("kind", kind, f"must be {wanted_kind}")])
-    elif kind and kind != wanted_kind:
-        message = f"{kind} in version {api_version!r} cannot be handled as a {wanted_kind}: no kind match"
+            raise unprocessable(resource.group, kind, name, [invalid("kind", kind, f"must be {expected_kind}")])
+    elif kind and kind != expected_kind:
+        message = f"{kind} in version {api_version!r} cannot be handled as a {expected_kind}: no kind match"
         raise bad_request(message)
-    elif api_version and api_version != wanted_version and (wanted_kind, api_version) not in _ALSO_READ:
-        raise _version_differs(api_version, wanted_version)
+    elif api_version and api_version != expected_version and (expected_kind, api_version) not in _ALSO_READ:
+        raise _version_differs(api_version, expected_version)
 
 
 def _check_kind_kept(obj: Object, request: Request) -> None:
@@ -207,8 +207,8 @@ def _check_kind_kept(obj: Object, request: Request) -> None:
         raise bad_request(f"no kind {kind!r} is known here, only {resource.kind}")
 
 
-def _version_differs(given: object, wanted: str) -> ApiError:
-    message = f"the API version in the data ({given}) does not match the expected API version ({wanted})"
+def _version_differs(given: object, expected: str) -> ApiError:
+    message = f"the API version in the data ({given}) does not match the expected API version ({expected})"
     return bad_request(message)
 
 

@@ -50,9 +50,9 @@ def shape(model: str) -> Shape:
     return _shapes().of(model)
 
 
-def model_of(known: Shape) -> str | None:
+def model_of(struct: Shape) -> str | None:
     """The type that a shape belongs to; None where it is no struct of a built-in type."""
-    return _shapes().names.get(id(known.fields))
+    return _shapes().names.get(id(struct.fields))
 
 
 class _Shapes:

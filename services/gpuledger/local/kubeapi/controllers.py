@@ -71,14 +71,14 @@ class Controllers:
         self._clock = clock
         self._owners = Owners()
         self._changes: deque[tuple[CollectionKey, Change]] = deque()
-        self._news = asyncio.Event()
+        self._wake = asyncio.Event()
         store.observe(self._on_change)
 
     async def run(self) -> None:
         """React until cancelled."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wake.wait()
+            self._wake.clear()
             turn = 0
             while self._changes:
                 key, change = self._changes.popleft()
@@ -90,7 +90,7 @@ class Controllers:
     def _on_change(self, key: CollectionKey, change: Change) -> None:
         self._owners.note(key, change)
         self._changes.append((key, change))
-        self._news.set()
+        self._wake.set()
 
     def _react_safely(self, key: CollectionKey, change: Change) -> None:
         try:

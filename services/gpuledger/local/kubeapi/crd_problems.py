@@ -185,8 +185,8 @@ def _selectable(version: Object, path: str) -> Iterator[Cause]:
         yield Cause("FieldValueTooMany", f"Too many: {len(fields)}: must have at most {SELECTABLE_MAX} items", path)
     seen: set[str] = set()
     node = node_of(_mapping(version.get("schema")).get("openAPIV3Schema"))
-    for index, told in enumerate(fields):
-        json_path = str(_mapping(told).get("jsonPath") or "")
+    for index, field_spec in enumerate(fields):
+        json_path = str(_mapping(field_spec).get("jsonPath") or "")
         field = f"{path}[{index}].jsonPath"
         if not json_path:
             yield required(field)

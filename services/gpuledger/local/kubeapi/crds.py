@@ -81,11 +81,11 @@ def emptying(crd: Object, now: datetime) -> Object:
 
 
 def _set_condition(status: Object, type_: str, reason: str, message: str, now: datetime) -> None:
-    known = {one["type"]: one for one in status.get("conditions") or ()}
-    if known.get(type_, {}).get("status") != "True":
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    if conditions.get(type_, {}).get("status") != "True":
         head = {"type": type_, "status": "True", "lastTransitionTime": timestamp(now)}
-        known[type_] = head | {"reason": reason, "message": message}
-    status["conditions"] = list(known.values())
+        conditions[type_] = head | {"reason": reason, "message": message}
+    status["conditions"] = list(conditions.values())
 
 
 def _remember_storage(crd: Object) -> None:

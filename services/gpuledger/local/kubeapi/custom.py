@@ -173,14 +173,14 @@ def _read(version: Object) -> Version:
     )
 
 
-def _column(told: Object) -> Column:
-    path = told["jsonPath"]
+def _column(column: Object) -> Column:
+    path = column["jsonPath"]
     return Column(
-        name=told["name"],
-        type=told["type"],
-        format=told.get("format", ""),
-        description=told.get("description") or f"Custom resource definition column (in JSONPath format): {path}",
-        priority=told.get("priority", 0),
+        name=column["name"],
+        type=column["type"],
+        format=column.get("format", ""),
+        description=column.get("description") or f"Custom resource definition column (in JSONPath format): {path}",
+        priority=column.get("priority", 0),
         path=path,
     )
 

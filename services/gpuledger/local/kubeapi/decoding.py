@@ -103,8 +103,8 @@ def _read(body: bytes, media_type: str) -> tuple[Any, list[str]]:
 
 def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
     """415, with what is accepted."""
-    known = ", ".join(accepted)
-    message = f"the body of the request was in an unknown format - accepted media types include: {known}"
+    types = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {types}"
     return ApiError(415, "UnsupportedMediaType", message)
 
 
@@ -292,9 +292,9 @@ def _check_object(value: object, shape: Shape, path: str) -> None:
     if not isinstance(value, dict):
         raise _mismatch(value, path, "struct" if shape.fields else "map")
     for name, child in value.items():
-        known = shape.child(name)
-        if known is not None:
-            _check(child, known, _below(path, name))
+        child_shape = shape.child(name)
+        if child_shape is not None:
+            _check(child, child_shape, _below(path, name))
 
 
 def _check_scalar(value: object, shape: Shape, path: str) -> None:
@@ -356,9 +356,9 @@ def _is_date(value: str) -> bool:
     return True
 
 
-def _mismatch(value: object, path: str, wanted: str) -> _MistypedError:
+def _mismatch(value: object, path: str, expected: str) -> _MistypedError:
     given = "object" if isinstance(value, dict) else _json_type(value)
-    return _MistypedError(f"json: cannot unmarshal {given} into Go struct field .{path} of type {wanted}")
+    return _MistypedError(f"json: cannot unmarshal {given} into Go struct field .{path} of type {expected}")
 
 
 def normalize(obj: Object, shape: Shape) -> None:
@@ -368,14 +368,14 @@ def normalize(obj: Object, shape: Shape) -> None:
     Structs stay even if they are empty, and so does what nothing is known of.
     """
     for name in list(obj):
-        known = shape.child(name)
+        child_shape = shape.child(name)
         value = obj[name]
-        if value is None and shape.fields and known is not None:
+        if value is None and shape.fields and child_shape is not None:
             if name not in _NULL_TIMES:
                 del obj[name]
-        elif known is not None and known.kind != "any":
-            obj[name] = _normal(value, known)
-            if shape.fields and _vanishes(name, obj[name], known):
+        elif child_shape is not None and child_shape.kind != "any":
+            obj[name] = _normal(value, child_shape)
+            if shape.fields and _vanishes(name, obj[name], child_shape):
                 del obj[name]
 
 

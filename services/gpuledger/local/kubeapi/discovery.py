@@ -60,9 +60,11 @@ class Discovery:
         """
         parts = path.strip("/").split("/")
         if parts in (["api"], ["apis"]):
-            wanted = negotiate_discovery(accept)
-            if wanted.kind == AGGREGATED:
-                return self.aggregated(core=parts == ["api"], version=wanted.version), wanted.content_type
+            representation = negotiate_discovery(accept)
+            if representation.kind == AGGREGATED:
+                return self.aggregated(
+                    core=parts == ["api"], version=representation.version
+                ), representation.content_type
         document = self._legacy(parts)
         return None if document is None else (document, JSON)
 
@@ -169,7 +171,7 @@ def _sorted(subresources: Sequence[Subresource]) -> list[Subresource]:
 
 
 def _aggregated_group(group: str, versions: dict[str, list[Resource]]) -> Object:
-    told = [
+    entries = [
         {
             "version": version,
             "resources": [_aggregated_entry(one) for one in sorted(resources, key=lambda one: one.plural)],
@@ -177,7 +179,7 @@ def _aggregated_group(group: str, versions: dict[str, list[Resource]]) -> Object
         }
         for version, resources in versions.items()
     ]
-    return {"metadata": {"name": group} if group else {}, "versions": told}
+    return {"metadata": {"name": group} if group else {}, "versions": entries}
 
 
 def _aggregated_entry(resource: Resource) -> Object:

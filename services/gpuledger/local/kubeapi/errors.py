@@ -78,12 +78,12 @@ def denied(group: str, plural: str, name: str, message: str) -> ApiError:
 
 def unprocessable(group: str, kind: str, name: str, causes: Iterable[Cause]) -> ApiError:
     """An object does not hold up; every cause is told."""
-    told = list(causes)
+    every = list(causes)
     of = f"{kind}.{group}" if group else kind
-    text = ", ".join(f"{cause.field}: {cause.message}" for cause in told)
-    if len(told) > 1:
+    text = ", ".join(f"{cause.field}: {cause.message}" for cause in every)
+    if len(every) > 1:
         text = f"[{text}]"
-    details = _details(name, group, kind) | {"causes": [cause._asdict() for cause in told]}
+    details = _details(name, group, kind) | {"causes": [cause._asdict() for cause in every]}
     return ApiError(UNPROCESSABLE, "Invalid", f'{of} "{name}" is invalid: {text}', details)
 
 

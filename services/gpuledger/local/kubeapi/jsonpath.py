@@ -97,8 +97,8 @@ def _field(name: str) -> Step:
 
 def _indices(indices: list[int]) -> Step:
     def step(value: Any) -> list[Any]:
-        known = value if isinstance(value, list) else []
-        return [known[index] for index in indices if -len(known) <= index < len(known)]
+        items = value if isinstance(value, list) else []
+        return [items[index] for index in indices if -len(items) <= index < len(items)]
 
     return step
 

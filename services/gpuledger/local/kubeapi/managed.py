@@ -164,8 +164,8 @@ def _config(applied: Object, shape: Shape) -> Object:
         raise bad_request("metadata.managedFields must be nil")
     wrong = typed.misfits(applied, shape)
     if wrong:
-        told = wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in wrong)
-        raise internal(f"failed to create typed patch object ({_described(applied)}): {told}")
+        problem = wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in wrong)
+        raise internal(f"failed to create typed patch object ({_described(applied)}): {problem}")
     return applied
 
 
@@ -237,11 +237,11 @@ def _capped(entries: _Entries) -> _Entries:
     left, first = dict(entries), dict[str, _Key]()
     for _, key in sorted(updates):
         entry = left[key]
-        known = first.setdefault(entry.api_version, key)
-        if known == key:
+        oldest = first.setdefault(entry.api_version, key)
+        if oldest == key:
             continue
         bucket = _Key(ANCIENT, UPDATE, entry.api_version, "")
-        older = left.pop(known)
+        older = left.pop(oldest)
         del left[key]
         first[entry.api_version] = bucket
         left[bucket] = replace(entry, fields=fieldsets.union(older.fields, entry.fields))
@@ -276,11 +276,11 @@ def _owned(fields: Fields) -> Fields:
 def _entries_before(new: Object, old: Object | None, subresource: str) -> _Entries:
     """The entries that a write starts from: a client may set them, but not break them nor through a subresource."""
     if not subresource:
-        told = _managed(new)
-        if isinstance(told, list) and told in ([], [{}]):
+        managed_fields = _managed(new)
+        if isinstance(managed_fields, list) and managed_fields in ([], [{}]):
             return {}
         try:
-            entries = _entries(told)
+            entries = _entries(managed_fields)
         except ApiError:
             entries = {}
         if entries:
@@ -296,14 +296,14 @@ def _managed(obj: Object) -> Any:
     return meta.get("managedFields") if isinstance(meta, dict) else None
 
 
-def _entries(told: Any) -> _Entries:
+def _entries(managed_fields: Any) -> _Entries:
     """Read managed fields.
 
     Raises:
         ApiError: they are not well-formed.
     """
     try:
-        return dict(_entry(item) for item in told or ())
+        return dict(_entry(item) for item in managed_fields or ())
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise internal(f"failed to decode managed fields: {error}") from error
 
@@ -323,15 +323,15 @@ def _set(obj: Object, entries: _Entries) -> None:
         obj.get("metadata", {}).pop("managedFields", None)
         return
     ordered = sorted(entries.items(), key=lambda one: (one[0].operation, one[1].time or "", one[0]))
-    obj.setdefault("metadata", {})["managedFields"] = [_told(key, entry) for key, entry in ordered]
+    obj.setdefault("metadata", {})["managedFields"] = [_written(key, entry) for key, entry in ordered]
 
 
-def _told(key: _Key, entry: _Entry) -> Object:
-    told: Object = {"manager": key.manager, "operation": key.operation, "apiVersion": entry.api_version}
+def _written(key: _Key, entry: _Entry) -> Object:
+    written: Object = {"manager": key.manager, "operation": key.operation, "apiVersion": entry.api_version}
     if entry.time is not None:
-        told["time"] = entry.time
-    told |= {"fieldsType": "FieldsV1", "fieldsV1": entry.fields}
-    return told | {"subresource": key.subresource} if key.subresource else told
+        written["time"] = entry.time
+    written |= {"fieldsType": "FieldsV1", "fieldsV1": entry.fields}
+    return written | {"subresource": key.subresource} if key.subresource else written
 
 
 def _bare(obj: Object) -> Object:
@@ -344,8 +344,8 @@ def _bare(obj: Object) -> Object:
 
 def _rooted(shape: Shape) -> Shape:
     """The shape with what every object has."""
-    known = shape.fields.get("metadata")
-    if known and "finalizers" in known.fields and {"apiVersion", "kind"} <= shape.fields.keys():
+    meta_shape = shape.fields.get("metadata")
+    if meta_shape and "finalizers" in meta_shape.fields and {"apiVersion", "kind"} <= shape.fields.keys():
         return shape
-    meta = known if known and "finalizers" in known.fields else OBJECT_META
+    meta = meta_shape if meta_shape and "finalizers" in meta_shape.fields else OBJECT_META
     return replace(shape, fields={"apiVersion": _TEXT, "kind": _TEXT, **shape.fields, "metadata": meta})

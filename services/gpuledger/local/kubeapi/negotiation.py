@@ -98,10 +98,10 @@ def _represent(clause: _Clause, conversions: _Conversions) -> Representation | N
     media_type = _FORMATS.get(clause.media_type)
     if media_type is None:
         return None
-    asked, version = clause.parameters.get("as", ""), clause.parameters.get("v", "")
-    if not asked:
+    converted_kind, version = clause.parameters.get("as", ""), clause.parameters.get("v", "")
+    if not converted_kind:
         return Representation(media_type)
-    kind, versions = conversions.get((asked, clause.parameters.get("g", "")), (PLAIN, frozenset()))
+    kind, versions = conversions.get((converted_kind, clause.parameters.get("g", "")), (PLAIN, frozenset()))
     return Representation(media_type, kind, version) if version in versions else None
 
 

@@ -50,9 +50,9 @@ class Schemas:
                 "x-kubernetes-group-version-kind": [kind | {"kind": resource.kind_of_list}]
             }
 
-    def refer(self, known: Shape) -> Object:
+    def refer(self, node: Shape) -> Object:
         """A reference to a built-in struct, whose schema is added."""
-        model = model_of(known) or METADATA
+        model = model_of(node) or METADATA
         name = _struct_name(model)
         if name not in self._schemas:
             self._schemas[name] = {}
@@ -72,28 +72,28 @@ class Schemas:
             properties["metadata"] = {"allOf": [self.refer(shape(METADATA))]}
         return schema | {"type": "object"}
 
-    def _schema(self, known: Shape) -> Object:
-        if known.kind == "object" and known.fields and model_of(known):
-            schema: Object = {"allOf": [self.refer(known)]}
-        elif known.kind == "array":
-            schema = {"type": "array", "items": self._schema(known.items) if known.items else {}} | _list_type(known)
-        elif known.kind == "object":
-            schema = self._struct(known)
+    def _schema(self, node: Shape) -> Object:
+        if node.kind == "object" and node.fields and model_of(node):
+            schema: Object = {"allOf": [self.refer(node)]}
+        elif node.kind == "array":
+            schema = {"type": "array", "items": self._schema(node.items) if node.items else {}} | _list_type(node)
+        elif node.kind == "object":
+            schema = self._struct(node)
         else:
-            schema = _scalar(known)
-        return schema | _patching(known) | ({"description": known.description} if known.description else {})
+            schema = _scalar(node)
+        return schema | _patching(node) | ({"description": node.description} if node.description else {})
 
-    def _struct(self, known: Shape) -> Object:
-        schema: Object = {} if known.kind == "any" else {"type": "object"}
-        if known.description:
-            schema["description"] = known.description
-        if known.fields:
-            schema["properties"] = {name: self._schema(child) for name, child in known.fields.items()}
-        if known.values is not None:
-            schema["additionalProperties"] = self._schema(known.values)
-        if known.atomic:
+    def _struct(self, node: Shape) -> Object:
+        schema: Object = {} if node.kind == "any" else {"type": "object"}
+        if node.description:
+            schema["description"] = node.description
+        if node.fields:
+            schema["properties"] = {name: self._schema(child) for name, child in node.fields.items()}
+        if node.values is not None:
+            schema["additionalProperties"] = self._schema(node.values)
+        if node.atomic:
             schema["x-kubernetes-map-type"] = "atomic"
-        if known.preserves:
+        if node.preserves:
             schema["x-kubernetes-preserve-unknown-fields"] = True
         return schema
 
@@ -106,31 +106,31 @@ def _struct_name(model: str) -> str:
     return f"io.k8s.api.{version}.{short}"
 
 
-def _scalar(known: Shape) -> Object:
-    if known.int_or_string:
+def _scalar(node: Shape) -> Object:
+    if node.int_or_string:
         return {"x-kubernetes-int-or-string": True}
-    if known.kind == "any":
-        return {"x-kubernetes-preserve-unknown-fields": True} if known.preserves else {}
-    schema: Object = {"type": known.kind}
-    form = _FORMATS.get(known.format, known.format)
+    if node.kind == "any":
+        return {"x-kubernetes-preserve-unknown-fields": True} if node.preserves else {}
+    schema: Object = {"type": node.kind}
+    form = _FORMATS.get(node.format, node.format)
     if form:
         schema["format"] = form
-    return schema | ({"nullable": True} if known.nullable and known.format not in {"date-time", "micro-time"} else {})
+    return schema | ({"nullable": True} if node.nullable and node.format not in {"date-time", "micro-time"} else {})
 
 
-def _list_type(known: Shape) -> Object:
-    schema: Object = {"x-kubernetes-list-type": known.list_type}
-    if known.list_type == "map":
-        schema["x-kubernetes-list-map-keys"] = list(known.keys)
+def _list_type(node: Shape) -> Object:
+    schema: Object = {"x-kubernetes-list-type": node.list_type}
+    if node.list_type == "map":
+        schema["x-kubernetes-list-map-keys"] = list(node.keys)
     return schema
 
 
-def _patching(known: Shape) -> Object:
+def _patching(node: Shape) -> Object:
     schema: Object = {}
-    if known.patch_strategy:
-        schema["x-kubernetes-patch-strategy"] = known.patch_strategy
-    if known.patch_key:
-        schema["x-kubernetes-patch-merge-key"] = known.patch_key
+    if node.patch_strategy:
+        schema["x-kubernetes-patch-strategy"] = node.patch_strategy
+    if node.patch_key:
+        schema["x-kubernetes-patch-merge-key"] = node.patch_key
     return schema
 
 

@@ -146,10 +146,10 @@ def delete_options(query: Query, body: Object) -> DeleteOptions:
         raise unprocessable(META_GROUP, "DeleteOptions", "", causes)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
-    wanted: dict[str, Any] = given.get("preconditions") or {}
+    preconditions: dict[str, Any] = given.get("preconditions") or {}
     grace = LEAST_GRACE_S if grace is not None and grace < 0 else grace
     return DeleteOptions(
-        bool(dry), grace, propagation or "", wanted.get("uid") or "", wanted.get("resourceVersion") or ""
+        bool(dry), grace, propagation or "", preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
     )
 
 

@@ -30,7 +30,7 @@ _SIGN, _WRAP = 1 << 63, 1 << 64
 _ALONE = {"ownerReferences": "V1OwnerReference", "managedFields": "V1ManagedFieldsEntry"}
 """Types of lists whose shape is the server's own."""
 
-_TOLD_EVEN_IF_ZERO = frozenset(
+_KEPT_IF_ZERO = frozenset(
     {
         "activeDeadlineSeconds",
         "allocateLoadBalancerNodePorts",
@@ -125,7 +125,7 @@ def _message(data: bytes, model: str, depth: int) -> Object:
     return obj
 
 
-def _read(data: bytes, table: _Table, known: Shape, obj: Object, depth: int) -> None:
+def _read(data: bytes, table: _Table, field_shape: Shape, obj: Object, depth: int) -> None:
     if depth > DEPTH_MAX:
         raise UnreadableError("the message is nested too deeply")
     for number, value in _fields(data):
@@ -133,9 +133,9 @@ def _read(data: bytes, table: _Table, known: Shape, obj: Object, depth: int) -> 
         if name is None:
             _refuse_unknown(number, value)
         elif isinstance(name, Mapping):
-            _read(_bytes(value), name, known, obj, depth + 1)
+            _read(_bytes(value), name, field_shape, obj, depth + 1)
         else:
-            _put(obj, name, value, known.fields[name], depth)
+            _put(obj, name, value, field_shape.fields[name], depth)
 
 
 def _refuse_unknown(number: int, value: int | bytes) -> None:
@@ -143,52 +143,52 @@ def _refuse_unknown(number: int, value: int | bytes) -> None:
         raise UnreadableError(f"field number {number} is not known; send it as JSON")
 
 
-def _put(obj: Object, name: str, value: int | bytes, known: Shape, depth: int) -> None:
-    if known.kind == "array":
-        obj.setdefault(name, []).extend(_items(value, known.items or ANYTHING, name, depth))
-    elif known.values is not None and not known.fields:
-        obj.setdefault(name, {}).update([_pair(_bytes(value), known.values, depth)])
+def _put(obj: Object, name: str, value: int | bytes, field_shape: Shape, depth: int) -> None:
+    if field_shape.kind == "array":
+        obj.setdefault(name, []).extend(_items(value, field_shape.items or ANYTHING, name, depth))
+    elif field_shape.values is not None and not field_shape.fields:
+        obj.setdefault(name, {}).update([_pair(_bytes(value), field_shape.values, depth)])
     else:
-        read = _value(value, known, name, depth)
-        if read is not None and (read not in (0, "") or name in _TOLD_EVEN_IF_ZERO or known.int_or_string):
+        read = _value(value, field_shape, name, depth)
+        if read is not None and (read not in (0, "") or name in _KEPT_IF_ZERO or field_shape.int_or_string):
             obj[name] = read
 
 
-def _items(value: int | bytes, known: Shape, name: str, depth: int) -> Iterator[Any]:
-    if known.kind == "integer" and isinstance(value, bytes):
+def _items(value: int | bytes, field_shape: Shape, name: str, depth: int) -> Iterator[Any]:
+    if field_shape.kind == "integer" and isinstance(value, bytes):
         at = 0
         while at < len(value):
             number, at = _varint(value, at)
             yield _signed(number)
     else:
-        yield _value(value, known, name, depth)
+        yield _value(value, field_shape, name, depth)
 
 
-def _pair(data: bytes, known: Shape, depth: int) -> tuple[str, Any]:
+def _pair(data: bytes, field_shape: Shape, depth: int) -> tuple[str, Any]:
     parts = dict(_fields(data))
     value = parts.get(2, b"")
-    if known.kind == "array":
-        read: Any = [_value(item, known.items or ANYTHING, "", depth) for _, item in _fields(_bytes(value))]
+    if field_shape.kind == "array":
+        read: Any = [_value(item, field_shape.items or ANYTHING, "", depth) for _, item in _fields(_bytes(value))]
     else:
-        read = _value(value, known, "", depth)
+        read = _value(value, field_shape, "", depth)
     return _text(parts.get(1, b"")), read
 
 
-def _value(value: int | bytes, known: Shape, name: str, depth: int) -> Any:
-    if known.kind == "object":
-        return _message(_bytes(value), model_of(known) or _ALONE.get(name, "a type of its own"), depth + 1)
-    read = _FORMATS.get("any" if known.kind == "any" else known.format)
-    return _scalar(value, known) if read is None else read(_bytes(value))
+def _value(value: int | bytes, field_shape: Shape, name: str, depth: int) -> Any:
+    if field_shape.kind == "object":
+        return _message(_bytes(value), model_of(field_shape) or _ALONE.get(name, "a type of its own"), depth + 1)
+    read = _FORMATS.get("any" if field_shape.kind == "any" else field_shape.format)
+    return _scalar(value, field_shape) if read is None else read(_bytes(value))
 
 
-def _scalar(value: int | bytes, known: Shape) -> Any:
-    if known.kind == "string":
+def _scalar(value: int | bytes, field_shape: Shape) -> Any:
+    if field_shape.kind == "string":
         return _text(value)
-    if known.kind == "number":
+    if field_shape.kind == "number":
         return struct.unpack("<d", _bytes(value))[0]
     if not isinstance(value, int):
         raise UnreadableError("a number is written as bytes")
-    return bool(value) if known.kind == "boolean" else _signed(value)
+    return bool(value) if field_shape.kind == "boolean" else _signed(value)
 
 
 def _int_or_string(data: bytes) -> int | str:

@@ -48,11 +48,11 @@ def refuse_excess(pod: Object, quotas: Iterable[Object], pods: Iterable[Object])
     holding = _holding(pods)
     for quota in quotas:
         if over := list(_exceeded(pod, quota, holding)):
-            told = (
+            amounts = (
                 f"{word}: {','.join(f'{name}={units[place]}' for name, units in over)}"
                 for place, word in enumerate(("requested", "used", "limited"))
             )
-            message = f"exceeded quota: {quota['metadata']['name']}, {', '.join(told)}"
+            message = f"exceeded quota: {quota['metadata']['name']}, {', '.join(amounts)}"
             raise denied("", "pods", pod["metadata"]["name"], message)
 
 
@@ -81,11 +81,11 @@ def _units(pod: Object, name: str) -> int:
     spec, resource = at(pod, "spec"), name.removeprefix(PREFIX)
     staying = most = 0
     for one in spec.get("initContainers") or ():
-        units = _asked(one, resource)
+        units = _requested(one, resource)
         most = max(most, staying + units)
         staying += units if one.get("restartPolicy") == "Always" else 0
-    return max(most, staying + sum(_asked(one, resource) for one in spec.get("containers") or ()))
+    return max(most, staying + sum(_requested(one, resource) for one in spec.get("containers") or ()))
 
 
-def _asked(container: Object, resource: str) -> int:
+def _requested(container: Object, resource: str) -> int:
     return int(amount(at(container, "resources", "requests").get(resource, 0)))

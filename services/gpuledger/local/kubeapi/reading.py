@@ -117,11 +117,11 @@ def too_large(revision: int, now: int) -> ApiError:
 def _snapshot(store: Store, options: ListOptions) -> tuple[int, ObjectKey | None]:
     if options.continue_token:
         return _read_token(options.continue_token)
-    wanted = revision_of(options)
-    if wanted > store.revision:
-        raise too_large(wanted, store.revision)
-    is_exact = options.match == "Exact" or (not options.match and options.limit and wanted)
-    return (wanted if is_exact else store.revision), None
+    revision = revision_of(options)
+    if revision > store.revision:
+        raise too_large(revision, store.revision)
+    is_exact = options.match == "Exact" or (not options.match and options.limit and revision)
+    return (revision if is_exact else store.revision), None
 
 
 def _token(revision: int, last: ObjectKey) -> str:

@@ -56,10 +56,10 @@ def _local_access(body: Object, reviewer: Reviewer) -> Object:
     if metadata["namespace"] != reviewer.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     causes = [*_spec_causes(spec), *_user_causes(spec), *_metadata_causes(body, but=("namespace",))]
-    asked = spec.get("resourceAttributes")
-    if asked is not None and (asked.get("namespace") or "") != reviewer.namespace:
+    attributes = spec.get("resourceAttributes")
+    if attributes is not None and (attributes.get("namespace") or "") != reviewer.namespace:
         field = "spec.resourceAttributes.namespace"
-        causes.append(invalid(field, asked.get("namespace") or "", "must match metadata.namespace"))
+        causes.append(invalid(field, attributes.get("namespace") or "", "must match metadata.namespace"))
     if spec.get("nonResourceAttributes") is not None:
         message = "disallowed on this kind of request"
         causes.append(invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], message))
@@ -81,8 +81,8 @@ def attributes_of(spec: Object) -> Mapping[str, str]:
     other = spec.get("nonResourceAttributes")
     if other is not None:
         return {"verb": other.get("verb") or "", "path": other.get("path") or ""}
-    asked = spec.get("resourceAttributes") or {}
-    return {name: asked.get(name) or "" for name in _ATTRIBUTES}
+    attributes = spec.get("resourceAttributes") or {}
+    return {name: attributes.get(name) or "" for name in _ATTRIBUTES}
 
 
 def _self_rules(body: Object, reviewer: Reviewer) -> Object:

@@ -184,9 +184,9 @@ class FieldSelector(NamedTuple):
     def parse(cls, text: str, resource: Resource) -> Self:
         """Read a selector; ApiError 400 where it does not parse or the resource has no such field to select by."""
         terms = tuple(_term(part, text) for part in _split(text) if part)
-        known = _names(resource)
+        supported = _names(resource)
         for term in terms:
-            if term.field not in known:
+            if term.field not in supported:
                 raise _unsupported(term.field, resource)
         return cls(terms, resource)
 

@@ -81,7 +81,7 @@ class ApiServer:
         await runner.setup()
         controllers = asyncio.create_task(self._controllers.run())
         try:
-            async with self._admission.asking():
+            async with self._admission.running():
                 await self._make_namespaces()
                 await web.TCPSite(runner, host, port, ssl_context=tls).start()
                 bound_port = runner.addresses[0][1]

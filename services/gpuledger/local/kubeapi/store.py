@@ -43,7 +43,7 @@ class Collection:
     """The objects of one resource."""
 
     def __init__(self, oldest: int, changes_kept: int) -> None:
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self._objects: dict[str, dict[str, Object]] = {}
         self._changes: list[Change] = []
         self._snapshots: dict[tuple[int, str | None], list[Object]] = {}
@@ -132,8 +132,8 @@ class Collection:
         if len(self._changes) >= 2 * self._changes_kept:
             self._oldest = self._changes[-self._changes_kept - 1].revision
             del self._changes[: -self._changes_kept]
-        news, self.news = self.news, asyncio.Event()
-        news.set()
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
 
 
 Observer = Callable[[CollectionKey, Change], None]

@@ -55,11 +55,11 @@ def _set(merged: Object, name: str, value: Any) -> None:
 
 
 def _directed(patch: Mapping[str, Any]) -> Object:
-    told = patch[DIRECTIVE]
-    if told == "delete":
+    directive = patch[DIRECTIVE]
+    if directive == "delete":
         return {}
-    if told != "replace":
-        raise _unknown(told, patch)
+    if directive != "replace":
+        raise _unknown(directive, patch)
     return {name: _plain(value) for name, value in patch.items() if name != DIRECTIVE}
 
 
@@ -160,12 +160,12 @@ def _merge_ordered(merged: Object, patch: Mapping[str, Any], name: str, shape: S
 
 def _check_order(new: list[Any], order: list[Any], read: Callable[[Any], Any]) -> None:
     """Refuse an order in which the patch's own items do not come as they do in the patch."""
-    told = iter([read(item) for item in order])
+    ordered = iter([read(item) for item in order])
     for item in new:
         if isinstance(item, dict) and item.get(DIRECTIVE) in {"delete", "replace"}:
             continue
-        wanted = read(item)
-        if all(one != wanted for one in told):
+        key = read(item)
+        if all(one != key for one in ordered):
             raise internal("the order in patch list doesn't match $setElementOrder list")
 
 
@@ -179,17 +179,17 @@ def _delete_from(merged: Object, name: str, gone: Any) -> None:
 
 def _interleaved(items: list[Any], order: list[Any], old: list[Any], read: Callable[[Any], Any]) -> list[Any]:
     """Items in the order told; those that are not in it stay before what they stood before in the old list."""
-    wanted = _places(order, read)
+    place_of = _places(order, read)
     before = _places(old, read)
-    told = sorted((item for item in items if read(item) in wanted), key=lambda item: wanted[read(item)])
-    others = [item for item in items if read(item) not in wanted]
+    ordered = sorted((item for item in items if read(item) in place_of), key=lambda item: place_of[read(item)])
+    others = [item for item in items if read(item) not in place_of]
     others.sort(key=lambda item: before.get(read(item), len(before)))
-    return list(_zipped(others, told, lambda item: before.get(read(item))))
+    return list(_zipped(others, ordered, lambda item: before.get(read(item))))
 
 
-def _zipped(others: list[Any], told: list[Any], place: Callable[[Any], int | None]) -> Iterator[Any]:
+def _zipped(others: list[Any], ordered: list[Any], place: Callable[[Any], int | None]) -> Iterator[Any]:
     at = 0
-    for item in told:
+    for item in ordered:
         here = place(item)
         while here is not None and at < len(others) and _is_before(place(others[at]), here):
             yield others[at]
@@ -244,5 +244,5 @@ def _is_directive(name: str) -> bool:
     return name in {DIRECTIVE, RETAIN_KEYS} or name.startswith((DELETE_FROM, ORDER))
 
 
-def _unknown(told: object, where: object) -> ApiError:
-    return internal(f"unknown patch type: {told} in map: {where}")
+def _unknown(directive: object, where: object) -> ApiError:
+    return internal(f"unknown patch type: {directive} in map: {where}")

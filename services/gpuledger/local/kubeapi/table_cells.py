@@ -79,11 +79,11 @@ def count(*paths: str) -> Cell:
     return cell
 
 
-def ratio(done: str, wanted: str) -> Cell:
+def ratio(done: str, total: str) -> Cell:
     """Two numbers, as `1/2`."""
 
     def cell(obj: Object, _: datetime) -> object:
-        return f"{at(obj, done) or 0}/{at(obj, wanted) or 0}"
+        return f"{at(obj, done) or 0}/{at(obj, total) or 0}"
 
     return cell
 

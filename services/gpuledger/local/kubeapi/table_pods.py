@@ -83,11 +83,11 @@ def _terminated(container: Object) -> str:
 
 
 def _gates(obj: Object, _: datetime) -> object:
-    wanted = [one.get("conditionType") for one in at(obj, "spec.readinessGates") or ()]
-    if not wanted:
+    gates = [one.get("conditionType") for one in at(obj, "spec.readinessGates") or ()]
+    if not gates:
         return NONE
     held = {one.get("type") for one in at(obj, "status.conditions") or () if one.get("status") == "True"}
-    return f"{sum(1 for name in wanted if name in held)}/{len(wanted)}"
+    return f"{sum(1 for name in gates if name in held)}/{len(gates)}"
 
 
 POD_COLUMNS: tuple[tuple[str, Cell], ...] = (

@@ -146,16 +146,16 @@ def _merged_list(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
     item_shape = shape.items or ANYTHING
     old = [element_of(shape, item) for item in live]
     new = {element_of(shape, item): item for item in applied}
-    known = _first_of_each(old, live)
-    wanted = [element for element in new if element in known]
+    live_items = _first_of_each(old, live)
+    shared = [element for element in new if element in live_items]
     order = list(new)
     merged: list[Any] = []
 
     def take(element: str) -> None:
-        before = known.get(element)
+        before = live_items.get(element)
         merged.append(copied(new[element]) if before is None else merge(before, new[element], item_shape))
-        if wanted and wanted[0] == element:
-            del wanted[0]
+        if shared and shared[0] == element:
+            del shared[0]
 
     at, to, done = 0, 0, set[str]()
     while at < len(old) or to < len(order):
@@ -166,7 +166,7 @@ def _merged_list(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
                 at += 1
                 continue
             is_next = to < len(order) and order[to] == element
-            if to < len(order) and not is_next and wanted and wanted[0] != element:
+            if to < len(order) and not is_next and shared and shared[0] != element:
                 at += 1
                 continue
             at += is_next or element in done
@@ -178,10 +178,10 @@ def _merged_list(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
 
 
 def _first_of_each(elements: list[str], items: list[Any]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+    by_element: dict[str, Any] = {}
     for element, item in zip(elements, items, strict=True):
-        known[element] = None if element in known else item
-    return known
+        by_element[element] = None if element in by_element else item
+    return by_element
 
 
 def _compared(old: Any, new: Any, shape: Shape) -> tuple[Fields | None, Fields | None]:
@@ -249,10 +249,10 @@ def _compared_lists(old: Any, new: Any, shape: Shape) -> tuple[Fields, Fields]:
 
 
 def _by_element(items: Any, shape: Shape) -> dict[str, list[Any]]:
-    known: dict[str, list[Any]] = {}
+    by_element: dict[str, list[Any]] = {}
     for item in items if isinstance(items, list) else ():
-        known.setdefault(element_of(shape, item), []).append(item)
-    return known
+        by_element.setdefault(element_of(shape, item), []).append(item)
+    return by_element
 
 
 def _compared_items(old: list[Any], new: list[Any], shape: Shape) -> tuple[Fields | None, Fields | None]:

@@ -81,7 +81,7 @@ async def _live(
     collection = store.collection(target.resource.key)
     bookmark_at = clock() + bookmark_every_s
     while True:
-        news = collection.news
+        changed = collection.changed
         now = max(store.revision, revision)
         if changes := collection.since(revision):
             yield list(_seen(changes, chosen)), now
@@ -89,7 +89,7 @@ async def _live(
         wait_s = min(deadline, bookmark_at) - clock()
         try:
             async with asyncio.timeout(max(wait_s, 0)):
-                await news.wait()
+                await changed.wait()
         except TimeoutError:
             yield [], revision
             if clock() >= deadline:

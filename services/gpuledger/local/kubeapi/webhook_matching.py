@@ -63,7 +63,7 @@ def hooks_of(configurations: Iterable[Object]) -> list[Object]:
     ]
 
 
-def is_asked(
+def applies(
     hook: Object,
     question: Question,
     obj: Object | None,
@@ -128,8 +128,8 @@ def _fits(rule: Mapping[str, Any], question: Question) -> bool:
     )
 
 
-def _has(known: Iterable[str] | None, wanted: str) -> bool:
-    return any(one in {"*", wanted} for one in known or ())
+def _has(values: Iterable[str] | None, value: str) -> bool:
+    return any(one in {"*", value} for one in values or ())
 
 
 def _is_resource(pattern: str, plural: str, subresource: str) -> bool:
@@ -146,8 +146,8 @@ def _selects_namespace(hook: Object, question: Question, obj: Object | None, nam
 
 def _selects_object(hook: Object, obj: Object | None, old: Object | None) -> bool:
     selector = hook.get("objectSelector") or {}
-    known = [one for one in (obj, old) if one is not None]
-    return not selector or any(selects(selector, one.get("metadata", {}).get("labels")) for one in known)
+    objects = [one for one in (obj, old) if one is not None]
+    return not selector or any(selects(selector, one.get("metadata", {}).get("labels")) for one in objects)
 
 
 def _conditions_hold(hook: Object, question: Question, obj: Object | None, old: Object | None) -> bool:
@@ -155,8 +155,8 @@ def _conditions_hold(hook: Object, question: Question, obj: Object | None, old: 
     if not conditions:
         return True
     request = request_of(question, "", obj, old)
-    known = {"object": request.pop("object"), "oldObject": request.pop("oldObject"), "request": request}
-    results = [_holds(condition.get("expression") or "", known) for condition in conditions]
+    variables = {"object": request.pop("object"), "oldObject": request.pop("oldObject"), "request": request}
+    results = [_holds(condition.get("expression") or "", variables) for condition in conditions]
     if any(result is False for result in results):
         return False
     failure = next((result for result in results if isinstance(result, str)), None)
@@ -165,9 +165,9 @@ def _conditions_hold(hook: Object, question: Question, obj: Object | None, old: 
     return failure is None
 
 
-def _holds(expression: str, known: Object) -> bool | str:
+def _holds(expression: str, variables: Object) -> bool | str:
     try:
-        result = _program(expression).execute(known)
+        result = _program(expression).execute(variables)
     except (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, AttributeError) as error:
         return f"{expression}: {error}"
     return result if isinstance(result, bool) else f"{expression}: it is no boolean"

@@ -24,8 +24,8 @@ from gpuledger.local.kubeapi.webhook_matching import (
     NamespaceLabels,
     Question,
     Version,
+    applies,
     hooks_of,
-    is_asked,
     reinvocations,
     request_of,
 )
@@ -88,11 +88,11 @@ class Webhooks:
         """
         hooks, ran, again = hooks_of(configurations), list[int](), set[int]()
         for index, hook in enumerate(hooks):
-            asked, changed = await self._mutated(hook, question, obj, old, warnings)
+            was_called, changed = await self._mutated(hook, question, obj, old, warnings)
             if changed != obj:
                 again.update(reinvocations(hooks, ran, index))
             obj = changed
-            if asked:
+            if was_called:
                 ran.append(index)
         for index in sorted(again):
             _, obj = await self._mutated(hooks[index], question, obj, old, warnings)
@@ -120,18 +120,18 @@ class Webhooks:
             warnings.extend(result)
 
     async def _validated(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> list[str]:
-        if not is_asked(hook, question, obj, old, self._namespace_labels):
+        if not applies(hook, question, obj, old, self._namespace_labels):
             return []
         async with self._calls:
-            answer = await self._ask(hook, question, obj, old)
+            answer = await self._call(hook, question, obj, old)
         return answer.warnings if answer else []
 
     async def _mutated(
         self, hook: Object, question: Question, obj: Object | None, old: Object | None, warnings: list[str]
     ) -> tuple[bool, Object | None]:
-        if not is_asked(hook, question, obj, old, self._namespace_labels):
+        if not applies(hook, question, obj, old, self._namespace_labels):
             return False, obj
-        answer = await self._ask(hook, question, obj, old)
+        answer = await self._call(hook, question, obj, old)
         if answer is None:
             return True, obj
         warnings.extend(answer.warnings)
@@ -139,7 +139,7 @@ class Webhooks:
             return True, obj
         return True, _patched(obj, answer.patch, question.version)
 
-    async def _ask(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> Answer | None:
+    async def _call(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> Answer | None:
         name = hook["name"]
         if question.dry_run and hook.get("sideEffects") not in _SIDE_EFFECT_FREE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')
@@ -196,8 +196,8 @@ def refusal(name: str, status: Object) -> ApiError:
     message, reason = status.get("message") or "", status.get("reason") or ""
     tail = f": {message or reason}" if message or reason else " without explanation"
     code = status.get("code") or 0
-    told = f'admission webhook "{name}" denied the request{tail}'
-    return ApiError(max(code, 400), reason, told, status.get("details"))
+    text = f'admission webhook "{name}" denied the request{tail}'
+    return ApiError(max(code, 400), reason, text, status.get("details"))
 
 
 def _uncalled(name: str, error: Exception) -> ApiError:

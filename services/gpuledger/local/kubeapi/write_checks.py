@@ -88,13 +88,13 @@ def check_preconditions(target: Target, obj: Object, options: DeleteOptions) -> 
         ApiError: 409, it is not.
     """
     resource, meta = target.resource, obj["metadata"]
-    for word, wanted, known, reason in (
+    for word, expected, actual, reason in (
         ("UID", options.uid, meta["uid"], "deleted and then recreated"),
         ("ResourceVersion", options.resource_version, meta["resourceVersion"], "modified"),
     ):
-        if wanted and wanted != known:
+        if expected and expected != actual:
             message = (
-                f"the {word} in the precondition ({wanted}) does not match the {word} in record ({known}). "
+                f"the {word} in the precondition ({expected}) does not match the {word} in record ({actual}). "
                 f"The object might have been {reason}"
             )
             raise conflict(resource.group, resource.kind, target.name, message)

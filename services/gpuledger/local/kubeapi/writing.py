@@ -128,7 +128,7 @@ class Writer:
         if target.resource.key == NAMESPACES and target.name in IMMORTAL:
             raise denied("", "namespaces", target.name, "this namespace may not be deleted")
         check_preconditions(target, obj, options)
-        if self._admission.is_asked(request):
+        if self._admission.has_webhooks(request):
             await self._admission.mutate(request, "DELETE", None, obj, _deleting(options))
             await self._admission.validate(request, "DELETE", None, obj, _deleting(options))
         obj = self.found(target)
@@ -303,9 +303,9 @@ class Writer:
             return (obj if options.dry_run else self.store.remove(resource.key, resource.stored(obj))), True
         then = held["metadata"]
         if meta.get("deletionTimestamp"):
-            known_s = meta.get("deletionGracePeriodSeconds") or 0
-            grace_s = min(grace_s, known_s)
-            if is_held and (grace_s, finalizers) == (known_s, meta.get("finalizers", [])):
+            current_s = meta.get("deletionGracePeriodSeconds") or 0
+            grace_s = min(grace_s, current_s)
+            if is_held and (grace_s, finalizers) == (current_s, meta.get("finalizers", [])):
                 return obj, False
         elif resource.strategy.has_generation:
             then["generation"] = meta.get("generation", 0) + 1
@@ -333,7 +333,7 @@ class Writer:
     async def _mutated(
         self, request: Request, operation: str, obj: Object, old: Object | None, options: WriteOptions
     ) -> Object:
-        if not self._admission.is_asked(request):
+        if not self._admission.has_webhooks(request):
             return obj
         mutated = await self._admission.mutate(request, operation, obj, old, _writing(options))
         assert mutated is not None, "an object stays one"
@@ -350,9 +350,9 @@ class Writer:
         old: Object | None,
         options: WriteOptions | Mapping[str, Any],
     ) -> None:
-        if self._admission.is_asked(request):
-            told = _writing(options) if isinstance(options, WriteOptions) else options
-            await self._admission.validate(request, operation, obj, old, told)
+        if self._admission.has_webhooks(request):
+            admission_options = _writing(options) if isinstance(options, WriteOptions) else options
+            await self._admission.validate(request, operation, obj, old, admission_options)
 
 
 class _ChangedMeanwhileError(Exception):

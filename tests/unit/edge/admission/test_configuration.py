@@ -12,7 +12,7 @@ from gpuledger.local.kubeapi.strategies.webhook_configurations import (
     MutatingConfigurationStrategy,
     ValidatingConfigurationStrategy,
 )
-from gpuledger.local.kubeapi.webhook_matching import Question, Version, is_asked
+from gpuledger.local.kubeapi.webhook_matching import Question, Version, applies
 from support.admission import Json, asking
 
 SETTINGS = AdmissionSettings()
@@ -89,7 +89,7 @@ def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool
     question = Question("CREATE", POD, "p", "team")
     for configuration in configured().values():
         hooks: list[Any] = [one for one in configuration["webhooks"] if one["name"].startswith("pods.")]
-        assert [is_asked(hook, question, pod, None, lambda _: {}) for hook in hooks] == [is_theirs]
+        assert [applies(hook, question, pod, None, lambda _: {}) for hook in hooks] == [is_theirs]
     assert (pool_request(pod, "team") is not None) is is_theirs
 
 
@@ -108,7 +108,7 @@ def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool
 def test_only_devices_whose_marks_change_are_asked_about(new: Json, old: Json, is_theirs: bool) -> None:
     question = Question("UPDATE", DEVICE, "d", is_namespaced=False)
     hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
-    asked = [hook for hook in hooks if is_asked(hook, question, {"metadata": new}, {"metadata": old}, lambda _: {})]
+    asked = [hook for hook in hooks if applies(hook, question, {"metadata": new}, {"metadata": old}, lambda _: {})]
     assert len(asked) == is_theirs
 
 
@@ -133,13 +133,13 @@ def test_only_pools_whose_spec_or_annotations_change_are_asked_about(
 ) -> None:
     question = Question("CREATE" if old is None else "UPDATE", POOL, "x", "team")
     hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
-    assert len([hook for hook in hooks if is_asked(hook, question, new, old, lambda _: {})]) == is_theirs
+    assert len([hook for hook in hooks if applies(hook, question, new, old, lambda _: {})]) == is_theirs
 
 
 def test_a_deletion_of_a_pool_is_asked_about_once() -> None:
     hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
     question, old = Question("DELETE", POOL, "x", "team"), SPEC | {"metadata": {}}
-    assert len([hook for hook in hooks if is_asked(hook, question, None, old, lambda _: {})]) == 1
+    assert len([hook for hook in hooks if applies(hook, question, None, old, lambda _: {})]) == 1
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_the_product_marks_devices_though_nobody_answers(user: Json, is_theirs: 
     hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
     new: Json = {"metadata": {"labels": {"a": "b"}}}
     old: Json = {"metadata": {}}
-    assert len([hook for hook in hooks if is_asked(hook, question, new, old, lambda _: {})]) == is_theirs
+    assert len([hook for hook in hooks if applies(hook, question, new, old, lambda _: {})]) == is_theirs

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.strategies.webhook_configurations import MutatingConfigurationStrategy
-from gpuledger.local.kubeapi.webhook_matching import Question, Version, is_asked
+from gpuledger.local.kubeapi.webhook_matching import Question, Version, applies
 from gpuledger.local.kubeapi.webhooks import Webhooks
 
 PODS = Version("", "v1", "Pod", "pods")
@@ -39,7 +39,7 @@ def labels_of(namespace: Any) -> Any:
 
 
 def matches(changes: Any, question: Any = CREATE, obj: Any = POD, old: Any = None) -> Any:
-    return is_asked(hook(**changes), question, obj, old, labels_of)
+    return applies(hook(**changes), question, obj, old, labels_of)
 
 
 def rule(**changes: Any) -> Any:

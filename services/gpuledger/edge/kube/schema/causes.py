@@ -40,8 +40,8 @@ def duplicate(field: str, value: object) -> Cause:
 
 def not_supported(field: str, value: object, supported: Iterable[str]) -> Cause:
     """A value is none of those that are known."""
-    known = ", ".join(f'"{name}"' for name in supported)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {known}", field)
+    values = ", ".join(f'"{name}"' for name in supported)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {values}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:

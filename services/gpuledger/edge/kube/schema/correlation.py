@@ -28,11 +28,11 @@ def old_items(old: object, items: list[Any], node: Node) -> list[object]:
     """What each item's older self was: the first of the same keys; ABSENT for all of a list that is not keyed."""
     if node.list_type != "map" or not isinstance(old, list):
         return [ABSENT] * len(items)
-    known: dict[Hashable, object] = {}
+    older: dict[Hashable, object] = {}
     for one in old:
         if isinstance(one, dict):
-            known.setdefault(_identity(key_of(one, node)), one)
-    return [known.get(_identity(key_of(item, node)), ABSENT) if isinstance(item, dict) else ABSENT for item in items]
+            older.setdefault(_identity(key_of(one, node)), one)
+    return [older.get(_identity(key_of(item, node)), ABSENT) if isinstance(item, dict) else ABSENT for item in items]
 
 
 def _identity(value: object) -> Hashable:

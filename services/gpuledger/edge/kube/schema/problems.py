@@ -110,10 +110,10 @@ def _structure(schema: Object, path: str, level: str) -> Iterator[Cause]:
     for one, where in below(schema, path):
         yield from _structure(one, where, "items" if where.endswith(".items") else "field")
     yield from _extensions(schema, path)
-    yield from _type_told(schema, path, level)
+    yield from _type_stated(schema, path, level)
     yield from _demands(schema, path, skips=_skipped(schema))
     if level == "root" or schema.get("x-kubernetes-embedded-resource"):
-        yield from _known_fields(schema, path, level)
+        yield from _resource_fields(schema, path, level)
 
 
 def _extensions(schema: Object, path: str) -> Iterator[Cause]:
@@ -136,7 +136,7 @@ def _extensions(schema: Object, path: str) -> Iterator[Cause]:
         yield required(f"{path}.properties", message)
 
 
-def _type_told(schema: Object, path: str, level: str) -> Iterator[Cause]:
+def _type_stated(schema: Object, path: str, level: str) -> Iterator[Cause]:
     type_ = schema.get("type")
     if schema.get("x-kubernetes-embedded-resource") and type_ != "object":
         message = "must be object if x-kubernetes-embedded-resource is true"
@@ -148,11 +148,11 @@ def _type_told(schema: Object, path: str, level: str) -> Iterator[Cause]:
         yield invalid(f"{path}.type", type_, "must be object at the root")
 
 
-def _known_fields(schema: Object, path: str, level: str) -> Iterator[Cause]:
+def _resource_fields(schema: Object, path: str, level: str) -> Iterator[Cause]:
     properties = schema.get("properties") or {}
-    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
-        if name in properties and properties[name].get("type") != wanted:
-            yield invalid(f"{path}.properties[{name}].type", properties[name].get("type"), f"must be {wanted}")
+    for name, expected in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        if name in properties and properties[name].get("type") != expected:
+            yield invalid(f"{path}.properties[{name}].type", properties[name].get("type"), f"must be {expected}")
     metadata = properties.get("metadata") or {}
     others = set(metadata) - {"type", "properties", "description"}
     if level == "root" and (others or set(metadata.get("properties") or ()) - {"name", "generateName"}):
@@ -196,25 +196,25 @@ def _nested(schema: Object, path: str, *, skips: frozenset[str] = frozenset()) -
         yield forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
 
 
-def _completeness(schema: Object, structural: Object, path: str, told: str) -> Iterator[Cause]:
+def _completeness(schema: Object, structural: Object, path: str, logic_path: str) -> Iterator[Cause]:
     """Fields that logic speaks of have to be there outside of it too."""
-    for one, where in junctions(schema, told):
+    for one, where in junctions(schema, logic_path):
         yield from _covered(one, structural, path, where)
     if schema is structural:
         for one, where in below(schema, path):
             yield from _completeness(one, one, where, where)
 
 
-def _covered(demand: Object, structural: Object, path: str, told: str) -> Iterator[Cause]:
-    yield from _completeness(demand, structural, path, told)
+def _covered(demand: Object, structural: Object, path: str, logic_path: str) -> Iterator[Cause]:
+    yield from _completeness(demand, structural, path, logic_path)
     if demand.get("items") and not structural.get("items"):
-        yield required(f"{path}.items", f"because it is defined in {told}.items")
+        yield required(f"{path}.items", f"because it is defined in {logic_path}.items")
     elif demand.get("items"):
-        yield from _covered(demand["items"], structural["items"], f"{path}.items", f"{told}.items")
-    known = structural.get("properties") or {}
+        yield from _covered(demand["items"], structural["items"], f"{path}.items", f"{logic_path}.items")
+    fields = structural.get("properties") or {}
     for name, one in (demand.get("properties") or {}).items():
         field = f"properties[{name}]"
-        if name in known:
-            yield from _covered(one, known[name], f"{path}.{field}", f"{told}.{field}")
+        if name in fields:
+            yield from _covered(one, fields[name], f"{path}.{field}", f"{logic_path}.{field}")
         else:
-            yield required(f"{path}.{field}", f"because it is defined in {told}.{field}")
+            yield required(f"{path}.{field}", f"because it is defined in {logic_path}.{field}")

@@ -14,8 +14,10 @@ _TYPE, _KEYS, _MAP = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-
 
 def list_problems(schema: Object, path: str) -> Iterator[Cause]:
     """The problems of a schema and all below it."""
-    yield from _list_type(schema, path)
-    yield from _map_type(schema, path)
+    yield from _choice(schema, path, _TYPE, "array", _LIST_TYPES)
+    yield from _choice(schema, path, _MAP, "object", _MAP_TYPES)
+    if schema.get(_TYPE) == "set":
+        yield from _set_items(schema.get("items") or {}, f"{path}.items")
     if schema.get(_TYPE) == "map" and schema.get("type") == "array":
         yield from _keyed(schema, path)
     elif schema.get(_KEYS):
@@ -27,19 +29,16 @@ def list_problems(schema: Object, path: str) -> Iterator[Cause]:
             yield from list_problems(schema[name], f"{path}.{name}")
 
 
-def _list_type(schema: Object, path: str) -> Iterator[Cause]:
-    told = schema.get(_TYPE)
-    if told is None:
+def _choice(schema: Object, path: str, keyword: str, type_: str, choices: tuple[str, ...]) -> Iterator[Cause]:
+    """A keyword has a value that there is not, or stands in a schema of another type."""
+    value, actual = schema.get(keyword), schema.get("type")
+    if value is None:
         return
-    if schema.get("type") != "array":
-        message = f"must be array if {_TYPE} is set"
-        type_ = schema.get("type")
-        yield invalid(f"{path}.type", type_, message) if type_ else required(f"{path}.type", message)
-    if told not in _LIST_TYPES:
-        yield not_supported(f"{path}.{_TYPE}", told, _LIST_TYPES)
-    items = schema.get("items") or {}
-    if told == "set":
-        yield from _set_items(items, f"{path}.items")
+    if actual != type_:
+        message = f"must be {type_} if {keyword} is set"
+        yield invalid(f"{path}.type", actual, message) if actual else required(f"{path}.type", message)
+    if value not in choices:
+        yield not_supported(f"{path}.{keyword}", value, choices)
 
 
 def _set_items(items: Object, path: str) -> Iterator[Cause]:
@@ -51,18 +50,6 @@ def _set_items(items: Object, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.{_TYPE}", items.get(_TYPE), f"must be atomic as item of a list with {_TYPE}=set")
 
 
-def _map_type(schema: Object, path: str) -> Iterator[Cause]:
-    told = schema.get(_MAP)
-    if told is None:
-        return
-    if schema.get("type") != "object":
-        message = f"must be object if {_MAP} is set"
-        type_ = schema.get("type")
-        yield invalid(f"{path}.type", type_, message) if type_ else required(f"{path}.type", message)
-    if told not in _MAP_TYPES:
-        yield not_supported(f"{path}.{_MAP}", told, _MAP_TYPES)
-
-
 def _keyed(schema: Object, path: str) -> Iterator[Cause]:
     keys = list(schema.get(_KEYS) or ())
     items = schema.get("items") or {}
@@ -70,13 +57,13 @@ def _keyed(schema: Object, path: str) -> Iterator[Cause]:
         yield required(f"{path}.{_KEYS}", f"must not be empty if {_TYPE} is map")
     if items.get("type") != "object":
         yield invalid(f"{path}.items.type", items.get("type"), f"must be object if parent array's {_TYPE} is map")
-    known = items.get("properties") or {}
-    if len(set(keys)) != len(keys) or any(key not in known for key in keys):
+    fields = items.get("properties") or {}
+    if len(set(keys)) != len(keys) or any(key not in fields for key in keys):
         yield invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties, each once")
     for key in dict.fromkeys(keys):
-        if key in known:
+        if key in fields:
             yield from _key_problems(
-                known[key], f"{path}.items.properties[{key}]", key in (items.get("required") or ())
+                fields[key], f"{path}.items.properties[{key}]", key in (items.get("required") or ())
             )
 
 

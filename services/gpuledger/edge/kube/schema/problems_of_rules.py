@@ -112,9 +112,9 @@ def _unknown(value: object, node: Node) -> bool:
         return any(_unknown(one, node.items) for one in value) if node.items else False
     if not isinstance(value, dict) or node.preserves or node.open or not node.type:
         return False
-    known = {"apiVersion", "kind", "metadata"} if node.embedded else set()
+    resource_fields = {"apiVersion", "kind", "metadata"} if node.embedded else set()
     for name, one in value.items():
         child = node.properties.get(name) or node.additional
-        if (child is None and name not in known) or (child is not None and _unknown(one, child)):
+        if (child is None and name not in resource_fields) or (child is not None and _unknown(one, child)):
             return True
     return False

@@ -24,13 +24,13 @@ RUNS_MAX = 100_000
 MESSAGE_MAX = 5 * 1024
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
-_WORDS = {
+_PREFIXES = {
     "FieldValueInvalid": "Invalid value",
     "FieldValueForbidden": "Forbidden",
     "FieldValueRequired": "Required value",
     "FieldValueDuplicate": "Duplicate value",
 }
-REASONS = tuple(_WORDS)
+REASONS = tuple(_PREFIXES)
 _FAILURES = (ValueError, TypeError, RuntimeError, KeyError, IndexError, ArithmeticError)
 _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -63,7 +63,7 @@ class Rule(NamedTuple):
     uses_old: bool
     takes_absent_old: bool
     message: str
-    told: Expression | None
+    message_expression: Expression | None
     reason: str
     below: str
 
@@ -96,14 +96,14 @@ def compiled(text: str, node: Node, *, whole: bool = False) -> Expression:
 def rule_of(raw: Mapping[str, Any], node: Node, *, whole: bool = False) -> Rule:
     """A rule as it stands in a schema; raises RuleError where it does not compile."""
     text = str(raw.get("rule") or "")
-    told = raw.get("messageExpression")
+    expression = raw.get("messageExpression")
     return Rule(
         text=text,
         expression=compiled(text, node, whole=whole),
         uses_old=mentions(text, "oldSelf"),
         takes_absent_old=raw.get("optionalOldSelf") is True,
         message=str(raw.get("message") or "").strip(),
-        told=compiled(str(told), node, whole=whole) if told else None,
+        message_expression=compiled(str(expression), node, whole=whole) if expression else None,
         reason=str(raw.get("reason") or "FieldValueInvalid"),
         below=str(raw.get("fieldPath") or ""),
     )
@@ -139,10 +139,10 @@ def _rules(node: Node, *, whole: bool) -> Iterator[Rule]:
 
 
 def _check_names(text: str, program: cel.Program) -> None:
-    known = {"self", "oldSelf"} | NAMESPACES | TYPES | bound_names(text) | {"kEntry"}
+    declared = {"self", "oldSelf"} | NAMESPACES | TYPES | bound_names(text) | {"kEntry"}
     functions = NATIVE | {name.rpartition(".")[2] for name in FUNCTIONS}
     for name in program.variables():
-        if name not in known:
+        if name not in declared:
             raise RuleError(f"compilation failed: undeclared reference to '{name}'")
     for name in program.functions():
         if name in NOT_IMPLEMENTED and name not in functions:
@@ -215,19 +215,19 @@ def _outcome(rule: Rule, variables: dict[str, Any], path: str) -> Cause | None:
 
 
 def _message(rule: Rule, variables: dict[str, Any]) -> str:
-    if rule.told:
+    if rule.message_expression:
         try:
-            told = cast("object", rule.told.value(variables))
+            message = cast("object", rule.message_expression.value(variables))
         except _FAILURES:
-            told = None
-        if isinstance(told, str) and told.strip() and "\n" not in told and len(told) <= MESSAGE_MAX:
-            return told.strip()
+            message = None
+        if isinstance(message, str) and message.strip() and "\n" not in message and len(message) <= MESSAGE_MAX:
+            return message.strip()
     return rule.message or f"failed rule: {rule.text.strip()}"
 
 
 def _cause(reason: str, message: str, path: str) -> Cause:
-    word = _WORDS.get(reason, "Invalid value")
-    return Cause(reason, f"{word}: {message}", path.removeprefix(".") or "<nil>")
+    prefix = _PREFIXES.get(reason, "Invalid value")
+    return Cause(reason, f"{prefix}: {message}", path.removeprefix(".") or "<nil>")
 
 
 def _spelt(below: str) -> str:

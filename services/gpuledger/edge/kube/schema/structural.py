@@ -159,13 +159,17 @@ def _resource_fields(metadata: Shape) -> dict[str, Shape]:
 
 
 def _key_defaults(node: Node) -> Object:
-    known = node.items.properties if node.items else {}
-    return {key: known[key].default for key in node.list_keys if key in known and known[key].default is not None}
+    item_fields = node.items.properties if node.items else {}
+    return {
+        key: item_fields[key].default
+        for key in node.list_keys
+        if key in item_fields and item_fields[key].default is not None
+    }
 
 
 def _list_type(schema: Object) -> ListType:
-    told = schema.get("x-kubernetes-list-type")
-    return cast("ListType", told) if told in {"set", "map"} else "atomic"
+    list_type = schema.get("x-kubernetes-list-type")
+    return cast("ListType", list_type) if list_type in {"set", "map"} else "atomic"
 
 
 def _bounds(schema: Object) -> Bounds:

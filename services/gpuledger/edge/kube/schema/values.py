@@ -68,8 +68,8 @@ def _wrong_type(value: object, node: Node, place: Place) -> Iterator[Cause]:
         return
     if actual == "integer" and "number" in types:
         return
-    wanted = ",".join(types)
-    yield type_invalid(place.path or NOWHERE, actual, f'{place.path} in body must be of type {wanted}: "{actual}"')
+    expected = ",".join(types)
+    yield type_invalid(place.path or NOWHERE, actual, f'{place.path} in body must be of type {expected}: "{actual}"')
 
 
 def json_type(value: object) -> str:
@@ -124,8 +124,8 @@ def _not_in_enum(value: object, node: Node, place: Place) -> Iterator[Cause]:
         return
     if value is None and node.nullable and None in allowed:
         return
-    told = [one if isinstance(one, str) else json.dumps(one) for one in allowed]
-    yield not_supported(place.path, value, told)
+    supported = [one if isinstance(one, str) else json.dumps(one) for one in allowed]
+    yield not_supported(place.path, value, supported)
 
 
 def _nested(value: object, node: Node, place: Place, old: object) -> Iterator[Cause]:

@@ -45,7 +45,7 @@ class NamespaceStrategy(BuiltinStrategy):
     def validate(self, obj: Object) -> list[Cause]:
         """Finalizers are `kubernetes` or qualified."""
         names = enumerate(at(obj, "spec").get("finalizers") or ())
-        bad = ((index, name) for index, name in names if qualified_name_problem(name) or not _is_known(name))
+        bad = ((index, name) for index, name in names if qualified_name_problem(name) or not _is_finalizer(name))
         text = "name is neither a standard finalizer name nor is it fully qualified"
         return [invalid(f"spec.finalizers[{index}]", name, text) for index, name in bad]
 
@@ -66,5 +66,5 @@ class NamespaceStrategy(BuiltinStrategy):
         return {"status.phase": at(obj, "status").get("phase") or ""}
 
 
-def _is_known(name: str) -> bool:
+def _is_finalizer(name: str) -> bool:
     return "/" in name or name in {FINALIZER, "orphan", "foregroundDeletion"}

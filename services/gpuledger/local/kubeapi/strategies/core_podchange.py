@@ -35,9 +35,9 @@ def _timeless(toleration: Object) -> Object:
 
 
 def _gate_causes(spec: Object, before: Object) -> Iterator[Cause]:
-    known = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    gates_before = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
-        if gate.get("name") not in known:
+        if gate.get("name") not in gates_before:
             text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", text)
 

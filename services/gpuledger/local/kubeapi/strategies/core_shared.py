@@ -72,8 +72,8 @@ def one_of(value: object, supported: Iterable[str], field: str) -> Iterator[Caus
     """A value is missing, or none of those known."""
     if value is None or value == "":
         yield required(field)
-    elif value not in (known := tuple(supported)):
-        yield not_supported(field, value, known)
+    elif value not in (choices := tuple(supported)):
+        yield not_supported(field, value, choices)
 
 
 def immutable(
@@ -90,8 +90,8 @@ def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str] | None
     if selector is None:
         return False
     have = labels or {}
-    wanted = (selector.get("matchLabels") or {}).items()
-    return all(have.get(key) == value for key, value in wanted) and all(
+    pairs = (selector.get("matchLabels") or {}).items()
+    return all(have.get(key) == value for key, value in pairs) and all(
         _expression_selects(one, have) for one in selector.get("matchExpressions") or ()
     )
 

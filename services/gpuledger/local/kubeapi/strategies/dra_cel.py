@@ -37,8 +37,8 @@ def selector_problem(expression: str) -> str | None:
 def _undeclared(expression: str, program: Any) -> str | None:
     if any(f"{name}(" in expression for name in _BINDERS):
         return None
-    known = {"device"} | _NAMESPACES | _TYPES
-    return next((name for name in program.variables() if name not in known), None)
+    declared = {"device"} | _NAMESPACES | _TYPES
+    return next((name for name in program.variables() if name not in declared), None)
 
 
 def _result_problem(program: Any) -> str | None:

@@ -98,7 +98,7 @@ def _request(request: Object, field: str) -> Iterator[Cause]:
         message = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
         yield invalid(field, None, message)
     elif exactly is not None:
-        yield from _wanted(exactly, f"{field}.exactly")
+        yield from _device_request(exactly, f"{field}.exactly")
     else:
         yield from check.unique_items(
             alternatives,
@@ -111,10 +111,10 @@ def _request(request: Object, field: str) -> Iterator[Cause]:
 
 def _alternative(request: Object, field: str) -> Iterator[Cause]:
     yield from check.label_name(request.get("name"), f"{field}.name")
-    yield from _wanted(request, field)
+    yield from _device_request(request, field)
 
 
-def _wanted(request: Object, field: str) -> Iterator[Cause]:
+def _device_request(request: Object, field: str) -> Iterator[Cause]:
     name = request.get("deviceClassName")
     if not name:
         yield required(f"{field}.deviceClassName")
@@ -168,8 +168,8 @@ def _reservation_causes(claim: Object, status: Object, before: Object) -> Iterat
     if status.get("allocation") is None:
         yield forbidden(field, "may not be specified when `allocated` is not set")
     elif claim["metadata"].get("deletionTimestamp"):
-        known = before.get("reservedFor") or []
-        if any(one not in known for one in reserved):
+        reserved_before = before.get("reservedFor") or []
+        if any(one not in reserved_before for one in reserved):
             message = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
             yield forbidden(field, message)
 

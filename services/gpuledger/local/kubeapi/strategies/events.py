@@ -74,11 +74,11 @@ class CoreEventStrategy(Strategy):
         reference = event.get("involvedObject") or {}
         reporter = event.get("reportingComponent") or ""
         labels = {f"{self.reference}.{name}": reference.get(name) or "" for name in _REFERENCE}
-        known = {
+        reporters = {
             "reportingComponent": reporter,
             "source": (event.get("source") or {}).get("component") or reporter,
         }
-        labels |= {name: known[meant] for name, meant in self.aliases.items()}
+        labels |= {name: reporters[meant] for name, meant in self.aliases.items()}
         return labels | {"reason": event.get("reason") or "", "type": event.get("type") or ""}
 
 
@@ -170,5 +170,5 @@ def _strict_causes(event: Object) -> Iterator[Cause]:
 def _changes(event: Object, before: Object) -> Iterator[Cause]:
     for name in _IMMUTABLE:
         if (event.get(name) or None) != (before.get(name) or None):
-            told = "reportingController" if name == "reportingComponent" else name
-            yield invalid(told, event.get(name), "field is immutable")
+            field = "reportingController" if name == "reportingComponent" else name
+            yield invalid(field, event.get(name), "field is immutable")

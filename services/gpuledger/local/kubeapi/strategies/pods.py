@@ -99,19 +99,20 @@ def bound(pod: Object, binding: Object, now: datetime) -> Object:
     or gated.
     """
     metadata = pod["metadata"]
-    name, wanted, target = metadata["name"], at(binding, "metadata"), at(binding, "target")
-    if wanted.get("name") not in {None, "", name}:
+    name, binding_meta, target = metadata["name"], at(binding, "metadata"), at(binding, "target")
+    if binding_meta.get("name") not in {None, "", name}:
         raise bad_request("name in URL does not match name in Binding object")
     if target.get("kind") not in {None, "", "Node"}:
         raise internal(f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"')
     if not target.get("name"):
         raise internal("target.name: Required value")
-    if wanted.get("uid") and wanted["uid"] != metadata.get("uid"):
-        text = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {metadata.get('uid')}"
+    expected, actual = binding_meta.get("uid"), metadata.get("uid")
+    if expected and expected != actual:
+        text = f"Precondition failed: UID in precondition: {expected}, UID in object meta: {actual}"
         raise conflict("", "pods", name, text)
     if problem := _unbindable(pod):
         raise conflict("", "pods/binding", name, problem)
-    return _on_node(pod, wanted, target["name"], now)
+    return _on_node(pod, binding_meta, target["name"], now)
 
 
 def is_ready(pod: Object) -> bool:
@@ -140,12 +141,12 @@ def _unbindable(pod: Object) -> str:
     return f"pod {name} has non-empty .spec.schedulingGates" if spec.get("schedulingGates") else ""
 
 
-def _on_node(pod: Object, wanted: Object, node: str, now: datetime) -> Object:
+def _on_node(pod: Object, binding_meta: Object, node: str, now: datetime) -> Object:
     metadata = dict(pod["metadata"])
-    if wanted.get("annotations"):
-        metadata["annotations"] = (metadata.get("annotations") or {}) | wanted["annotations"]
-    if wanted.get("labels"):
-        metadata["labels"] = wanted["labels"] | (metadata.get("labels") or {})
+    if binding_meta.get("annotations"):
+        metadata["annotations"] = (metadata.get("annotations") or {}) | binding_meta["annotations"]
+    if binding_meta.get("labels"):
+        metadata["labels"] = binding_meta["labels"] | (metadata.get("labels") or {})
     status = {key: value for key, value in at(pod, "status").items() if key != "nominatedNodeName"}
     moved = pod | {"metadata": metadata, "spec": pod["spec"] | {"nodeName": node}, "status": status}
     set_condition(moved, {"type": "PodScheduled", "status": "True"}, now)

@@ -100,8 +100,8 @@ def _rules_of(reference: Object, namespace: str, objects: Policies) -> list[Obje
         roles = (one for one in objects.get("roles", ()) if one["metadata"].get("namespace") == namespace)
         role = next((one for one in roles if _name(one) == reference["name"]), None)
         return (role or {}).get("rules") or []
-    known = [*objects.get("clusterroles", ()), *BOOTSTRAP["clusterroles"]]
-    role = next((one for one in known if _name(one) == reference["name"]), None)
+    cluster_roles = [*objects.get("clusterroles", ()), *BOOTSTRAP["clusterroles"]]
+    role = next((one for one in cluster_roles if _name(one) == reference["name"]), None)
     return (role or {}).get("rules") or []
 
 
@@ -126,25 +126,25 @@ def _shown(subject: Object, meta: Object) -> str:
     return f'{subject["kind"]} "{name}"'
 
 
-def _permits(rule: Object, asked: Attributes) -> bool:
-    if not _has(rule.get("verbs"), asked.get("verb", "")):
+def _permits(rule: Object, attributes: Attributes) -> bool:
+    if not _has(rule.get("verbs"), attributes.get("verb", "")):
         return False
-    if "path" in asked:
-        return any(_path_matches(url, asked["path"]) for url in rule.get("nonResourceURLs") or ())
+    if "path" in attributes:
+        return any(_path_matches(url, attributes["path"]) for url in rule.get("nonResourceURLs") or ())
     names = rule.get("resourceNames")
     return (
-        _has(rule.get("apiGroups"), asked.get("group", ""))
-        and any(_resource_matches(one, asked) for one in rule.get("resources") or ())
-        and (not names or asked.get("name", "") in names)
+        _has(rule.get("apiGroups"), attributes.get("group", ""))
+        and any(_resource_matches(one, attributes) for one in rule.get("resources") or ())
+        and (not names or attributes.get("name", "") in names)
     )
 
 
-def _has(known: Sequence[str] | None, wanted: str) -> bool:
-    return "*" in (known or ()) or wanted in (known or ())
+def _has(values: Sequence[str] | None, value: str) -> bool:
+    return "*" in (values or ()) or value in (values or ())
 
 
-def _resource_matches(pattern: str, asked: Attributes) -> bool:
-    resource, subresource = asked.get("resource", ""), asked.get("subresource", "")
+def _resource_matches(pattern: str, attributes: Attributes) -> bool:
+    resource, subresource = attributes.get("resource", ""), attributes.get("subresource", "")
     full = f"{resource}/{subresource}" if subresource else resource
     return pattern in {"*", full} or (bool(subresource) and pattern == f"*/{subresource}")
 

@@ -57,9 +57,9 @@ def _hook_causes(hook: Object, field: str) -> Iterator[Cause]:
     yield from _name_causes(hook.get("name") or "", f"{field}.name")
     for index, rule in enumerate(hook.get("rules") or ()):
         yield from _rule_causes(rule, f"{field}.rules[{index}]")
-    for name, known in _CHOICES.items():
-        if hook.get(name) is not None and hook[name] not in known:
-            yield not_supported(f"{field}.{name}", hook[name], known)
+    for name, supported in _CHOICES.items():
+        if hook.get(name) is not None and hook[name] not in supported:
+            yield not_supported(f"{field}.{name}", hook[name], supported)
     yield from _side_effect_causes(hook.get("sideEffects"), f"{field}.sideEffects")
     timeout_s = hook.get("timeoutSeconds")
     if timeout_s is not None and not 1 <= timeout_s <= TIMEOUT_MAX_S:
@@ -81,8 +81,8 @@ def _name_causes(name: str, field: str) -> Iterator[Cause]:
 
 
 def _side_effect_causes(effects: str | None, field: str) -> Iterator[Cause]:
-    if effects not in (known := ("None", "NoneOnDryRun")):
-        yield not_supported(field, effects, known) if effects else required(field)
+    if effects not in (supported := ("None", "NoneOnDryRun")):
+        yield not_supported(field, effects, supported) if effects else required(field)
 
 
 def _rule_causes(rule: Object, field: str) -> Iterator[Cause]:
