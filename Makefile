@@ -10,6 +10,9 @@ WORKERS ?= auto
 PROTOS := schemas/gpuledger/schemas/proto
 KUBELET := services/gpuledger/agent/kubelet
 
+# Each of the many processes of a run would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas protos clean
 
