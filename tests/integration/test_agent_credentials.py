@@ -123,7 +123,7 @@ async def test_an_nkey(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "recorded"),
     [
         (None, "cannot be read"),
         ("", "has no user's seed"),

@@ -114,7 +114,7 @@ def test_whether_a_card_knows_mig(facts: CardFacts, capable: bool | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "recorded"),
     [
         ({"serial": ""}, {"serial": None}),
         ({"serial": "\x00\x00"}, {"serial": None}),

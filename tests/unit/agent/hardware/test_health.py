@@ -30,7 +30,7 @@ def test_each_count_of_ecc_errors_stands_in_its_place(one: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("remapped", "told"),
+    ("remapped", "expected"),
     [
         ((3, 1, 0, 0), (False, False)),
         ((0, 1, 1, 0), (True, False)),

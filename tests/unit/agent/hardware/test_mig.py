@@ -29,7 +29,7 @@ def half(card: FakeCard, start: int = 0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "name"),
+    ("expected", "name"),
     [
         ("MIG 1g.10gb", "1g.10gb"),
         ("MIG 1g.10gb+me", "1g.10gb+me"),
