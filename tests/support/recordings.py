@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpuledger.cli.log.archive import messages, verified
 from gpuledger.ledger.api import Message
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import find_binaries
+from gpuledger.tools.log_archive import messages, read_header
 from support.servers import short_directory
 
 FOLDER: Final = Path(__file__).parents[1] / "migration" / "recorded"
@@ -31,7 +31,7 @@ class Recording(NamedTuple):
 
     def messages(self) -> list[Message]:
         """The log, from the archive that the build exported."""
-        verified(self.folder / ARCHIVE)
+        read_header(self.folder / ARCHIVE)
         return list(messages(self.folder / ARCHIVE))
 
     @contextmanager

@@ -21,7 +21,6 @@ from gpuledger.cli.commands import (
     report,
     timeline,
     up,
-    verify,
     what_if,
     why,
 )
@@ -70,7 +69,7 @@ app.command(context_settings={"ignore_unknown_options": True, "help_option_names
 app.command()(report.report)
 app.command()(report.sql)
 app.add_typer(log.app, name="log")
-app.command()(verify.verify)
+app.command()(replay.verify)
 app.command()(replay.replay)
 app.add_typer(agent.app, name="agent")
 app.add_typer(cluster.admission, name="admission", hidden=True)

@@ -18,12 +18,15 @@ from gpuledger.local.servers.errors import DataDirBusyError, EmbeddedError
 from gpuledger.projection.errors import ProjectionError, RebuildBusyError
 from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.telemetry_http import ListenError
-from gpuledger.tools.errors import RequestError, ToolError
+from gpuledger.tools.errors import BusyError, RequestError, ToolError
 from gpuledger.tools.importers.errors import ImporterError
 
 T = TypeVar("T")
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
+    (RequestError, ExitCode.USAGE),
+    (BusyError, ExitCode.BUSY),
+    (ToolError, ExitCode.ERROR),
     (DataDirBusyError, ExitCode.BUSY),
     (LedgerUnavailableError, ExitCode.UNAVAILABLE),
     (DatabaseUnavailableError, ExitCode.UNAVAILABLE),
@@ -61,10 +64,6 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def as_cli_error(error: Exception) -> CliError | None:
     """The error as the user sees it; None for a defect in the code."""
-    if isinstance(error, ToolError):
-        return CliError(
-            error.message, error.hint, ExitCode.USAGE if isinstance(error, RequestError) else ExitCode.ERROR
-        )
     for kind, code in _CODES:
         if isinstance(error, kind):
             return CliError(str(error), code=code)

@@ -1,7 +1,8 @@
 """Why a tool cannot answer: one sentence and a next step, in the words that the person at the terminal reads.
 
 ToolError
-└── RequestError         the request itself is wrong, or means several things; nothing was done
+├── RequestError         the request is wrong or ambiguous; nothing was done
+└── BusyError            another process is at work that must end first
 """
 
 
@@ -19,6 +20,10 @@ class ToolError(Exception):
 
 class RequestError(ToolError):
     """The request is wrong or ambiguous; nothing was done."""
+
+
+class BusyError(ToolError):
+    """Another process is at work that must end first."""
 
 
 def _sentence(text: str) -> str:

@@ -1,89 +1,149 @@
-"""`gpuledger replay`: build the tables anew from the log while the old ones serve, or go back to them."""
+"""`gpuledger verify` and `gpuledger replay`: prove that the tables are what the log says, and rebuild them from it."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.commands.verify import Projections, describe
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import DataDir
-from gpuledger.cli.render import message, progress
+from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
+from gpuledger.cli.render import Column, Output, View, message, render
+from gpuledger.cli.render.values import csv_field
 from gpuledger.cli.run import run
-from gpuledger.db.engine import connect
-from gpuledger.projection.asof import fold_until
-from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import NotBuiltError, VersionError
-from gpuledger.projection.rebuild import rebuild, rollback
-from gpuledger.projection.store import PREV, Store
-from gpuledger.projection.verify import verify
-from gpuledger.tools.queries.backend import Backend, named_projections
+from gpuledger.ledger.api import Position
+from gpuledger.projection.verify import Verification
+from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.projections import (
+    difference_words,
+    rebuild_projections,
+    rehearse_rebuild,
+    roll_back_projections,
+    verify_objects,
+    verify_projections,
+)
+from gpuledger.tools.queries.backend import named_projections
+from gpuledger.tools.queries.rows import RowDict
 
-Work = Callable[[Backend, Projection], Awaitable[None]]
+if TYPE_CHECKING:
+    from gpuledger.edge.statuswriter.reconcile.verify import KubeVerification
+
+KUBERNETES = "kubernetes"
+"""The name of the API server's objects among the projections."""
+
+_VIEW = View(
+    "projection",
+    (
+        Column("projection"),
+        Column("position"),
+        Column("rows", right=True),
+        Column("differences", right=True),
+        Column("first", "first_difference"),
+    ),
+    "projection",
+)
+
+Projections = Annotated[
+    list[str] | None, typer.Argument(metavar="[PROJECTION]...", help="Only these.", show_default=False)
+]
+WithKube = Annotated[
+    bool, typer.Option("--kube", help="Compare the GPUDevices and GPUNodeStates of Kubernetes with the ledger, too.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, say what would change, and write nothing.")]
+Rollback = Annotated[bool, typer.Option("--rollback", help="Put the rows of before the last replay back.")]
+
+
+def verify(
+    projections: Projections = None,
+    kube: WithKube = False,
+    output: OutputFormat = Output.TABLE,
+    no_headers: NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Fold the log from its start and compare every row with PostgreSQL. Exits with 1 if one differs.
+
+    With --kube the objects of Kubernetes are compared in the same way, which needs an API server.
+    """
+    access = KubeAccess(kubeconfig, context, data_dir) if kube else None
+    found, objects = run(_verify(projections or [], data_dir, access))
+    render(_rows(found, objects), _VIEW, output, headers=not no_headers)
+    wrong = [result for result in found if result.differences]
+    for result in wrong:
+        assert result.first is not None
+        message(f"{result.projection}: {difference_words(result.first)}")
+    _show_objects(objects)
+    if wrong:
+        raise CliError(
+            f"{sum(result.differences for result in wrong)} rows differ from the ledger",
+            f"Rebuild them with `gpuledger replay {' '.join(result.projection for result in wrong)}`",
+        )
+    if objects and objects.differences:
+        raise CliError(
+            f"{objects.differences} objects in Kubernetes differ from the ledger",
+            "Compare again, for a write may be under way; then look at the status writer's health",
+        )
+    compared = f"{sum(result.rows for result in found)} rows" + (f" and {objects.objects} objects" if objects else "")
+    message(f"Every {'row and object' if objects else 'row'} is as the ledger says: {compared} compared.")
 
 
 def replay(
     projections: Projections = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Fold in memory, say what would change, and write nothing.")
-    ] = False,
-    back: Annotated[bool, typer.Option("--rollback", help="Put the rows of before the last replay back.")] = False,
+    dry_run: DryRun = False,
+    back: Rollback = False,
     data_dir: DataDir = None,
 ) -> None:
     """Rebuild one or all projections from the log. Ctrl-C leaves the old rows as they are."""
     if dry_run and back:
         raise CliError("--dry-run and --rollback exclude each other", "Choose one", ExitCode.USAGE)
-    work = _rehearse if dry_run else _roll_back if back else _rebuild
-    run(_each(projections or [], data_dir, work))
+    run(_replay(projections or [], data_dir, dry_run=dry_run, back=back))
 
 
-async def rebuild_all(backend: Backend, projections: Sequence[Projection]) -> None:
-    """Rebuild these projections one after the other, with progress."""
-    for projection in projections:
-        await _rebuild(backend, projection)
+async def _verify(
+    names: list[str], data_dir: DataDir, access: KubeAccess | None
+) -> tuple[list[Verification], "KubeVerification | None"]:
+    async with open_backend(data_dir, "verify") as backend:
+        found = await verify_projections(backend, names)
+        return found, None if access is None else await verify_objects(backend, access)
 
 
-async def _each(names: list[str], data_dir: DataDir, work: Work) -> None:
+async def _replay(names: list[str], data_dir: DataDir, *, dry_run: bool, back: bool) -> None:
+    work = rehearse_rebuild if dry_run else roll_back_projections if back else rebuild_projections
     async with open_backend(data_dir, "replay") as backend:
-        projections = named_projections(names)
-        if work is _roll_back:
-            await _check_kept(backend, projections)
-        for projection in projections:
-            await work(backend, projection)
+        await work(backend, named_projections(names))
 
 
-async def _check_kept(backend: Backend, projections: Sequence[Projection]) -> None:
-    """All of them can go back, or none does."""
-    async with connect(backend.database_url, application_name="gpuledger replay") as connection:
-        kept = [one.name for one in projections if await Store(connection, one, PREV).checkpoint() is not None]
-    if len(kept) < len(projections):
-        able = f"Only {', '.join(kept)} can go back; name them" if kept else "Nothing was replayed yet"
-        raise CliError("Not every projection keeps the rows of before a replay", able)
-
-
-async def _rebuild(backend: Backend, projection: Projection) -> None:
-    with progress(f"Rebuilding {projection.name}", total=await backend.ledger.head()) as advance:
-        result = await rebuild(
-            projection, backend.ledger, backend.database_url, on_progress=lambda done, _total: advance.to(done)
-        )
-    message(f"{projection.name}: rebuilt from {result.events} events, up to position {result.checkpoint.position}.")
-
-
-async def _roll_back(backend: Backend, projection: Projection) -> None:
-    checkpoint = await rollback(projection, backend.database_url)
-    message(
-        f"{projection.name}: rolled back to the rows of version {checkpoint.version}, position {checkpoint.position}."
-    )
-
-
-async def _rehearse(backend: Backend, projection: Projection) -> None:
-    try:
-        result = await verify(projection, backend.ledger, backend.database_url)
-    except (NotBuiltError, VersionError):
-        fold = await fold_until(projection, backend.ledger)
-        rows = sum(len(table) for table in fold.state.tables().values())
-        message(f"{projection.name}: would write {rows} rows, up to position {fold.sequence}.")
+def _show_objects(objects: "KubeVerification | None") -> None:
+    if objects is None:
         return
-    said = f"{projection.name}: {result.rows} rows up to position {result.position}, {result.differences} would change."
-    message(f"{said} First: {describe(result.first)}" if result.first else said)
+    if not objects.enabled:
+        message("The module is disabled by its ModuleConfig: nobody keeps the objects in Kubernetes.")
+    for one in objects.first:
+        expected, actual = _value(one.expected), _value(one.found)
+        message(f"{one.key.kind} {one.key.id} {one.path}: the ledger says {expected}, Kubernetes has {actual}.")
+
+
+def _value(value: object) -> str:
+    return "nothing" if value is None else csv_field(value)
+
+
+def _rows(found: list[Verification], objects: "KubeVerification | None") -> Iterator[RowDict]:
+    for result in found:
+        first = result.first
+        where = None if first is None else f"{first.table}/{'/'.join(str(part) for part in first.key)}"
+        yield _row(result.projection, result.position, result.rows, result.differences, where)
+    if objects:
+        key = objects.first[0].key if objects.first else None
+        where = None if key is None else f"{key.kind}/{key.id}"
+        yield _row(KUBERNETES, objects.position, objects.objects, objects.differences, where)
+
+
+def _row(name: str, position: Position, rows: int, differences: int, first: str | None) -> RowDict:
+    return {
+        "projection": name,
+        "position": str(position),
+        "rows": rows,
+        "differences": differences,
+        "first_difference": first,
+    }

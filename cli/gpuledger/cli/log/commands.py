@@ -2,15 +2,12 @@
 
 import typer
 
-from gpuledger.cli.log.export import export
-from gpuledger.cli.log.gaps import gaps
-from gpuledger.cli.log.restore import restore
-from gpuledger.cli.log.show import show
+from gpuledger.cli.log.export import export, restore
 from gpuledger.cli.log.skip import skip
-from gpuledger.cli.log.stats import stats
-from gpuledger.cli.log.tail import tail
+from gpuledger.cli.log.stats import gaps, stats
+from gpuledger.cli.log.tail import show, tail
 
-app = typer.Typer(help="Look into the log itself, archive and restore it.", no_args_is_help=True)
+app = typer.Typer(help="Inspect the log itself, export and restore it.", no_args_is_help=True)
 app.command("tail")(tail)
 app.command("show")(show)
 app.command("stats")(stats)

@@ -1,14 +1,14 @@
-"""`gpuledger log skip`: pass over one position for good, because a projection cannot take the event there."""
+"""`gpuledger log skip`: has all projections skip one position for good, because one of them cannot fold its event."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.log.operator import consent, skip_positions
-from gpuledger.cli.log.show import message_at
+from gpuledger.cli.errors import CliError, ExitCode, visible
+from gpuledger.cli.log.tail import message_at
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message
 from gpuledger.cli.run import run
@@ -18,6 +18,7 @@ from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.ledger.api import Position
 from gpuledger.projection.skips import skipped_positions
 from gpuledger.projection.store import Store
+from gpuledger.tools.log_restore import skip_positions
 from gpuledger.tools.queries.backend import Backend, all_projections
 
 Where = Annotated[str, typer.Argument(metavar="POSITION", help="A position, 1500 or 1/1500.")]
@@ -26,7 +27,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
-    """Have every projection pass over one event, for good. It stays in the log."""
+    """Have every projection skip one event for good. The event stays in the log."""
     generation, sequence = parse_position(where)
     if not 0 < len(reason.strip()) <= NAME_LENGTH_MAX:
         raise CliError(f"A reason has 1 to {NAME_LENGTH_MAX} characters", "Give another --reason", ExitCode.USAGE)
@@ -56,3 +57,17 @@ async def _beyond(backend: Backend, sequence: int) -> list[str]:
     async with connect(backend.database_url, application_name="gpuledger log skip") as connection:
         checkpoints = {one.name: await Store(connection, one).checkpoint() for one in all_projections()}
     return [name for name, checkpoint in checkpoints.items() if checkpoint and checkpoint.position >= sequence]
+
+
+def consent(question: str, *, given: bool) -> None:
+    """Ask the user, unless they gave `--yes`.
+
+    Raises:
+        CliError: the answer is no, or there is no terminal to ask.
+    """
+    if given:
+        return
+    if not sys.stdin.isatty():
+        raise CliError(f"{question} This needs your consent", "Give it with --yes", ExitCode.USAGE)
+    if not typer.confirm(visible(question), err=True):
+        raise CliError("Nothing was done, as you said no")

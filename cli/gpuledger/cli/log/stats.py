@@ -1,4 +1,4 @@
-"""`gpuledger log stats`: how much the log holds, of what, from whom and since when."""
+"""`gpuledger log stats` and `log gaps`: how much the log holds of what and from whom, and which events are missing."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,19 +9,20 @@ from gpuledger.cli.log.rows import UNDECODABLE, Row, event_name
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, progress, render
 from gpuledger.cli.run import run
+from gpuledger.db.engine import connect
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
 
 GROUPS_MAX = 1_000
-"""How many different events, and sources, are counted by name; a hostile log may hold any number."""
+"""How many events, and sources, are counted by name; a hostile log may hold any number."""
 
 OTHERS = "(others)"
 
-VIEW = View(
+STATISTICS = View(
     "statistic",
     (
         Column("of"),
@@ -38,7 +39,7 @@ VIEW = View(
 
 @dataclass(slots=True)
 class Tally:
-    """What is counted of a group. Times are None while no event of the group could be read."""
+    """The counts of a group. Times are None while no event of the group could be decoded."""
 
     events: int = 0
     bytes: int = 0
@@ -103,7 +104,7 @@ class Statistics:
 
 def stats(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False) -> None:
     """Count what the log holds; reads all of it."""
-    render(run(_stats(data_dir)), VIEW, output, headers=not no_headers)
+    render(run(_stats(data_dir)), STATISTICS, output, headers=not no_headers)
 
 
 async def _stats(data_dir: Path | None) -> list[Row]:
@@ -127,5 +128,46 @@ async def _archived(backend: Backend, generation: int) -> Row:
 
 
 def _group(groups: dict[str, Tally], name: str) -> Tally:
-    known = name if name in groups or len(groups) < GROUPS_MAX else OTHERS
-    return groups.setdefault(known, Tally())
+    return groups.setdefault(name if name in groups or len(groups) < GROUPS_MAX else OTHERS, Tally())
+
+
+GAPS = View(
+    "gap",
+    (
+        Column("state"),
+        Column("source"),
+        Column("epoch", wide=True),
+        Column("first", right=True),
+        Column("last", right=True),
+        Column("missing", right=True),
+        Column("since"),
+        Column("closed", key="closed_at"),
+    ),
+)
+
+_QUERY = """
+    SELECT CASE WHEN gap.closed_at IS NOT NULL THEN 'closed' WHEN gap.source IS NULL THEN 'waiting' ELSE 'open' END,
+        source, epoch, first, coalesce(gap.last, missing.last),
+        CASE WHEN gap.closed_at IS NULL THEN coalesce(missing.left, 0) ELSE 0 END,
+        coalesce(gap.detected_at, missing.noticed_at), gap.closed_at
+    FROM gpuledger_live.gap AS gap
+    FULL JOIN gpuledger_live.missing AS missing USING (source, epoch, first)
+    ORDER BY 7, source, epoch, first
+"""
+_KEYS = ("state", "source", "epoch", "first", "last", "missing", "since", "closed_at")
+
+
+def gaps(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """Show events that sources have numbered and that are missing in the log. Gaps are no failure of the command.
+
+    A gap is `waiting` for the first seconds, `open` once its events count as lost, and `closed` when they arrived.
+    """
+    render(run(_gaps(data_dir)), GAPS, output, headers=not no_headers)
+
+
+async def _gaps(data_dir: Path | None) -> list[Row]:
+    async with open_backend(data_dir, "log gaps") as backend:
+        await bring_current(backend, named_projections(["sources"]))
+        async with connect(backend.database_url, application_name="gpuledger log gaps") as connection:
+            cursor = await connection.execute(_QUERY.encode())
+            return [dict(zip(_KEYS, row, strict=True)) for row in await cursor.fetchall()]

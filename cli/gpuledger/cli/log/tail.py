@@ -1,7 +1,10 @@
-"""`gpuledger log tail`: the last events of the log, and those that come."""
+"""`gpuledger log tail` and `log show`: the last events of the log, those that follow, or one event in full."""
 
+import re
 from collections import deque
+from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -9,19 +12,55 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.log.filters import Aggregate, AggregateId, EventType, Filter, SourceName, filter_of
-from gpuledger.cli.log.rows import VIEW, row_of
+from gpuledger.cli.log.rows import VIEW, Row, row_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
-from gpuledger.cli.render import Output, render
+from gpuledger.cli.render import Output, progress, render
 from gpuledger.cli.render.rows import steady
 from gpuledger.cli.run import run
-from gpuledger.ledger.api import Ledger, Message
+from gpuledger.cli.times import parse_position
+from gpuledger.events.envelope import parse
+from gpuledger.events.errors import EventError
+from gpuledger.events.registry import PREFIX, parse_type
+from gpuledger.events.subjects import ALL, ROOT, escape, origin_of
+from gpuledger.ledger.api import Ledger, Message, Position
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.tools.queries.backend import Backend
 
 SPAN_FIRST = 1024
 SPAN_GROWTH = 8
 
 Lines = Annotated[int, typer.Option("-n", "--lines", min=0, help="How many of the last events.")]
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with every event that comes, until Ctrl-C.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Show new events as they come, until Ctrl-C.")]
+
+
+Aggregate = Annotated[str | None, typer.Option("--aggregate", help="Only events of this aggregate, such as device.")]
+AggregateId = Annotated[str | None, typer.Option("--id", help="Only events of the aggregate with this id.")]
+SourceName = Annotated[str | None, typer.Option("--source", help="Only events that this source recorded.")]
+EventType = Annotated[
+    str | None, typer.Option("--type", help="Only this event: inserted, device.inserted, or a full type.")
+]
+
+ANY = "*"
+_WORD = re.compile(r"[a-z][a-z-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which events to show: the server matches `subject`; source and full type are compared here."""
+
+    subject: str = ALL
+    source: str | None = None
+    type: str | None = None
+
+    def accepts(self, message: Message) -> bool:
+        """Whether the filter also lets through a message that matches `subject`."""
+        if self.source is None and self.type is None:
+            return True
+        try:
+            event = parse(message.data)
+        except EventError:
+            return False
+        return self.source in {None, event.source} and self.type in {None, event.type}
 
 
 def tail(
@@ -36,49 +75,149 @@ def tail(
     no_headers: NoHeaders = False,
 ) -> None:
     """Show the last events of the log, oldest first."""
-    wanted = filter_of(aggregate, aggregate_id, source, event_type)
+    selected = filter_of(aggregate, aggregate_id, source, event_type)
     if not follow:
-        run(_show(data_dir, wanted, lines, output, headers=not no_headers))
+        run(_show(data_dir, selected, lines, output, headers=not no_headers))
         return
     if output is Output.JSON:
         raise CliError("A JSON array has an end, --follow has none", "Use `-o jsonl`", ExitCode.USAGE)
     with suppress(KeyboardInterrupt):
-        run(_follow(data_dir, wanted, lines, output, headers=not no_headers))
+        run(_follow(data_dir, selected, lines, output, headers=not no_headers))
 
 
-async def _show(data_dir: Path | None, wanted: Filter, lines: int, output: Output, *, headers: bool) -> None:
+async def _show(data_dir: Path | None, selected: Filter, lines: int, output: Output, *, headers: bool) -> None:
     async with open_backend(data_dir, "log tail") as backend:
-        last = await last_messages(backend.ledger, wanted, lines, await backend.ledger.head())
+        last = await last_messages(backend.ledger, selected, lines, await backend.ledger.head())
         render((row_of(message, backend.ledger.generation) for message in last), VIEW, output, headers=headers)
 
 
-async def _follow(data_dir: Path | None, wanted: Filter, lines: int, output: Output, *, headers: bool) -> None:
+async def _follow(data_dir: Path | None, selected: Filter, lines: int, output: Output, *, headers: bool) -> None:
     view = steady(VIEW)
     async with open_backend(data_dir, "log tail --follow") as backend:
         ledger = backend.ledger
         head = await ledger.head()
-        batch = list(await last_messages(ledger, wanted, lines, head))
-        async with ledger.read(after=head, subject_filter=wanted.subject) as reader:
+        batch = list(await last_messages(ledger, selected, lines, head))
+        async with ledger.read(after=head, subject_filter=selected.subject) as reader:
             while True:
                 if batch:
                     rows = (row_of(message, ledger.generation) for message in batch)
                     render(rows, view, output, headers=headers, live=True)
                     headers = False
-                batch = [message for message in await reader.next_batch() if wanted.accepts(message)]
+                batch = [message for message in await reader.next_batch() if selected.accepts(message)]
 
 
-async def last_messages(ledger: Ledger, wanted: Filter, lines: int, head: int) -> deque[Message]:
-    """The last messages up to `head` that are wanted, in the order of the log.
+async def last_messages(ledger: Ledger, selected: Filter, lines: int, head: int) -> deque[Message]:
+    """The last messages up to `head` that are selected, in the order of the log.
 
-    Looks back further and further, because a log is read forwards only; memory is that of the answer.
+    Looks back further and further, because a log can be read forwards only; memory grows with the answer alone.
     """
     span = max(lines, SPAN_FIRST)
     while lines:
         after = max(0, head - span)
         found: deque[Message] = deque(maxlen=lines)
-        async for batch in ledger.history(after, head, wanted.subject):
-            found.extend(message for message in batch if wanted.accepts(message))
+        async for batch in ledger.history(after, head, selected.subject):
+            found.extend(message for message in batch if selected.accepts(message))
         if len(found) == lines or after == 0:
             return found
         span *= SPAN_GROWTH
     return deque()
+
+
+_POSITION = re.compile(r"[0-9]+(/[0-9]+)?")
+
+What = Annotated[str, typer.Argument(metavar="POSITION|ID", help="A position (1500 or 1/1500), or an event's id.")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="How to show it.")]
+
+
+def show(what: What, data_dir: DataDir = None, output: Format = Output.YAML, no_headers: NoHeaders = False) -> None:
+    """Show one event in full; several, if the log holds the id more than once."""
+    rows = run(_find(data_dir, what))
+    if not rows:
+        raise CliError(f"The log holds no event with the id {what!r}", "Look for it with `gpuledger log tail`")
+    render(rows, VIEW, output, headers=not no_headers)
+
+
+async def _find(data_dir: Path | None, what: str) -> list[Row]:
+    async with open_backend(data_dir, "log show") as backend:
+        if _POSITION.fullmatch(what):
+            generation, sequence = parse_position(what)
+            return [await _at(backend, generation or backend.ledger.generation, sequence)]
+        return [row_of(message, backend.ledger.generation) async for message in with_id(backend.ledger, what)]
+
+
+async def _at(backend: Backend, generation: int, sequence: int) -> Row:
+    if generation == backend.ledger.generation:
+        return row_of(await message_at(backend.ledger, sequence), generation)
+    async with connect_ledger(backend.nats_url, name="gpuledger log show", generation=generation) as archived:
+        return row_of(await message_at(archived, sequence), generation)
+
+
+async def message_at(ledger: Ledger, sequence: int) -> Message:
+    """The message at a position.
+
+    Raises:
+        CliError: the log has none there.
+    """
+    head = await ledger.head()
+    if not 0 < sequence <= head:
+        position = Position(ledger.generation, sequence)
+        last = f"its last event is {Position(ledger.generation, head)}" if head else "it is empty"
+        raise CliError(f"The log has no event at {position}; {last}", "See `gpuledger log tail`")
+    async for batch in ledger.history(sequence - 1, sequence):
+        return batch[0]
+    raise AssertionError(f"the log has no message {sequence}, which lies before its head")
+
+
+async def with_id(ledger: Ledger, event_id: str) -> AsyncIterator[Message]:
+    """Every message with an event of this id; reads the whole log."""
+    mark = event_id.encode()
+    with progress("Searching", total=await ledger.head(), unit="events") as advance:
+        async for batch in ledger.history():
+            advance(len(batch))
+            for message in batch:
+                if mark in message.data and _id_of(message) == event_id:
+                    yield message
+
+
+def _id_of(message: Message) -> str | None:
+    try:
+        return parse(message.data).id
+    except EventError:
+        return None
+
+
+def filter_of(aggregate: str | None, aggregate_id: str | None, source: str | None, event_type: str | None) -> Filter:
+    """The filter that the options give.
+
+    Raises:
+        CliError: one of them can match nothing.
+    """
+    if aggregate is aggregate_id is source is event_type is None:
+        return Filter()
+    try:
+        kind, name = (ANY, ANY) if source is None else origin_of(source)
+        token = ANY if aggregate_id is None else escape(aggregate_id)
+        of_type, event = _event_tokens(event_type)
+    except EventError as error:
+        raise CliError(str(error), code=ExitCode.USAGE) from error
+    if aggregate is not None and of_type not in {ANY, aggregate}:
+        raise CliError(f"No event {event_type} is of a {aggregate}", "Leave out --aggregate", ExitCode.USAGE)
+    words = ROOT, kind, escape(name) if source else ANY, _word(aggregate or of_type), token, _word(event)
+    whole = event_type if event_type and event_type.startswith(PREFIX) else None
+    return Filter(".".join(words), source, whole)
+
+
+def _event_tokens(event_type: str | None) -> tuple[str, str]:
+    if event_type is None:
+        return ANY, ANY
+    if event_type.startswith(PREFIX):
+        name = parse_type(event_type)
+        return name.aggregate, name.event
+    aggregate, dot, event = event_type.rpartition(".")
+    return (aggregate, event) if dot else (ANY, event)
+
+
+def _word(text: str) -> str:
+    if text != ANY and not _WORD.fullmatch(text):
+        raise CliError(f"{text!r} is no name of an event or aggregate", "See `gpuledger log stats`", ExitCode.USAGE)
+    return text

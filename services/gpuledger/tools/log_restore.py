@@ -1,32 +1,23 @@
-"""`gpuledger log import`: an exported log becomes the ledger: an empty one, or a new generation beside the old.
+"""Restores an exported log: into an empty ledger, or as a new generation beside the old one.
 
-What was recorded stays as it was: subjects, ids, numbers and order, and when it was recorded first. Nothing is begun
-before the whole file is known to be sound, nor while somebody projects the log that is to be replaced.
+Subjects, ids, numbers, order and the time of the first recording stay as they were. Nothing is recorded before the
+whole archive has been checked, nor while another process projects the log.
 """
 
+import getpass
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import orjson
-import typer
 
-from gpuledger.cli.backend import open_backend
-from gpuledger.cli.commands.replay import rebuild_all
-from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.log.archive import Header, messages, verified
-from gpuledger.cli.log.operator import consent, skip_positions
-from gpuledger.cli.log.skip import Yes
-from gpuledger.cli.options import DataDir
-from gpuledger.cli.render import message, progress
-from gpuledger.cli.run import run
-from gpuledger.cli.times import format_time
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
 from gpuledger.domain.fact import time_of_ns
-from gpuledger.events.envelope import decode, parse
+from gpuledger.events.envelope import Event, decode, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.source import SourcePositionSkipped
@@ -36,63 +27,77 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, Store
-from gpuledger.runtime.clock import random_id
+from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.tools.errors import BusyError
+from gpuledger.tools.log_archive import Header, messages
+from gpuledger.tools.projections import rebuild_projections
 from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
+from gpuledger.tools.reporting import Reporter
 
 MESSAGES_PER_PUBLISH = 2_000
 SKIP_SUBJECTS_END = f".{SourcePositionSkipped.EVENT}"
-
-Archive = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `gpuledger log export` wrote.")]
+LOG = "log"
+"""The subject of events about the log itself."""
 
 
 class Restored(NamedTuple):
-    """What was done."""
+    """The generation of the restored log, its events, and the skipped positions that were carried over."""
 
     generation: int
     events: int
     skips: int
 
 
-def restore(archive: Archive, yes: Yes = False, data_dir: DataDir = None) -> None:
-    """Restore an exported log: into an empty ledger, or as a new generation of one that is not."""
-    header = verified(archive)
-    restored = run(_restore(data_dir, archive, header, yes=yes))
-    skips = f" {restored.skips} skipped positions hold again." if restored.skips else ""
-    message(f"Restored {restored.events:,} events as generation {restored.generation}.{skips}")
-
-
-async def _restore(data_dir: Path | None, archive: Path, header: Header, *, yes: bool) -> Restored:
-    async with open_backend(data_dir, "log import") as backend, AsyncExitStack() as stack:
+async def restore_log(backend: Backend, archive: Path, header: Header, consent: Callable[[str], None]) -> Restored:
+    """Restore a checked archive; `consent` asks the user before a new generation begins, and raises if they refuse."""
+    async with AsyncExitStack() as stack:
         await _refuse_writers(backend)
-        before = await backend.ledger.head()
-        if before:
-            old = backend.ledger.generation
-            consent(f"The ledger holds {before:,} events: keep them as generation {old}, and go on anew?", given=yes)
+        ledger = backend.ledger
+        if before := await ledger.head():
+            consent(f"The ledger holds {before:,} events: keep them as generation {ledger.generation}, and go on anew?")
             async with connected(backend.nats_url, name="gpuledger log import") as connection:
                 await begin_generation(connection)
             ledger = await stack.enter_async_context(connect_ledger(backend.nats_url, name="gpuledger log import"))
-        else:
-            ledger = backend.ledger
-        skips = await _publish(ledger, archive, header)
+        skips = await _publish(ledger, archive, header, backend.reporter)
         await _project(backend, ledger)
         return Restored(ledger.generation, header.events, skips)
 
 
+def operator() -> str:
+    """The source of the events that the user of the terminal records."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        name = "unknown"
+    return f"/operators/{name.replace('/', '_') or 'unknown'}"
+
+
+async def skip_positions(ledger: Ledger, skips: list[tuple[Position, str]]) -> list[Position]:
+    """Record that projections skip positions, each with a reason; returns the positions of these events."""
+    source, epoch, now = operator(), random_id(), system_clock()
+    outgoing = []
+    for number, (position, reason) in enumerate(skips, 1):
+        data = SourcePositionSkipped(generation=position.generation, sequence=position.sequence, reason=reason)
+        event = Event(random_id(), source, data.TYPE, LOG, now, data, epoch, number)
+        outgoing.append(Outgoing(nats_subject_of(event), event.id, encode(event)))
+    return [Position(ledger.generation, receipt.sequence) for receipt in await ledger.publish_many(outgoing)]
+
+
 async def _refuse_writers(backend: Backend) -> None:
-    """Nobody may be folding, into rows and decisions, the log that is to become another."""
+    """Make sure that no process folds the log into rows and decisions while it is replaced."""
     async with connect(backend.database_url, application_name="gpuledger log import") as connection:
         for projection in all_projections():
             if not await try_lock(connection, writer_lock(projection.name)):
                 hint = "Stop `gpuledger up`, import, and start it again"
-                raise CliError(f"Projection {projection.name} is being written by another process", hint, ExitCode.BUSY)
+                raise BusyError(f"Projection {projection.name} is being written by another process", hint)
 
 
-async def _publish(ledger: Ledger, archive: Path, header: Header) -> int:
+async def _publish(ledger: Ledger, archive: Path, header: Header, reporter: Reporter) -> int:
     """Record every message of the archive; returns how many skipped positions were carried over."""
     prefix, reasons = random_id(), _skipped_in(archive, header)
     skips: list[tuple[Position, str]] = []
     incoming = messages(archive)
-    with progress("Restoring", total=header.events, unit="events") as advance:
+    with reporter.progress("Restoring", total=header.events, unit="events") as advance:
         while chunk := list(islice(incoming, MESSAGES_PER_PUBLISH)):
             receipts = await ledger.publish_many([_outgoing(one, prefix) for one in chunk])
             for one, receipt in zip(chunk, receipts, strict=True):
@@ -105,8 +110,8 @@ async def _publish(ledger: Ledger, archive: Path, header: Header) -> int:
 
 
 def _skipped_in(archive: Path, header: Header) -> dict[int, str]:
-    """The positions that operators skipped, with their reasons: they name a generation, which is another now."""
-    wanted: dict[int, str] = {}
+    """The positions that operators skipped, with their reasons; the events name the old generation."""
+    reasons: dict[int, str] = {}
     for one in messages(archive):
         if not one.subject.endswith(SKIP_SUBJECTS_END):
             continue
@@ -115,12 +120,12 @@ def _skipped_in(archive: Path, header: Header) -> dict[int, str]:
         except EventError:
             continue
         if isinstance(data, SourcePositionSkipped) and data.generation == header.generation:
-            wanted[data.sequence] = f"Restored: {data.reason}"[:NAME_LENGTH_MAX]
-    return wanted
+            reasons[data.sequence] = f"Restored: {data.reason}"[:NAME_LENGTH_MAX]
+    return reasons
 
 
 def _outgoing(one: Message, prefix: str) -> Outgoing:
-    """The message as it was, under an id of this restore's own for the broker.
+    """The message as it was, under an id for the broker that belongs to this restore.
 
     The broker drops what repeats an id within its window, and a log may hold an event's id twice; the event keeps its
     id, and sources' numbers tell repeats from others.
@@ -129,26 +134,27 @@ def _outgoing(one: Message, prefix: str) -> Outgoing:
 
 
 def _with_recorded_time(one: Message) -> bytes:
-    """The event with the time of its first recording, where it bears none; what is no event stays as it is."""
+    """The event with the time of its first recording, if it has none; a message that is no event stays as it is."""
     try:
         if parse(one.data).recorded_at is not None:
             return one.data
     except EventError:
         return one.data
-    return orjson.dumps(orjson.loads(one.data) | {"recordedtime": format_time(time_of_ns(one.recorded_ns))})
+    document = orjson.loads(one.data) | {"recordedtime": time_of_ns(one.recorded_ns)}
+    return orjson.dumps(document, option=orjson.OPT_UTC_Z)
 
 
 async def _project(backend: Backend, ledger: JetStreamLedger) -> None:
-    """Bring the tables to the restored log."""
+    """Bring the tables up to date with the restored log."""
     if ledger.generation == backend.ledger.generation:
         await _settle_deciders(backend, ledger)
         await bring_current(backend)
         return
-    await rebuild_all(replace(backend, ledger=ledger), all_projections())
+    await rebuild_projections(replace(backend, ledger=ledger), all_projections())
 
 
 async def _settle_deciders(backend: Backend, ledger: Ledger) -> None:
-    """What was decided in the restored log is the past: a decider that started on the empty one must see it first."""
+    """Have deciders that started on the empty log see the decisions in the restored one before they decide."""
     head = await ledger.head()
     async with connect(backend.database_url, application_name="gpuledger log import") as connection:
         for projection in all_projections():

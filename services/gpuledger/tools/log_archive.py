@@ -1,4 +1,4 @@
-"""The file that `log export` writes and `log import` reads: JSON lines that prove they are whole.
+"""The archive that `log export` writes and `log import` reads: JSON lines that prove that they are complete.
 
     {"format": "gpuledger-log", "version": 1, "generation": 1, "events": 2, "exported_at": "..."}
     {"position": 1, "recorded_ns": 17..., "subject": "ledger...", "event": {...}}
@@ -6,7 +6,7 @@
     {"end": true, "events": 2, "sha256": "..."}
 
 The digest is of all bytes before the last line. A message is `event` where that line gives back its very bytes, and
-`base64` otherwise. Memory does not grow with the file. Nothing here may accept a file of which a byte is missing.
+`base64` otherwise. Memory does not grow with the file. Nothing here may accept a file that lacks even one byte.
 """
 
 import base64
@@ -21,25 +21,26 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
-from gpuledger.cli.errors import CliError
-from gpuledger.ledger.api import Message
+from gpuledger.ledger.api import Ledger, Message
+from gpuledger.tools.errors import ToolError
+from gpuledger.tools.reporting import Reporter
 
 FORMAT = "gpuledger-log"
 VERSION = 1
 LINE_BYTES_MAX = 64 * 1024 * 1024
 PART = ".part"
-"""How the name of a file ends that is not whole yet."""
+"""The suffix of a file that is not complete yet."""
 
 
 class Header(NamedTuple):
-    """What the first line says: whose events, and how many."""
+    """The first line: the generation of the events, and how many there are."""
 
     generation: int
     events: int
 
 
 class ArchiveWriter:
-    """Writes an archive; without `finish` it is one that nobody accepts."""
+    """Writes an archive; without `finish` nobody accepts it."""
 
     def __init__(self, file: IO[bytes], header: Header, exported_at: str) -> None:
         self._file = file
@@ -79,7 +80,7 @@ def opened(path: Path, mode: str) -> Iterator[IO[bytes]]:
     """The file, gzipped where its name ends in `.gz` (`.gz.part` as well).
 
     Raises:
-        CliError: it cannot be opened, read or written.
+        ToolError: it cannot be opened, read or written.
     """
     zipped = path.name.removesuffix(PART).endswith(".gz")
     try:
@@ -87,14 +88,27 @@ def opened(path: Path, mode: str) -> Iterator[IO[bytes]]:
             yield file  # type: ignore[misc] # both are binary files
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise CliError(f"{path} cannot be used: {reason}", "Name another file") from error
+        raise ToolError(f"{path} cannot be used: {reason}", "Name another file") from error
 
 
-def verified(path: Path) -> Header:
-    """Read a whole archive, and answer for it.
+async def write_log(ledger: Ledger, file: IO[bytes], exported_at: str, reporter: Reporter) -> int:
+    """Write the whole log; returns the number of events."""
+    head = await ledger.head()
+    archive = ArchiveWriter(file, Header(ledger.generation, head), exported_at)
+    with reporter.progress("Exporting", total=head, unit="events") as advance:
+        async for batch in ledger.history(until=head):
+            for one in batch:
+                archive.add(one)
+            advance(len(batch))
+    archive.finish()
+    return head
+
+
+def read_header(path: Path) -> Header:
+    """Read a whole archive and check it.
 
     Raises:
-        CliError: it is no archive, or damaged, or cut off.
+        ToolError: it is no archive, or damaged, or cut off.
     """
     with opened(path, "rb") as file:
         lines = _lines(path, file)
@@ -131,10 +145,12 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 def _header(path: Path, line: bytes) -> Header:
     document = _document(path, 0, line)
     if document.get("format") != FORMAT:
-        raise CliError(f"{path} is no archive of a log", "Name a file that `gpuledger log export` wrote")
+        raise ToolError(f"{path} is no archive of a log", "Name a file that `gpuledger log export` wrote")
     if document.get("version") != VERSION:
         version = document.get("version")
-        raise CliError(f"{path} has version {version!r}, this build reads {VERSION}", "Use the gpuledger that wrote it")
+        raise ToolError(
+            f"{path} has version {version!r}, this build reads {VERSION}", "Use the gpuledger that wrote it"
+        )
     generation, events = document.get("generation"), document.get("events")
     if type(generation) is not int or type(events) is not int:
         raise _damaged(path, "its first line is incomplete")
@@ -177,5 +193,5 @@ def _document(path: Path, number: int, line: bytes) -> dict[str, Any]:
     return document
 
 
-def _damaged(path: Path, reason: str) -> CliError:
-    return CliError(f"{path} is damaged: {reason}; nothing was imported", "Take another copy, or export again")
+def _damaged(path: Path, reason: str) -> ToolError:
+    return ToolError(f"{path} is damaged: {reason}; nothing was imported", "Take another copy, or export again")

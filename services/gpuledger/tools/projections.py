@@ -1,0 +1,99 @@
+"""Verifies projections and the objects in Kubernetes against the log, rebuilds projections, and rolls rebuilds back."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpuledger.db.engine import connect
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.projection.asof import fold_until
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import NotBuiltError, VersionError
+from gpuledger.projection.rebuild import rebuild, rollback
+from gpuledger.projection.store import PREV, Store
+from gpuledger.projection.verify import Difference, Verification, verify
+from gpuledger.tools.cluster import KubeAccess, open_kube
+from gpuledger.tools.errors import ToolError
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+
+if TYPE_CHECKING:
+    from gpuledger.edge.statuswriter.reconcile.verify import KubeVerification
+
+
+async def verify_projections(backend: Backend, names: Sequence[str]) -> list[Verification]:
+    """Compare the rows of the named projections (all, if there are no names) with the log."""
+    found = []
+    await bring_current(backend, named_projections(names))
+    for projection in named_projections(names):
+        with backend.reporter.progress(f"Verifying {projection.name}") as advance:
+            found.append(
+                await verify(projection, backend.ledger, backend.database_url, lambda done, _total: advance.to(done))
+            )
+    return found
+
+
+async def verify_objects(backend: Backend, access: KubeAccess) -> "KubeVerification":
+    """Compare the objects in Kubernetes with the log."""
+    from gpuledger.edge.statuswriter.reconcile.verify import compare  # noqa: PLC0415 - takes long to import
+
+    async with open_kube(access, KubeClient) as client:
+        with backend.reporter.progress("Verifying Kubernetes") as advance:
+            return await compare(client, backend.ledger, lambda done, _total: advance.to(done))
+
+
+async def rebuild_projections(backend: Backend, projections: Sequence[Projection]) -> None:
+    """Rebuild projections one after the other; the old rows serve until the new ones are complete."""
+    for projection in projections:
+        with backend.reporter.progress(f"Rebuilding {projection.name}", total=await backend.ledger.head()) as advance:
+            result = await rebuild(
+                projection, backend.ledger, backend.database_url, on_progress=lambda done, _total: advance.to(done)
+            )
+        where = f"up to position {result.checkpoint.position}"
+        backend.reporter.message(f"{projection.name}: rebuilt from {result.events} events, {where}.")
+
+
+async def roll_back_projections(backend: Backend, projections: Sequence[Projection]) -> None:
+    """Put the rows of before the last rebuild back.
+
+    Raises:
+        ToolError: one of the projections keeps no such rows; then none is rolled back.
+    """
+    async with connect(backend.database_url, application_name="gpuledger replay") as connection:
+        kept = [one.name for one in projections if await Store(connection, one, PREV).checkpoint() is not None]
+    if len(kept) < len(projections):
+        able = f"Only {', '.join(kept)} can go back; name them" if kept else "Nothing was replayed yet"
+        raise ToolError("Not every projection keeps the rows of before a replay", able)
+    for projection in projections:
+        found = await rollback(projection, backend.database_url)
+        backend.reporter.message(
+            f"{projection.name}: rolled back to the rows of version {found.version}, position {found.position}."
+        )
+
+
+async def rehearse_rebuild(backend: Backend, projections: Sequence[Projection]) -> None:
+    """Report what a rebuild would change, and write nothing."""
+    for projection in projections:
+        backend.reporter.message(f"{projection.name}: {await _rehearsed(backend, projection)}")
+
+
+async def _rehearsed(backend: Backend, projection: Projection) -> str:
+    try:
+        result = await verify(projection, backend.ledger, backend.database_url)
+    except (NotBuiltError, VersionError):
+        fold = await fold_until(projection, backend.ledger)
+        rows = sum(len(table) for table in fold.state.tables().values())
+        return f"would write {rows} rows, up to position {fold.sequence}."
+    summary = f"{result.rows} rows up to position {result.position}, {result.differences} would change."
+    return f"{summary} First: {difference_words(result.first)}" if result.first else summary
+
+
+def difference_words(difference: Difference) -> str:
+    """A difference in words."""
+    key = ", ".join(str(part) for part in difference.key)
+    return (
+        f"{difference.table} ({key}): the ledger says {_row(difference.expected)}, "
+        f"the table holds {_row(difference.found)}."
+    )
+
+
+def _row(row: tuple[object, ...] | None) -> str:
+    return "no such row" if row is None else f"({', '.join(str(value) for value in row)})"
