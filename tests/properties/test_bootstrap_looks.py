@@ -7,7 +7,7 @@ from hypothesis import settings as running
 from hypothesis import strategies as st
 
 from gpuledger.domain.bootstrap.facts import BootstrapNode
-from gpuledger.domain.bootstrap.observations import beats_of, look_times
+from gpuledger.domain.bootstrap.observations import heartbeat_times, unbroken_heartbeats
 from gpuledger.events.settings import HEARTBEATS_MAX
 from support.bootstrap import NODE, Prepared, look, second
 
@@ -34,14 +34,14 @@ def begins(looks: Looks, length: int) -> int | None:
 @given(looks=looks_told)
 def test_of_each_number_of_looks_in_a_row_it_is_known_when_the_last_ones_began(looks: Looks) -> None:
     expected = [begins(looks, length) for length in range(HEARTBEATS_MAX, 0, -1)]
-    assert look_times(row_after(looks)) == [second(at) for at in expected if at is not None]
+    assert heartbeat_times(row_after(looks)) == [second(at) for at in expected if at is not None]
 
 
 @running(max_examples=300, deadline=None)
 @given(looks=looks_told, data=st.data())
 def test_what_counts_now_does_not_depend_on_the_order_of_looks(looks: Looks, data: st.DataObject) -> None:
     in_time, mixed = row_after(looks), row_after(data.draw(st.permutations(looks)))
-    assert (beats_of(mixed), mixed.stale_at) == (beats_of(in_time), in_time.stale_at)
+    assert (unbroken_heartbeats(mixed), mixed.stale_at) == (unbroken_heartbeats(in_time), in_time.stale_at)
 
 
 @running(max_examples=300, deadline=None)
@@ -50,6 +50,6 @@ def test_a_late_loss_never_makes_more_looks_a_row(looks: Looks, data: st.DataObj
     """One that is later than every other loss is told after all fresh looks; what is known is then never too much."""
     lost = [at for at, fresh in looks if not fresh]
     late = [*(one for one in looks if one[0] not in lost[-1:]), *((at, False) for at in lost[-1:])]
-    known, right = look_times(row_after(late)), look_times(row_after(looks))
+    known, right = heartbeat_times(row_after(late)), heartbeat_times(row_after(looks))
     assert len(known) <= len(right)
     assert all(one <= other for one, other in zip(reversed(known), reversed(right), strict=False))

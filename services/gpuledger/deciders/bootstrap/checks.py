@@ -1,175 +1,175 @@
-"""What the components show of a node: whether driver and toolkit are there, and GFD and monitoring work. Pure."""
+"""Checks the infrastructure of a node: driver and toolkit, GPU feature discovery, monitoring. Pure."""
 
-from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
 from gpuledger.api.phases import DRIVER_STEP, Component, ValidatorVerdict
 from gpuledger.api.reasons import PreparationReason
-from gpuledger.deciders.bootstrap.node_facts import NodeView, is_over, latest
-from gpuledger.domain.bootstrap.observations import failed_at_step, stuck_at_step
+from gpuledger.deciders.bootstrap.node_context import NodeContext, is_overdue, latest
+from gpuledger.domain.bootstrap.observations import verdict_when_failed, verdict_when_stuck
 
 
-class Standing(Enum):
-    """Whether something is as it should be, may still get there, or will not by itself."""
+class CheckResult(Enum):
+    """Whether a part works, may still start to, or needs a repair."""
 
     FINE = "fine"
     PENDING = "pending"
     FAILING = "failing"
 
 
-class Check(NamedTuple):
-    """How one part of the infrastructure stands, and why."""
+class NodeCheck(NamedTuple):
+    """The result of checking one part of a node's infrastructure, and the reason."""
 
-    standing: Standing
+    result: CheckResult
     reason: PreparationReason
     message: str = ""
 
 
 class Checks(NamedTuple):
-    """All that is checked of a node, in the order of its preparation; `verdict` None: not known yet."""
+    """All checks of a node in the order of its preparation; `verdict` is None while the validator's is not known."""
 
     verdict: ValidatorVerdict | None
-    validator: Check
-    gfd: Check
-    monitoring: Check
+    validator: NodeCheck
+    gfd: NodeCheck
+    monitoring: NodeCheck
 
 
-def checks_of(view: NodeView) -> Checks:
-    """How the node's infrastructure stands."""
-    verdict, validator = _with_agent(view, *_validator(view))
-    return Checks(verdict, validator, _gfd(view, verdict), _monitoring(view))
+def fine(reason: PreparationReason) -> NodeCheck:
+    """A part that works."""
+    return NodeCheck(CheckResult.FINE, reason)
 
 
-def _validator(view: NodeView) -> tuple[ValidatorVerdict | None, Check]:
-    if not view.settings.validator_enabled:
-        return ValidatorVerdict.FINE, Check(Standing.FINE, PreparationReason.COMPONENT_DISABLED)
-    row = view.components.get(Component.VALIDATOR)
-    if row is not None and (row.ready or row.failing):
-        return _told(ValidatorVerdict.FINE if row.ready else failed_at_step(row.step))
-    last, step = _last_verdict(view), None if row is None else row.step
-    if is_over(view.row.validator_waited, view.validator_since()) and last is not stuck_at_step(step):
-        return _timed_out(view, step)
-    return _told(last)
+def _pending(reason: PreparationReason, message: str = "") -> NodeCheck:
+    return NodeCheck(CheckResult.PENDING, reason, message)
 
 
-def _with_agent(
-    view: NodeView, verdict: ValidatorVerdict | None, check: Check
-) -> tuple[ValidatorVerdict | None, Check]:
-    """What the agent says of the driver counts where the validator does not say the same; it has no other say."""
-    if not view.row.driver_missing or verdict is ValidatorVerdict.DRIVER_MISSING:
-        return verdict, check
-    text = "No driver answers the node's agent; install or repair the driver on the node."
-    return ValidatorVerdict.DRIVER_MISSING, Check(Standing.FAILING, PreparationReason.DRIVER_NOT_ANSWERING, text)
+def _failing(reason: PreparationReason, message: str) -> NodeCheck:
+    return NodeCheck(CheckResult.FAILING, reason, message)
 
 
-def _last_verdict(view: NodeView) -> ValidatorVerdict | None:
-    """What the validator last said, unless the preparation began anew since then."""
-    verdict, at = view.row.verdict, view.row.verdict_at
-    if verdict is None or at is None:
-        return None
-    row = view.components.get(Component.VALIDATOR)
-    held_when_begun = row is not None and row.since > view.begun_at
-    return ValidatorVerdict(verdict) if at >= view.begun_at or held_when_begun else None
+def checks_of(context: NodeContext) -> Checks:
+    """Check the node's infrastructure."""
+    verdict, validator = _with_agent(context, *_validator(context))
+    return Checks(verdict, validator, _gfd(context, verdict), _monitoring(context))
 
 
-def _told(verdict: ValidatorVerdict | None) -> tuple[ValidatorVerdict | None, Check]:
-    return verdict, _TOLD[verdict]
-
-
-_TOLD = {
-    None: Check(Standing.PENDING, PreparationReason.VALIDATOR_PENDING, "The validator has not said anything yet."),
-    ValidatorVerdict.FINE: Check(Standing.FINE, PreparationReason.VALIDATOR_READY),
-    ValidatorVerdict.DRIVER_MISSING: Check(
-        Standing.FAILING,
+_VALIDATOR_CHECKS = {
+    None: _pending(PreparationReason.VALIDATOR_PENDING, "The validator has not said anything yet."),
+    ValidatorVerdict.FINE: fine(PreparationReason.VALIDATOR_READY),
+    ValidatorVerdict.DRIVER_MISSING: _failing(
         PreparationReason.DRIVER_VALIDATION_FAILED,
         f"The validator fails at {DRIVER_STEP}; install or repair the driver on the node.",
     ),
-    ValidatorVerdict.TOOLKIT_MISSING: Check(
-        Standing.FAILING,
+    ValidatorVerdict.TOOLKIT_MISSING: _failing(
         PreparationReason.TOOLKIT_VALIDATION_FAILED,
         f"The validator fails after {DRIVER_STEP}; install or repair the container toolkit on the node.",
     ),
 }
 
 
-def _timed_out(view: NodeView, step: str | None) -> tuple[ValidatorVerdict | None, Check]:
+def _validator(context: NodeContext) -> tuple[ValidatorVerdict | None, NodeCheck]:
+    if not context.settings.validator_enabled:
+        return ValidatorVerdict.FINE, fine(PreparationReason.COMPONENT_DISABLED)
+    row = context.components.get(Component.VALIDATOR)
+    verdict, step = _last_verdict(context), None if row is None else row.step
+    if row is not None and (row.ready or row.failing):
+        verdict = ValidatorVerdict.FINE if row.ready else verdict_when_failed(step)
+    elif is_overdue(context.row.validator_overdue_since, context.validator_unready_since()):
+        stuck = verdict_when_stuck(step)
+        if verdict is not stuck:
+            return stuck, _timed_out(context, step)
+    return verdict, _VALIDATOR_CHECKS[verdict]
+
+
+def _with_agent(
+    context: NodeContext, verdict: ValidatorVerdict | None, check: NodeCheck
+) -> tuple[ValidatorVerdict | None, NodeCheck]:
+    """A driver that the agent misses is missing, whatever the validator reports; the agent decides nothing else."""
+    if not context.row.driver_missing or verdict is ValidatorVerdict.DRIVER_MISSING:
+        return verdict, check
+    text = "No driver answers the node's agent; install or repair the driver on the node."
+    return ValidatorVerdict.DRIVER_MISSING, _failing(PreparationReason.DRIVER_NOT_ANSWERING, text)
+
+
+def _last_verdict(context: NodeContext) -> ValidatorVerdict | None:
+    """The validator's last verdict, unless the preparation began anew since then."""
+    verdict, at = context.row.verdict, context.row.verdict_at
+    if verdict is None or at is None:
+        return None
+    row = context.components.get(Component.VALIDATOR)
+    held_when_begun = row is not None and row.since > context.begun_at
+    return ValidatorVerdict(verdict) if at >= context.begun_at or held_when_begun else None
+
+
+def _timed_out(context: NodeContext, step: str | None) -> NodeCheck:
     where = "has no pod on the node, or one that does not start" if step is None else f"does not get past {step}"
-    text = f"The validator {where}, for {view.settings.validation_timeout_s} seconds and longer; look at its pod."
-    return stuck_at_step(step), Check(Standing.FAILING, PreparationReason.VALIDATOR_TIMED_OUT, text)
+    text = f"The validator {where}, for {context.settings.validation_timeout_s} seconds and longer; look at its pod."
+    return _failing(PreparationReason.VALIDATOR_TIMED_OUT, text)
 
 
-def _gfd(view: NodeView, verdict: ValidatorVerdict | None) -> Check:
+def _gfd(context: NodeContext, verdict: ValidatorVerdict | None) -> NodeCheck:
+    is_enabled = context.settings.gfd_enabled
     if verdict is not ValidatorVerdict.FINE:
-        return Check(Standing.PENDING, PreparationReason.WAITING_FOR_DRIVER)
-    if view.settings.gfd_enabled:
-        if view.is_failing(Component.GFD):
-            return Check(
-                Standing.FAILING, PreparationReason.GFD_FAILING, "GPU feature discovery fails; look at its pod."
-            )
-        if not view.is_ready(Component.GFD):
-            return Check(Standing.PENDING, PreparationReason.GFD_PENDING)
-    if not view.row.complete:
-        return Check(Standing.PENDING, PreparationReason.INVENTORY_INCOMPLETE)
-    return Check(
-        Standing.FINE,
-        PreparationReason.GFD_SYNCED if view.settings.gfd_enabled else PreparationReason.COMPONENT_DISABLED,
-    )
+        return _pending(PreparationReason.WAITING_FOR_DRIVER)
+    if is_enabled and context.is_failing(Component.GFD):
+        return _failing(PreparationReason.GFD_FAILING, "GPU feature discovery fails; look at its pod.")
+    if is_enabled and not context.is_ready(Component.GFD):
+        return _pending(PreparationReason.GFD_PENDING)
+    if not context.row.complete:
+        return _pending(PreparationReason.INVENTORY_INCOMPLETE)
+    return fine(PreparationReason.GFD_SYNCED if is_enabled else PreparationReason.COMPONENT_DISABLED)
 
 
 _FAILING = {Component.DCGM: PreparationReason.DCGM_FAILING, Component.DCGM_EXPORTER: PreparationReason.EXPORTER_FAILING}
 _PENDING = {Component.DCGM: PreparationReason.DCGM_PENDING, Component.DCGM_EXPORTER: PreparationReason.EXPORTER_PENDING}
 
 
-def _monitoring(view: NodeView) -> Check:
-    for component in filter(view.is_failing, view.monitors):
-        return Check(Standing.FAILING, _FAILING[component], f"The pod of {component} fails; look at it.")
-    for component in view.monitors:
-        if not view.is_ready(component):
-            return Check(Standing.PENDING, _PENDING[component])
-    return _heartbeat(view) if view.tells_heartbeats else Check(Standing.FINE, PreparationReason.COMPONENT_DISABLED)
+def _monitoring(context: NodeContext) -> NodeCheck:
+    for component in filter(context.is_failing, context.monitors):
+        return _failing(_FAILING[component], f"The pod of {component} fails; look at it.")
+    for component in context.monitors:
+        if not context.is_ready(component):
+            return _pending(_PENDING[component])
+    return _heartbeat(context) if context.expects_heartbeats else fine(PreparationReason.COMPONENT_DISABLED)
 
 
-def _heartbeat(view: NodeView) -> Check:
-    if view.is_agent_lost:
+def _heartbeat(context: NodeContext) -> NodeCheck:
+    if context.is_agent_lost:
         text = "The node-agent, which looks at the heartbeat, is not ready; look at its pod."
-        return Check(Standing.PENDING, PreparationReason.NODE_AGENT_NOT_READY, text)
-    if not view.beats:
-        text = "The node's agent sees no heartbeat of the exporter."
-        reason = PreparationReason.HEARTBEAT_MISSING if view.row.stale_at is None else PreparationReason.HEARTBEAT_STALE
-        return Check(Standing.PENDING, reason, text)
-    lost_at = view.monitoring_lost_at
-    counted = sum(lost_at is None or beat > lost_at for beat in view.beats)
-    if counted >= view.settings.heartbeats or is_over(view.row.exporter_waited, view.silence_since()):
-        return Check(Standing.FINE, PreparationReason.HEARTBEAT_STABLE)
-    return Check(
-        Standing.PENDING, PreparationReason.HEARTBEAT_UNSTABLE, "The heartbeat has not been there for long enough."
-    )
+        return _pending(PreparationReason.NODE_AGENT_NOT_READY, text)
+    if not context.unbroken_heartbeats:
+        never = context.row.stale_at is None
+        reason = PreparationReason.HEARTBEAT_MISSING if never else PreparationReason.HEARTBEAT_STALE
+        return _pending(reason, "The node's agent sees no heartbeat of the exporter.")
+    lost_at = context.monitoring_lost_at
+    counted = sum(lost_at is None or heartbeat > lost_at for heartbeat in context.unbroken_heartbeats)
+    is_enough = counted >= context.settings.heartbeats
+    if is_enough or is_overdue(context.row.exporter_overdue_since, context.silence_since()):
+        return fine(PreparationReason.HEARTBEAT_STABLE)
+    return _pending(PreparationReason.HEARTBEAT_UNSTABLE, "The heartbeat has not been there for long enough.")
 
 
-def was_fine(view: NodeView) -> bool:
-    """Whether every part was as it should be at some time since the preparation began.
-
-    What is not so now was lost then, and does not just start.
-    """
-    needed: dict[Component, bool] = {
-        Component.VALIDATOR: view.settings.validator_enabled,
-        Component.GFD: view.settings.gfd_enabled,
-        **dict.fromkeys(view.monitors, True),
-    }
-    parts: tuple[Callable[[NodeView], bool], ...] = (_was_complete, _was_beating)
-    return all(view.was_ready(name) for name, wanted in needed.items() if wanted) and all(one(view) for one in parts)
+def was_fine(context: NodeContext) -> bool:
+    """Whether every part worked at some time since the preparation began; what does not work now was lost since."""
+    needed = [
+        *([Component.VALIDATOR] if context.settings.validator_enabled else []),
+        *([Component.GFD] if context.settings.gfd_enabled else []),
+        *context.monitors,
+    ]
+    return all(map(context.was_ready, needed)) and _was_complete(context) and _had_heartbeats(context)
 
 
-def _was_complete(view: NodeView) -> bool:
-    changed_at = view.row.complete_at
-    return view.row.complete or (changed_at is not None and changed_at > view.begun_at)
+def _was_complete(context: NodeContext) -> bool:
+    changed_at = context.row.complete_at
+    return context.row.complete or (changed_at is not None and changed_at > context.begun_at)
 
 
-def _was_beating(view: NodeView) -> bool:
-    """Whether there were heartbeats enough after what was lost before the preparation began."""
-    if not view.tells_heartbeats:
+def _had_heartbeats(context: NodeContext) -> bool:
+    """Whether there were enough heartbeats after the last loss before the preparation began."""
+    if not context.expects_heartbeats:
         return True
-    losses = (view.row.stale_at, view.monitoring_lost_at)
-    lost_at = latest(time for time in losses if time is not None and time <= view.begun_at)
-    return sum(lost_at is None or look > lost_at for look in view.looks) >= view.settings.heartbeats
+    losses = (context.row.stale_at, context.monitoring_lost_at)
+    lost_at = latest(time for time in losses if time is not None and time <= context.begun_at)
+    return (
+        sum(lost_at is None or heartbeat > lost_at for heartbeat in context.heartbeats) >= context.settings.heartbeats
+    )

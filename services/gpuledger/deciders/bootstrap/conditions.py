@@ -1,4 +1,4 @@
-"""The conditions that the preparation keeps of a node: what they say follows from the checks. Pure."""
+"""Derives the conditions of a node's preparation from its checks. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -6,18 +6,18 @@ from typing import Literal
 from gpuledger.api.conditions import NodeConditionType
 from gpuledger.api.phases import DeviceState, ValidatorVerdict
 from gpuledger.api.reasons import PreparationReason
-from gpuledger.deciders.bootstrap.checks import Check, Checks, Standing
+from gpuledger.deciders.bootstrap.checks import CheckResult, Checks, NodeCheck, fine
 from gpuledger.deciders.bootstrap.device_states import is_held
-from gpuledger.deciders.bootstrap.node_facts import NodeView
+from gpuledger.deciders.bootstrap.node_context import NodeContext
 from gpuledger.events.node import Condition
 
 _MISSING = (NodeConditionType.DRIVER_MISSING, NodeConditionType.TOOLKIT_MISSING, NodeConditionType.MONITORING_MISSING)
 
 
-def conditions_of(view: NodeView, checks: Checks, states: Sequence[str]) -> tuple[Condition, ...]:
+def conditions_of(context: NodeContext, checks: Checks, states: Sequence[str]) -> tuple[Condition, ...]:
     """The node's conditions, ordered by type; `states` are those of its devices."""
     infrastructure: tuple[Condition, ...]
-    if view.row.managed:
+    if context.row.managed:
         infrastructure = (_driver(checks), _toolkit(checks), _gfd(checks.gfd), _monitoring(checks.monitoring))
     else:
         types = (
@@ -31,36 +31,33 @@ def conditions_of(view: NodeView, checks: Checks, states: Sequence[str]) -> tupl
     found = (
         *infrastructure,
         degraded,
-        _degraded_workloads(view, degraded),
-        _ready_for_pooling(view, infrastructure, states),
+        _degraded_workloads(context, degraded),
+        _ready_for_pooling(context, infrastructure, states),
     )
     return tuple(sorted(found, key=lambda condition: condition.type))
 
 
 def _driver(checks: Checks) -> Condition:
     status = None if checks.verdict is None else checks.verdict is ValidatorVerdict.DRIVER_MISSING
-    told = (
-        Check(Standing.FINE, PreparationReason.VALIDATOR_READY)
-        if checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
-        else None
-    )
-    return _checked(NodeConditionType.DRIVER_MISSING, status, told or checks.validator)
+    is_fine = checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
+    check = fine(PreparationReason.VALIDATOR_READY) if is_fine else checks.validator
+    return _checked(NodeConditionType.DRIVER_MISSING, status, check)
 
 
 def _toolkit(checks: Checks) -> Condition:
-    """Where the driver is missing, nobody can tell of the toolkit."""
+    """Without a driver the state of the toolkit is unknown."""
     if checks.verdict is ValidatorVerdict.DRIVER_MISSING:
         return _condition(NodeConditionType.TOOLKIT_MISSING, None, PreparationReason.WAITING_FOR_DRIVER)
     status = None if checks.verdict is None else checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
     return _checked(NodeConditionType.TOOLKIT_MISSING, status, checks.validator)
 
 
-def _gfd(check: Check) -> Condition:
-    return _checked(NodeConditionType.GFD_READY, check.standing is Standing.FINE, check)
+def _gfd(check: NodeCheck) -> Condition:
+    return _checked(NodeConditionType.GFD_READY, check.result is CheckResult.FINE, check)
 
 
-def _monitoring(check: Check) -> Condition:
-    return _checked(NodeConditionType.MONITORING_MISSING, check.standing is not Standing.FINE, check)
+def _monitoring(check: NodeCheck) -> Condition:
+    return _checked(NodeConditionType.MONITORING_MISSING, check.result is not CheckResult.FINE, check)
 
 
 def _infra_degraded(infrastructure: Iterable[Condition]) -> Condition:
@@ -70,22 +67,22 @@ def _infra_degraded(infrastructure: Iterable[Condition]) -> Condition:
     return _condition(NodeConditionType.INFRA_DEGRADED, False, PreparationReason.NOT_DEGRADED)
 
 
-def _degraded_workloads(view: NodeView, degraded: Condition) -> Condition:
+def _degraded_workloads(context: NodeContext, degraded: Condition) -> Condition:
     if degraded.status != "True":
         return _condition(NodeConditionType.DEGRADED_WORKLOADS, False, PreparationReason.NOT_DEGRADED)
-    has_assigned = any(map(is_held, view.devices))
+    has_assigned = any(map(is_held, context.devices))
     reason = PreparationReason.DEVICES_ASSIGNED if has_assigned else PreparationReason.NO_DEVICES_ASSIGNED
     return _condition(NodeConditionType.DEGRADED_WORKLOADS, has_assigned, reason)
 
 
-def _ready_for_pooling(view: NodeView, infrastructure: Iterable[Condition], states: Sequence[str]) -> Condition:
-    fine = {NodeConditionType.GFD_READY: "True", **dict.fromkeys(_MISSING, "False")}
+def _ready_for_pooling(context: NodeContext, infrastructure: Iterable[Condition], states: Sequence[str]) -> Condition:
+    expected = {NodeConditionType.GFD_READY: "True", **dict.fromkeys(_MISSING, "False")}
     rules = (
-        (bool(view.devices), PreparationReason.NO_DEVICES),
-        (view.row.managed, PreparationReason.MANAGED_DISABLED),
-        (view.row.complete, PreparationReason.INVENTORY_INCOMPLETE),
+        (bool(context.devices), PreparationReason.NO_DEVICES),
+        (context.row.managed, PreparationReason.MANAGED_DISABLED),
+        (context.row.complete, PreparationReason.INVENTORY_INCOMPLETE),
         (
-            all(one.status == fine[NodeConditionType(one.type)] for one in infrastructure),
+            all(one.status == expected[NodeConditionType(one.type)] for one in infrastructure),
             PreparationReason.INFRASTRUCTURE_NOT_READY,
         ),
         (all(state == DeviceState.READY for state in states), PreparationReason.DEVICES_NOT_READY),
@@ -96,7 +93,7 @@ def _ready_for_pooling(view: NodeView, infrastructure: Iterable[Condition], stat
     return _condition(NodeConditionType.READY_FOR_POOLING, True, PreparationReason.READY_FOR_POOLING)
 
 
-def _checked(kind: NodeConditionType, holds: bool | None, check: Check) -> Condition:
+def _checked(kind: NodeConditionType, holds: bool | None, check: NodeCheck) -> Condition:
     return _condition(kind, holds, check.reason, check.message)
 
 

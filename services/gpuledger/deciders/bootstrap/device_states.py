@@ -1,4 +1,4 @@
-"""The state that a GPUDevice should have, and by which states it gets there. Pure."""
+"""Decides which state a GPUDevice should have, and through which states it gets there. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpuledger.api.phases import DeviceState, PreparationPhase
 from gpuledger.api.reasons import PreparationReason
-from gpuledger.deciders.bootstrap.node_facts import NodeView, latest
+from gpuledger.deciders.bootstrap.node_context import NodeContext, latest
 from gpuledger.domain.bootstrap.facts import BootstrapDevice, BootstrapHealth
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.device_names import place_of
@@ -15,29 +15,29 @@ HELD = frozenset({"Assigned", "Unassigning"})
 """Phases of an assignment in which a pool has the device, and workloads may use it."""
 
 
-class Target(NamedTuple):
-    """A state, and why."""
+class TargetState(NamedTuple):
+    """A state of a device and the reason for it."""
 
     state: str
     reason: str
     message: str = ""
 
 
-VALIDATING = Target(DeviceState.VALIDATING.value, PreparationReason.NODE_VALIDATING.value)
-READY = Target(DeviceState.READY.value, PreparationReason.VALIDATED.value)
-_DISABLED = Target(DeviceState.DISCOVERED.value, PreparationReason.MANAGED_DISABLED.value)
-_DEGRADED = Target(
+VALIDATING = TargetState(DeviceState.VALIDATING.value, PreparationReason.NODE_VALIDATING.value)
+READY = TargetState(DeviceState.READY.value, PreparationReason.VALIDATED.value)
+_DISABLED = TargetState(DeviceState.DISCOVERED.value, PreparationReason.MANAGED_DISABLED.value)
+_DEGRADED = TargetState(
     DeviceState.FAULTED.value,
     PreparationReason.INFRASTRUCTURE_DEGRADED.value,
     "The node's conditions say what is missing.",
 )
-_NOT_OBSERVED = Target(
+_NOT_OBSERVED = TargetState(
     DeviceState.FAULTED.value, PreparationReason.NOT_OBSERVED.value, "The node's agent does not see the card."
 )
-_RECOVERING = Target(
+_RECOVERING = TargetState(
     DeviceState.FAULTED.value, PreparationReason.RECOVERING.value, "The card is fit again, and is watched for a while."
 )
-_NEW = Target(DeviceState.DISCOVERED.value, "")
+_NEW = TargetState(DeviceState.DISCOVERED.value, "")
 
 
 def is_held(device: BootstrapDevice) -> bool:
@@ -45,61 +45,63 @@ def is_held(device: BootstrapDevice) -> bool:
     return device.assignment in HELD
 
 
-def prepared(known: PreparedDevice | None) -> Target:
-    """The state that a device has; without a row it is Discovered."""
-    return _NEW if known is None else Target(known.state, known.reason, known.message)
+def prepared(known: PreparedDevice | None) -> TargetState:
+    """The current state of a device; without a row it is Discovered."""
+    return _NEW if known is None else TargetState(known.state, known.reason, known.message)
 
 
-def target_of(view: NodeView, phase: PreparationPhase, device: BootstrapDevice, known: Target) -> Target:
+def target_of(
+    context: NodeContext, phase: PreparationPhase, device: BootstrapDevice, known: TargetState
+) -> TargetState:
     """The state that a device should have when its node is in a phase."""
     if phase is PreparationPhase.DISABLED and not is_held(device):
         return _DISABLED
-    fault = _fault(view, device)
+    fault = _fault(context, device)
     if fault is not None:
         return fault
     if is_held(device) and (
         phase is PreparationPhase.DISABLED or known.state in (DeviceState.READY, DeviceState.FAULTED)
     ):
-        return known  # What a pool has stays as it is until it is given back, or is Pending again after a fault.
+        return known  # It keeps its state until the pool releases it.
     if phase is PreparationPhase.VALIDATING_FAILED:
         return _DEGRADED
     return READY if phase is PreparationPhase.READY else VALIDATING
 
 
-def states_between(known: Target, wanted: Target) -> list[Target]:
-    """The states to go through, the wanted one last: none becomes Ready or Faulted without being validated."""
-    if known == wanted:
+def states_to(known: TargetState, desired: TargetState) -> list[TargetState]:
+    """The states to pass through, the desired one last: a device becomes Ready or Faulted only after Validating."""
+    if known == desired:
         return []
-    begins = known.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and wanted.state in (
+    begins = known.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and desired.state in (
         DeviceState.READY,
         DeviceState.FAULTED,
     )
-    return [VALIDATING, wanted] if begins and known.state != wanted.state else [wanted]
+    return [VALIDATING, desired] if begins and known.state != desired.state else [desired]
 
 
-def _fault(view: NodeView, device: BootstrapDevice) -> Target | None:
-    """What is wrong with the card itself; after it, the card is watched for so many heartbeats."""
+def _fault(context: NodeContext, device: BootstrapDevice) -> TargetState | None:
+    """The fault of the card itself, if any; after a recovery it stays for a number of heartbeats."""
     if device.missing and not device.provisional:
         return _NOT_OBSERVED
-    health = _health(view.health, device)
+    health = _health(context.health, device)
     if health is not None and not health.healthy:
         text = ": ".join(part for part in (health.kind, health.message) if part)
-        return Target(DeviceState.FAULTED.value, PreparationReason.HARDWARE_FAULT.value, text)
+        return TargetState(DeviceState.FAULTED.value, PreparationReason.HARDWARE_FAULT.value, text)
     recovered_at = latest([_recovered_at(health), None if device.provisional else device.found_at])
-    if recovered_at is None or not view.tells_heartbeats:
+    if recovered_at is None or not context.expects_heartbeats:
         return None
-    beats = sum(look > recovered_at for look in view.looks)
-    return _RECOVERING if beats < view.settings.recovery_heartbeats else None
+    unbroken_heartbeats = sum(heartbeat > recovered_at for heartbeat in context.heartbeats)
+    return _RECOVERING if unbroken_heartbeats < context.settings.recovery_heartbeats else None
 
 
 def _recovered_at(health: BootstrapHealth | None) -> datetime | None:
-    return health.since if health is not None and health.other_at is not None else None
+    return health.since if health is not None and health.contrary_at is not None else None
 
 
 def _health(rows: Iterable[BootstrapHealth], device: BootstrapDevice) -> BootstrapHealth | None:
-    """What the agent last told of the card, by its id or by its place."""
+    """The agent's last report on the card, by its id or by its place."""
     ids = {device.card}
     if device.pci_address is not None:
         ids.add(place_of(device.node, device.pci_address))
     own = [row for row in rows if row.card in ids]
-    return max(own, key=lambda row: (row.told_at, row.card), default=None)
+    return max(own, key=lambda row: (row.reported_at, row.card), default=None)

@@ -1,8 +1,8 @@
-"""The `bootstrap` service: how far nodes and their GPUs are prepared, from what watchers, agents and inventory tell."""
+"""The `bootstrap` service: decides how far nodes and their GPUs are prepared."""
 
 from datetime import datetime
 
-from gpuledger.deciders.bootstrap.decide import on_fact, on_waited
+from gpuledger.deciders.bootstrap.decide import on_fact, on_timeout
 from gpuledger.deciders.bootstrap.timeouts import on_due
 from gpuledger.domain.bootstrap import facts as bootstrap_facts
 from gpuledger.domain.bootstrap import folds as bootstrap_folds
@@ -13,9 +13,9 @@ from gpuledger.projection.definition import Decisions, Observed, Projection
 
 
 class BootstrapProjection(Projection):
-    """Folds what was said of nodes, components and cards, and decides phases, conditions and states.
+    """Folds facts about nodes, components and cards, and decides phases, conditions and states.
 
-    It observes the log for its own records of waits: what was decided by the clock counts from where it stands there.
+    It observes the log for its own recorded timeouts: a timeout takes effect where it stands in the log.
     """
 
     name = "bootstrap"
@@ -30,17 +30,17 @@ class BootstrapProjection(Projection):
         return bootstrap_facts.BootstrapFacts()
 
     def decide(self, state: bootstrap_facts.BootstrapFacts, fact: Fact) -> Decisions:
-        """What follows from a fact."""
+        """The decisions that follow from a fact."""
         return on_fact(state, fact)
 
     def observed(self, state: bootstrap_facts.BootstrapFacts, observed: Observed) -> Decisions:
-        """What follows from a wait that was over, at the place where the log says so."""
+        """The decisions that follow from a recorded timeout, at its place in the log."""
         if observed.event.type != NodeBootstrapWaited.TYPE:
             return ()
         event = with_payload(observed.event)
         assert isinstance(event.data, NodeBootstrapWaited), "the type says what the data is"
-        return on_waited(state, Fact(event, observed.position.sequence, observed.recorded_ns), event.data)
+        return on_timeout(state, Fact(event, observed.position.sequence, observed.recorded_ns), event.data)
 
     def due(self, state: bootstrap_facts.BootstrapFacts, now: datetime) -> Decisions:
-        """Record the waits that are over."""
+        """Record the timeouts of waits that have lasted too long."""
         return on_due(state, now)

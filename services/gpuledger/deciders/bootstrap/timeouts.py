@@ -1,73 +1,72 @@
-"""What the passing of time alone leads to: it is recorded that a wait is over, before anything follows from it.
+"""Records timeouts as events, so that their consequences have a place in the log. Pure.
 
-A decision that was made at a moment between two facts would not be made there by a replay. What is recorded stands in
-the log, and everybody who folds the log draws the conclusion at that place.
+A decision made by the clock alone, between two facts, would come out elsewhere in a replay. So this module only records
+that a wait has timed out, and every fold of the log draws the consequence at that place.
 """
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from gpuledger.api.phases import Component
-from gpuledger.deciders.bootstrap.node_facts import HEARTBEAT_MAX_AGE, NodeView, is_over, view_of
-from gpuledger.domain.bootstrap.facts import BootstrapFacts, BootstrapSettings
-from gpuledger.domain.bootstrap.folds import WAITED
-from gpuledger.domain.bootstrap.waits import Wait, Waits
+from gpuledger.deciders.bootstrap.node_context import HEARTBEAT_MAX_AGE, NodeContext, context_of, is_overdue
+from gpuledger.domain.bootstrap.facts import BootstrapFacts, BootstrapSettings, PendingTimeout, Timeouts
+from gpuledger.domain.bootstrap.folds import OVERDUE_COLUMNS
 from gpuledger.events.node import NodeBootstrapWaited
 from gpuledger.projection.definition import Decision
 
-WAITS_PER_ASK_MAX = 1000
-"""How many waits of a component are told of at a time, the oldest first; the others follow when it is asked again."""
+TIMEOUTS_PER_CALL_MAX = 1000
+"""The most timeouts of one component per call, the oldest first; the others follow with the next call."""
 
 
 def on_due(state: BootstrapFacts, now: datetime) -> Iterator[Decision]:
-    """Record the waits that are over."""
+    """Record the timeouts of waits that have lasted too long."""
     settings = state.settings_in_force()
     if not settings.enabled or not settings.met:
         return
-    waits = state.waits or _begin(state)
-    for component in WAITED:
+    timeouts = state.timeouts or _tracked(state)
+    for component in OVERDUE_COLUMNS:
         bound = _bound(component, settings)
-        for wait in waits.over(component, now - bound, WAITS_PER_ASK_MAX):
-            if not _lasts(state, wait, component):
+        for wait in timeouts.expired(component, now - bound, TIMEOUTS_PER_CALL_MAX):
+            if not _is_still_pending(state, wait, component):
                 continue
             data = NodeBootstrapWaited.model_validate({"component": component.value, "since": wait.since})
             cause = f"waited/{wait.node}/{component}/{wait.since.isoformat()}"
             yield Decision(cause, None, wait.node, wait.since + bound, data)
 
 
-def _lasts(state: BootstrapFacts, wait: Wait, component: Component) -> bool:
+def _is_still_pending(state: BootstrapFacts, wait: PendingTimeout, component: Component) -> bool:
     row = state.node.get(wait.node)
-    return row is not None and row.is_known and wait_of(view_of(state, row), component) == wait.since
+    return row is not None and row.in_inventory and pending_since(context_of(state, row), component) == wait.since
 
 
-def note_waits(state: BootstrapFacts, view: NodeView) -> None:
-    """Note what the node waits for now."""
-    if state.waits is not None:
-        for component in WAITED:
-            state.waits.note(component, wait_of(view, component), view.row.node)
+def track_timeouts(state: BootstrapFacts, context: NodeContext) -> None:
+    """Track what the node waits for now."""
+    if state.timeouts is not None:
+        for component in OVERDUE_COLUMNS:
+            state.timeouts.track(component, pending_since(context, component), context.row.node)
 
 
-def wait_of(view: NodeView, component: Component) -> datetime | None:
-    """Since when the node waits for the component, unless it was recorded that this is over."""
-    if not view.row.managed or not view.devices:
+def pending_since(context: NodeContext, component: Component) -> datetime | None:
+    """Since when the node waits for the component; None where it does not, or the timeout is recorded."""
+    if not context.row.managed or not context.devices:
         return None
-    since = _since(view, component)
-    return None if is_over(getattr(view.row, WAITED[component]), since) else since
+    since = _since(context, component)
+    return None if is_overdue(getattr(context.row, OVERDUE_COLUMNS[component]), since) else since
 
 
-def _since(view: NodeView, component: Component) -> datetime | None:
+def _since(context: NodeContext, component: Component) -> datetime | None:
     if component is Component.VALIDATOR:
-        return view.validator_since()
-    return view.agent_since() if component is Component.NODE_AGENT else view.silence_since()
+        return context.validator_unready_since()
+    return context.agent_unready_since() if component is Component.NODE_AGENT else context.silence_since()
 
 
 def _bound(component: Component, settings: BootstrapSettings) -> timedelta:
     return timedelta(seconds=settings.validation_timeout_s) if component is Component.VALIDATOR else HEARTBEAT_MAX_AGE
 
 
-def _begin(state: BootstrapFacts) -> Waits:
-    state.waits = Waits()
+def _tracked(state: BootstrapFacts) -> Timeouts:
+    state.timeouts = Timeouts()
     for row in state.node.rows.values():
-        if row.is_known:
-            note_waits(state, view_of(state, row))
-    return state.waits
+        if row.in_inventory:
+            track_timeouts(state, context_of(state, row))
+    return state.timeouts

@@ -1,34 +1,71 @@
-"""What the preparation of nodes follows from: what watchers, agents, inventory and pools said, each for itself.
+"""The rows of the `bootstrap` decider: facts from watchers, agents, inventory and pools, and the settings.
 
-What watchers and agents say is ordered by event time, whatever the order of recording; what other services decided
-replaces what they decided before. Nothing here is judged: who folds a fact only notes which nodes it touches.
+Facts from watchers and agents take effect by event time, whatever the order of recording; a decision of another service
+replaces its previous one. A fold only marks the nodes that a fact touches; it decides nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.domain.bootstrap.state import BOOTSTRAP_SPECS, Bootstrap
-from gpuledger.domain.bootstrap.streaks import Streak
-from gpuledger.domain.bootstrap.waits import Waits
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.settings import SettingsChanged
 
 
-class BootstrapNode(NamedTuple):
-    """What is known of a node apart from its components' pods and its devices.
+class Streak(NamedTuple):
+    """Whether something holds, since when, when that was last reported, and when the contrary last was."""
 
-    `is_known` says that the inventory keeps the node. `managed_at` and `complete_at` are when that last changed, and
-    the first, where the inventory keeps the node no more, when it went; `devices_at` is when the node got the first of
-    its devices. `looks` are times of fresh looks at its monitoring, in microseconds since 1970: the k-th from the end
-    is when the last k in a row began. `stale_at` is the time of the last look that was not fresh. `verdict` is the
-    validator's last, `driver_missing` what the node's agent last said of the driver. The last three before
-    `decided_at`, the time of the last decision, say since when something stood unchanged when the time for it was over.
+    holds: bool
+    since: datetime
+    reported_at: datetime
+    contrary_at: datetime | None
+
+    @property
+    def lost_at(self) -> datetime | None:
+        """When the latest report said that it does not hold."""
+        return self.contrary_at if self.holds else self.reported_at
+
+
+def extend_streak(known: Streak | None, holds: bool, time: datetime) -> Streak:
+    """The streak with one more report, which may be late."""
+    if known is None:
+        return Streak(holds, time, time, None)
+    if holds == known.holds:
+        return _confirmed(known, time)
+    if time >= known.reported_at:
+        return Streak(holds, time, time, known.reported_at)
+    return _interrupted(known, time)
+
+
+def _confirmed(known: Streak, time: datetime) -> Streak:
+    is_of_streak = known.contrary_at is None or known.contrary_at < time
+    since = min(known.since, time) if is_of_streak else known.since
+    return known._replace(since=since, reported_at=max(known.reported_at, time))
+
+
+def _interrupted(known: Streak, time: datetime) -> Streak:
+    """Add a late report of the contrary: the streak began after it."""
+    contrary_at = time if known.contrary_at is None else max(known.contrary_at, time)
+    since = known.reported_at if known.since <= time else known.since
+    return known._replace(since=since, contrary_at=contrary_at)
+
+
+class BootstrapNode(NamedTuple):
+    """The facts about a node other than its components' pods and its devices.
+
+    `managed_at` and `complete_at` are when these flags last changed; where `in_inventory` is false, `managed_at` is
+    when the inventory withdrew the node. `devices_at` is when the node got its first device. `heartbeats` are times in
+    microseconds since 1970: the k-th from the end is when the last k in a row began. `stale_at` is the time of the last
+    missed one. `verdict` is the validator's last one; `driver_missing` comes from the node's agent. The columns
+    `..._overdue_since` hold the beginning of the last wait that timed out; `decided_at` is the time of the last
+    decision.
     """
 
     node: str
-    is_known: bool = False
+    in_inventory: bool = False
     managed: bool = False
     managed_at: datetime | None = None
     complete: bool = False
@@ -37,60 +74,60 @@ class BootstrapNode(NamedTuple):
     components_at: datetime | None = None
     verdict: str | None = None
     verdict_at: datetime | None = None
-    looks: str = ""
+    heartbeats: str = ""
     stale_at: datetime | None = None
     driver_missing: bool | None = None
-    driver_told_at: datetime | None = None
-    validator_waited: datetime | None = None
-    agent_waited: datetime | None = None
-    exporter_waited: datetime | None = None
+    driver_reported_at: datetime | None = None
+    validator_overdue_since: datetime | None = None
+    agent_overdue_since: datetime | None = None
+    exporter_overdue_since: datetime | None = None
     decided_at: datetime | None = None
 
     @property
     def is_gone(self) -> bool:
-        """Whether the inventory kept the node, and keeps it no more."""
-        return not self.is_known and self.managed_at is not None
+        """Whether the inventory had the node and no longer has it."""
+        return not self.in_inventory and self.managed_at is not None
 
 
 class BootstrapComponent(NamedTuple):
-    """A component on a node, as a streak of being ready or not; what its pod last said of itself."""
+    """A component on a node, with the streak of its readiness and the last state of its pod."""
 
     node: str
     component: str
     ready: bool
     since: datetime
-    told_at: datetime
-    other_at: datetime | None
+    reported_at: datetime
+    contrary_at: datetime | None
     failing: bool
     step: str | None
 
     @property
-    def is_there(self) -> bool:
-        """Whether a pod was named that has come to anything; one that is ending has not."""
+    def has_pod(self) -> bool:
+        """Whether there is a pod that has started; one that is ending does not count."""
         return self.ready or self.failing or self.step is not None
 
     @property
     def streak(self) -> Streak:
-        """Since when it is ready, or not."""
-        return Streak(self.ready, self.since, self.told_at, self.other_at)
+        """Since when it is ready or not."""
+        return Streak(self.ready, self.since, self.reported_at, self.contrary_at)
 
 
 class BootstrapHealth(NamedTuple):
-    """A card that its node's agent told of, as a streak of being fit or not; `kind` is why it was not."""
+    """The health of a card as its node's agent reports it, with its streak; `kind` is the kind of failure."""
 
     node: str
     card: str
     healthy: bool
     since: datetime
-    told_at: datetime
-    other_at: datetime | None
+    reported_at: datetime
+    contrary_at: datetime | None
     kind: str | None
     message: str
 
     @property
     def streak(self) -> Streak:
-        """Since when it is fit, or not."""
-        return Streak(self.healthy, self.since, self.told_at, self.other_at)
+        """Since when it is healthy or not."""
+        return Streak(self.healthy, self.since, self.reported_at, self.contrary_at)
 
 
 class BootstrapDevice(NamedTuple):
@@ -107,7 +144,7 @@ class BootstrapDevice(NamedTuple):
 
 
 class BootstrapSettings(NamedTuple):
-    """The settings in force; `met` says whether the module's prerequisites are.
+    """The settings in force; `met` is whether the module's prerequisites are met.
 
     `begun_at` is when the module or one of its components was last switched on or off.
     """
@@ -148,8 +185,41 @@ SPECS: tuple[TableSpec[Any], ...] = (
 )
 
 
+class PendingTimeout(NamedTuple):
+    """A node's wait for a component since a time."""
+
+    since: datetime
+    node: str
+
+
+class Timeouts:
+    """The nodes' waits by component, the longest first, so that a query costs what is due and not how many wait."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[str, list[PendingTimeout]] = {}
+        self._noted: dict[tuple[str, str], datetime] = {}
+
+    def track(self, component: str, since: datetime | None, node: str) -> None:
+        """Set since when the node waits for the component; None: not any more."""
+        if since is None:
+            self._noted.pop((component, node), None)
+        elif self._noted.get((component, node)) != since:
+            self._noted[component, node] = since
+            heappush(self._heaps.setdefault(component, []), PendingTimeout(since, node))
+
+    def expired(self, component: str, until: datetime, most: int) -> Iterator[PendingTimeout]:
+        """Remove and return the waits that began at `until` or before, at most `most`; those that ended are skipped."""
+        heap = self._heaps.get(component, [])
+        while most > 0 and heap and heap[0].since <= until:
+            wait = heappop(heap)
+            if self._noted.get((component, wait.node)) == wait.since:
+                del self._noted[component, wait.node]
+                most -= 1
+                yield wait
+
+
 class BootstrapFacts(Bootstrap):
-    """The state of the preparation's decider: what was said, and what was decided."""
+    """The state of the `bootstrap` decider: facts and decisions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +228,7 @@ class BootstrapFacts(Bootstrap):
         self.health = Table(BOOTSTRAP_HEALTH, "node")
         self.device = Table(BOOTSTRAP_DEVICE, "node")
         self.settings = Table(BOOTSTRAP_SETTINGS)
-        self.waits: Waits | None = None
+        self.timeouts: Timeouts | None = None
         self._touched: set[str] = set()
         self._all_touched = False
 
@@ -172,19 +242,19 @@ class BootstrapFacts(Bootstrap):
         return self.settings.get(MODULE_CONFIG) or DEFAULT_SETTINGS
 
     def nodes(self) -> list[str]:
-        """Every node that something was said of, or decided about."""
+        """Every node with a fact or a decision."""
         return sorted({*self.node.rows, *self.phase.rows})
 
     def touch(self, node: str) -> None:
-        """Something that matters to the node's preparation changed."""
+        """Mark the node: a fact about its preparation changed."""
         self._touched.add(node)
 
     def touch_all(self) -> None:
-        """Something that matters to every node changed."""
+        """Mark every node."""
         self._all_touched = True
 
     def take_touched(self) -> list[str]:
-        """The nodes that were touched since the last call, in order."""
+        """The nodes marked since the last call, in order."""
         nodes = self.nodes() if self._all_touched else sorted(self._touched)
         self._touched, self._all_touched = set(), False
         return nodes

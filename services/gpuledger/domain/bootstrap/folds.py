@@ -1,4 +1,4 @@
-"""How what services decided, and the settings, become rows of the preparation; each replaces what was before it."""
+"""Folds the decisions of inventory and pools, and the settings, into rows of the preparation."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -15,7 +15,14 @@ from gpuledger.domain.bootstrap.facts import (
     BootstrapDevice,
     BootstrapFacts,
 )
-from gpuledger.domain.bootstrap.observations import SEEN_HANDLERS, forget_blank, forget_said, later, node_row, put_node
+from gpuledger.domain.bootstrap.observations import (
+    OBSERVATION_HANDLERS,
+    forget_empty,
+    forget_observations,
+    later,
+    node_row,
+    put_node,
+)
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
@@ -36,19 +43,19 @@ from gpuledger.events.node import (
 )
 from gpuledger.events.settings import SettingsChanged
 
-WAITED = {
-    Component.VALIDATOR: "validator_waited",
-    Component.NODE_AGENT: "agent_waited",
-    Component.DCGM_EXPORTER: "exporter_waited",
+OVERDUE_COLUMNS = {
+    Component.VALIDATOR: "validator_overdue_since",
+    Component.NODE_AGENT: "agent_overdue_since",
+    Component.DCGM_EXPORTER: "exporter_overdue_since",
 }
-"""Where a node's row keeps since when a wait for a component was over."""
+"""The column of a node's row that holds the wait which timed out, by component."""
 
 
-def waited(state: BootstrapFacts, fact: Fact, data: NodeBootstrapWaited) -> None:
-    """Note that a wait was over; the latest counts, and where it has ended meanwhile nothing follows from it."""
+def record_timeout(state: BootstrapFacts, fact: Fact, data: NodeBootstrapWaited) -> None:
+    """Store a timeout that was recorded; only the latest matters, and none if the wait has ended meanwhile."""
     row = state.node.get(fact.event.subject)
     if row is not None:
-        column = WAITED[Component(data.component)]
+        column = OVERDUE_COLUMNS[Component(data.component)]
         changed: dict[str, Any] = {column: later(getattr(row, column), data.since)}
         state.node.put(row._replace(**changed))
 
@@ -58,11 +65,11 @@ def _inventory_changed(state: BootstrapFacts, fact: Fact, data: NodeInventoryCha
     managed = not _holds(data.conditions, NodeConditionType.MANAGED_DISABLED)
     complete = _holds(data.conditions, NodeConditionType.INVENTORY_COMPLETE)
     changed = row._replace(
-        is_known=True,
+        in_inventory=True,
         managed=managed,
-        managed_at=row.managed_at if row.is_known and managed == row.managed else time,
+        managed_at=row.managed_at if row.in_inventory and managed == row.managed else time,
         complete=complete,
-        complete_at=row.complete_at if row.is_known and complete == row.complete else time,
+        complete_at=row.complete_at if row.in_inventory and complete == row.complete else time,
     )
     put_node(state, changed)
 
@@ -72,18 +79,18 @@ def _holds(conditions: Iterable[Condition], kind: NodeConditionType) -> bool:
 
 
 def _inventory_withdrawn(state: BootstrapFacts, fact: Fact, _data: NodeInventoryWithdrawn) -> None:
-    """Forget the node, except what holds until the contrary is said, and what was said of it after it was gone.
+    """Forget the node, except what holds until the contrary is reported, and reports later than its withdrawal.
 
-    Watchers and agents say nothing twice. Where pods of components outlive their Node, as when it is made anew under
-    its name, they are as ready as they were, its monitoring is as alive, and its cards are as fit.
+    Watchers and agents report changes only. Where pods of components outlive their Node, as when it is recreated under
+    its name, their readiness, the state of monitoring and the health of the cards still hold.
     """
     node, time = fact.event.subject, fact.event.time
     row = node_row(state, node)._replace(
-        is_known=False, managed=False, managed_at=time, complete=False, complete_at=None, devices_at=None
+        in_inventory=False, managed=False, managed_at=time, complete=False, complete_at=None, devices_at=None
     )
     state.node.put(row)
-    if not any(one.is_there for one in state.component.where("node", node)):
-        forget_said(state, node, time)
+    if not any(one.has_pod for one in state.component.where("node", node)):
+        forget_observations(state, node, time)
     state.touch(node)
 
 
@@ -165,7 +172,7 @@ def _bootstrap_changed(state: BootstrapFacts, fact: Fact, data: NodeBootstrapCha
 def _bootstrap_withdrawn(state: BootstrapFacts, fact: Fact, data: NodeBootstrapWithdrawn) -> None:
     bootstrap.bootstrap_withdrawn(state, fact, data)
     _decided(state, fact.event.subject, fact.event.time)
-    forget_blank(state, fact.event.subject)
+    forget_empty(state, fact.event.subject)
 
 
 def _state_changed(state: BootstrapFacts, fact: Fact, data: DeviceStateChanged) -> None:
@@ -182,7 +189,7 @@ def _decided(state: BootstrapFacts, node: str, time: datetime) -> None:
 
 
 HANDLERS: Handlers = {
-    **SEEN_HANDLERS,
+    **OBSERVATION_HANDLERS,
     NodeInventoryChanged: _inventory_changed,
     NodeInventoryWithdrawn: _inventory_withdrawn,
     NodeBootstrapChanged: _bootstrap_changed,
@@ -196,4 +203,4 @@ HANDLERS: Handlers = {
     ModulePrerequisiteChanged: _prerequisite_changed,
     SettingsChanged: _settings_changed,
 }
-"""Recorded waits have no handler: they count from where they stand in the log, and are told by `observed`."""
+"""Recorded timeouts have no handler: `BootstrapProjection.observed` folds them where they stand in the log."""

@@ -1,8 +1,7 @@
-"""How far nodes and GPUDevices are prepared, as decided: phases, states and the conditions of the preparation.
+"""The decided preparation of nodes and GPUDevices: phases, states and conditions.
 
-Whoever shows or uses the preparation folds this, and needs nothing else for it. A GPUDevice without a row is
-Discovered. The times in the rows are those of the events; a decision replaces the one before it in the order of the
-log.
+Everything that shows or uses the preparation folds this module alone. A GPUDevice without a row is Discovered. Times
+are those of the events; a later decision in the log replaces an earlier one.
 """
 
 from collections.abc import Mapping
@@ -42,7 +41,7 @@ BOOTSTRAP_SPECS: tuple[TableSpec[Any], ...] = (GPU_NODE_PHASE, GPU_DEVICE_STATE,
 
 
 class Bootstrap:
-    """The preparation of nodes and GPUDevices, as decided."""
+    """The decided preparation of nodes and GPUDevices."""
 
     def __init__(self) -> None:
         self.phase = Table(GPU_NODE_PHASE)
@@ -56,7 +55,7 @@ class Bootstrap:
 
 
 def bootstrap_changed(state: Bootstrap, fact: Fact, data: NodeBootstrapChanged) -> None:
-    """The node's phase and all conditions of its preparation; a condition's time moves only with its status."""
+    """Store the node's phase and conditions; a condition's time changes only with its status."""
     node, time = intern(fact.event.subject), fact.event.time
     known = state.phase.get(node)
     changed_at = known.changed_at if known is not None and known.phase == data.phase else time
@@ -74,7 +73,7 @@ def bootstrap_changed(state: Bootstrap, fact: Fact, data: NodeBootstrapChanged) 
 
 
 def bootstrap_withdrawn(state: Bootstrap, fact: Fact, _data: NodeBootstrapWithdrawn) -> None:
-    """The node's preparation is forgotten."""
+    """Forget the node's preparation."""
     node = fact.event.subject
     for row in state.preparation.where("node", node):
         state.preparation.delete((node, row.type))
@@ -82,7 +81,7 @@ def bootstrap_withdrawn(state: Bootstrap, fact: Fact, _data: NodeBootstrapWithdr
 
 
 def state_changed(state: Bootstrap, fact: Fact, data: DeviceStateChanged) -> None:
-    """The GPUDevice's state; its time moves only with the state, not with the reason."""
+    """Store the GPUDevice's state; its time changes only with the state, not with the reason."""
     name, time = intern(fact.event.subject), fact.event.time
     known = state.state.get(name)
     changed_at = known.changed_at if known is not None and known.state == data.state else time
@@ -90,7 +89,7 @@ def state_changed(state: Bootstrap, fact: Fact, data: DeviceStateChanged) -> Non
 
 
 def device_withdrawn(state: Bootstrap, fact: Fact, _data: DeviceWithdrawn) -> None:
-    """The GPUDevice is no more."""
+    """Forget the GPUDevice."""
     state.state.delete(fact.event.subject)
 
 
@@ -100,4 +99,4 @@ BOOTSTRAP_HANDLERS: Handlers = {
     DeviceStateChanged: state_changed,
     DeviceWithdrawn: device_withdrawn,
 }
-"""`device.withdrawn` is folded by the inventory as well: who folds both hands the event to both."""
+"""The inventory folds `device.withdrawn` as well: a state that has both calls both handlers."""

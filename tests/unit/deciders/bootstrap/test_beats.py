@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuledger.domain.bootstrap.observations import beats_of, look_times
+from gpuledger.domain.bootstrap.observations import heartbeat_times, unbroken_heartbeats
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.settings import SettingsChanged
 from support.bootstrap import MODULE, NODE, Prepared, all_ready, look, prepared, second
@@ -58,15 +58,15 @@ def test_what_is_late(told: list[int], looks: list[int], beats: list[int]) -> No
     for at in told:
         node.say(abs(at), NODE, look(fresh=at > 0))
     row = node.state.node.rows[NODE]
-    assert look_times(row) == [second(at) for at in looks]
-    assert beats_of(row) == [second(at) for at in beats]
+    assert heartbeat_times(row) == [second(at) for at in looks]
+    assert unbroken_heartbeats(row) == [second(at) for at in beats]
 
 
 def test_a_late_loss_leaves_known_what_was_stable_before_the_last_run() -> None:
     node = prepared("d1", facts=all_ready(), beats=0)
     looked(node, "+++++-++++")
     node.say(17.5, NODE, look(fresh=False))
-    assert look_times(node.state.node.rows[NODE])[-3] == second(10)
+    assert heartbeat_times(node.state.node.rows[NODE])[-3] == second(10)
     assert node.phase() == "ValidatingFailed"
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpuledger.domain.bootstrap.observations import look_times
+from gpuledger.domain.bootstrap.observations import heartbeat_times
 from gpuledger.events.device import DeviceHealthChanged, DeviceWithdrawn
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeBootstrapWithdrawn, NodeInventoryWithdrawn
@@ -197,7 +197,7 @@ def test_a_component_that_went_while_a_node_was_not_managed_just_starts() -> Non
 def test_the_latest_looks_are_kept_in_the_order_of_their_times() -> None:
     node = prepared("d1", beats=0)
     beat(node, *range(20, 31), 15, 25)
-    assert look_times(node.state.node.rows[NODE]) == [second(time) for time in range(21, 31)]
+    assert heartbeat_times(node.state.node.rows[NODE]) == [second(time) for time in range(21, 31)]
 
 
 def test_nothing_is_decided_while_the_module_is_disabled_or_its_prerequisite_is_not_met() -> None:
@@ -246,7 +246,7 @@ def test_a_look_after_a_node_was_gone_is_of_its_next_life_and_those_before_are_n
     node.say(11, NODE, components())
     node.say(21, NODE, look())
     go(node, 12)
-    assert look_times(node.state.node.rows[NODE]) == [second(21)]
+    assert heartbeat_times(node.state.node.rows[NODE]) == [second(21)]
 
 
 def go(node: Prepared, at: float) -> None:

@@ -3,10 +3,9 @@
 import pytest
 
 from gpuledger.api.phases import PreparationPhase
-from gpuledger.deciders.bootstrap.device_states import READY, VALIDATING, Target, states_between
-from gpuledger.deciders.bootstrap.phases import way_to
-from gpuledger.domain.bootstrap.streaks import Streak, told
-from gpuledger.domain.bootstrap.waits import Waits
+from gpuledger.deciders.bootstrap.decide import phases_to
+from gpuledger.deciders.bootstrap.device_states import READY, VALIDATING, TargetState, states_to
+from gpuledger.domain.bootstrap.facts import Streak, Timeouts, extend_streak
 from support.bootstrap import second
 
 DISABLED, BEGUN, GFD = PreparationPhase.DISABLED, PreparationPhase.VALIDATING, PreparationPhase.GFD
@@ -41,10 +40,10 @@ WAYS = [
 def test_way(
     known: PreparationPhase | None, has_new_device: bool, wanted: PreparationPhase, way: list[PreparationPhase]
 ) -> None:
-    assert way_to(wanted, known, has_new_device=has_new_device) == way
+    assert phases_to(wanted, known, has_new_device=has_new_device) == way
 
 
-NEW, FAULTED, OTHERWISE = Target("Discovered", ""), Target("Faulted", "a"), Target("Faulted", "b")
+NEW, FAULTED, OTHERWISE = TargetState("Discovered", ""), TargetState("Faulted", "a"), TargetState("Faulted", "b")
 BETWEEN = [
     (NEW, VALIDATING, [VALIDATING]),
     (NEW, READY, [VALIDATING, READY]),
@@ -63,8 +62,8 @@ BETWEEN = [
 
 
 @pytest.mark.parametrize(("known", "wanted", "states"), BETWEEN)
-def test_states_between(known: Target, wanted: Target, states: list[Target]) -> None:
-    assert states_between(known, wanted) == states
+def test_states_between(known: TargetState, wanted: TargetState, states: list[TargetState]) -> None:
+    assert states_to(known, wanted) == states
 
 
 STREAKS: list[tuple[list[tuple[bool, int]], Streak]] = [
@@ -83,7 +82,7 @@ STREAKS: list[tuple[list[tuple[bool, int]], Streak]] = [
 def test_streak(said: list[tuple[bool, int]], streak: Streak) -> None:
     known: Streak | None = None
     for holds, at in said:
-        known = told(known, holds, second(at))
+        known = extend_streak(known, holds, second(at))
     assert known == streak
 
 
@@ -93,20 +92,20 @@ def test_when_a_streak_was_lost(holds: bool, lost_at: int) -> None:
 
 
 def test_waits_are_over_in_their_order_and_once() -> None:
-    waits = Waits()
+    waits = Timeouts()
     for node, at in (("w3", 3), ("w1", 1), ("w2", 2), ("w9", 9)):
-        waits.note("validator", second(at), node)
-    assert [wait.node for wait in waits.over("validator", second(3), 2)] == ["w1", "w2"]
-    assert [wait.node for wait in waits.over("validator", second(3), 2)] == ["w3"]
-    assert list(waits.over("validator", second(3), 2)) == []
-    assert list(waits.over("node-agent", second(9), 2)) == []
+        waits.track("validator", second(at), node)
+    assert [wait.node for wait in waits.expired("validator", second(3), 2)] == ["w1", "w2"]
+    assert [wait.node for wait in waits.expired("validator", second(3), 2)] == ["w3"]
+    assert list(waits.expired("validator", second(3), 2)) == []
+    assert list(waits.expired("node-agent", second(9), 2)) == []
 
 
 def test_a_wait_that_ended_or_began_anew_is_passed_over() -> None:
-    waits = Waits()
-    waits.note("validator", second(1), "w1")
-    waits.note("validator", second(1), "w2")
-    waits.note("validator", None, "w1")
-    waits.note("validator", second(5), "w2")
-    assert list(waits.over("validator", second(4), 10)) == []
-    assert [wait.node for wait in waits.over("validator", second(5), 10)] == ["w2"]
+    waits = Timeouts()
+    waits.track("validator", second(1), "w1")
+    waits.track("validator", second(1), "w2")
+    waits.track("validator", None, "w1")
+    waits.track("validator", second(5), "w2")
+    assert list(waits.expired("validator", second(4), 10)) == []
+    assert [wait.node for wait in waits.expired("validator", second(5), 10)] == ["w2"]

@@ -23,6 +23,16 @@ COLUMNS = {
     "resource_claim": {"said": "payload"},
     "device_class": {"said": "payload"},
     "device_taint_rule": {"said": "payload"},
+    "bootstrap_node": {
+        "is_known": "in_inventory",
+        "looks": "heartbeats",
+        "driver_told_at": "driver_reported_at",
+        "validator_waited": "validator_overdue_since",
+        "agent_waited": "agent_overdue_since",
+        "exporter_waited": "exporter_overdue_since",
+    },
+    "bootstrap_component": {"told_at": "reported_at", "other_at": "contrary_at"},
+    "bootstrap_health": {"told_at": "reported_at", "other_at": "contrary_at"},
 }
 """By the new name of their table."""
 

@@ -1,4 +1,4 @@
-"""A node as its facts show it: components, heartbeats and devices, asked for as the rules need them. Pure."""
+"""The facts about one node, with the values that the rules derive from them: components, heartbeats, devices. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from gpuledger.domain.bootstrap.facts import (
     BootstrapNode,
     BootstrapSettings,
 )
-from gpuledger.domain.bootstrap.observations import beats_of, look_times
+from gpuledger.domain.bootstrap.observations import heartbeat_times, unbroken_heartbeats
 from gpuledger.events.settings import HEARTBEATS_MAX
 
 HEARTBEAT_MAX_AGE = timedelta(seconds=HEARTBEAT_MAX_AGE_S)
 
 
 @dataclass(frozen=True)
-class NodeView:
+class NodeContext:
     """The facts about one node, and the settings in force."""
 
     row: BootstrapNode
@@ -32,28 +32,28 @@ class NodeView:
 
     @cached_property
     def begun_at(self) -> datetime:
-        """When the preparation last began from nothing; what was lost before says nothing now."""
+        """When the preparation last began anew; losses before that time do not count."""
         times = (self.row.managed_at, self.row.devices_at, self.settings.begun_at)
         return max(time for time in times if time is not None)
 
     @cached_property
-    def looks(self) -> list[datetime]:
-        """Fresh looks at the monitoring, the oldest first: the k-th from the end is when the last k in a row began."""
-        return look_times(self.row)
+    def heartbeats(self) -> list[datetime]:
+        """Times of heartbeats, the oldest first: the k-th from the end is when the last k in a row began."""
+        return heartbeat_times(self.row)
 
     @cached_property
-    def beats(self) -> list[datetime]:
-        """The fresh looks since the last one that was not."""
-        return beats_of(self.row)
+    def unbroken_heartbeats(self) -> list[datetime]:
+        """The heartbeats since the last one that was missed."""
+        return unbroken_heartbeats(self.row)
 
     @property
-    def tells_heartbeats(self) -> bool:
-        """Whether there is an exporter of ours whose heartbeats count."""
+    def expects_heartbeats(self) -> bool:
+        """Whether gpuledger runs an exporter, whose heartbeats count."""
         return self.settings.dcgm_exporter_enabled
 
     @cached_property
     def monitors(self) -> list[Component]:
-        """The components that watch over the node's GPUs and are ours to run."""
+        """The monitoring components that gpuledger runs."""
         enabled = {
             Component.DCGM: self.settings.dcgm_enabled,
             Component.DCGM_EXPORTER: self.settings.dcgm_exporter_enabled,
@@ -66,17 +66,17 @@ class NodeView:
         return row is not None and row.ready
 
     def is_failing(self, component: Component) -> bool:
-        """Whether the component's pod will not get ready by itself."""
+        """Whether the component's pod fails."""
         row = self.components.get(component)
         return row is not None and row.failing
 
     def was_ready(self, component: Component) -> bool:
         """Whether the component is ready, or was at some time since the preparation began."""
         row = self.components.get(component)
-        return row is not None and (row.ready or (row.other_at is not None and row.since > self.begun_at))
+        return row is not None and (row.ready or (row.contrary_at is not None and row.since > self.begun_at))
 
-    def validator_since(self) -> datetime | None:
-        """Since when a validator that may still get ready is not; None where there is none to wait for."""
+    def validator_unready_since(self) -> datetime | None:
+        """Since when the preparation waits for the validator; None where it does not."""
         if not self.settings.validator_enabled:
             return None
         row = self.components.get(Component.VALIDATOR)
@@ -84,14 +84,18 @@ class NodeView:
             return self.begun_at
         return None if row.ready or row.failing else max(row.since, self.begun_at)
 
-    def agent_since(self) -> datetime | None:
-        """Since when the node-agent is not ready; None where it is, or where there never was one."""
+    def agent_unready_since(self) -> datetime | None:
+        """Since when the node-agent is not ready; None where it is ready or there never was one."""
         row = self.components.get(Component.NODE_AGENT)
-        return None if row is None or row.ready or not self.tells_heartbeats else max(row.since, self.begun_at)
+        return None if row is None or row.ready or not self.expects_heartbeats else max(row.since, self.begun_at)
 
     def silence_since(self) -> datetime | None:
-        """Since when an agent that has told all its looks had nothing to say against monitoring that is ready."""
-        if not self.tells_heartbeats or len(self.beats) < HEARTBEATS_MAX or not all(map(self.is_ready, self.monitors)):
+        """Since when monitoring is ready and the agent, which stops after enough heartbeats, has reported no loss."""
+        if (
+            not self.expects_heartbeats
+            or len(self.unbroken_heartbeats) < HEARTBEATS_MAX
+            or not all(map(self.is_ready, self.monitors))
+        ):
             return None
         agent = self.components.get(Component.NODE_AGENT)
         if agent is not None and not agent.ready:
@@ -101,35 +105,35 @@ class NodeView:
 
     @cached_property
     def is_agent_lost(self) -> bool:
-        """Whether the node-agent has not been ready for too long."""
-        return is_over(self.row.agent_waited, self.agent_since())
+        """Whether the node-agent has been unready for too long."""
+        return is_overdue(self.row.agent_overdue_since, self.agent_unready_since())
 
     @cached_property
     def monitoring_lost_at(self) -> datetime | None:
-        """When a pod of the monitoring, or the agent that looks at it, was last lost."""
+        """When a monitoring pod, or the agent that watches it, was last lost."""
         rows = [row for component in self.monitors if (row := self.components.get(component)) is not None]
         return latest([*(row.streak.lost_at for row in rows), self._agent_lost_at()])
 
     def _agent_lost_at(self) -> datetime | None:
-        row, waited = self.components.get(Component.NODE_AGENT), self.row.agent_waited
-        if row is None or waited is None:
+        row, record_timeout = self.components.get(Component.NODE_AGENT), self.row.agent_overdue_since
+        if row is None or record_timeout is None:
             return None
-        lost_at = waited + HEARTBEAT_MAX_AGE
+        lost_at = record_timeout + HEARTBEAT_MAX_AGE
         return None if row.ready and row.since < lost_at else lost_at
 
 
-def view_of(state: BootstrapFacts, row: BootstrapNode) -> NodeView:
-    """The node that the row is of."""
+def context_of(state: BootstrapFacts, row: BootstrapNode) -> NodeContext:
+    """The context of the row's node."""
     components = {one.component: one for one in state.component.where("node", row.node)}
     devices = sorted(state.device.where("node", row.node))
-    return NodeView(row, state.settings_in_force(), components, devices, state.health.where("node", row.node))
+    return NodeContext(row, state.settings_in_force(), components, devices, state.health.where("node", row.node))
 
 
-def is_over(recorded: datetime | None, since: datetime | None) -> bool:
-    """Whether it was recorded that this wait, which lasts since then, was over."""
+def is_overdue(recorded: datetime | None, since: datetime | None) -> bool:
+    """Whether the timeout of a wait that began at `since` is recorded."""
     return recorded is not None and since is not None and recorded >= since
 
 
 def latest(times: Iterable[datetime | None]) -> datetime | None:
-    """The latest of the times that there are."""
+    """The latest of the times that are known."""
     return max((time for time in times if time is not None), default=None)
