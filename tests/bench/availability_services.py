@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
 from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES
-from gpuledger.edge.kube.client import Ask, KubeClient, Object
+from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
@@ -43,14 +43,14 @@ class TimingClient(KubeClient):
     most: int
     sent: dict[str, deque[float]]
 
-    async def ask(self, ask: Ask) -> Object:
+    async def send(self, request: KubeRequest) -> Object:
         if (
-            ask.method == "PATCH"
-            and ask.path.startswith(RESOURCE_SLICE_STATUSES.path())
-            and ask.path.endswith("/status")
+            request.method == "PATCH"
+            and request.path.startswith(RESOURCE_SLICE_STATUSES.path())
+            and request.path.endswith("/status")
         ):
-            self._note(ask.path, perf_counter(), StatusWriterSettings().slice_status_pause_s)
-        return await super().ask(ask)
+            self._note(request.path, perf_counter(), StatusWriterSettings().slice_status_pause_s)
+        return await super().send(request)
 
     def _note(self, path: str, now_s: float, pause_s: float) -> None:
         sent = self.sent.setdefault(path, deque())

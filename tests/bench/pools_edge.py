@@ -22,7 +22,7 @@ from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, MODUL
 from gpuledger.api.phases import DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.kube import crds
-from gpuledger.edge.kube.client import Ask, KubeClient, Object, open_client
+from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object, open_client
 from gpuledger.events.device import DevicePoolApplied
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.ledger.api import Ledger, Outgoing
@@ -158,7 +158,7 @@ class Edge:
 
     async def _version(self, resource: Resource) -> str:
         """Which a watch misses nothing from; of all the objects one is enough for that."""
-        answer = await self._client.ask(Ask("list one", "GET", resource.path(), {"limit": "1"}))
+        answer = await self._client.send(KubeRequest("list one", "GET", resource.path(), {"limit": "1"}))
         return str(answer["metadata"]["resourceVersion"])
 
     async def _watch(self, resource: Resource, saw: Callable[[Object, float], None], version: str) -> None:

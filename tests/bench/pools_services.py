@@ -22,7 +22,7 @@ from gpuledger.api.kinds import GPU_DEVICES, Resource
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
-from gpuledger.edge.kube.client import ALL, PAGE_LIMIT, KubeClient, Listing, Selection
+from gpuledger.edge.kube.client import ALL, PAGE_LIMIT, KubeClient, ObjectList, Selection
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
@@ -59,7 +59,7 @@ class ListingClient(KubeClient):
 
     async def collect(
         self, resource: Resource, read: Callable[[Any], Any], selection: Selection = ALL, *, page: int = PAGE_LIMIT
-    ) -> Listing[Any]:
+    ) -> ObjectList[Any]:
         began = perf_counter()
         found = await super().collect(resource, read, selection, page=page)
         if resource == GPU_DEVICES:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from gpuledger.api.kinds import SECRETS, Resource
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.reflector import Changes, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Listed, Reflector
 from gpuledger.local.kubeapi.admission import ServicePlaces
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
@@ -128,7 +128,7 @@ class Kubelet:
         async with aclosing(Reflector(self._client, JOBS, lambda job: job).run()) as told:
             async for one in told:
                 jobs = one.objects if isinstance(one, Listed) else []
-                if isinstance(one, Changes):
+                if isinstance(one, ChangeBatch):
                     jobs = [change.object for change in one.changes if change.type == "ADDED"]
                 for job in jobs:
                     if job["metadata"]["uid"] not in seen:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from gpuledger.api.kinds import NAMESPACES, Resource
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
-from gpuledger.edge.kube.reflector import Changes, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Listed, Reflector
 from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
@@ -118,7 +118,7 @@ async def _make_accounts(kubeconfig: Path) -> None:
             async for one in run:
                 if isinstance(one, Listed):
                     await _make_account(client, one.objects)
-                elif isinstance(one, Changes):
+                elif isinstance(one, ChangeBatch):
                     await _make_account(client, (change.object for change in one.changes if change.type == "ADDED"))
 
 

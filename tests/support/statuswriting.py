@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gpuledger.db.locks import LockCheck
-from gpuledger.edge.kube.client import Ask, KubeClient, Object
+from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
@@ -29,11 +29,11 @@ class CountingClient(KubeClient):
     written: list[str]
     lists: int
 
-    async def ask(self, ask: Ask) -> Object:
-        if ask.method in WRITING:
-            self.written.append(f"{ask.method} {ask.path}")
-        self.lists += ask.what.startswith("list gpudevices")
-        return await super().ask(ask)
+    async def send(self, request: KubeRequest) -> Object:
+        if request.method in WRITING:
+            self.written.append(f"{request.method} {request.path}")
+        self.lists += request.what.startswith("list gpudevices")
+        return await super().send(request)
 
     def objects_written(self) -> list[str]:
         """What was written but Events."""

@@ -12,7 +12,7 @@ from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMES
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT
 from gpuledger.cli.commands.pool import TRIES_MAX, write
 from gpuledger.cli.describe.pool import pool_objects
-from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object
+from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.errors import ConflictError, ForbiddenError
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.pod import PodObserved
@@ -232,10 +232,10 @@ async def test_a_pools_quotas_are_read_from_kubernetes(run: Run, client: KubeCli
 class Blind(KubeClient):
     """May not read quotas."""
 
-    async def ask(self, ask: Ask) -> Object:
-        if ask.path.endswith(QUOTAS.plural):
+    async def send(self, request: KubeRequest) -> Object:
+        if request.path.endswith(QUOTAS.plural):
             raise ForbiddenError("You may not.")
-        return await super().ask(ask)
+        return await super().send(request)
 
 
 async def test_quotas_that_may_not_be_read_hide_nothing_else(kube: KubeServer, client: KubeClient) -> None:
@@ -342,12 +342,12 @@ class Disturbed(KubeClient):
 
     disturbances = 0
 
-    async def ask(self, ask: Ask) -> Object:
-        if ask.method == "PATCH" and self.disturbances:
+    async def send(self, request: KubeRequest) -> Object:
+        if request.method == "PATCH" and self.disturbances:
             self.disturbances -= 1
             label = {"metadata": {"labels": {"left": str(self.disturbances)}}}
-            await super().ask(Ask("label", "PATCH", f"{GPU_DEVICES.path()}/w1-0", {}, label, MERGE_PATCH))
-        return await super().ask(ask)
+            await super().send(KubeRequest("label", "PATCH", f"{GPU_DEVICES.path()}/w1-0", {}, label, MERGE_PATCH))
+        return await super().send(request)
 
 
 @pytest.mark.parametrize(("disturbances", "is_written"), [(TRIES_MAX - 1, True), (TRIES_MAX, False)])

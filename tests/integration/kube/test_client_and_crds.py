@@ -12,7 +12,7 @@ from gpuledger.api.kinds import CRDS, GPU_DEVICES, GPU_NODE_STATES, NAMESPACES, 
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, Selection, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnavailableError
-from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
 from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.runtime.clock import system_clock
@@ -185,7 +185,7 @@ async def test_nodes_come_change_and_go(client: KubeClient) -> None:
                     await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w2"}})
                     await client.merge_patch(NODES, "w1", {"metadata": {"labels": {"a": "1"}}})
                     await client.delete(NODES, "w2")
-                case Changes(changes):
+                case ChangeBatch(changes):
                     seen += [f"{change.type}:{change.object}" for change in changes]
                 case Interrupted(error):
                     raise error
@@ -249,7 +249,7 @@ async def _follow_through(kubeconfig: Path, seen: list[str], ready: asyncio.Even
                     case Listed(objects):
                         seen.append(f"={','.join(objects)}")
                         ready.set()
-                    case Changes(changes):
+                    case ChangeBatch(changes):
                         seen += [f"{change.type}:{change.object}" for change in changes]
                     case Interrupted():
                         down.set()

@@ -12,7 +12,7 @@ from gpuledger.api.conditions import PREREQUISITE_NOT_MET
 from gpuledger.api.kinds import CRDS, EVENTS, GPU_DEVICES, GPU_NODE_STATES, MODULE_CONFIG, MODULE_CONFIGS, Resource
 from gpuledger.edge.admission.certificates.webhook_configuration import VALIDATING
 from gpuledger.edge.kube import crds
-from gpuledger.edge.kube.client import APPLY_PATCH, Ask, KubeClient
+from gpuledger.edge.kube.client import APPLY_PATCH, KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import InvalidError, SchemaError, WebhookAwayError
 from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
@@ -123,7 +123,7 @@ async def dry_run(client: KubeClient, resource: Resource, parts: dict[str, Any])
     """Apply an object that there is not, and do not keep it."""
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "probe"}} | parts
     query = {"fieldManager": "probe", "dryRun": "All"}
-    await client.ask(Ask("probe", "PATCH", f"{resource.path()}/probe", query, body, APPLY_PATCH))
+    await client.send(KubeRequest("probe", "PATCH", f"{resource.path()}/probe", query, body, APPLY_PATCH))
 
 
 async def has_no_conditions(client: KubeClient, resource: Resource) -> bool:

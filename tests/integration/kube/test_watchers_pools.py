@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, CRDS, GPU_POOLS, NAMESPACES, PODS
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE, LABEL_ENABLED
-from gpuledger.edge.kube.client import Ask, KubeClient, open_client
+from gpuledger.edge.kube.client import KubeClient, KubeRequest, open_client
 from gpuledger.edge.watchers.resources import components, gpupools, namespaces, pods
 from gpuledger.edge.watchers.resources.pod_progress import TERMINATING
 from gpuledger.events.envelope import decode
@@ -56,7 +56,7 @@ async def put_pod(
 async def bind(client: KubeClient, name: str, node: str) -> None:
     path = f"{PODS.path('default')}/{name}/binding"
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
-    await client.ask(Ask(f"bind {name}", "POST", path, body=body))
+    await client.send(KubeRequest(f"bind {name}", "POST", path, body=body))
 
 
 async def set_status(client: KubeClient, name: str, status: Json) -> None:

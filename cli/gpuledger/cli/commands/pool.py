@@ -21,7 +21,7 @@ from gpuledger.cli.get.nouns import KUBE_NOUNS, pool_name
 from gpuledger.cli.options import Context, DataDir, Kubeconfig
 from gpuledger.cli.render import message
 from gpuledger.cli.run import run
-from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
+from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, NotFoundError
 from gpuledger.tools.cluster import KubeAccess, open_kube
 from gpuledger.tools.queries.pools import PoolName
@@ -134,7 +134,7 @@ async def _write_once(client: KubeClient, device: str, change: Change) -> bool:
         return False
     patch = {"metadata": {"annotations": annotations, "resourceVersion": given.version}}
     what, path = f'patch {GPU_DEVICES.full_name} "{device}"', f"{GPU_DEVICES.path()}/{device}"
-    await client.ask(Ask(what, "PATCH", path, {"fieldManager": CLI_FIELD_MANAGER}, patch, MERGE_PATCH))
+    await client.send(KubeRequest(what, "PATCH", path, {"fieldManager": CLI_FIELD_MANAGER}, patch, MERGE_PATCH))
     return True
 
 

@@ -15,7 +15,7 @@ from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import TransientError
-from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Changed, Interrupted, Listed, Reflector
 from gpuledger.runtime.tasks import run_until_one_fails
 from gpuledger.tools.cluster import KubeAccess, open_kube
 
@@ -153,7 +153,7 @@ async def _changing(query: ObjectQuery, client: KubeClient) -> AsyncGenerator[li
             match one:
                 case Listed(objects):
                     yield seen.listed(objects)
-                case Changes(changes):
+                case ChangeBatch(changes):
                     yield seen.changed(changes)
                 case Interrupted(error, pause_s):
                     if not seen.begun or not isinstance(error, TransientError):

@@ -6,7 +6,7 @@ read of an object is its row: `{"metadata", "cells"}`; nothing else of it is tra
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpuledger.api.kinds import Resource
 from gpuledger.cli.render import Column
@@ -14,16 +14,15 @@ from gpuledger.edge.kube.client import (
     ALL,
     LIST_OBJECTS_MAX,
     PAGE_LIMIT,
-    Ask,
     Batch,
     ClientSettings,
     KubeClient,
-    Listing,
+    KubeRequest,
     Object,
+    ObjectList,
     Selection,
 )
 from gpuledger.edge.kube.errors import GoneError, ResponseError
-from gpuledger.edge.kube.transport import Transport
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration
@@ -34,30 +33,16 @@ TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 NUMBERS: Final = frozenset({"integer", "number"})
 
 
-class TableTransport(Transport):
-    """Asks for every answer as a Table."""
-
-    async def _request(self, ask: Ask) -> dict[str, Any]:
-        request = await super()._request(ask)
-        return request | {"headers": request["headers"] | {"Accept": TABLE}}
-
-
 class TableClient(KubeClient):
     """A client whose lists and watches are of rows. `columns` are those of the last list."""
 
     def __init__(self, configuration: "Configuration", settings: ClientSettings | None = None) -> None:
         super().__init__(configuration, settings)
-        self._tables = TableTransport(configuration, self.settings)
         self.columns: tuple[Column, ...] = ()
-
-    async def close(self) -> None:
-        """Give the connections back."""
-        await super().close()
-        await self._tables.close()
 
     async def collect(
         self, resource: Resource, read: Callable[[Object], T], selection: Selection = ALL, *, page: int = PAGE_LIMIT
-    ) -> Listing[T]:
+    ) -> ObjectList[T]:
         """What `read` makes of every row. Pages that expire on the way are asked for anew, all in one."""
         try:
             return await self._rows(resource, read, selection, page)
@@ -71,27 +56,31 @@ class TableClient(KubeClient):
         timeout_s = timeout_s or self.settings.stream_timeout_s
         query = {"watch": "1", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
         query |= {"timeoutSeconds": str(timeout_s)} | selection.query()
-        ask = Ask(f"watch {resource.full_name}", "GET", resource.path(selection.namespace), query)
-        async with aclosing(self._tables.stream(ask, timeout_s)) as stream:
+        request = _request("watch", resource, selection, query)
+        async with aclosing(self.stream(request, timeout_s)) as stream:
             async for batch in stream:
                 yield [{"type": event["type"], "object": _row_of_event(event["object"])} for event in batch]
 
     async def _rows(
         self, resource: Resource, read: Callable[[Object], T], selection: Selection, page: int
-    ) -> Listing[T]:
+    ) -> ObjectList[T]:
         kept: list[T] = []
         query = selection.query() | ({"limit": str(page)} if page else {})
         while True:
-            ask = Ask(f"list {resource.full_name}", "GET", resource.path(selection.namespace), query)
-            table = await self._tables.ask(ask)
+            table = await self.send(_request("list", resource, selection, query))
             self.columns = tuple(map(_column, table.get("columnDefinitions") or ())) or self.columns
             kept.extend(read(_row(row)) for row in table.get("rows") or ())
             if len(kept) > LIST_OBJECTS_MAX:
                 raise ResponseError(f"{self.url} has more than {LIST_OBJECTS_MAX} {resource.plural}. Select fewer.")
             metadata = table.get("metadata") or {}
             if not (token := metadata.get("continue")):
-                return Listing(kept, str(metadata.get("resourceVersion", "")))
+                return ObjectList(kept, str(metadata.get("resourceVersion", "")))
             query["continue"] = token
+
+
+def _request(verb: str, resource: Resource, selection: Selection, query: dict[str, str]) -> KubeRequest:
+    path = resource.path(selection.namespace)
+    return KubeRequest(f"{verb} {resource.full_name}", "GET", path, query, accept=TABLE)
 
 
 def _column(definition: Object) -> Column:

@@ -1,7 +1,7 @@
-"""What can be asked of an API server, for any kind of object.
+"""Client of a Kubernetes API server: get, list, watch, create, apply, patch and delete any kind of object.
 
-Objects are plain dictionaries; model classes cost more than what they are used for. Every request has a time-out,
-every list a bound, every failure is a `KubeError`. The client must never retry by itself.
+Objects are plain dictionaries; model classes would cost more than they help. Every request has a time-out, every list a
+bound, every failure is a `KubeError`. The client must never retry on its own.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from gpuledger.api.kinds import FIELD_MANAGER, Resource
 from gpuledger.edge.kube.errors import GoneError, ResponseError
 from gpuledger.edge.kube.kubeconfig import load_configuration
-from gpuledger.edge.kube.transport import JSON, Ask, ClientSettings, Object, Transport
+from gpuledger.edge.kube.transport import JSON, ClientSettings, KubeRequest, Object, Transport
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration
@@ -59,7 +59,7 @@ ALL: Final = Selection()
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class ObjectList(Generic[T]):
     """A list at one moment; a watch from `resource_version` on misses nothing."""
 
     items: list[T]
@@ -84,15 +84,17 @@ class KubeClient:
         Raises:
             NotFoundError: there is none of that name.
         """
-        return await self.ask(_ask("get", "GET", resource, name, namespace))
+        return await self.send(_on("get", "GET", resource, name, namespace))
 
-    async def list(self, resource: Resource, selection: Selection = ALL, *, page: int = PAGE_LIMIT) -> Listing[Object]:
+    async def list(
+        self, resource: Resource, selection: Selection = ALL, *, page: int = PAGE_LIMIT
+    ) -> ObjectList[Object]:
         """All objects that are selected, at one moment."""
         return await self.collect(resource, lambda item: item, selection, page=page)
 
     async def collect(
         self, resource: Resource, read: Callable[[Object], T], selection: Selection = ALL, *, page: int = PAGE_LIMIT
-    ) -> Listing[T]:
+    ) -> ObjectList[T]:
         """Like `list`, but keeps of every object only what `read` makes of it, page by page."""
         for _ in range(LIST_RESTARTS_MAX - 1):
             try:
@@ -110,7 +112,7 @@ class KubeClient:
         """
         name, namespace = _identity(obj)
         what = f'create {resource.full_name} "{name}"'
-        return await self.ask(Ask(what, "POST", resource.path(namespace), _manager(), obj))
+        return await self.send(KubeRequest(what, "POST", resource.path(namespace), _manager(), obj))
 
     async def replace(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
         """Put an object in place of the one that is there, if that still has the object's resourceVersion.
@@ -119,7 +121,7 @@ class KubeClient:
             ConflictError: it was changed meanwhile.
         """
         name, namespace = _identity(obj)
-        return await self.ask(_ask("replace", "PUT", resource, name, namespace, subresource, _manager(), obj))
+        return await self.send(_on("replace", "PUT", resource, name, namespace, subresource, _manager(), obj))
 
     async def apply(
         self,
@@ -140,8 +142,8 @@ class KubeClient:
         name, namespace = _identity(obj)
         query = {"fieldManager": field_manager, "force": "true" if force else "false"}
         body = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
-        ask = _ask("apply", "PATCH", resource, name, namespace, subresource, query, body, APPLY_PATCH)
-        return await self.ask(ask)
+        request = _on("apply", "PATCH", resource, name, namespace, subresource, query, body, APPLY_PATCH)
+        return await self.send(request)
 
     async def merge_patch(
         self,
@@ -153,8 +155,8 @@ class KubeClient:
         subresource: str | None = None,
     ) -> Object:
         """Set some fields; null removes one."""
-        ask = _ask("patch", "PATCH", resource, name, namespace, subresource, _manager(), patch, MERGE_PATCH)
-        return await self.ask(ask)
+        request = _on("patch", "PATCH", resource, name, namespace, subresource, _manager(), patch, MERGE_PATCH)
+        return await self.send(request)
 
     async def json_patch(
         self,
@@ -170,8 +172,8 @@ class KubeClient:
         Raises:
             InvalidError: an operation, such as a `test`, fails.
         """
-        ask = _ask("patch", "PATCH", resource, name, namespace, subresource, _manager(), operations, JSON_PATCH)
-        return await self.ask(ask)
+        request = _on("patch", "PATCH", resource, name, namespace, subresource, _manager(), operations, JSON_PATCH)
+        return await self.send(request)
 
     async def delete(
         self,
@@ -193,14 +195,14 @@ class KubeClient:
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if preconditions := {key: value for key, value in given.items() if value}:
             body["preconditions"] = preconditions
-        return await self.ask(_ask("delete", "DELETE", resource, name, namespace, body=body))
+        return await self.send(_on("delete", "DELETE", resource, name, namespace, body=body))
 
     def watch(
         self, resource: Resource, resource_version: str, selection: Selection = ALL, *, timeout_s: int | None = None
     ) -> AsyncGenerator[Batch]:
         """The events after a resource version, as they come: at least one a time, bookmarks included.
 
-        Ends when the server ends the stream. An `ERROR` event is raised as the error that it tells of.
+        Ends when the server ends the stream. An `ERROR` event is raised as an error.
 
         Raises:
             GoneError: the server does not know that version; list again.
@@ -209,28 +211,32 @@ class KubeClient:
         timeout_s = timeout_s or self.settings.stream_timeout_s
         query = {"watch": "1", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
         query |= {"timeoutSeconds": str(timeout_s)} | selection.query()
-        ask = Ask(f"watch {resource.full_name}", "GET", resource.path(selection.namespace), query)
-        return self._transport.stream(ask, timeout_s)
+        request = KubeRequest(f"watch {resource.full_name}", "GET", resource.path(selection.namespace), query)
+        return self.stream(request, timeout_s)
 
-    async def ask(self, ask: Ask) -> Object:
-        """Send a request as it stands, for what has no method here; returns the answer's object."""
-        return await self._transport.ask(ask)
+    async def send(self, request: KubeRequest) -> Object:
+        """Send any other request; returns the answer's object."""
+        return await self._transport.send(request)
+
+    def stream(self, request: KubeRequest, timeout_s: float) -> AsyncGenerator[Batch]:
+        """The events of any watch; the server should end it after `timeout_s`."""
+        return self._transport.stream(request, timeout_s)
 
     async def _pages(
         self, resource: Resource, read: Callable[[Object], T], selection: Selection, page: int
-    ) -> Listing[T]:
+    ) -> ObjectList[T]:
         kept: list[T] = []
         query, what = selection.query(), f"list {resource.full_name}"
         if page:
             query["limit"] = str(page)
         while True:
-            answer = await self.ask(Ask(what, "GET", resource.path(selection.namespace), query))
+            answer = await self.send(KubeRequest(what, "GET", resource.path(selection.namespace), query))
             kept.extend(map(read, answer.get("items") or ()))
             if len(kept) > LIST_OBJECTS_MAX:
                 raise ResponseError(f"{self.url} has more than {LIST_OBJECTS_MAX} {resource.plural}. Select fewer.")
             metadata = answer.get("metadata") or {}
             if not (token := metadata.get("continue")):
-                return Listing(kept, str(metadata.get("resourceVersion", "")))
+                return ObjectList(kept, str(metadata.get("resourceVersion", "")))
             query["continue"] = token
 
 
@@ -250,7 +256,7 @@ async def open_client(
         await client.close()
 
 
-def _ask(
+def _on(
     verb: str,
     method: str,
     resource: Resource,
@@ -260,11 +266,11 @@ def _ask(
     query: Mapping[str, str] | None = None,
     body: object = None,
     content_type: str = JSON,
-) -> Ask:
+) -> KubeRequest:
     path = f"{resource.path(namespace)}/{quote(name, safe='')}"
     of = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
     path = f"{path}/{subresource}" if subresource else path
-    return Ask(f'{verb} {of} "{name}"', method, path, query or {}, body, content_type)
+    return KubeRequest(f'{verb} {of} "{name}"', method, path, query or {}, body, content_type)
 
 
 def _manager() -> dict[str, str]:
@@ -276,4 +282,6 @@ def _identity(obj: Object) -> tuple[str, str | None]:
     return metadata.get("name") or metadata.get("generateName") or "", metadata.get("namespace")
 
 
-__all__ = ["ALL", "Ask", "Batch", "ClientSettings", "KubeClient", "Listing", "Object", "Selection", "open_client"]
+__all__ = [
+    "ALL", "Batch", "ClientSettings", "KubeClient", "KubeRequest", "Object", "ObjectList", "Selection", "open_client",
+]  # fmt: skip

@@ -1,7 +1,7 @@
-"""The CRDs that the product ships: read them, install them, and tell how a cluster's differ from them.
+"""Reads the CRDs that the product ships, installs them, and compares those of a cluster with them.
 
-Only what lies in `schemas/crds` is ever installed; kinds that others own (`schemas/foreign`) are for API servers that
-have nobody else to bring them. This module must never delete a CRD, for all objects of its kind would go with it.
+Only CRDs in `schemas/crds` are ever installed; kinds that others own (`schemas/foreign`) are for API servers without
+those others. This module must never delete a CRD, because all objects of its kind would go with it.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 import yaml
 
 from gpuledger.api.kinds import CRDS, Resource
-from gpuledger.edge.kube.client import Ask, KubeClient, Object
+from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.errors import CrdError, NotFoundError, TooManyRequestsError
 
 ESTABLISHED_TIMEOUT_S: Final = 30.0
@@ -23,24 +23,24 @@ ESTABLISHED_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.1
 
 SERVER_DEFAULTS: Final = {"conversion": {"strategy": "None"}, "preserveUnknownFields": False}
-"""What a server adds to a CRD's spec, and what is therefore no difference."""
+"""Fields that a server adds to a CRD's spec; they are no difference."""
 
 ABSENT: Final = None
-"""What a difference shows for the side that has nothing there."""
+"""The value of a side that has nothing there."""
 
 Change = Literal["created", "configured", "unchanged"]
 State = Literal["same", "different", "missing"]
 
 
 class Installed(NamedTuple):
-    """What came of installing a CRD."""
+    """The outcome of installing a CRD."""
 
     name: str
     change: Change
 
 
-class Difference(NamedTuple):
-    """A place where a cluster's CRD is another; `ABSENT` where a side has nothing there."""
+class CrdDifference(NamedTuple):
+    """A place where a cluster's CRD differs; `ABSENT` where a side has nothing there."""
 
     path: str
     shipped: object
@@ -53,7 +53,7 @@ class Comparison:
 
     name: str
     state: State
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[CrdDifference, ...] = ()
 
 
 def shipped() -> tuple[Object, ...]:
@@ -73,7 +73,7 @@ def node_feature_rule() -> Object:
 
 
 def component_daemon_sets() -> tuple[Object, ...]:
-    """The DaemonSets of what prepares GPUs and watches over them; images and affinity are not filled in."""
+    """The DaemonSets of the components that prepare and monitor GPUs, without images and affinity."""
     return tuple(one for one in _load("manifests") if one["kind"] == "DaemonSet")
 
 
@@ -102,8 +102,8 @@ async def diff(client: KubeClient, crds: Sequence[Object] | None = None) -> list
     return [await _compared(client, crd) for crd in (shipped() if crds is None else crds)]
 
 
-def differences(crd: Object, live: Object) -> tuple[Difference, ...]:
-    """Where the spec of a live CRD is another than the one that is shipped."""
+def differences(crd: Object, live: Object) -> tuple[CrdDifference, ...]:
+    """Where the spec of a live CRD differs from the shipped one."""
     expected = {key: value for key, value in SERVER_DEFAULTS.items() if live["spec"].get(key) == value} | crd["spec"]
     return tuple(_walk("spec", expected, live["spec"]))
 
@@ -163,12 +163,12 @@ async def _is_served(client: KubeClient, name: str, crd: Object) -> bool:
 
 
 async def _answers(client: KubeClient, resource: Resource) -> bool:
-    """Whether the kind can be listed; that comes a moment after the CRD is established.
+    """Whether the kind can be listed, which takes a moment after the CRD is established.
 
-    Until its storage is set up a server does not know the kind, or has us wait.
+    Until its storage is ready a server answers that it has no such kind, or that the client should wait.
     """
     try:
-        await client.ask(Ask(f"list {resource.full_name}", "GET", resource.path(), {"limit": "1"}))
+        await client.send(KubeRequest(f"list {resource.full_name}", "GET", resource.path(), {"limit": "1"}))
     except (NotFoundError, TooManyRequestsError):
         return False
     return True
@@ -182,7 +182,7 @@ def _resources(crd: Object) -> Iterator[Resource]:
             yield Resource(spec["group"], version["name"], names["plural"], names["kind"], spec["scope"] != "Cluster")
 
 
-def _walk(path: str, expected: object, live: object) -> Iterator[Difference]:
+def _walk(path: str, expected: object, live: object) -> Iterator[CrdDifference]:
     if isinstance(expected, dict) and isinstance(live, dict):
         for key in sorted(expected.keys() | live.keys()):
             yield from _walk(f"{path}.{key}", expected.get(key, ABSENT), live.get(key, ABSENT))
@@ -190,7 +190,7 @@ def _walk(path: str, expected: object, live: object) -> Iterator[Difference]:
         for index in range(max(len(expected), len(live))):
             yield from _walk(f"{path}[{index}]", _at(expected, index), _at(live, index))
     elif expected != live:
-        yield Difference(path, expected, live)
+        yield CrdDifference(path, expected, live)
 
 
 def _at(items: list[object], index: int) -> object:
@@ -199,6 +199,6 @@ def _at(items: list[object], index: int) -> object:
 
 @cache
 def _load(folder: str) -> tuple[Object, ...]:
-    """Shared by everybody who asks; nobody may change one."""
+    """All callers share the objects; nobody may change one."""
     found = (entry for entry in (files("gpuledger.schemas") / folder).iterdir() if entry.name.endswith(".yaml"))
     return tuple(yaml.safe_load(entry.read_text()) for entry in sorted(found, key=lambda entry: entry.name))

@@ -1,13 +1,13 @@
-"""What can go wrong between us and a Kubernetes API server.
+"""Errors of requests to a Kubernetes API server.
 
 KubeError
 ├── KubeConfigError         how to reach the server cannot be found out
-├── ResponseError           the answer is none of Kubernetes, or too large to be kept
-├── TransientError          may succeed later; `retry_after_s` is what the server asks for
+├── ResponseError           the answer is not from Kubernetes, or too large
+├── TransientError          may succeed later; `retry_after_s` is what the server requests
 │   ├── UnavailableError        nobody answers, the connection broke, or the server is failing (5xx)
-│   │   └── WebhookAwayError        the server answers, and a webhook that it has to ask does not (500)
-│   └── TooManyRequestsError    the server, or a disruption budget, has us wait (429)
-├── RefusedError            the server will not do it, however often it is asked
+│   │   └── WebhookAwayError        the server answers, but a webhook that it has to call does not (500)
+│   └── TooManyRequestsError    the server, or a disruption budget, makes the client wait (429)
+├── RefusedError            the server refuses, and would refuse a repeated request
 │   ├── BadRequestError         400
 │   ├── UnauthorizedError       401
 │   ├── ForbiddenError          403
@@ -28,22 +28,22 @@ INTERNAL = 500
 SERVER_ERRORS = range(500, 600)
 NOT_IMPLEMENTED = 501
 TOO_LARGE_VERSION = "ResourceVersionTooLarge"
-"""The cause where a server knows less than we do, such as one restored from a backup."""
+"""The cause where a server is behind the client, such as one restored from a backup."""
 
 NOT_OF_ITS_SCHEMA = "failed to create typed patch object"
-"""How a server begins, with a 500, where what is applied does not fit the schema of its kind."""
+"""How the message of a 500 begins where the applied object does not fit the schema of its kind."""
 
 WEBHOOK = "admission webhook"
-"""How a server begins, with any code, where a webhook turned the request down; what to do about it the webhook says."""
+"""How a message begins, with any code, where a webhook rejected the request; the webhook says what to do."""
 
 WEBHOOK_IS_AWAY = "failed calling webhook"
-"""What a server says, in a 500, where a webhook that it has to ask about this kind of object does not answer."""
+"""In the message of a 500, where a webhook that the server has to call for this kind of object does not answer."""
 
 MESSAGE_CHARS_MAX = 1_000
 CAUSES_SHOWN_MAX = 8
 
 
-class Cause(NamedTuple):
+class StatusCause(NamedTuple):
     """One thing that is wrong. `field` is a path such as `.status.state`; `reason` is Kubernetes' own word."""
 
     reason: str
@@ -60,7 +60,7 @@ class KubeConfigError(KubeError):
 
 
 class ResponseError(KubeError):
-    """The answer is none of Kubernetes, or too large to be kept."""
+    """The answer is not from Kubernetes, or too large."""
 
 
 class CrdError(KubeError):
@@ -71,11 +71,11 @@ class TransientError(KubeError):
     """It may succeed later.
 
     Attributes:
-        retry_after_s: how long the server asks us to wait; None where it says nothing.
-        causes: what the server gives as reasons.
+        retry_after_s: how long the server requests to wait; None where it requests nothing.
+        causes: the reasons that the server gives.
     """
 
-    def __init__(self, message: str, retry_after_s: float | None = None, causes: tuple[Cause, ...] = ()) -> None:
+    def __init__(self, message: str, retry_after_s: float | None = None, causes: tuple[StatusCause, ...] = ()) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
         self.causes = causes
@@ -86,15 +86,15 @@ class UnavailableError(TransientError):
 
 
 class WebhookAwayError(UnavailableError):
-    """The server answers, and a webhook that it has to ask about this kind of object does not."""
+    """The server answers, but a webhook that it has to call for this kind of object does not."""
 
 
 class TooManyRequestsError(TransientError):
-    """The server, or a disruption budget, has us wait."""
+    """The server, or a disruption budget, makes the client wait."""
 
 
 class RefusedError(KubeError):
-    """The server will not do it, however often it is asked.
+    """The server refuses, and would refuse a repeated request.
 
     Attributes:
         code: the HTTP status, 0 where an error came without.
@@ -102,7 +102,7 @@ class RefusedError(KubeError):
         causes: what exactly is wrong, where the server says so.
     """
 
-    def __init__(self, message: str, code: int = 0, reason: str = "", causes: tuple[Cause, ...] = ()) -> None:
+    def __init__(self, message: str, code: int = 0, reason: str = "", causes: tuple[StatusCause, ...] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
@@ -114,11 +114,11 @@ class BadRequestError(RefusedError):
 
 
 class UnauthorizedError(RefusedError):
-    """The server does not know who asks."""
+    """The server does not accept the credentials."""
 
 
 class ForbiddenError(RefusedError):
-    """The server knows who asks, and does not allow it."""
+    """The server knows the user, and does not allow the request."""
 
 
 class NotFoundError(RefusedError):
@@ -126,7 +126,7 @@ class NotFoundError(RefusedError):
 
 
 class ConflictError(RefusedError):
-    """The object is another than supposed, or somebody else owns a field."""
+    """The object has changed, or somebody else owns a field."""
 
 
 class AlreadyExistsError(ConflictError):
@@ -134,11 +134,11 @@ class AlreadyExistsError(ConflictError):
 
 
 class GoneError(RefusedError):
-    """The server no longer, or not yet, knows that resource version."""
+    """The server no longer, or not yet, has that resource version."""
 
 
 class InvalidError(RefusedError):
-    """The object does not hold up."""
+    """The object is not valid."""
 
 
 class SchemaError(InvalidError):
@@ -152,53 +152,53 @@ _REFUSALS: Mapping[int, tuple[type[RefusedError], str]] = {
     401: (UnauthorizedError, "Renew the credentials in the kubeconfig."),
     403: (ForbiddenError, "Grant the account that right, or use another kubeconfig."),
     404: (NotFoundError, "Check the name, and that its CRD is installed (`gpuledger crds install`)."),
-    409: (ConflictError, "Read the object again before writing it, or settle with who owns the fields."),
+    409: (ConflictError, "Read the object again before writing it, or agree with whoever owns the fields."),
     410: (GoneError, "List again."),
     UNPROCESSABLE: (InvalidError, "Correct the fields that are named."),
 }
 
 
 def error_of(what: str, where: str, code: int, status: Mapping[str, Any], retry_after_s: float | None) -> KubeError:
-    """The error that a `Status` amounts to.
+    """The error for a `Status`.
 
-    `what` was asked (`get gpudevices.gpu.deckhouse.io "x"`) of the server at `where`. `status` may be empty.
+    `what` is the request (`get gpudevices.gpu.deckhouse.io "x"`), `where` the server. `status` may be empty.
     """
     code = code or int(status.get("code") or 0)
     details = status.get("details") or {}
     causes = _causes(details)
     retry_after_s = retry_after_s if retry_after_s is not None else details.get("retryAfterSeconds")
-    said = f"{where} answered {what} with {_said(code, status, causes)}"
+    text = f"{where} answered {what} with {_message(code, status, causes)}"
     if any(cause.reason == TOO_LARGE_VERSION for cause in causes):
-        return GoneError(f"{said} List again.", code, str(status.get("reason", "")), causes)
+        return GoneError(f"{text} List again.", code, str(status.get("reason", "")), causes)
     if code == 429:
-        return TooManyRequestsError(f"{said} Wait and repeat.", retry_after_s, causes)
+        return TooManyRequestsError(f"{text} Wait and repeat.", retry_after_s, causes)
     if code == INTERNAL and str(status.get("message", "")).startswith(NOT_OF_ITS_SCHEMA):
-        return SchemaError(f"{said} {SCHEMAS_HINT}", code, str(status.get("reason", "")), causes)
+        return SchemaError(f"{text} {SCHEMAS_HINT}", code, str(status.get("reason", "")), causes)
     if code == INTERNAL and WEBHOOK_IS_AWAY in str(status.get("message", "")):
-        return WebhookAwayError(f"{said} Look after the webhook, or repeat it later.", retry_after_s, causes)
+        return WebhookAwayError(f"{text} Look after the webhook, or repeat it later.", retry_after_s, causes)
     if code in SERVER_ERRORS and code != NOT_IMPLEMENTED:
-        return UnavailableError(f"{said} Repeat it later, and look into the server's log.", retry_after_s, causes)
-    return _refusal(said, code, str(status.get("reason", "")), causes)
+        return UnavailableError(f"{text} Repeat it later, and look into the server's log.", retry_after_s, causes)
+    return _refusal(text, code, str(status.get("reason", "")), causes)
 
 
-def _refusal(said: str, code: int, reason: str, causes: tuple[Cause, ...]) -> RefusedError:
+def _refusal(text: str, code: int, reason: str, causes: tuple[StatusCause, ...]) -> RefusedError:
     kind, hint = _REFUSALS.get(code, (RefusedError, "Check that the server is a Kubernetes API of 1.34 or newer."))
     if reason == "AlreadyExists":
         kind, hint = AlreadyExistsError, "Use another name, or change the object that is there."
     if reason in ("Expired", "Gone"):
         kind, hint = GoneError, "List again."
-    if f"{code}: {WEBHOOK}" in said:
+    if f"{code}: {WEBHOOK}" in text:
         hint = ""
-    return kind(f"{said} {hint}".rstrip(), code, reason, causes)
+    return kind(f"{text} {hint}".rstrip(), code, reason, causes)
 
 
-def _said(code: int, status: Mapping[str, Any], causes: tuple[Cause, ...]) -> str:
+def _message(code: int, status: Mapping[str, Any], causes: tuple[StatusCause, ...]) -> str:
     message = str(status.get("message") or status.get("reason") or "no message").strip()[:MESSAGE_CHARS_MAX]
-    told = [f"{cause.field}: {cause.message}" for cause in causes if cause.field and cause.field not in message]
-    shown = "; ".join([message.rstrip("."), *told[:CAUSES_SHOWN_MAX]])
+    named = [f"{cause.field}: {cause.message}" for cause in causes if cause.field and cause.field not in message]
+    shown = "; ".join([message.rstrip("."), *named[:CAUSES_SHOWN_MAX]])
     return f"{code}: {shown}."
 
 
-def _causes(details: Mapping[str, Any]) -> tuple[Cause, ...]:
+def _causes(details: Mapping[str, Any]) -> tuple[StatusCause, ...]:
     given = details.get("causes") or ()
-    return tuple(Cause(*(str(one.get(key, "")) for key in ("reason", "message", "field"))) for one in given)
+    return tuple(StatusCause(*(str(one.get(key, "")) for key in ("reason", "message", "field"))) for one in given)

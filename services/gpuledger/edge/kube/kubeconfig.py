@@ -1,8 +1,8 @@
-"""How to reach the API server: a file that is named, `KUBECONFIG`, `~/.kube/config`, or the pod that we run in.
+"""Finds the configuration of the API server: a named file, `KUBECONFIG`, the pod's own, or `~/.kube/config`.
 
 The official package reads the files and renews tokens; it is imported when it is needed, because that takes longer than
-most commands. This module only decides which file, and never keeps a secret anywhere else than in the configuration
-that it returns.
+most commands. This module only decides on the file, and must never keep a secret anywhere but in the configuration that
+it returns.
 """
 
 import os
@@ -46,7 +46,7 @@ def _any_exists(files: str) -> bool:
 
 
 def _in_cluster() -> "Configuration":
-    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - as said above
+    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - see above
     from kubernetes.aio.config import load_incluster_config  # noqa: PLC0415
 
     configuration = Configuration()
@@ -60,7 +60,7 @@ def _in_cluster() -> "Configuration":
 
 
 async def _from_files(files: str, context: str | None) -> "Configuration":
-    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - as said above
+    from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415 - see above
     from kubernetes.aio.config.kube_config import load_kube_config  # noqa: PLC0415
 
     configuration = Configuration()
@@ -79,16 +79,16 @@ async def _from_files(files: str, context: str | None) -> "Configuration":
 
 
 def _refuse_impersonation(loader: "KubeConfigLoader", files: str) -> None:
-    """The package passes over `as`, and requests would be made with the rights of whoever wanted to have fewer."""
+    """The package ignores `as`, so requests would have the rights that the user meant to give up."""
     user = loader._user  # noqa: SLF001 - the package has no other way to it
-    wanted = [user.value[key] for key in IMPERSONATION if user is not None and user.value.get(key)]
-    if wanted:
+    names = [user.value[key] for key in IMPERSONATION if user is not None and user.value.get(key)]
+    if names:
         raise KubeConfigError(
-            f"The kubeconfig {files} acts as {wanted[0]}, which gpuledger does not. Use credentials of that account."
+            f"The kubeconfig {files} acts as {names[0]}, which gpuledger does not. Use credentials of that account."
         )
 
 
 async def _renew(loader: "KubeConfigLoader", configuration: "Configuration") -> None:
-    """Ask the plugin again when the time that it gave its token for is over; the loader knows when."""
+    """Run the plugin again once its token has expired, which the loader checks."""
     await loader.load_from_exec_plugin()  # type: ignore[no-untyped-call]
     configuration.api_key[TOKEN] = loader.token

@@ -1,9 +1,9 @@
-"""Follows one kind of object: a list, then every change after it, for as long as somebody reads.
+"""Lists one kind of object and watches every change after the list, for as long as somebody reads.
 
-What is yielded is complete and in order. A broken stream is resumed after the last resource version that was seen;
-where the server no longer knows that version the kind is listed again, and the list is yielded whole, so that the
-reader sees what was deleted meanwhile. Trouble is yielded as well, never swallowed; reading on waits and tries again.
-This module must keep no objects: the reader folds them.
+The changes are complete and in order. A broken stream resumes after the last resource version; where the server no
+longer has that version the reflector lists the kind again and yields the whole list, so that the reader sees what was
+deleted meanwhile. Errors are yielded too, never swallowed; reading on waits and retries. This module must keep no
+objects: the reader does.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Changed(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes(Generic[T]):
+class ChangeBatch(Generic[T]):
     """Changes that came together, in order."""
 
     changes: tuple[Changed[T], ...]
@@ -52,7 +52,7 @@ class Changes(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The server could not be asked, or ended a stream badly; after `pause_s` it is tried again, nothing being lost."""
+    """A request failed, or a stream broke; after `pause_s` the reflector retries, and nothing is lost."""
 
     error: KubeError
     pause_s: float
@@ -84,7 +84,7 @@ class Reflector(Generic[T]):
         self._sleep = sleep
         self._version: str | None = None
 
-    async def run(self) -> AsyncGenerator[Listed[T] | Changes[T] | Interrupted]:
+    async def run(self) -> AsyncGenerator[Listed[T] | ChangeBatch[T] | Interrupted]:
         """Follow for ever. Close the iterator (`contextlib.aclosing`), or cancel the task, to stop."""
         while True:
             try:
@@ -100,7 +100,7 @@ class Reflector(Generic[T]):
                 pause_s = self._pause_s(None)
             await self._sleep(pause_s)
 
-    async def _round(self) -> AsyncGenerator[Listed[T] | Changes[T]]:
+    async def _round(self) -> AsyncGenerator[Listed[T] | ChangeBatch[T]]:
         """One list where it is needed, then one stream."""
         if self._version is None:
             listing = await self._client.collect(self._resource, self._read, self._selection)
@@ -110,7 +110,7 @@ class Reflector(Generic[T]):
             async for changes in stream:
                 yield changes
 
-    async def _stream(self, version: str) -> AsyncGenerator[Changes[T]]:
+    async def _stream(self, version: str) -> AsyncGenerator[ChangeBatch[T]]:
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         stream = self._client.watch(self._resource, version, self._selection, timeout_s=self._stream_timeout_s())
@@ -124,11 +124,11 @@ class Reflector(Generic[T]):
             if loop.time() - begun_s >= self._retries.backoff.healthy_after_s:
                 self._retries.reset()
 
-    def _taken(self, batch: Batch) -> Changes[T] | None:
-        """The changes of a batch; the version is remembered first, so that no later one can be asked for twice."""
+    def _taken(self, batch: Batch) -> ChangeBatch[T] | None:
+        """The changes of a batch; the version is remembered first, so that no change is yielded twice."""
         changes = tuple(self._changes(batch))
         self._version = _version(batch[-1])
-        return Changes(changes, self._version) if changes else None
+        return ChangeBatch(changes, self._version) if changes else None
 
     def _changes(self, batch: Batch) -> Iterator[Changed[T]]:
         for event in batch:

@@ -1,8 +1,8 @@
-"""Requests to one API server: credentials, TLS, time-outs, JSON, and the translation of every failure.
+"""Sends requests to one API server: credentials, TLS, time-outs, JSON, and the translation of every failure.
 
 The official package finds the server and the credentials, and makes the TLS context; its own REST layer decodes into
-model classes and retries by itself, so requests go through a session of our own. Nothing here knows a kind of object,
-and nothing may retry: who asks knows whether asking again is right.
+model classes and retries on its own, so requests go through a session of ours. Nothing here knows a kind of object, and
+nothing may retry: only the caller knows whether a request may be repeated.
 """
 
 import ssl
@@ -32,8 +32,8 @@ JSON: Final = "application/json"
 class ClientSettings:
     """Bounds of every request.
 
-    A watch is ended by the server after `stream_timeout_s`, and given up where nothing, not even a bookmark, came for
-    `stream_idle_timeout_s`: the connection is dead then, though nobody said so.
+    The server ends a watch after `stream_timeout_s`. The client ends it where nothing, not even a bookmark, came for
+    `stream_idle_timeout_s`: then the connection is dead.
     """
 
     connect_timeout_s: float = 5.0
@@ -44,8 +44,8 @@ class ClientSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One request. `what` says it in words, for errors."""
+class KubeRequest:
+    """One request. `what` describes it for errors."""
 
     what: str
     method: str
@@ -53,10 +53,11 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict)
     body: object = None
     content_type: str = JSON
+    accept: str = JSON
 
 
 class Transport:
-    """Asks one API server. Every method raises `KubeError`."""
+    """Sends requests to one API server. Every method raises `KubeError`."""
 
     def __init__(self, configuration: "Configuration", settings: ClientSettings) -> None:
         self.settings = settings
@@ -68,52 +69,52 @@ class Transport:
         """Give the connections back."""
         await self._session.close()
 
-    async def ask(self, ask: Ask) -> Object:
-        """Send a request as it stands, for what has no method here; returns the answer's object."""
-        with self._translating(ask.what):
-            async with self._session.request(**await self._request(ask)) as answer:
+    async def send(self, request: KubeRequest) -> Object:
+        """Send a request; returns the answer's object."""
+        with self._translating(request.what):
+            async with self._session.request(**await self._arguments(request)) as answer:
                 body = await answer.read()
         if answer.status >= 400:
-            raise self._refused(ask.what, answer, body)
-        return self._decoded(ask.what, body)
+            raise self._refused(request.what, answer, body)
+        return self._decoded(request.what, body)
 
-    async def stream(self, ask: Ask, timeout_s: float) -> AsyncGenerator[list[Object]]:
-        """The events of a watch, as they come, at least one at a time; the server is to end it after `timeout_s`.
+    async def stream(self, request: KubeRequest, timeout_s: float) -> AsyncGenerator[list[Object]]:
+        """The events of a watch, as they come, at least one at a time; the server should end it after `timeout_s`.
 
         Raises:
-            GoneError: the server does not know the version asked for, or tells so in an `ERROR` event.
+            GoneError: the server does not have the requested version, or says so in an `ERROR` event.
             UnavailableError: the stream broke off, or fell silent.
         """
-        request = await self._request(ask) | {"timeout": self._stream_timeout(timeout_s)}
-        with self._translating(ask.what):
-            async with self._session.request(**request) as answer:
+        arguments = await self._arguments(request) | {"timeout": self._stream_timeout(timeout_s)}
+        with self._translating(request.what):
+            async with self._session.request(**arguments) as answer:
                 if answer.status >= 400:
-                    raise self._refused(ask.what, answer, await answer.read())
+                    raise self._refused(request.what, answer, await answer.read())
                 lines = Lines()
                 async for chunk in answer.content.iter_any():
                     if whole := lines.feed(chunk):
-                        yield [self._event(ask.what, line) for line in whole]
+                        yield [self._event(request.what, line) for line in whole]
                 lines.end()
 
-    async def _request(self, ask: Ask) -> dict[str, Any]:
+    async def _arguments(self, request: KubeRequest) -> dict[str, Any]:
         configuration = self._configuration
-        headers = {"Accept": JSON}
-        if token := await self._token(ask.what):
+        headers = {"Accept": request.accept}
+        if token := await self._token(request.what):
             headers["Authorization"] = token
-        request: dict[str, Any] = {"method": ask.method, "url": self.url + ask.path, "params": ask.query}
-        if ask.body is not None:
-            headers["Content-Type"] = ask.content_type
-            request["data"] = orjson.dumps(ask.body)
+        arguments: dict[str, Any] = {"method": request.method, "url": self.url + request.path, "params": request.query}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+            arguments["data"] = orjson.dumps(request.body)
         if configuration.tls_server_name:
-            request["server_hostname"] = configuration.tls_server_name
-        return request | {"headers": headers, "proxy": configuration.proxy, "allow_redirects": False}
+            arguments["server_hostname"] = configuration.tls_server_name
+        return arguments | {"headers": headers, "proxy": configuration.proxy, "allow_redirects": False}
 
     async def _token(self, what: str) -> str | None:
         try:
             token = await self._configuration.get_api_key_with_prefix(TOKEN)
         except Exception as error:
             raise KubeConfigError(
-                f"The credentials for {self.url} cannot be renewed, so {what} was not asked: {error}."
+                f"The credentials for {self.url} cannot be renewed, so the request to {what} was not sent: {error}."
             ) from error
         return token
 
@@ -182,11 +183,11 @@ class _Translation:
     def _unavailable(self, error: Exception) -> NoReturn:
         why = str(error) or type(error).__name__
         hint = "Check that the server runs and can be reached."
-        raise UnavailableError(f"{self._url} could not be asked to {self._what}: {why}. {hint}") from error
+        raise UnavailableError(f"{self._url} did not answer the request to {self._what}: {why}. {hint}") from error
 
 
 class Lines:
-    """Puts the chunks of a stream together to lines."""
+    """Joins the chunks of a stream to lines."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gpuledger.api.kinds import NAMESPACES, Resource
-from gpuledger.edge.kube.client import Ask, KubeClient
+from gpuledger.edge.kube.client import KubeClient, KubeRequest
 
 CLUSTER_NAMESPACE: Final = "kube-system"
 """Its uid identifies the cluster; it lives as long as the cluster's data."""
@@ -51,4 +51,4 @@ async def cluster_of(client: KubeClient) -> str:
 
 
 async def _discover(client: KubeClient, path: str) -> dict[str, Any]:
-    return await client.ask(Ask(f"discover {path}", "GET", path))
+    return await client.send(KubeRequest(f"discover {path}", "GET", path))

@@ -18,7 +18,7 @@ from gpuledger.api.kinds import NAMESPACE, Resource
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
-from gpuledger.edge.kube.reflector import Changed, Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Changed, Interrupted, Listed, Reflector
 from gpuledger.edge.watchers.api_discovery import cluster_of, first_served
 from gpuledger.edge.watchers.decide import (
     AnyKind,
@@ -145,7 +145,7 @@ class Watcher:
                         await self._apply_list(one.objects)
                         self._metrics.listed()
                         self._absent, listed = False, True
-                    case Changes():
+                    case ChangeBatch():
                         await self._apply_changes(one.changes)
                     case Interrupted():
                         self._interrupted = self._is_doubtful = True

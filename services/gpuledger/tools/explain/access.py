@@ -12,7 +12,7 @@ from gpuledger.api.kinds import MODULE_CONFIG, PODS, RESOURCE_CLAIMS, Resource
 from gpuledger.db.readonly import read_only
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.inventory.state import MODULE_SETTINGS
-from gpuledger.edge.kube.client import Ask, KubeClient
+from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import KubeConfigError, KubeError, UnavailableError
 from gpuledger.tools.cluster import KubeAccess, KubeReply, concurrently, if_reachable
 from gpuledger.tools.queries.backend import Backend, bring_current
@@ -110,7 +110,7 @@ async def _may_read(client: KubeClient, resource: Resource, namespace: str) -> b
         "kind": ACCESS_REVIEWS.kind,
         "spec": {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})},
     }
-    review = await client.ask(Ask("ask what may be read", "POST", ACCESS_REVIEWS.path(), {}, body))
+    review = await client.send(KubeRequest("ask what may be read", "POST", ACCESS_REVIEWS.path(), {}, body))
     return (review.get("status") or {}).get("allowed") is True
 
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.kube.reflector import Changes, Listed
+from gpuledger.edge.kube.reflector import ChangeBatch, Listed
 from gpuledger.runtime.clock import Clock
 from gpuledger.tools.simulation import decide
 from gpuledger.tools.simulation.agents import Agents
@@ -31,7 +31,7 @@ HEARTBEAT_S: Final = 10.0
 HEARTBEATS_PER_S_MAX: Final = 50.0
 """Large fleets beat more slowly, and their leases last longer."""
 
-SeenPods = Listed[Object] | Changes[Object]
+SeenPods = Listed[Object] | ChangeBatch[Object]
 
 
 class Simulation:

@@ -1,6 +1,6 @@
 """Follows what others do to objects that the simulation looks at: pods of the demo namespace, and GPUDevices.
 
-Changes wait in a bounded queue; while it is full the stream waits. Nothing is done about them here.
+ChangeBatch wait in a bounded queue; while it is full the stream waits. Nothing is done about them here.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import structlog
 
 from gpuledger.api.kinds import Resource
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
-from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.runtime.clock import Sleep
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Follower(Generic[T]):
     ) -> None:
         self._resource = resource
         self._reflector = Reflector(client, resource, read, selection=selection, sleep=sleep)
-        self._queue: asyncio.Queue[Listed[T] | Changes[T]] = asyncio.Queue(QUEUE_MAX)
+        self._queue: asyncio.Queue[Listed[T] | ChangeBatch[T]] = asyncio.Queue(QUEUE_MAX)
 
     async def run(self) -> None:
         """Follow for ever."""
@@ -48,6 +48,6 @@ class Follower(Generic[T]):
                 else:
                     await self._queue.put(one)
 
-    def taken(self) -> list[Listed[T] | Changes[T]]:
+    def taken(self) -> list[Listed[T] | ChangeBatch[T]]:
         """What was seen since the last call."""
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

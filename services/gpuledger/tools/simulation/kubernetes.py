@@ -13,7 +13,7 @@ import structlog
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, PODS, Resource
 from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
 from gpuledger.edge.kube import crds
-from gpuledger.edge.kube.client import MERGE_PATCH, Ask, KubeClient, Object, Selection
+from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object, Selection
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
 from gpuledger.events.device import Card
 from gpuledger.runtime.clock import Clock, Sleep
@@ -92,9 +92,9 @@ class Cluster:
     async def start(self, name: str, node: str) -> bool:
         """The scheduler binds a pod, and the node's kubelet runs it; False where it is not there any more."""
         body = objects.binding(name, node)
-        ask = Ask(f"bind pod {name}", "POST", f"{_path(name)}/binding", _as(names.SCHEDULER), body)
+        request = KubeRequest(f"bind pod {name}", "POST", f"{_path(name)}/binding", _as(names.SCHEDULER), body)
         try:
-            await self._ask(lambda: self._client.ask(ask))
+            await self._ask(lambda: self._client.send(request))
         except NotFoundError:
             return False
         except ConflictError:
@@ -111,7 +111,9 @@ class Cluster:
         """A pod goes at once, as after its kubelet has ended it."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         try:
-            await self._ask(lambda: self._client.ask(Ask(f"delete pod {name}", "DELETE", _path(name), {}, body)))
+            await self._ask(
+                lambda: self._client.send(KubeRequest(f"delete pod {name}", "DELETE", _path(name), {}, body))
+            )
         except NotFoundError:
             return
 
@@ -139,9 +141,9 @@ class Cluster:
     async def _create(self, pod: Object, manager: str) -> None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         body = {"apiVersion": "v1", "kind": "Pod", **pod}
-        ask = Ask(f"create pod {name}", "POST", PODS.path(namespace), _as(manager), body)
+        request = KubeRequest(f"create pod {name}", "POST", PODS.path(namespace), _as(manager), body)
         try:
-            await self._ask(lambda: self._client.ask(ask))
+            await self._ask(lambda: self._client.send(request))
         except AlreadyExistsError:
             return
         except RefusedError as error:
@@ -161,9 +163,9 @@ class Cluster:
 
     async def _patch_status(self, namespace: str, name: str, status: Object) -> bool:
         body, path = {"status": status}, f"{PODS.path(namespace)}/{name}/status"
-        ask = Ask(f"patch pod {name}", "PATCH", path, _as(names.KUBELET), body, MERGE_PATCH)
+        request = KubeRequest(f"patch pod {name}", "PATCH", path, _as(names.KUBELET), body, MERGE_PATCH)
         try:
-            await self._ask(lambda: self._client.ask(ask))
+            await self._ask(lambda: self._client.send(request))
         except NotFoundError:
             return False
         return True
@@ -179,9 +181,9 @@ class Cluster:
                 "spec": {"taints": kept or None},
             }
             path = f"{NODES.path()}/{node}"
-            ask = Ask(f"patch node {node}", "PATCH", path, _as(names.CONTROLLER), body, MERGE_PATCH)
+            request = KubeRequest(f"patch node {node}", "PATCH", path, _as(names.CONTROLLER), body, MERGE_PATCH)
             try:
-                await self._ask(lambda: self._client.ask(ask))
+                await self._ask(lambda: self._client.send(request))
             except ConflictError:
                 await self._admit(node)
 

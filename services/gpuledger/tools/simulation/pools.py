@@ -12,7 +12,7 @@ from gpuledger.api.conditions import ConditionStatus, DeviceConditionType
 from gpuledger.api.phases import DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.mig.geometry import partitions_of
-from gpuledger.edge.kube.reflector import Changes, Listed
+from gpuledger.edge.kube.reflector import ChangeBatch, Listed
 from gpuledger.tools.simulation.fleet import Fleet, Place
 
 Object = dict[str, Any]
@@ -54,7 +54,7 @@ def device_of(live: Object) -> Device:
     )
 
 
-SeenDevices = Listed[Device] | Changes[Device]
+SeenDevices = Listed[Device] | ChangeBatch[Device]
 
 
 class Assignments:

@@ -123,7 +123,7 @@ async def test_a_conflict_names_fields_and_managers() -> None:
     async with ScriptedApi(refuse(409, "Conflict", "1 conflict", causes=[cause])).serving() as client:
         with pytest.raises(errors.ConflictError, match=r'\.status\.state: conflict with "kubectl-edit"') as raised:
             await client.apply(GPU_DEVICES, {"metadata": {"name": "d0"}})
-    assert raised.value.causes == (errors.Cause(**cause),)
+    assert raised.value.causes == (errors.StatusCause(**cause),)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ async def test_waiting_as_long_as_the_server_asks(given: Answer, retry_after_s: 
 async def test_nobody_answers() -> None:
     async with ScriptedApi().serving() as client:
         late = KubeClient(Configuration(host=client.url))
-    with pytest.raises(errors.UnavailableError, match="could not be asked"):
+    with pytest.raises(errors.UnavailableError, match="did not answer the request to"):
         await late.get(NODES, "w1")
     await late.close()
 

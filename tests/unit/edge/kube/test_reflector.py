@@ -8,7 +8,7 @@ import pytest
 from gpuledger.api.kinds import NODES
 from gpuledger.edge.kube.client import Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
-from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from support.scripted_api import OVER, Answer, ScriptedApi, answer, event, failure, listing, node, refuse, stream
 
 BOOKMARK = event("BOOKMARK", {"metadata": {"resourceVersion": "8"}})
@@ -26,12 +26,12 @@ class Followed:
         self.errors: list[type[Exception]] = []
         self.pauses_s: list[float] = []
 
-    def take(self, one: Listed[str] | Changes[str] | Interrupted) -> bool:
+    def take(self, one: Listed[str] | ChangeBatch[str] | Interrupted) -> bool:
         """Whether to go on."""
         match one:
             case Listed(objects):
                 self.seen.append(f"={','.join(objects)}")
-            case Changes(changes):
+            case ChangeBatch(changes):
                 self.seen += [f"{change.type[0]}:{change.object}" for change in changes]
             case Interrupted(error):
                 self.errors.append(type(error))

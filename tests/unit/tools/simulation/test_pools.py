@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.mig.geometry import partitions_of
-from gpuledger.edge.kube.reflector import Changed, Changes, ChangeType, Listed
+from gpuledger.edge.kube.reflector import ChangeBatch, Changed, ChangeType, Listed
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, Place
 from gpuledger.tools.simulation.hardware import A100, H200
 from gpuledger.tools.simulation.pools import (
@@ -99,8 +99,8 @@ def test_a_device_without_a_status_waits_for_nothing() -> None:
     assert device_of({"metadata": {"name": "d"}}) == Device("d")
 
 
-def changes(*devices: dict[str, Any], kind: ChangeType = "MODIFIED") -> Changes[Device]:
-    return Changes(tuple(Changed(kind, device_of(one)) for one in devices), "1")
+def changes(*devices: dict[str, Any], kind: ChangeType = "MODIFIED") -> ChangeBatch[Device]:
+    return ChangeBatch(tuple(Changed(kind, device_of(one)) for one in devices), "1")
 
 
 def listed(*devices: dict[str, Any]) -> Listed[Device]:

@@ -14,7 +14,7 @@ import structlog
 from gpuledger.api.kinds import MODULE_CONFIG, NODE_FEATURE_RULE
 from gpuledger.edge.kube.client import ALL, KubeClient, Selection
 from gpuledger.edge.kube.errors import UnavailableError
-from gpuledger.edge.kube.reflector import Changes, Interrupted, Listed, Reflector
+from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.edge.statuswriter.cache.objects import ListedObject, ObservedChange, read
 from gpuledger.edge.statuswriter.metrics.writer import errors_of
 from gpuledger.edge.statuswriter.objects import RESOURCES, Kind, key_of
@@ -89,7 +89,7 @@ class Informer:
                     case Listed():
                         self._listed(one)
                         until.reschedule(self._now() + self._relist_s())
-                    case Changes():
+                    case ChangeBatch():
                         self._changed(one)
                     case Interrupted(error):
                         self._cache.interrupted()
@@ -103,7 +103,7 @@ class Informer:
         if self._planner.state.keeps(self._kind):
             self._writer.enqueue_all(self._planner.keys(self._kind))
 
-    def _changed(self, changes: Changes[ListedObject]) -> None:
+    def _changed(self, changes: ChangeBatch[ListedObject]) -> None:
         for change in changes.changes:
             found = self._cache.changed(change)
             if self._planner.state.keeps(self._kind):
