@@ -87,7 +87,7 @@ async def agent(sizes: AgentSizes = FULL) -> list[Figure]:
         bare = [await _bare(running.ledger, number) for number in range(len(recorded))]
     name, peer = f"agent of {CARDS} cards at rest", "an acknowledgement of the ledger"
     return [
-        Figure(f"{name}, RSS", rss_mib, "MiB", "its imports, had it stayed the CLI", whole_mib, RSS_MIB, False),
+        Figure(f"{name}, RSS", rss_mib, "MiB", "its imports as the CLI's process", whole_mib, RSS_MIB, False),
         Figure(
             f"{name}, CPU", cpu_percent, "%", "an event loop that wakes every second", loop_percent, CPU_PERCENT, False
         ),

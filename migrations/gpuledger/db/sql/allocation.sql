@@ -18,14 +18,14 @@ CROSS JOIN LATERAL (
     ) AS until
 ) AS counted;
 
-COMMENT ON VIEW report.allocation IS 'One row per scheduling of a workload and device (or amount without a device) that it held or holds by it.';
+COMMENT ON VIEW report.allocation IS 'One row per scheduling of a workload and device (or amount without a device) that it holds or held.';
 COMMENT ON COLUMN report.allocation.workload IS 'The workload.';
-COMMENT ON COLUMN report.allocation.owner IS 'Who submitted it; null where nobody said.';
-COMMENT ON COLUMN report.allocation.class IS 'Its class of service; null where nobody said.';
-COMMENT ON COLUMN report.allocation.device IS 'The device; null where only the amount is known.';
-COMMENT ON COLUMN report.allocation.node IS 'The node that the workload was scheduled to.';
-COMMENT ON COLUMN report.allocation.gpus IS 'How many GPUs, fractions as fractions.';
-COMMENT ON COLUMN report.allocation.valid_from IS 'Since when: the scheduling.';
-COMMENT ON COLUMN report.allocation.valid_to IS 'Until when: the next scheduling or the first end; null while it is held.';
+COMMENT ON COLUMN report.allocation.owner IS 'Who submitted it; null if not recorded.';
+COMMENT ON COLUMN report.allocation.class IS 'Its class of service; null if not recorded.';
+COMMENT ON COLUMN report.allocation.device IS 'The device; null if only the amount is known.';
+COMMENT ON COLUMN report.allocation.node IS 'The node to which the workload was scheduled.';
+COMMENT ON COLUMN report.allocation.gpus IS 'Number of GPUs, fractions as fractions.';
+COMMENT ON COLUMN report.allocation.valid_from IS 'When the allocation began: the scheduling.';
+COMMENT ON COLUMN report.allocation.valid_to IS 'When it ended: the next scheduling or the first end; null while it is held.';
 COMMENT ON COLUMN report.allocation.hours IS
-    'How long, in hours; what is still held counts to the end of its source''s data, or to now where that source goes on.';
+    'Duration in hours; an allocation that is still held counts to the end of its source''s data, or to now if that source continues.';

@@ -13,4 +13,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.allocations_at(timestamptz) IS
-    'Allocations that had begun by then; those that ended later are open, as they were.';
+    'Allocations that had begun by then; those that ended later are still open.';

@@ -20,17 +20,17 @@ CROSS JOIN LATERAL (
 ORDER BY held.node, held.device, held.slice, held.valid_from, held.allocation, held.unit;
 
 COMMENT ON VIEW report.container_allocations IS
-    'One row per unit of a device and container that had it or has it, as the agents of nodes told.';
+    'One row per unit of a device and container that holds or held it, as the nodes'' agents reported.';
 COMMENT ON COLUMN report.container_allocations.node IS 'The node.';
 COMMENT ON COLUMN report.container_allocations.namespace IS 'The pod''s namespace.';
-COMMENT ON COLUMN report.container_allocations.pod IS 'The pod''s name; a pod that was made anew may have the same one.';
+COMMENT ON COLUMN report.container_allocations.pod IS 'The pod''s name; a pod created later may have the same one.';
 COMMENT ON COLUMN report.container_allocations.container IS 'The container.';
-COMMENT ON COLUMN report.container_allocations.resource IS 'The extended resource that it asked for; null for a device of a claim.';
-COMMENT ON COLUMN report.container_allocations.device IS 'The UUID of the card or MIG instance; for a claim the device as its driver calls it.';
-COMMENT ON COLUMN report.container_allocations.slice IS 'Which slice of the device, from 0; null where the container has it alone.';
-COMMENT ON COLUMN report.container_allocations.claim IS 'The claim by which it has the device; null for an extended resource.';
+COMMENT ON COLUMN report.container_allocations.resource IS 'The extended resource that it requested; null for a device of a claim.';
+COMMENT ON COLUMN report.container_allocations.device IS 'The UUID of the card or MIG instance; for a claim, the driver''s name of the device.';
+COMMENT ON COLUMN report.container_allocations.slice IS 'Number of the device''s slice, from 0; null if the container has the whole device.';
+COMMENT ON COLUMN report.container_allocations.claim IS 'The claim that holds the device; null for an extended resource.';
 COMMENT ON COLUMN report.container_allocations.driver IS 'The driver of the claim''s device.';
 COMMENT ON COLUMN report.container_allocations.pool IS 'The pool of the claim''s device.';
-COMMENT ON COLUMN report.container_allocations.valid_from IS 'Since when it was told that the container has it.';
-COMMENT ON COLUMN report.container_allocations.valid_to IS 'When it was told that it has it no more; null while it has it.';
-COMMENT ON COLUMN report.container_allocations.hours IS 'How long, in hours; what is still held counts to now.';
+COMMENT ON COLUMN report.container_allocations.valid_from IS 'Since when an agent has reported that the container holds it.';
+COMMENT ON COLUMN report.container_allocations.valid_to IS 'When an agent reported that the container no longer holds it; null while it does.';
+COMMENT ON COLUMN report.container_allocations.hours IS 'Duration in hours; an allocation that is still held counts to now.';

@@ -20,4 +20,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.container_allocations_at(timestamptz) IS
-    'Units that containers had then: the columns of gpuledger_live.container_allocation.';
+    'Units that containers held then: the columns of gpuledger_live.container_allocation.';

@@ -32,15 +32,15 @@ CROSS JOIN LATERAL (
 ) AS counted
 ORDER BY contradiction.valid_from, contradiction.kind, contradiction.subject, contradiction.first, contradiction.second;
 
-COMMENT ON VIEW report.contradictions IS 'Facts that cannot all be true: found and kept, never repaired.';
+COMMENT ON VIEW report.contradictions IS 'Facts that cannot all be true; gpuledger keeps them and repairs none.';
 COMMENT ON COLUMN report.contradictions.kind IS
     'two-devices-in-slot, device-in-two-slots, inserted-twice or removed-not-inserted.';
 COMMENT ON COLUMN report.contradictions.subject IS 'The slot for two-devices-in-slot, otherwise the device.';
 COMMENT ON COLUMN report.contradictions.first IS
-    'The device (or slot) of the life that began first; for inserted-twice and removed-not-inserted the slot.';
+    'The device (or slot) of the life that began first; the slot for inserted-twice and removed-not-inserted.';
 COMMENT ON COLUMN report.contradictions.second IS
     'The device (or slot) of the other life; empty for inserted-twice and removed-not-inserted.';
-COMMENT ON COLUMN report.contradictions.valid_from IS 'Since when both were true.';
+COMMENT ON COLUMN report.contradictions.valid_from IS 'Since when both have been recorded as true.';
 COMMENT ON COLUMN report.contradictions.valid_to IS 'Until when; null while they still are.';
 COMMENT ON COLUMN report.contradictions.hours IS
-    'How long, in hours; what still goes on counts to the end of its source''s data or to now. 0 for a single fact.';
+    'Duration in hours; a contradiction that continues counts to the end of its source''s data or to now. 0 for a single fact.';

@@ -15,4 +15,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.contradictions_at(timestamptz) IS
-    'Contradictions that had begun by then; those that ended later are open, as they were.';
+    'Contradictions that had begun by then; those that ended later are still open.';

@@ -21,16 +21,16 @@ ORDER BY
     allocation.share;
 
 COMMENT ON VIEW report.device_allocations IS
-    'One row per device of a pool and claim that had it or has it: who held which device, and when.';
+    'One row per device of a pool and claim that holds or held it: who held which device, and when.';
 COMMENT ON COLUMN report.device_allocations.driver IS 'The driver.';
 COMMENT ON COLUMN report.device_allocations.pool IS 'Its pool.';
-COMMENT ON COLUMN report.device_allocations.device IS 'The device; names are unique within a driver''s pool only.';
+COMMENT ON COLUMN report.device_allocations.device IS 'The device; names are unique only within a driver''s pool.';
 COMMENT ON COLUMN report.device_allocations.namespace IS 'The claim''s namespace.';
-COMMENT ON COLUMN report.device_allocations.claim IS 'The claim''s name; a claim that was made anew has the same one.';
-COMMENT ON COLUMN report.device_allocations.request IS 'The request of the claim that the device was given for.';
-COMMENT ON COLUMN report.device_allocations.share IS 'The share of a device that several may have; null where it was held alone.';
-COMMENT ON COLUMN report.device_allocations.consumed IS 'What the share took of the device''s capacities; null where nothing was recorded.';
-COMMENT ON COLUMN report.device_allocations.admin_access IS 'Whether it was access for administrators, which takes the device from nobody.';
+COMMENT ON COLUMN report.device_allocations.claim IS 'The claim''s name; a claim created later may have the same one.';
+COMMENT ON COLUMN report.device_allocations.request IS 'The request of the claim that the device satisfies.';
+COMMENT ON COLUMN report.device_allocations.share IS 'The share of a shareable device; null if the claim held the device alone.';
+COMMENT ON COLUMN report.device_allocations.consumed IS 'How much of the device''s capacities the share consumed; null if nothing was recorded.';
+COMMENT ON COLUMN report.device_allocations.admin_access IS 'Whether it was admin access, which takes the device from nobody.';
 COMMENT ON COLUMN report.device_allocations.valid_from IS 'Since when.';
 COMMENT ON COLUMN report.device_allocations.valid_to IS 'Until when; null while it is held.';
-COMMENT ON COLUMN report.device_allocations.hours IS 'How long, in hours; what is still held counts to now.';
+COMMENT ON COLUMN report.device_allocations.hours IS 'Duration in hours; an allocation that is still held counts to now.';

@@ -51,4 +51,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.devices_at(timestamptz) IS
-    'Devices known by then, as they were then: the columns of gpuledger_live.device.';
+    'Devices known by then, in their state at that time: the columns of gpuledger_live.device.';

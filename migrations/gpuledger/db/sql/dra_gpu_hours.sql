@@ -46,11 +46,11 @@ LEFT JOIN (SELECT claim, sum(device_s) AS device_s FROM passed GROUP BY claim) A
 ORDER BY gpu_hours DESC, namespace, claim;
 
 COMMENT ON VIEW report.dra_gpu_hours IS
-    'Device-hours that claims held, by namespace and claim. An hour of a device is divided evenly among those that have it at once.';
+    'Device-hours that claims held, by namespace and claim. Claims that share a device divide each hour of it evenly.';
 COMMENT ON COLUMN report.dra_gpu_hours.namespace IS 'The claims'' namespace.';
-COMMENT ON COLUMN report.dra_gpu_hours.claim IS 'Their name; a claim that was made anew counts together with those before it.';
-COMMENT ON COLUMN report.dra_gpu_hours.devices IS 'How many different devices it had or has, those for administrators'' access among them.';
+COMMENT ON COLUMN report.dra_gpu_hours.claim IS 'Their name; claims that had the same name one after another count together.';
+COMMENT ON COLUMN report.dra_gpu_hours.devices IS 'How many different devices it holds or held, including those with admin access.';
 COMMENT ON COLUMN report.dra_gpu_hours.gpu_hours IS
-    'Device-hours; of n shares that are held at once each counts as 1/n. What is still held counts to now.';
+    'Device-hours; each of n shares held at the same time counts as 1/n. An allocation that is still held counts to now.';
 COMMENT ON COLUMN report.dra_gpu_hours.admin_hours IS
-    'Hours of administrators'' access, summed over devices; it takes nothing from others and is not in gpu_hours.';
+    'Hours of admin access, summed over devices; it takes nothing from others and is not in gpu_hours.';

@@ -21,4 +21,4 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA report IS 'Documented views and functions; made anew by every migration and rebuild.';
+COMMENT ON SCHEMA report IS 'Documented views and functions; every migration and rebuild creates them again.';

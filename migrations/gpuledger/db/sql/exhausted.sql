@@ -38,16 +38,16 @@ FROM spell
 ORDER BY valid_from, driver, pool, spell.node;
 
 COMMENT ON VIEW report.exhausted IS
-    'When pools had no device left that nobody had and that could be had: one row from the last one gone to the next one free.';
+    'When pools had no available device: one row from the moment the last one was taken to the moment the next one was free.';
 COMMENT ON COLUMN report.exhausted.driver IS 'The driver.';
 COMMENT ON COLUMN report.exhausted.pool IS 'Its pool.';
 COMMENT ON COLUMN report.exhausted.node IS
-    'The node whose own slices these are; null for slices of no single node.';
+    'The node that the slices belong to; null for slices of no single node.';
 COMMENT ON COLUMN report.exhausted.valid_from IS 'Since when.';
-COMMENT ON COLUMN report.exhausted.valid_to IS 'Until when; null while it still is.';
-COMMENT ON COLUMN report.exhausted.hours IS 'How long, in hours; what still goes on counts to now.';
-COMMENT ON COLUMN report.exhausted.total IS 'Devices that the slices published, at the most.';
+COMMENT ON COLUMN report.exhausted.valid_to IS 'Until when; null while it lasts.';
+COMMENT ON COLUMN report.exhausted.hours IS 'Duration in hours; a period that continues counts to now.';
+COMMENT ON COLUMN report.exhausted.total IS 'Maximum of devices that the slices published.';
 COMMENT ON COLUMN report.exhausted.allocated IS
-    'Devices that somebody had, at the most; where it is less than total, others were missing for taints, counters or the pool.';
+    'Maximum of devices that claims held; if it is below total, taints, counters or the pool blocked the others.';
 COMMENT ON COLUMN report.exhausted.partial IS
-    'Devices of which shares could still be had, at the least; 0 where at times there was nothing at all.';
+    'Minimum of devices with shares that a claim could still get; 0 if at times there were none.';

@@ -49,19 +49,19 @@ FROM
     (SELECT round(coalesce(sum(gpus * hours), 0), 2) AS gpu_hours FROM report.allocation) AS held;
 
 COMMENT ON VIEW report.fleet IS 'The whole fleet in one row.';
-COMMENT ON COLUMN report.fleet.devices IS 'Devices ever heard of.';
-COMMENT ON COLUMN report.fleet.slots IS 'Slots ever heard of.';
+COMMENT ON COLUMN report.fleet.devices IS 'Devices ever recorded.';
+COMMENT ON COLUMN report.fleet.slots IS 'Slots ever recorded.';
 COMMENT ON COLUMN report.fleet.lives IS 'Lives of devices in slots, ended or not.';
 COMMENT ON COLUMN report.fleet.gpu_years IS
-    'All lives together, in years of 365.25 days; a life in service counts to the end of its source''s data or to now.';
+    'All lives together, in years of 365.25 days; a life that continues counts to the end of its source''s data or to now.';
 COMMENT ON COLUMN report.fleet.in_service IS 'Devices in a slot now.';
 COMMENT ON COLUMN report.fleet.failures IS 'Failures by kind.';
 COMMENT ON COLUMN report.fleet.overlaps IS 'Pairs of lives of two devices in one slot at once.';
 COMMENT ON COLUMN report.fleet.overlap_slots IS 'Slots that held two devices at once at any time.';
 COMMENT ON COLUMN report.fleet.devices_in_two_places IS 'Devices that were in two slots at once at any time.';
-COMMENT ON COLUMN report.fleet.nodes IS 'Nodes that were not decommissioned.';
+COMMENT ON COLUMN report.fleet.nodes IS 'Nodes that have not been decommissioned.';
 COMMENT ON COLUMN report.fleet.gpus IS
-    'GPUs that those nodes are registered with, or the slots declared on them where no number was registered.';
-COMMENT ON COLUMN report.fleet.workloads IS 'Workloads ever heard of.';
-COMMENT ON COLUMN report.fleet.never_scheduled IS 'Workloads that ended without having been scheduled.';
-COMMENT ON COLUMN report.fleet.gpu_hours IS 'GPU-hours held by workloads, fractions of a GPU as fractions.';
+    'GPUs registered for those nodes, or the slots declared on them if no number was registered.';
+COMMENT ON COLUMN report.fleet.workloads IS 'Workloads ever recorded.';
+COMMENT ON COLUMN report.fleet.never_scheduled IS 'Workloads that ended without being scheduled.';
+COMMENT ON COLUMN report.fleet.gpu_hours IS 'GPU-hours that workloads held; a fraction of a GPU counts as that fraction.';

@@ -48,9 +48,9 @@ LEFT JOIN daily USING (day)
 ORDER BY day;
 
 COMMENT ON VIEW report.fleet_by_day IS
-    'One row per day (UTC) from the first insertion, removal or failure to the end of the data, or today while a source goes on; never beyond today.';
+    'One row per day (UTC) from the first insertion, removal or failure to the end of the data, or today while a source continues; never beyond today.';
 COMMENT ON COLUMN report.fleet_by_day.day IS 'The day, in UTC.';
-COMMENT ON COLUMN report.fleet_by_day.in_service IS 'Devices in any slot as the day ends, just before 00:00 UTC of the next one.';
+COMMENT ON COLUMN report.fleet_by_day.in_service IS 'Devices in any slot at the end of the day, just before 00:00 UTC of the next one.';
 COMMENT ON COLUMN report.fleet_by_day.inserted IS 'Lives that began on the day.';
 COMMENT ON COLUMN report.fleet_by_day.removed IS 'Lives that ended on the day.';
 COMMENT ON COLUMN report.fleet_by_day.failures IS 'Failures on the day.';

@@ -17,4 +17,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.installations_at(timestamptz) IS
-    'Lives that had begun by then; those that ended later are open, as they were.';
+    'Lives that had begun by then; those that ended later are still open.';

@@ -32,11 +32,11 @@ COMMENT ON COLUMN report.lifetimes.started IS 'When it was inserted.';
 COMMENT ON COLUMN report.lifetimes.ended IS 'When it was removed; null while it is in service.';
 COMMENT ON COLUMN report.lifetimes.in_service IS 'Whether it is still there.';
 COMMENT ON COLUMN report.lifetimes.counted_to IS
-    'Up to when the life counts: its end, or the end of its source''s data where it has none, or now where that source goes on.';
+    'Up to when the life counts: its end; if it has none, the end of its source''s data, or now if that source continues.';
 COMMENT ON COLUMN report.lifetimes.days IS 'From started to counted_to, in days of 24 hours.';
 COMMENT ON COLUMN report.lifetimes.end_reason IS
-    'Null in service; otherwise the kind of the failure at the very end (several: by comma), or else retired or removed.';
-COMMENT ON COLUMN report.lifetimes.retired IS 'Whether the removal said that the device left service for good.';
-COMMENT ON COLUMN report.lifetimes.model IS 'The device''s model as the insertion gave it.';
+    'Null in service; otherwise the kind of the failure at its very end (several separated by commas), or else retired or removed.';
+COMMENT ON COLUMN report.lifetimes.retired IS 'Whether the device left service for good with this removal.';
+COMMENT ON COLUMN report.lifetimes.model IS 'The device''s model as recorded at the insertion.';
 COMMENT ON COLUMN report.lifetimes.source IS 'The source that recorded the life.';
 COMMENT ON COLUMN report.lifetimes.epoch IS 'The epoch of that source.';

@@ -81,7 +81,7 @@ ORDER BY quarter, location;
 COMMENT ON VIEW report.mtbf IS 'Mean time between failures, per quarter (UTC) and location.';
 COMMENT ON COLUMN report.mtbf.quarter IS 'The first day of the quarter, in UTC.';
 COMMENT ON COLUMN report.mtbf.location IS
-    'The cabinet for slots with Cray names, otherwise the slot''s node, otherwise the slot; unknown where a failure has no place.';
+    'The cabinet for slots with Cray names, otherwise the slot''s node, otherwise the slot; unknown if a failure has no slot.';
 COMMENT ON COLUMN report.mtbf.gpu_days IS 'Days that devices were in service there within the quarter, summed over devices.';
 COMMENT ON COLUMN report.mtbf.failures IS 'Failures there within the quarter, of every kind.';
-COMMENT ON COLUMN report.mtbf.mtbf_hours IS 'GPU-hours per failure; null where there was none.';
+COMMENT ON COLUMN report.mtbf.mtbf_hours IS 'GPU-hours per failure; null if there was none.';

@@ -29,16 +29,16 @@ ORDER BY
     allocation.request, allocation.share;
 
 COMMENT ON VIEW report.never_released IS
-    'Devices that claims still have: first those that no slice publishes any more, and of each kind those held longest first.';
+    'Devices that claims still hold: first those that no slice publishes any more, and within each group the longest held first.';
 COMMENT ON COLUMN report.never_released.driver IS 'The driver.';
 COMMENT ON COLUMN report.never_released.pool IS 'Its pool.';
 COMMENT ON COLUMN report.never_released.device IS 'The device.';
-COMMENT ON COLUMN report.never_released.vanished IS 'Whether no slice of the pool publishes it any more, of whatever generation.';
+COMMENT ON COLUMN report.never_released.vanished IS 'Whether no slice of the pool, of any generation, publishes it any more.';
 COMMENT ON COLUMN report.never_released.namespace IS 'The claim''s namespace.';
 COMMENT ON COLUMN report.never_released.claim IS 'The claim''s name.';
-COMMENT ON COLUMN report.never_released.owner IS 'The pod that the claim was made for; null where it was made by itself.';
-COMMENT ON COLUMN report.never_released.request IS 'The request of the claim that the device was given for.';
-COMMENT ON COLUMN report.never_released.share IS 'The share of a device that several may have; null where it is held alone.';
-COMMENT ON COLUMN report.never_released.admin_access IS 'Whether it is access for administrators, which takes the device from nobody.';
+COMMENT ON COLUMN report.never_released.owner IS 'The pod that the claim was created for; null for a claim created independently.';
+COMMENT ON COLUMN report.never_released.request IS 'The request of the claim that the device satisfies.';
+COMMENT ON COLUMN report.never_released.share IS 'The share of a shareable device; null if the claim holds the device alone.';
+COMMENT ON COLUMN report.never_released.admin_access IS 'Whether it is admin access, which takes the device from nobody.';
 COMMENT ON COLUMN report.never_released.valid_from IS 'Since when.';
-COMMENT ON COLUMN report.never_released.hours IS 'For how long by now, in hours.';
+COMMENT ON COLUMN report.never_released.hours IS 'Duration until now, in hours.';

@@ -25,4 +25,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.nodes_at(timestamptz) IS
-    'Nodes known by then, as they were then: the columns of gpuledger_live.node.';
+    'Nodes known by then, in their state at that time: the columns of gpuledger_live.node.';

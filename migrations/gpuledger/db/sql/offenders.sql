@@ -33,13 +33,13 @@ LEFT JOIN (
 ) AS installation ON installation.device = offender.device
 ORDER BY offender.failures DESC, offender.device;
 
-COMMENT ON VIEW report.offenders IS 'Devices that failed, those that failed most often first.';
+COMMENT ON VIEW report.offenders IS 'Devices that failed, most failures first.';
 COMMENT ON COLUMN report.offenders.device IS 'The device.';
-COMMENT ON COLUMN report.offenders.failures IS 'How often it failed.';
-COMMENT ON COLUMN report.offenders.lives IS 'How many lives it had.';
-COMMENT ON COLUMN report.offenders.slots IS 'In how many different slots.';
-COMMENT ON COLUMN report.offenders.first_failed_at IS 'When it failed first.';
-COMMENT ON COLUMN report.offenders.last_failed_at IS 'When it failed last.';
+COMMENT ON COLUMN report.offenders.failures IS 'Number of failures.';
+COMMENT ON COLUMN report.offenders.lives IS 'Number of its lives.';
+COMMENT ON COLUMN report.offenders.slots IS 'Number of different slots that it was in.';
+COMMENT ON COLUMN report.offenders.first_failed_at IS 'When it first failed.';
+COMMENT ON COLUMN report.offenders.last_failed_at IS 'When it last failed.';
 COMMENT ON COLUMN report.offenders.kinds IS 'Its failures by kind.';
 COMMENT ON COLUMN report.offenders.state IS 'Its state now: InService, Removed, Retired or Unplaced.';
-COMMENT ON COLUMN report.offenders.slot IS 'The slot it is in now; null where it is in none.';
+COMMENT ON COLUMN report.offenders.slot IS 'The slot that it is in now; null if none.';

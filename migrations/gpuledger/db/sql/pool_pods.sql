@@ -20,11 +20,11 @@ WHERE meant.pool IS NOT NULL AND asked.units::bigint > 0
 ORDER BY meant.pool, namespace, pod;
 
 COMMENT ON VIEW report.pool_pods IS
-    'One row per pod that is there and GPUPool or ClusterGPUPool of which it asks for units: who asks for what, and who has it.';
-COMMENT ON COLUMN report.pool_pods.pool IS 'The pool: namespace/name of a GPUPool, the name alone of a ClusterGPUPool; it need not be there.';
-COMMENT ON COLUMN report.pool_pods.resource IS 'The extended resource by which the pod asks for it.';
+    'One row per existing pod and GPUPool or ClusterGPUPool whose units it requests: who requests what, and who has it.';
+COMMENT ON COLUMN report.pool_pods.pool IS 'The pool: namespace/name of a GPUPool, name of a ClusterGPUPool; it need not exist.';
+COMMENT ON COLUMN report.pool_pods.resource IS 'The extended resource that the pod requests.';
 COMMENT ON COLUMN report.pool_pods.namespace IS 'The pod''s namespace.';
 COMMENT ON COLUMN report.pool_pods.pod IS 'The pod''s name.';
-COMMENT ON COLUMN report.pool_pods.units IS 'How many units it asks for.';
-COMMENT ON COLUMN report.pool_pods.node IS 'The node on which it is and has them; null while it is on none.';
-COMMENT ON COLUMN report.pool_pods.since IS 'When it was first known to be on that node; null while it is on none.';
+COMMENT ON COLUMN report.pool_pods.units IS 'Number of units that it requests.';
+COMMENT ON COLUMN report.pool_pods.node IS 'The node that it is bound to and holds them on; null while it is bound to none.';
+COMMENT ON COLUMN report.pool_pods.since IS 'When it was first observed on that node; null while it is bound to none.';

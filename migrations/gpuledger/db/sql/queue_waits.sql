@@ -29,11 +29,11 @@ GROUP BY owner, workload_class
 ORDER BY owner, class;
 
 COMMENT ON VIEW report.queue_waits IS 'How long workloads waited from submission to the first scheduling after it, by owner and class of service.';
-COMMENT ON COLUMN report.queue_waits.owner IS 'Who submitted the workloads; null where nobody said.';
-COMMENT ON COLUMN report.queue_waits.class IS 'Their class of service; null where nobody said.';
-COMMENT ON COLUMN report.queue_waits.workloads IS 'How many workloads.';
-COMMENT ON COLUMN report.queue_waits.never_scheduled IS 'How many of them ended without having been scheduled.';
-COMMENT ON COLUMN report.queue_waits.pending IS 'How many of them still wait.';
+COMMENT ON COLUMN report.queue_waits.owner IS 'Who submitted the workloads; null if not recorded.';
+COMMENT ON COLUMN report.queue_waits.class IS 'Their class of service; null if not recorded.';
+COMMENT ON COLUMN report.queue_waits.workloads IS 'Number of workloads.';
+COMMENT ON COLUMN report.queue_waits.never_scheduled IS 'How many of them ended without being scheduled.';
+COMMENT ON COLUMN report.queue_waits.pending IS 'How many of them are still waiting.';
 COMMENT ON COLUMN report.queue_waits.p50_s IS 'The median wait of those that were scheduled, in seconds.';
 COMMENT ON COLUMN report.queue_waits.p90_s IS 'The wait that nine in ten did not exceed, in seconds.';
 COMMENT ON COLUMN report.queue_waits.p99_s IS 'The wait that 99 in 100 did not exceed, in seconds.';

@@ -30,4 +30,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.slots_at(timestamptz) IS
-    'Slots known by then, as they were then: the columns of gpuledger_live.slot.';
+    'Slots known by then, in their state at that time: the columns of gpuledger_live.slot.';

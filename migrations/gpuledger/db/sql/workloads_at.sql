@@ -13,7 +13,7 @@ CREATE TYPE report.workload_then AS (
     ended_at timestamptz
 );
 
-COMMENT ON TYPE report.workload_then IS 'A workload as report.workloads_at gives it.';
+COMMENT ON TYPE report.workload_then IS 'A row of report.workloads_at.';
 
 CREATE FUNCTION report.workloads_at(at timestamptz) RETURNS SETOF report.workload_then
 LANGUAGE sql STABLE
@@ -63,4 +63,4 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION report.workloads_at(timestamptz) IS
-    'Workloads known by then, with what had happened to them by then.';
+    'Workloads known by then, in their state at that time.';
