@@ -38,7 +38,7 @@ LIST_RESTARTS_MAX: Final = 3
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
-"""JSON is YAML, so this is what an apply in JSON is sent as."""
+"""The type of an apply in JSON too, because JSON is YAML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class KubeClient:
     async def collect(
         self, resource: Resource, read: Callable[[Object], T], selection: Selection = ALL, *, page: int = PAGE_LIMIT
     ) -> ObjectList[T]:
-        """Like `list`, but keeps of every object only what `read` makes of it, page by page."""
+        """Like `list`, but keeps only what `read` returns for each object, page by page."""
         for _ in range(LIST_RESTARTS_MAX - 1):
             try:
                 return await self._pages(resource, read, selection, page)

@@ -17,7 +17,7 @@ KubeError
 │   ├── GoneError               410; list again
 │   └── InvalidError            422; `causes` names the fields
 │       └── SchemaError             its kind has no such field, or one of another type (500, on an apply)
-└── CrdError                what is shipped cannot be installed
+└── CrdError                a shipped CRD cannot be installed
 """
 
 from collections.abc import Mapping
@@ -99,7 +99,7 @@ class RefusedError(KubeError):
     Attributes:
         code: the HTTP status, 0 where an error came without.
         reason: Kubernetes' own word (`NotFound`).
-        causes: what exactly is wrong, where the server says so.
+        causes: the details, where the server gives any.
     """
 
     def __init__(self, message: str, code: int = 0, reason: str = "", causes: tuple[StatusCause, ...] = ()) -> None:

@@ -28,7 +28,7 @@ CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """Everything there is; what the reader knows besides has been deleted."""
+    """All objects that exist; any other that the reader has was deleted."""
 
     objects: list[T]
     resource_version: str
@@ -59,7 +59,7 @@ class Interrupted:
 
 
 class Reflector(Generic[T]):
-    """Follows one kind of object; `read` makes of each object what is kept of it.
+    """Lists and watches one kind of object; readers get what `read` returns for each object.
 
     The jitter and the way to wait are arguments, so that tests decide about them.
     """

@@ -241,7 +241,7 @@ class FieldReader:
                 self.reject(key, found)
             return ()
         if len(found) > count_max:
-            self.note(f"{self._place}{key} has {len(found)} entries, of which {count_max} are recorded")
+            self.note(f"{self._place}{key} has {len(found)} entries; only {count_max} of them are recorded")
         return found[:count_max]
 
     def each(
@@ -258,7 +258,7 @@ class FieldReader:
             self.reject(key, found)
         fit = [name for name in sorted(mapping(found)) if text(name)][:count_max]
         if len(fit) < len(mapping(found)):
-            self.note(f"{self._place}{key} has {len(mapping(found))} entries, of which {len(fit)} are recorded")
+            self.note(f"{self._place}{key} has {len(mapping(found))} entries; only {len(fit)} of them are recorded")
         for name in fit:
             yield name, mapping(found)[name], self.within(f"{key}[{name}]")
 

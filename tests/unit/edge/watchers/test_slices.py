@@ -186,8 +186,8 @@ def test_more_than_an_event_holds_is_cut_and_told() -> None:
     assert len(said.devices) == DEVICES_PER_SLICE_MAX
     assert len(said.devices[0].attributes) == ATTRIBUTES_MAX
     assert part.problems == (
-        f"devices has {DEVICES_PER_SLICE_MAX + 2} entries, of which {DEVICES_PER_SLICE_MAX} are recorded",
-        f"devices[0].attributes has {ATTRIBUTES_MAX + 1} entries, of which {ATTRIBUTES_MAX} are recorded",
+        f"devices has {DEVICES_PER_SLICE_MAX + 2} entries; only {DEVICES_PER_SLICE_MAX} of them are recorded",
+        f"devices[0].attributes has {ATTRIBUTES_MAX + 1} entries; only {ATTRIBUTES_MAX} of them are recorded",
     )
 
 

@@ -1,4 +1,4 @@
-"""Announces nodes whose GPUs are ready while no pool has any of them, once that has lasted for a while.
+"""Announces nodes whose GPUs are ready while no pool has any of them, once that has lasted for a while. Pure.
 
 A pool takes its devices within moments, so only what lasts is worth an Event. Each node is announced once, until it
 changes.

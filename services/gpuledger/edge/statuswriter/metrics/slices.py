@@ -23,13 +23,13 @@ Outcome = Literal["written", "unchanged", "failed"]
 
 DURATION = Histogram(
     "dra_resourceslice_status_update_duration_seconds",
-    "From recording what changes a status to the API server's answer that has it.",
+    "From recording a change of a status to the API server's answer that shows it.",
     buckets=sorted({*SECONDS, 5.0, 30.0}),
     registry=None,
 )
 ERRORS = Counter("dra_resourceslice_status_update_errors_total", "Statuses that could not be written.", registry=None)
 SYNCS = Counter(
-    "dra_resourceslice_status_controller_sync_total", "Looks at a status, by what came of it.", ["outcome"],
+    "dra_resourceslice_status_controller_sync_total", "Reconciliations of a status, by outcome.", ["outcome"],
     registry=None,
 )  # fmt: skip
 
@@ -80,7 +80,7 @@ def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily
     return (
         GaugeMetricFamily(
             "dra_resourceslice_status_staleness_seconds",
-            "For how long a status has not shown what is known; 0 where it shows everything.",
+            "For how long a status has not shown a recorded fact; 0 where it shows everything.",
             labels=["slice"],
         ),
         GaugeMetricFamily(
@@ -89,7 +89,7 @@ def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily
         GaugeMetricFamily(
             "dra_pool_validation_errors_total", "What is wrong with a pool at present.", labels=["driver", "pool"]
         ),
-        GaugeMetricFamily("workqueue_depth", "Statuses that are to be looked at now.", labels=["name"]),
+        GaugeMetricFamily("workqueue_depth", "Statuses that are queued.", labels=["name"]),
     )
 
 

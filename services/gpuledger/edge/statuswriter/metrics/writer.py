@@ -22,10 +22,10 @@ WRITES = Counter("gpuledger_statuswriter_writes_total", "Write requests.", ["kin
 DRIFT_CORRECTED = Counter(
     "gpuledger_statuswriter_drift_corrected_total", "Changes by others that gpuledger reverted.", ["kind"]
 )
-CONFLICTS = Counter("gpuledger_statuswriter_conflicts_total", "Changes by others left as they are.", ["kind"])
+CONFLICTS = Counter("gpuledger_statuswriter_conflicts_total", "Changes by others that gpuledger left as they are.", ["kind"])
 EVENTS = Counter("gpuledger_statuswriter_events_total", "Kubernetes Events, by outcome.", ["outcome"])
-HANDLER_ERRORS = Counter("gpu_inventory_handler_errors_total", "Errors, by what was being handled.", ["handler"])
-BOOTSTRAP_ERRORS = Counter("gpu_bootstrap_handler_errors_total", "Errors, by what was being handled.", ["handler"])
+HANDLER_ERRORS = Counter("gpu_inventory_handler_errors_total", "Errors, by handler.", ["handler"])
+BOOTSTRAP_ERRORS = Counter("gpu_bootstrap_handler_errors_total", "Errors, by handler.", ["handler"])
 
 
 def errors_of(kind: Kind) -> Counter:

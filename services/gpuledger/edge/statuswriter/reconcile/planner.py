@@ -1,4 +1,4 @@
-"""Plans the next step for each object, from its desired form and the cache of the API server. Nothing here writes."""
+"""Plans the next step for each object, from its desired form and the cache of the API server. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
