@@ -240,7 +240,8 @@ def test_more_taints_than_an_event_holds_are_told() -> None:
     taints = [{"key": f"t{index}", "effect": "NoSchedule"} for index in range(TAINTS_MAX + 1)]
     obj = pool(spec_with(scheduling={"taints": taints}))
     assert len(said_of(obj).taints) == TAINTS_MAX
-    assert problems_of(obj) == (f"scheduling.taints has {TAINTS_MAX + 1} entries; only {TAINTS_MAX} of them are recorded",)
+    problem = f"scheduling.taints has {TAINTS_MAX + 1} entries; only {TAINTS_MAX} of them are recorded"
+    assert problems_of(obj) == (problem,)
 
 
 @pytest.mark.parametrize(

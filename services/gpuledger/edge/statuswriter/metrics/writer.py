@@ -22,7 +22,7 @@ WRITES = Counter("gpuledger_statuswriter_writes_total", "Write requests.", ["kin
 DRIFT_CORRECTED = Counter(
     "gpuledger_statuswriter_drift_corrected_total", "Changes by others that gpuledger reverted.", ["kind"]
 )
-CONFLICTS = Counter("gpuledger_statuswriter_conflicts_total", "Changes by others that gpuledger left as they are.", ["kind"])
+CONFLICTS = Counter("gpuledger_statuswriter_conflicts_total", "Changes by others that gpuledger left.", ["kind"])
 EVENTS = Counter("gpuledger_statuswriter_events_total", "Kubernetes Events, by outcome.", ["outcome"])
 HANDLER_ERRORS = Counter("gpu_inventory_handler_errors_total", "Errors, by handler.", ["handler"])
 BOOTSTRAP_ERRORS = Counter("gpu_bootstrap_handler_errors_total", "Errors, by handler.", ["handler"])
