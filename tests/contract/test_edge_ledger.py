@@ -8,7 +8,7 @@ import nats
 import pytest
 from nats.js import JetStreamContext
 
-from gpuledger.ledger.api import Asking, Outgoing, Publishing
+from gpuledger.ledger.api import LedgerQueries, LedgerWriter, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError
@@ -55,8 +55,8 @@ async def edge(request: pytest.FixtureRequest) -> AsyncIterator[MemoryEdge | Edg
 
 
 async def test_it_does_what_publishing_and_asking_need(edge: MemoryEdge | EdgeLedger) -> None:
-    publishing: Publishing = edge
-    asking: Asking = edge
+    publishing: LedgerWriter = edge
+    asking: LedgerQueries = edge
     assert publishing.generation == asking.generation == 1
 
 
@@ -82,7 +82,7 @@ async def test_what_is_published_has_its_order_and_counts_once(edge: MemoryEdge 
 
 async def test_a_poke_comes_with_each_event_of_the_subject(edge: MemoryEdge | EdgeLedger) -> None:
     poke = asyncio.Event()
-    async with edge.poked(WANTED, poke.set):
+    async with edge.notified(WANTED, poke.set):
         await edge.publish(wanted(1, "another"))
         assert not poke.is_set()
         for number in (1, 2):
@@ -142,7 +142,7 @@ async def test_a_stream_that_gives_nothing_directly_is_told_of(clean_nats_url: s
     client = await nats.connect(clean_nats_url)
     jetstream: JetStreamContext = client.jetstream()
     await jetstream.add_stream(stream_config(1).evolve(allow_direct=False))
-    async with edge_of(clean_nats_url, ask_timeout_s=SHORT_S) as edge:
+    async with edge_of(clean_nats_url, query_timeout_s=SHORT_S) as edge:
         await edge.publish(wanted(1))
         with pytest.raises(LedgerUnavailableError, match="nats stream edit LEDGER_1 --allow-direct"):
             await edge.newest(WANTED)
@@ -152,7 +152,7 @@ async def test_a_stream_that_gives_nothing_directly_is_told_of(clean_nats_url: s
 async def test_it_outlives_the_server(fresh_nats: NatsServer) -> None:
     poke = asyncio.Event()
     url = fresh_nats.url
-    async with jetstream_ledger(url), edge_of(url, ask_timeout_s=3.0) as edge, edge.poked(WANTED, poke.set):
+    async with jetstream_ledger(url), edge_of(url, query_timeout_s=3.0) as edge, edge.notified(WANTED, poke.set):
         await edge.publish(wanted(1))
         await has_come(poke)
         poke.clear()

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from gpuledger.edge.kube.pki import Issued, certificate_pem, key_pem, new_authority, new_serving
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.credentials import ANONYMOUS, Identity
+from gpuledger.ledger.credentials import ANONYMOUS, NatsIdentity
 from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
 from gpuledger.ledger.permissions import (
@@ -79,14 +79,14 @@ def written_server(logins: str) -> Iterator[WrittenServer]:
         yield server
 
 
-async def make_ledger(url: str, identity: Identity = ANONYMOUS) -> None:
+async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS) -> None:
     """A ledger with one list of what is wanted."""
     async with connected(url, name="services", identity=identity) as connection:
         await ensure_stream(connection)
         await connection.jetstream.publish(WANTED, b"a list")
 
 
-async def does_what_it_may(url: str, identity: Identity) -> None:
+async def does_what_it_may(url: str, identity: NatsIdentity) -> None:
     """An agent that is let in writes, reads what is wanted, and does nothing else."""
     async with asyncio.timeout(DEADLINE_S), connect_edge(url, name="agent", node=NODE, identity=identity) as edge:
         assert (await edge.publish(FACT)).sequence == 2
@@ -97,7 +97,7 @@ async def does_what_it_may(url: str, identity: Identity) -> None:
             await edge.publish(FORGED)
 
 
-async def is_not_let_in(url: str, identity: Identity, recorded: str) -> None:
+async def is_not_let_in(url: str, identity: NatsIdentity, recorded: str) -> None:
     with pytest.raises(LedgerUnavailableError, match=recorded):
         async with connect_edge(url, name="agent", node=NODE, identity=identity, connect_timeout_s=1.5):
             pass
@@ -117,9 +117,9 @@ async def test_an_nkey(tmp_path: Path) -> None:
     file.write_text(f"{key.seed}\n")
     with written_server(accounts(f"nkey: {key.public}")) as server:
         await make_ledger(f"nats://services:s@{server.address}")
-        await does_what_it_may(f"nats://{server.address}", Identity(file))
+        await does_what_it_may(f"nats://{server.address}", NatsIdentity(file))
         file.write_text(Key(USER).seed)
-        await is_not_let_in(f"nats://{server.address}", Identity(file), "(?i)authorization")
+        await is_not_let_in(f"nats://{server.address}", NatsIdentity(file), "(?i)authorization")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_a_credentials_file_that_is_none_is_told_of(text: str | None, reco
     file = tmp_path / "agent.creds"
     if text is not None:
         file.write_text(text)
-    await is_not_let_in("nats://127.0.0.1:4", Identity(file), recorded)
+    await is_not_let_in("nats://127.0.0.1:4", NatsIdentity(file), recorded)
 
 
 async def test_a_jwt_of_a_scoped_signing_key(tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ def scope(signing: Key) -> dict[str, Any]:
     return {"kind": "user_scope", "key": signing.public, "role": "gpu-agent", "template": template}
 
 
-def credentials_file(path: Path, signer: Key, name: str, more: dict[str, Any]) -> Identity:
+def credentials_file(path: Path, signer: Key, name: str, more: dict[str, Any]) -> NatsIdentity:
     key = Key(USER)
     limits = {} if more else {"subs": -1, "data": -1, "payload": -1}
     path.write_text(credentials(signer.claim(key.public, name, {"type": "user"} | limits | more), key.seed))
-    return Identity(path)
+    return NatsIdentity(path)
 
 
 class Certificates:
@@ -210,9 +210,9 @@ class Certificates:
         self.ca = self._write("ca.pem", certificate_pem(self._authority.certificate))
         self.server = self._files("server", new_serving("server", [HOST], self._authority, self._now, self._life))
 
-    def client(self, name: str) -> Identity:
+    def client(self, name: str) -> NatsIdentity:
         certificate, key = self._files(name, new_client(name, self._authority, self._now, self._life))
-        return Identity(None, self.ca, certificate, key)
+        return NatsIdentity(None, self.ca, certificate, key)
 
     def _files(self, name: str, issued: Issued) -> tuple[Path, Path]:
         certificate = self._write(f"{name}.pem", certificate_pem(issued.certificate))
@@ -253,7 +253,7 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
         await make_ledger(url, certificates.client("services.test"))
         await does_what_it_may(url, certificates.client(NODE))
         await is_not_let_in(url, certificates.client(OTHER), "(?i)authorization|reset")
-        await is_not_let_in(url, Identity(ca=certificates.ca), "(?i)cert|reset|tls|empty")
+        await is_not_let_in(url, NatsIdentity(ca=certificates.ca), "(?i)cert|reset|tls|empty")
         await is_not_let_in(url, ANONYMOUS, "(?i)certificate")
 
 
@@ -263,7 +263,7 @@ async def test_nothing_is_said_to_a_server_that_offers_no_tls(tmp_path: Path) ->
         certificates = Certificates(tmp_path)
         for url, identity in (
             (f"tls://u:p@{server.address}", ANONYMOUS),
-            (f"nats://u:p@{server.address}", Identity(ca=certificates.ca)),
+            (f"nats://u:p@{server.address}", NatsIdentity(ca=certificates.ca)),
         ):
             await is_not_let_in(url, identity, "does not ask for TLS")
 
@@ -271,5 +271,5 @@ async def test_nothing_is_said_to_a_server_that_offers_no_tls(tmp_path: Path) ->
 async def test_certificates_that_are_none_are_told_of(tmp_path: Path) -> None:
     empty = tmp_path / "ca.pem"
     empty.write_text("")
-    for identity in (Identity(ca=empty), Identity(ca=tmp_path / "missing.pem")):
+    for identity in (NatsIdentity(ca=empty), NatsIdentity(ca=tmp_path / "missing.pem")):
         await is_not_let_in("nats://127.0.0.1:4", identity, "certificates .* cannot be used")

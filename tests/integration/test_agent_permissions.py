@@ -139,7 +139,7 @@ async def intruder(server: ConfinedServer, ledger: JetStreamLedger) -> AsyncIter
 async def test_an_agent_may_do_all_that_it_does(server: ConfinedServer, ledger: JetStreamLedger) -> None:
     poke = asyncio.Event()
     url = server.agent_url(NODE)
-    async with connect_edge(url, name="agent", node=NODE) as edge, edge.poked(WANTED, poke.set):
+    async with connect_edge(url, name="agent", node=NODE) as edge, edge.notified(WANTED, poke.set):
         assert await edge.newest(WANTED) is None
         assert (await edge.publish(fact(0))).sequence == 1
         receipts = await edge.publish_many([fact(number) for number in range(1, 2_500)])
@@ -160,7 +160,7 @@ async def test_it_may_after_the_server_was_away_as_well(layout: str) -> None:
         async with (
             jetstream_ledger(server.url) as ledger,
             connect_edge(url, name="agent", node=NODE) as edge,
-            edge.poked(WANTED, poke.set),
+            edge.notified(WANTED, poke.set),
         ):
             await edge.publish(fact(0))
             server.kill()
@@ -235,7 +235,7 @@ async def test_what_may_not_be_published_is_told_at_once_and_costs_nothing_else(
         with pytest.raises(DeniedError, match="does not let us publish to"):
             await edge.newest(OTHERS_WANTED)
         with pytest.raises(DeniedError, match="does not let us listen on"):
-            async with edge.poked(OTHERS_WANTED, lambda: None):
+            async with edge.notified(OTHERS_WANTED, lambda: None):
                 pass
         assert edge.is_usable
         assert (await edge.publish(fact(2))).sequence == 1

@@ -103,7 +103,7 @@ class MemoryEdge:
         return found[-1] if found else None
 
     @asynccontextmanager
-    async def poked(self, subject: str, poke: Callable[[], None]) -> AsyncIterator[None]:
+    async def notified(self, subject: str, poke: Callable[[], None]) -> AsyncIterator[None]:
         self._refuse_away()
         self._pokes.append((subject, poke))
         try:

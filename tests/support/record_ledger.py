@@ -55,7 +55,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.registry import parse_type
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.errors import PublishError
-from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.local.servers.datadir import embedded_servers
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
@@ -344,7 +344,7 @@ async def close(data: Path) -> bytes:
     return dump
 
 
-async def stop_before_publishing(ledger: Ledger, database_url: str) -> None:
+async def stop_before_publishing(ledger: JetStreamLedger, database_url: str) -> None:
     """Leave a decision in the outbox, as a process does that ends before it publishes."""
     await Agent(ledger, "spare-06").report((SPARE_CARD, DeviceWithdrawn()))  # which no agent may publish
     failing = Failing(ledger)

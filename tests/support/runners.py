@@ -9,7 +9,7 @@ from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, decode, encode
 from gpuledger.ledger.api import Ledger, Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
-from gpuledger.projection.published import CountedLedger
+from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, event, outgoing
 from support.ledgers import everything
@@ -39,11 +39,11 @@ class Moving:
         return system_clock() + self.ahead
 
 
-class Failing(CountedLedger):
+class Failing(JetStreamLedger):
     """The ledger, until it is told to fail at publishing: before anything was recorded, or behind it."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__(ledger)
+    def __init__(self, ledger: JetStreamLedger) -> None:
+        vars(self).update(vars(ledger))
         self.fails: str | None = None
         self.tried: list[list[str]] = []
         self.comes_first: list[Decoded] = []

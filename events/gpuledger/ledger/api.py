@@ -1,4 +1,4 @@
-"""What a ledger can do, whoever keeps it.
+"""What a ledger can do, whatever stores it.
 
 Two implementations pass one suite of contract tests: JetStream (`gpuledger.ledger.jetstream`) and the in-memory twin
 (`gpuledger.ledger.memory`). "Published" means acknowledged by the server, nothing less.
@@ -66,49 +66,8 @@ class Reader(Protocol):
         ...
 
 
-class Publishing(Protocol):
-    """As much of a ledger as whoever only writes to it needs; see `Ledger`."""
-
-    @property
-    def generation(self) -> int:
-        """The generation that is written to."""
-        ...
-
-    async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
-        """See `Ledger.publish`."""
-        ...
-
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """See `Ledger.publish_many`."""
-        ...
-
-
-class Asking(Protocol):
-    """As much of a ledger as whoever follows the newest event of a subject needs."""
-
-    @property
-    def generation(self) -> int:
-        """The generation that is asked."""
-        ...
-
-    async def newest(self, subject: str) -> Message | None:
-        """The last message that was recorded under a subject; None where none was. A replica may be a little behind.
-
-        Raises:
-            LedgerUnavailableError: it cannot be asked, we may not, or it goes on in another generation.
-        """
-        ...
-
-    def poked(self, subject: str, poke: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        """Call `poke` whenever something seems to be published under the subject, and when the connection breaks.
-
-        It is a hint: what is published may be recorded a little later, or never, and a poke may be missing.
-        """
-        ...
-
-
-class Ledger(Protocol):
-    """The append-only log of one generation."""
+class LedgerWriter(Protocol):
+    """A ledger for those who only write to it."""
 
     @property
     def generation(self) -> int:
@@ -136,14 +95,36 @@ class Ledger(Protocol):
         """
         ...
 
-    def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[Reader]:
-        """Read from the message behind sequence `after` on."""
+
+class LedgerQueries(Protocol):
+    """A ledger for those who follow the newest event of a subject."""
+
+    @property
+    def generation(self) -> int:
+        """The generation that is read."""
         ...
 
-    def history(
-        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
-    ) -> AsyncIterator[list[Message]]:
-        """The messages behind `after` up to `until` (default: the head when called), in batches, and then stop."""
+    async def newest(self, subject: str) -> Message | None:
+        """The last message recorded under a subject; None where there is none. A replica may lag a little.
+
+        Raises:
+            LedgerUnavailableError: no answer, no permission, or the log goes on in another generation.
+        """
+        ...
+
+    def notified(self, subject: str, notify: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Call `notify` whenever something seems to be published under the subject, and when the connection breaks.
+
+        It is a hint: what is published may be recorded a little later, or never, and a call may be missing.
+        """
+        ...
+
+
+class Ledger(LedgerWriter, Protocol):
+    """The append-only log of one generation; implementations inherit `history`."""
+
+    def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[Reader]:
+        """Read from the message behind sequence `after` on."""
         ...
 
     async def head(self) -> int:
@@ -153,3 +134,20 @@ class Ledger(Protocol):
     async def last_sequence(self, subject_filter: str) -> int:
         """The sequence of the last message that the filter matches, 0 for none."""
         ...
+
+    async def history(
+        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
+    ) -> AsyncIterator[list[Message]]:
+        """The messages behind `after` up to `until` (default: the head when called), in batches, and then stop."""
+        last = await self.last_sequence(subject_filter)
+        end = last if until is None else min(until, last)
+        if end <= after:
+            return
+        async with self.read(after, subject_filter) as reader:
+            while True:
+                batch = await reader.next_batch()
+                if batch[-1].sequence >= end:
+                    if earlier := [message for message in batch if message.sequence <= end]:
+                        yield earlier
+                    return
+                yield batch

@@ -1,8 +1,8 @@
 """Publishing in atomic batches: one commit, one sync of the disk and one acknowledgement for up to 1,000 messages.
 
 JetStream calls it atomic batch publishing (ADR-50; with ids of messages from server 2.12.1 on). A batch is tried once.
-Whatever comes instead of its acknowledgement, its messages are then published one by one, and the server tells by
-their ids which of them are recorded after all. It must never send anything before all in front of it is recorded.
+Without its acknowledgement its messages are published one by one, and by their ids the server recognises those that it
+has recorded after all. It must never send anything before everything in front of it is recorded.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.publish import ACK_TIMEOUT_S, MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, refusal_of
 
 BATCH_MESSAGES_MAX = 1000
-"""What a server takes in one batch unless its limits are set lower."""
+"""The most that a server takes in one batch unless its limits are set lower."""
 
 BATCH_MESSAGES_MIN = 16
 """A batch costs about 3 ms of its own: fewer messages are recorded sooner one by one, even with a sync for each."""
@@ -37,10 +37,10 @@ _log = logging.getLogger("gpuledger.ledger")
 
 
 class AtomicPublisher:
-    """Publishes many messages to one stream in batches, and by `publisher` what does not go so.
+    """Publishes many messages to one stream in batches, and by `publisher` what does not go in batches.
 
-    A batch may stay unacknowledged for `ACK_TIMEOUT_S`, or for `timeout_s` if that is less; the time that `publisher`
-    has begins after it.
+    A batch may stay unacknowledged for `ACK_TIMEOUT_S`, or for `timeout_s` if that is less; the time limit of
+    `publisher` begins after it.
     """
 
     def __init__(
@@ -146,6 +146,6 @@ def parts_of(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
         yield messages[start:]
 
 
-def _resolve(answer: "asyncio.Future[Msg | None]", said: Msg | None) -> None:
+def _resolve(answer: "asyncio.Future[Msg | None]", message: Msg | None) -> None:
     if not answer.done():
-        answer.set_result(said)
+        answer.set_result(message)

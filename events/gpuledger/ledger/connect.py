@@ -1,7 +1,7 @@
 """One connection to NATS that outlives the server's restarts.
 
-It comes back for ever once it was there; only the first connect is bounded. It must never write, after a reconnect,
-what it could not write before: a publisher that goes back would find its later messages recorded before its earlier.
+Only the first connect has a time limit; after that it reconnects for ever. It must never write, after a reconnect, what
+it could not write before: a publisher that goes back would find its later messages recorded before its earlier ones.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, ServiceUnavailableError
 
-from gpuledger.ledger.credentials import ANONYMOUS, Identity, Login, login_of
+from gpuledger.ledger.credentials import ANONYMOUS, Login, NatsIdentity, login_of
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.runtime.backoff import Backoff, Retries
 
@@ -32,12 +32,12 @@ UNSENT_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_TIMEOUT_S = 10.0
 
 _DELIVERED = b"$JS.ACK."
-"""What the reply subject of a message begins with that a consumer delivers."""
+"""The reply subject of every message that a consumer delivers begins with this."""
 
 SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 
 INBOX_PREFIX = "_INBOX"
-"""What the subjects begin with by which answers come, unless permissions ask for another."""
+"""The beginning of the subjects that receive answers, unless permissions require another."""
 
 _NEXT_SERVER = re.compile(r",(?=\w+://)")
 _PASSWORD = re.compile(r"^(\w+://)?.*@", re.DOTALL)
@@ -51,21 +51,21 @@ Listener = Callable[[], None]
 
 
 class Denial(NamedTuple):
-    """The server does not let us do something, `publish` or `subscription`. Subjects come in lower case."""
+    """The server refused permission for a `publish` or `subscription`. It reports subjects in lower case."""
 
     kind: str
     subject: str
 
 
 class Receiver(Protocol):
-    """Takes what a consumer delivers, in its order, as it comes from the wire."""
+    """Takes the messages of a consumer in their order, as they come from the wire."""
 
     def on_delivered(self, subject: str, reply: bytes, data: bytes) -> None:
-        """Take a message of the log; `reply` tells where it stands."""
+        """Take a message of the log; `reply` holds its position."""
         ...
 
     async def on_control(self, reply: str, headers: dict[str, str]) -> None:
-        """Take a word of the server's: a heartbeat, or flow control."""
+        """Take a heartbeat or a flow control message of the server."""
         ...
 
 
@@ -81,19 +81,19 @@ class _Client(Client):
         self.receivers: dict[int, Receiver] = {}
         self._requires_tls = False
 
-    def be(self, login: Login) -> None:
-        """Show from now on who we are; over TLS only, where we have anything to do with it."""
+    def log_in_as(self, login: Login) -> None:
+        """Use this login from now on; over TLS only, where the login requires it."""
         self._public_nkey = login.nkey
         self._requires_tls = login.requires_tls
 
     def _connect_command(self) -> bytes:
-        """What we say of ourselves. The library would say it in the clear to a server that offers no TLS."""
+        """The login as sent to the server. The library would send it in the clear to a server that offers no TLS."""
         if self._requires_tls and not self._server_info.get("tls_required"):
             raise NatsError("the server does not ask for TLS, and without it nobody knows who listens")
         return super()._connect_command()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """The server takes subjects that are no UTF-8, at which the library would break the connection every time."""
+        """The server accepts subjects that are not UTF-8, and the library would break the connection on each."""
         if not subject.isascii():
             subject = subject.decode(errors="backslashreplace").encode()
         receiver = self.receivers.get(sid)
@@ -111,9 +111,9 @@ class _Client(Client):
 
 
 class Connection:
-    """The client, whether it is up, and who wants to know when it breaks."""
+    """The client, whether it is up, and the listeners to call when it breaks."""
 
-    def __init__(self, address: str, identity: Identity = ANONYMOUS, inbox_prefix: str = INBOX_PREFIX) -> None:
+    def __init__(self, address: str, identity: NatsIdentity = ANONYMOUS, inbox_prefix: str = INBOX_PREFIX) -> None:
         self.address = address
         self.client = _Client()
         self._identity = identity
@@ -128,12 +128,12 @@ class Connection:
 
     @property
     def jetstream(self) -> JetStreamContext:
-        """JetStream's own API; requests go through `ask`."""
+        """JetStream's own API; requests go through `request`."""
         return self.client.jetstream(timeout=REQUEST_ATTEMPT_S)
 
     @property
     def is_up(self) -> bool:
-        """Whether what is published now goes out; the client alone says so too early in a reconnect."""
+        """Whether a message published now is sent; in a reconnect the client alone reports that too early."""
         return self._restored and self.client.is_connected
 
     @contextmanager
@@ -147,7 +147,7 @@ class Connection:
 
     @contextmanager
     def on_denial(self, listener: Callable[[Denial], None]) -> Iterator[None]:
-        """Call `listener` whenever the server does not let us publish or subscribe; it says so nowhere else."""
+        """Call `listener` whenever the server refuses to let us publish or subscribe; it reports that nowhere else."""
         self._on_denial.append(listener)
         try:
             yield
@@ -170,24 +170,24 @@ class Connection:
                 f"NATS at {self.address} has been gone for {timeout_s:g} s ({self.last_error}). Start it again."
             ) from error
 
-    async def ask(
+    async def request(
         self,
-        request: Callable[[], Awaitable[T]],
+        send: Callable[[], Awaitable[T]],
         timeout_s: float = REQUEST_TIMEOUT_S,
         *,
         transient: tuple[type[APIError], ...] = (ServiceUnavailableError,),
     ) -> T:
-        """What the request answers; repeated while the server is away or answers with one of `transient`.
+        """The answer to a request, which is repeated while the server is away or answers with one of `transient`.
 
         Raises:
             LedgerUnavailableError: no answer within `timeout_s`.
-            APIError: the server says no.
+            APIError: the server refuses.
         """
         clock = asyncio.get_running_loop().time
         deadline, retries = clock() + timeout_s, Retries(RETRY)
         while True:
             try:
-                return await request()
+                return await send()
             except (ConnectionClosedError, ConnectionDrainingError) as error:
                 raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed.") from error
             except NatsError as error:
@@ -219,23 +219,23 @@ class Connection:
         self._restored = True
 
     async def close(self) -> None:
-        """Close for good; whoever waits is told."""
+        """Close for good, and call the listeners."""
         if not self._begun:
             return
         try:
             await self.client.close()
         except asyncio.CancelledError:
-            # The client waits on what its own cancelled reconnect waited on; that was not meant for us.
+            # The client awaits its own cancelled reconnect; that cancellation is not ours.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
         except (NatsError, OSError, TimeoutError) as error:
             _log.info("closing the connection to %s: %s", self.address, error)
         finally:
-            self._tell()
+            self._notify()
 
     async def _connect(self, servers: list[str], name: str, login: Login) -> None:
-        self.client.be(login)
+        self.client.log_in_as(login)
         await self.client.connect(
             servers,
             name=name,
@@ -256,15 +256,15 @@ class Connection:
 
     def _reason(self, error: Exception) -> str:
         """Why there is no connection. A server that refuses us may hang up before we have read that it does."""
-        told = self._refusal or self.last_error or error
-        hint = " (a server hangs up so where it refuses the authorization)"
-        return f"{told or 'no answer'}{hint if isinstance(told, ConnectionResetError) else ''}"
+        reason = self._refusal or self.last_error or error
+        hint = " (a server that refuses the authorization hangs up like this)"
+        return f"{reason or 'no answer'}{hint if isinstance(reason, ConnectionResetError) else ''}"
 
     def _refuse_closed(self) -> None:
         if self.client.is_closed:
             raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed ({self.last_error}).")
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()
 
@@ -277,16 +277,16 @@ class Connection:
             for listener in tuple(self._on_denial):
                 listener(Denial(match[1], match[2]))
 
-    def _log_once(self, words: str) -> None:
-        """Log an error, but not again with every attempt to connect: there are five of those a second, for hours."""
-        if words != self._logged:
-            _log.info("NATS at %s: %s", self.address, words)
-        self._logged = words
+    def _log_once(self, text: str) -> None:
+        """Log an error once, and not with every attempt to connect: there are five a second, for hours."""
+        if text != self._logged:
+            _log.info("NATS at %s: %s", self.address, text)
+        self._logged = text
 
     async def _on_disconnected(self) -> None:
         self._restored = False
         self.client.forget_unsent()
-        self._tell()
+        self._notify()
 
     async def _on_reconnected(self) -> None:
         _log.info("NATS at %s is back", self.address)
@@ -294,7 +294,7 @@ class Connection:
         self._restored = True
 
     async def _on_closed(self) -> None:
-        self._tell()
+        self._notify()
 
 
 @asynccontextmanager
@@ -303,7 +303,7 @@ async def connected(
     *,
     name: str,
     timeout_s: float = CONNECT_TIMEOUT_S,
-    identity: Identity = ANONYMOUS,
+    identity: NatsIdentity = ANONYMOUS,
     inbox_prefix: str = INBOX_PREFIX,
 ) -> AsyncIterator[Connection]:
     """A connection to the servers of `url` (several are separated by commas), closed at the end.
@@ -325,12 +325,12 @@ def _refuse_malformed(servers: list[str]) -> None:
         try:
             parts = urlsplit(server)
             usable = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # its words may be a part of the password
+        except ValueError:  # its message may hold a part of the password
             usable = False
         if not usable:
             raise ValueError("it is not a URL such as nats://127.0.0.1:4222, or its password has one of /?#,[]")
 
 
 def _without_passwords(url: str) -> str:
-    """The servers as they may be told to anybody, even where the URL is malformed because of its password."""
+    """The servers without their passwords, even where a password makes the URL malformed."""
     return ", ".join(_PASSWORD.sub(r"\1", server) for server in _NEXT_SERVER.split(url))

@@ -1,7 +1,7 @@
-"""How a connection shows who it is: a credentials file, a client certificate, or neither.
+"""Logs a connection in to NATS with a credentials file, a client certificate, or neither.
 
-Files are read anew at every connect, so that what was renewed there is used. A key must never leave this module, and
-only what it signs goes to the server.
+Files are read again at every connect, so that renewed ones take effect. A key must never leave this module; only its
+signatures go to the server.
 """
 
 import base64
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 _SEED: Final = 18 << 3
 _USER: Final = 20 << 3
-"""What the bytes behind seeds and behind users' public keys begin with, so that their texts begin with S and U."""
+"""The first bytes of seeds and of users' public keys, which make their texts begin with S and U."""
 
 _JWT_LABEL: Final = "NATS USER JWT"
 _SEED_LABEL: Final = "USER NKEY SEED"
 
 
-class Identity(NamedTuple):
-    """Files that say who we are, and whom we trust.
+class NatsIdentity(NamedTuple):
+    """The files with our identity and the authorities that we trust.
 
     `credentials` is a `.creds` file with a user's JWT and seed, or one with a seed alone (an NKEY). `ca` has the
-    authorities whose servers are trusted, the system's where there is none; `certificate` and `key` go together.
+    authorities of trusted servers, and without it the system's count; `certificate` and `key` go together.
     """
 
     credentials: Path | None = None
@@ -40,11 +40,11 @@ class Identity(NamedTuple):
     key: Path | None = None
 
 
-ANONYMOUS: Final = Identity()
+ANONYMOUS: Final = NatsIdentity()
 
 
 class Login(NamedTuple):
-    """The same for the client library. `requires_tls`: nothing may be said to a server that speaks without it."""
+    """An identity in the client library's terms. `requires_tls`: never log in to a server without TLS."""
 
     tls: ssl.SSLContext | None = None
     requires_tls: bool = False
@@ -58,14 +58,14 @@ class _Credentials(NamedTuple):
     jwt: str | None
 
 
-def login_of(identity: Identity, servers: Sequence[str]) -> Login:
-    """What the client library needs to log in.
+def login_of(identity: NatsIdentity, servers: Sequence[str]) -> Login:
+    """The login for the client library.
 
     Raises:
-        NatsError: a file cannot be read, or is not what it should be.
+        NatsError: a file cannot be read or used.
     """
     tls = _tls(identity, servers)
-    # A WebSocket's TLS may end before the server, which then does not know of it.
+    # A WebSocket's TLS may end at a proxy, and the server then does not know about it.
     login = Login(tls, requires_tls=tls is not None and _schemes(servers).isdisjoint({"ws", "wss"}))
     file = identity.credentials
     if file is None:
@@ -80,7 +80,7 @@ def _schemes(servers: Sequence[str]) -> set[str]:
     return {urlsplit(server).scheme for server in servers}
 
 
-def _tls(identity: Identity, servers: Sequence[str]) -> ssl.SSLContext | None:
+def _tls(identity: NatsIdentity, servers: Sequence[str]) -> ssl.SSLContext | None:
     if not any(identity[1:]) and _schemes(servers).isdisjoint({"tls", "wss"}):
         return None
     try:

@@ -1,8 +1,7 @@
-"""The ledger as a node's agent may use it: written to, and asked for the newest event of a subject.
+"""The ledger for a node's agent, which may publish and read the newest event of a subject.
 
-It needs no more of the server than `gpuledger.ledger.permissions` allows: one TCP connection, whose answers come by
-subjects of the node's own. It must never create or alter a stream, have a consumer, or wait long for what it may not
-do.
+It needs no more than `gpuledger.ledger.permissions` allows: one TCP connection, whose answers come on subjects of the
+node's own. It must never create or alter a stream, have a consumer, or wait long where permission is missing.
 """
 
 import asyncio
@@ -15,24 +14,24 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
-from gpuledger.ledger.asking import ASK_TIMEOUT_S, Asker, denied_error, is_of_answers, unless_denied
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, Denial, connected
-from gpuledger.ledger.credentials import ANONYMOUS, Identity
+from gpuledger.ledger.credentials import ANONYMOUS, NatsIdentity
 from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
 from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
 from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S, Publisher
+from gpuledger.ledger.queries import QUERY_TIMEOUT_S, StreamQueries, denied_error, is_of_answers, unless_denied
 from gpuledger.ledger.stream import stream_name
 
 STREAM_TIMEOUT_S: Final = 5.0
-"""How long a connection waits for a ledger that nobody has made yet."""
+"""How long a connection waits for a ledger that the services have not created yet."""
 
 STREAM_DELAY_S: Final = 0.2
 
 SETTLE_TIMEOUT_S: Final = 10
-"""How long the server may take to say whether we may listen; the library wants whole seconds."""
+"""How long the server may take to confirm a subscription; the library takes whole seconds."""
 
-_NO_LEDGER: Final = "There is no ledger on this server yet. Start the services: an agent does not make one."
+_NO_LEDGER: Final = "There is no ledger on this server yet. Start the services: an agent does not create one."
 
 
 class EdgeLedger:
@@ -42,9 +41,11 @@ class EdgeLedger:
     connects again finds the other.
     """
 
-    def __init__(self, connection: Connection, asker: Asker, generation: int, *, publish_timeout_s: float) -> None:
+    def __init__(
+        self, connection: Connection, queries: StreamQueries, generation: int, *, publish_timeout_s: float
+    ) -> None:
         self._connection = connection
-        self._asker = asker
+        self._queries = queries
         self._generation = generation
         self._stream = stream_name(generation)
         self._publisher = Publisher(connection, self._stream, timeout_s=publish_timeout_s)
@@ -65,7 +66,7 @@ class EdgeLedger:
         """Listen for acknowledgements, until the connection closes.
 
         Raises:
-            DeniedError: we may not listen there.
+            DeniedError: the server refuses the subscription.
         """
         await self._publisher.start()
         await self._atomic.start()
@@ -73,32 +74,32 @@ class EdgeLedger:
         self._refuse_over()
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
-        """See `gpuledger.ledger.api.Ledger.publish`; DeniedError, at once, where we may not publish there."""
+        """See `gpuledger.ledger.api.Ledger.publish`; DeniedError, at once, without permission."""
         return (await self._publish(self._publisher.publish([message], expected), [message]))[0]
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """See `gpuledger.ledger.api.Ledger.publish_many`; DeniedError, at once, where we may not publish there."""
+        """See `gpuledger.ledger.api.Ledger.publish_many`; DeniedError, at once, without permission."""
         return await self._publish(self._atomic.publish(messages), messages)
 
     async def newest(self, subject: str) -> Message | None:
-        """See `gpuledger.ledger.api.Asking.newest`."""
+        """See `gpuledger.ledger.api.LedgerQueries.newest`."""
         self._refuse_over()
-        # An archived stream goes on answering, so that each time the current one is asked for.
-        current = await self._asker.generation(subject)
+        # An archived stream still answers, so every call checks for the current one.
+        current = await self._queries.generation(subject)
         if current != self._generation:
             self._end(f"The ledger goes on in {stream_name(current)}." if current else _NO_LEDGER)
-        return await self._asker.newest(self._stream, subject)
+        return await self._queries.newest(self._stream, subject)
 
     @asynccontextmanager
-    async def poked(self, subject: str, poke: Callable[[], None]) -> AsyncIterator[None]:
-        """See `gpuledger.ledger.api.Asking.poked`."""
+    async def notified(self, subject: str, notify: Callable[[], None]) -> AsyncIterator[None]:
+        """See `gpuledger.ledger.api.LedgerQueries.notified`."""
         self._refuse_over()
 
         async def on_message(_message: Msg) -> None:
-            poke()
+            notify()
 
         denials: list[Denial] = []
-        with self._connection.on_break(poke), self._connection.on_denial(denials.append):
+        with self._connection.on_break(notify), self._connection.on_denial(denials.append):
             subscription = await self._listen(subject, on_message)
             try:
                 await self._settle()
@@ -109,7 +110,7 @@ class EdgeLedger:
                     await subscription.unsubscribe()
 
     def on_denial(self, denial: Denial) -> None:
-        """Where we may not listen to answers, none will ever come."""
+        """End this connection where the server refuses us the answers."""
         if is_of_answers(self._connection, denial):
             self._over = denied_error(self._connection, denial)
 
@@ -130,18 +131,18 @@ class EdgeLedger:
         try:
             return await self._connection.client.subscribe(subject, cb=callback)
         except NatsError as error:
-            raise self._broke(error) from error
+            raise self._broken(error) from error
 
     async def _settle(self) -> None:
-        """Return when the server has said whether we may listen where we began to."""
+        """Return when the server has confirmed or refused the subscriptions."""
         try:
             # The library's ping may overtake what was sent before it, a second one may not.
             await self._connection.client.flush(SETTLE_TIMEOUT_S)
             await self._connection.client.flush(SETTLE_TIMEOUT_S)
         except NatsError as error:
-            raise self._broke(error) from error
+            raise self._broken(error) from error
 
-    def _broke(self, error: NatsError) -> LedgerUnavailableError:
+    def _broken(self, error: NatsError) -> LedgerUnavailableError:
         return LedgerUnavailableError(f"The connection to NATS at {self._connection.address} broke ({error}).")
 
     def _refuse_denied(self, subject: str, denials: Sequence[Denial]) -> None:
@@ -164,33 +165,33 @@ async def connect_edge(
     *,
     name: str,
     node: str,
-    identity: Identity = ANONYMOUS,
+    identity: NatsIdentity = ANONYMOUS,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
     publish_timeout_s: float = PUBLISH_TIMEOUT_S,
     stream_timeout_s: float = STREAM_TIMEOUT_S,
-    ask_timeout_s: float = ASK_TIMEOUT_S,
+    query_timeout_s: float = QUERY_TIMEOUT_S,
 ) -> AsyncIterator[EdgeLedger]:
     """The current generation of the ledger at `url`, for the agent of a node; nothing is created.
 
     Raises:
-        LedgerUnavailableError: the server cannot be reached or does not let us in, or has no ledger.
+        LedgerUnavailableError: the server cannot be reached, refuses us, or has no ledger.
     """
     prefix = inbox_prefix(node)
     async with connected(
         url, name=name, timeout_s=connect_timeout_s, identity=identity, inbox_prefix=prefix
     ) as connection:
-        asker = Asker(connection, timeout_s=ask_timeout_s)
-        generation = await _current_generation(asker, desired_devices_subject(node), stream_timeout_s)
-        ledger = EdgeLedger(connection, asker, generation, publish_timeout_s=publish_timeout_s)
+        queries = StreamQueries(connection, timeout_s=query_timeout_s)
+        generation = await _current_generation(queries, desired_devices_subject(node), stream_timeout_s)
+        ledger = EdgeLedger(connection, queries, generation, publish_timeout_s=publish_timeout_s)
         with connection.on_denial(ledger.on_denial):
             await ledger.start()
             yield ledger
 
 
-async def _current_generation(asker: Asker, subject: str, timeout_s: float) -> int:
+async def _current_generation(queries: StreamQueries, subject: str, timeout_s: float) -> int:
     try:
         async with asyncio.timeout(timeout_s):
-            while not (found := await asker.generation(subject)):  # noqa: ASYNC110 - nobody tells when
+            while not (found := await queries.generation(subject)):  # noqa: ASYNC110 - nothing reports when
                 await asyncio.sleep(STREAM_DELAY_S)
     except TimeoutError as error:
         raise LedgerUnavailableError(_NO_LEDGER) from error

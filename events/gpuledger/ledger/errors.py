@@ -2,7 +2,7 @@
 
 LedgerError
 ├── LedgerUnavailableError    the server cannot be reached, or does not answer within its bound
-│   └── DeniedError           the server does not let us do it
+│   └── DeniedError           the server refuses permission
 ├── PublishError              an event was not acknowledged; it may or may not have been recorded
 │   └── EventRefusedError     no ledger like this one will ever take the event as it is
 ├── SequenceConflictError     the aggregate has newer events than the publisher knew
@@ -20,7 +20,7 @@ class LedgerUnavailableError(LedgerError):
 
 
 class DeniedError(LedgerUnavailableError):
-    """The server does not let us do it; nothing is wrong with what we wanted to record, and its operator can help."""
+    """The server refuses permission; nothing is wrong with the event, and the server's operator can help."""
 
 
 class PublishError(LedgerError):
@@ -28,7 +28,7 @@ class PublishError(LedgerError):
 
 
 class EventRefusedError(PublishError):
-    """The event is too large, or its subject is none: it was not recorded, and publishing it again changes nothing."""
+    """The event is too large or its subject is invalid: it was not recorded, and never will be."""
 
 
 class SequenceConflictError(LedgerError):

@@ -1,25 +1,25 @@
-"""The ledger in JetStream: puts connection, stream, publisher and reader together."""
+"""The ledger in JetStream: puts connection, stream, publisher and reader together, and counts what is published."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 from nats.js.errors import NotFoundError
 
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
+from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
-from gpuledger.ledger.batches import until_sequence
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
-from gpuledger.ledger.errors import GenerationError, SequenceConflictError
+from gpuledger.ledger.errors import GenerationError, LedgerError, SequenceConflictError
 from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher
 from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
 from gpuledger.ledger.stream import Generation, ensure_stream, open_generation
+from gpuledger.runtime.telemetry import PUBLISHED
 
 REPEAT_SCAN_MAX = 1024
-"""How many of an aggregate's newer events are looked through for our own."""
+"""How many of an aggregate's newer events are searched for our own."""
 
 
-class JetStreamLedger:
+class JetStreamLedger(Ledger):
     """One generation of the ledger on a NATS server; `connect_ledger` makes it."""
 
     def __init__(
@@ -47,10 +47,16 @@ class JetStreamLedger:
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; an event that is there already is no conflict."""
         self._refuse_archived()
+        with _counted_failures(1):
+            receipt = await self._publish(message, expected)
+        _count([receipt])
+        return receipt
+
+    async def _publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
         try:
             return (await self._publisher.publish([message], expected))[0]
         except SequenceConflictError:
-            # The server looks at the expectation before it looks for repeats.
+            # The server checks the expectation before it checks for repeats.
             recorded = expected and await self._recorded_behind(expected, message.id)
             if not recorded:
                 raise
@@ -59,7 +65,10 @@ class JetStreamLedger:
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`."""
         self._refuse_archived()
-        return await self._atomic.publish(messages)
+        with _counted_failures(len(messages)):
+            receipts = await self._atomic.publish(messages)
+        _count(receipts)
+        return receipts
 
     def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[OrderedReader]:
         """See `gpuledger.ledger.api.Ledger.read`."""
@@ -74,27 +83,15 @@ class JetStreamLedger:
             )
         )
 
-    async def history(
-        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
-    ) -> AsyncIterator[list[Message]]:
-        """See `gpuledger.ledger.api.Ledger.history`."""
-        last = await self.last_sequence(subject_filter)
-        end = last if until is None else min(until, last)
-        if end <= after:
-            return
-        async with self.read(after, subject_filter) as reader:
-            async for batch in until_sequence(reader, end):
-                yield batch
-
     async def head(self) -> int:
         """See `gpuledger.ledger.api.Ledger.head`."""
-        info = await self._connection.ask(lambda: self._connection.jetstream.stream_info(self._generation.stream))
+        info = await self._connection.request(lambda: self._connection.jetstream.stream_info(self._generation.stream))
         return info.state.last_seq
 
     async def last_sequence(self, subject_filter: str) -> int:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""
         try:
-            message = await self._connection.ask(
+            message = await self._connection.request(
                 lambda: self._connection.jetstream.get_last_msg(self._generation.stream, subject_filter)
             )
         except NotFoundError:
@@ -106,7 +103,7 @@ class JetStreamLedger:
         for _ in range(REPEAT_SCAN_MAX):
             following = sequence + 1
             try:
-                found = await self._connection.ask(
+                found = await self._connection.request(
                     lambda at=following: self._connection.jetstream.get_msg(  # type: ignore[misc]
                         self._generation.stream, at, expected.subject_filter, next=True
                     )
@@ -121,6 +118,24 @@ class JetStreamLedger:
     def _refuse_archived(self) -> None:
         if not self._generation.current:
             raise GenerationError(f"Generation {self.generation} is archived. Write to the current one.")
+
+
+@contextmanager
+def _counted_failures(messages: int) -> Iterator[None]:
+    try:
+        yield
+    except SequenceConflictError:
+        PUBLISHED.labels("conflict").inc(messages)
+        raise
+    except LedgerError:
+        PUBLISHED.labels("failed").inc(messages)
+        raise
+
+
+def _count(receipts: Sequence[Receipt]) -> None:
+    duplicates = sum(receipt.duplicate for receipt in receipts)
+    PUBLISHED.labels("duplicate").inc(duplicates)
+    PUBLISHED.labels("recorded").inc(len(receipts) - duplicates)
 
 
 @asynccontextmanager

@@ -1,20 +1,19 @@
-"""A ledger in memory, for tests and what-if: it behaves as JetStream's and forgets everything with its life."""
+"""A ledger in memory, for tests and what-if: it behaves like JetStream's and stores nothing."""
 
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Message, Outgoing, Receipt
-from gpuledger.ledger.batches import until_sequence
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError, SequenceConflictError
 
 Matcher = Callable[[str], bool]
 
 
-class MemoryLedger:
+class MemoryLedger(Ledger):
     """The log as a list; `clock` gives the time-stamps, in nanoseconds since 1970."""
 
     def __init__(self, *, generation: int = 1, clock: Callable[[], int] = time.time_ns) -> None:
@@ -48,20 +47,12 @@ class MemoryLedger:
     async def read(self, after: int = 0, subject_filter: str = ALL) -> AsyncIterator["MemoryReader"]:
         """See `gpuledger.ledger.api.Ledger.read`."""
         reader = MemoryReader(self._messages, after, matcher(subject_filter))
-        with self._told(reader):
+        self._readers.append(reader)
+        try:
             yield reader
-
-    async def history(
-        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
-    ) -> AsyncIterator[list[Message]]:
-        """See `gpuledger.ledger.api.Ledger.history`."""
-        last = await self.last_sequence(subject_filter)
-        end = last if until is None else min(until, last)
-        if end <= after:
-            return
-        async with self.read(after, subject_filter) as reader:
-            async for batch in until_sequence(reader, end):
-                yield batch
+        finally:
+            self._readers.remove(reader)
+            reader.close()
 
     async def head(self) -> int:
         """See `gpuledger.ledger.api.Ledger.head`."""
@@ -79,15 +70,6 @@ class MemoryLedger:
         for reader in self._readers:
             reader.arrived.set()
         return Receipt(sequence, duplicate=False)
-
-    @contextmanager
-    def _told(self, reader: "MemoryReader") -> Iterator[None]:
-        self._readers.append(reader)
-        try:
-            yield
-        finally:
-            self._readers.remove(reader)
-            reader.close()
 
 
 class MemoryReader:

@@ -1,7 +1,7 @@
-"""What a node's agent may do on a NATS server, as data and as the text of the server's configuration. Pure.
+"""The permissions of a node's agent on a NATS server, as data and as text for the server's configuration. Pure.
 
-It is as little as `gpuledger.ledger.edge` needs, and speaks of one node only: whoever holds an agent's credentials
-writes in this node's name and reads what is wanted of this node. `docs/agent-credentials.md` explains each line.
+It is the least that `gpuledger.ledger.edge` needs, for one node only: with an agent's credentials one can write in this
+node's name and read the devices that pools desire of it. `docs/agent-credentials.md` explains each line.
 """
 
 import json
@@ -12,14 +12,14 @@ from gpuledger.events.node import NodeDevicesWanted
 from gpuledger.events.subjects import NODE, ROOT, escape
 
 NAME_TEMPLATE: Final = "{{name()}}"
-"""What a scoped signing key replaces by the name of the user whose JWT it signed; it must be a whole token."""
+"""A scoped signing key puts the user's name here in the JWTs that it signs; it must be a whole token."""
 
 LEDGER_ACCOUNT: Final = "LEDGER"
 AGENTS_ACCOUNT: Final = "AGENTS"
 
 API: Final = "$JS.API"
 IMPORTED_API: Final = "$JS.LEDGER.API"
-"""Where agents in an account of their own have imported the other; the first is always their own account's."""
+"""The API of the ledger's account as imported by the agents' account, whose own is the first."""
 
 _STREAM_NAMES: Final = "STREAM.NAMES"
 STREAM_NAMES: Final = (f"{API}.{_STREAM_NAMES}", f"{IMPORTED_API}.{_STREAM_NAMES}")
@@ -33,7 +33,7 @@ class Permissions(NamedTuple):
 
 
 def agent_permissions(node: str) -> Permissions:
-    """What the agent of a node needs.
+    """The permissions that the agent of a node needs.
 
     Raises:
         SubjectError: no subject can hold the node's name.
@@ -56,17 +56,17 @@ def user_name(node: str) -> str:
 
 
 def inbox_prefix(node: str) -> str:
-    """What the subjects begin with by which a node's agent gets answers."""
+    """The beginning of the subjects that receive answers for a node's agent."""
     return _inbox(escape(node))
 
 
 def desired_devices_subject(node: str) -> str:
-    """Where pools say what they want of a node (`NodeDevicesWanted`)."""
-    return _wanted(escape(node))
+    """The subject of a node's desired devices (`NodeDevicesWanted`)."""
+    return _desired(escape(node))
 
 
 def direct_get(stream: str, subject: str) -> str:
-    """Where the newest message of a subject is asked for."""
+    """The subject of requests for the newest message of a subject."""
     return f"{API}.DIRECT.GET.{stream}.{subject}"
 
 
@@ -91,37 +91,37 @@ def permissions_text(permissions: Permissions) -> str:
 
 
 def exports_text() -> str:
-    """What the ledger's account lets the agents' account use, in the server's configuration."""
+    """The exports of the ledger's account to the agents' account, in the server's configuration."""
     lines = [f"{{ service: {_quoted(subject)}, accounts: [{AGENTS_ACCOUNT}] }}" for subject, _ in _services()]
-    lines.append(f"{{ stream: {_quoted(_wanted('*'))}, accounts: [{AGENTS_ACCOUNT}] }}")
+    lines.append(f"{{ stream: {_quoted(_desired('*'))}, accounts: [{AGENTS_ACCOUNT}] }}")
     return "exports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
 
 
 def imports_text() -> str:
-    """What the agents' account uses of the ledger's, in the server's configuration."""
+    """The imports of the agents' account from the ledger's, in the server's configuration."""
     lines = [
         f"{{ service: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(subject)} }}, to: {_quoted(local)} }}"
         for subject, local in _services()
     ]
-    lines.append(f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(_wanted('*'))} }} }}")
+    lines.append(f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(_desired('*'))} }} }}")
     return "imports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
 
 
 def _permissions(token: str) -> Permissions:
-    wanted = _wanted(token)
+    desired = _desired(token)
     return Permissions(
-        publish=(f"{ROOT}.{NODE}.{token}.>", *STREAM_NAMES, direct_get("*", wanted)),
-        subscribe=(f"{_inbox(token)}.>", wanted),
+        publish=(f"{ROOT}.{NODE}.{token}.>", *STREAM_NAMES, direct_get("*", desired)),
+        subscribe=(f"{_inbox(token)}.>", desired),
     )
 
 
 def _services() -> Iterable[tuple[str, str]]:
-    """Subjects of the ledger's account that answer agents, and what they are called in the agents' own."""
-    written, asked = f"{ROOT}.{NODE}.*.>", direct_get("*", _wanted("*"))
-    return ((written, written), STREAM_NAMES, (asked, asked))
+    """Subjects of the ledger's account that answer agents, each with its name in the agents' account."""
+    written, read = f"{ROOT}.{NODE}.*.>", direct_get("*", _desired("*"))
+    return ((written, written), STREAM_NAMES, (read, read))
 
 
-def _wanted(token: str) -> str:
+def _desired(token: str) -> str:
     model = NodeDevicesWanted
     return f"{model.PUBLISH_RULE.reserved_prefix}{model.AGGREGATE}.{token}.{model.EVENT}"
 

@@ -105,7 +105,7 @@ class Run:
         self.news.set()
 
     def answer(self, index: int, answer: Msg) -> None:
-        """Take the server's word on a message."""
+        """Take the server's answer to a message."""
         refusal = refusal_of(answer)
         if refusal is not None:
             self.refusal = refusal if index >= self.first_open else self.refusal
@@ -194,7 +194,7 @@ class Publisher:
                 await asyncio.sleep(pause_s)
 
     async def _attempt(self, run: Run, timeout_s: float) -> str:
-        """Send from the first open message on until all is acknowledged or something fails; says what."""
+        """Send from the first open message on until all are acknowledged; returns the problem where something fails."""
         try:
             await self._connection.wait_up(max(timeout_s, 0))
             run.go_back()
@@ -218,7 +218,7 @@ class Publisher:
         except BadSubjectError as error:
             raise EventRefusedError("The event cannot be published: its subject is not one.") from error
         except NatsError as error:
-            raise PublishError(f"The event cannot be published: {_words(error)}.") from error
+            raise PublishError(f"The event cannot be published: {_text(error)}.") from error
         return ""
 
     async def _fill_window(self, run: Run) -> None:
@@ -248,7 +248,7 @@ def refusal_of(answer: Msg) -> Refusal | None:
     if b'"error"' not in answer.data:
         return None
     error = orjson.loads(answer.data)["error"]
-    return Refusal(error["code"], error.get("err_code", 0), f"the server said {error.get('description', error)!r}")
+    return Refusal(error["code"], error.get("err_code", 0), f"the server answered {error.get('description', error)!r}")
 
 
 def _raise_for_good(run: Run) -> None:
@@ -264,5 +264,5 @@ def _raise_for_good(run: Run) -> None:
     raise refused(f"The event {message.id} was refused: {refusal.reason}.")
 
 
-def _words(error: NatsError) -> str:
+def _text(error: NatsError) -> str:
     return str(error) or type(error).__name__

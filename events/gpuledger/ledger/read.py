@@ -35,7 +35,7 @@ _log = logging.getLogger("gpuledger.ledger")
 
 
 class Buffer:
-    """What has arrived and was not taken yet; knows when the server may send more."""
+    """The messages that have arrived and were not taken yet; knows when the server may send more."""
 
     def __init__(self, last_sequence: int) -> None:
         self.messages: list[Message] = []
@@ -96,7 +96,7 @@ class Delivery:
         self._buffer.put(Message(subject, data, int(tokens[5 + skip]), int(tokens[7 + skip])))
 
     async def on_control(self, reply: str, headers: dict[str, str]) -> None:
-        """Compare the server's count with ours, and note when it waits for a word to go on."""
+        """Compare the server's count with ours, and note when it waits for flow control."""
         if self.stale.is_set():
             return
         self._activity += 1
@@ -109,19 +109,19 @@ class Delivery:
         await self.answer_flow_control()
 
     async def subscribe(self) -> None:
-        """Listen, before there is a consumer that delivers."""
+        """Subscribe, before there is a consumer that delivers."""
         self.subscription = await self._client.subscribe(self.inbox)
-        self._client.receivers[self.subscription._id] = self  # noqa: SLF001 - the library has no other name for it
+        self._client.receivers[self.subscription._id] = self  # noqa: SLF001 - the library has no public name for it
 
     async def unsubscribe(self) -> None:
-        """Listen no more; does nothing where nobody listens."""
+        """End the subscription, where there is one."""
         if self.subscription is not None:
             self._client.receivers.pop(self.subscription._id, None)  # noqa: SLF001
             with suppress(NatsError):
                 await self.subscription.unsubscribe()
 
     async def answer_flow_control(self) -> None:
-        """Ask the server for more, where it waits for that and the buffer has room."""
+        """Let the server send more, where it waits for that and the buffer has room."""
         if self._flow_reply and self._buffer.has_room:
             reply, self._flow_reply = self._flow_reply, ""
             with suppress(NatsError):
@@ -181,9 +181,9 @@ class OrderedReader:
         return batch
 
     async def supervise(self) -> None:
-        """Keep a consumer delivering until cancelled; what ends it is raised by `next_batch`."""
+        """Keep a consumer delivering until cancelled; `next_batch` raises the error that ended it."""
         try:
-            # The client's requests may swallow a cancellation, so the end is looked for as well.
+            # The client's requests may swallow a cancellation, so the failure is checked as well.
             while self._failure is None:
                 await self._deliver_once()
         except BaseException as error:
@@ -191,7 +191,7 @@ class OrderedReader:
             raise
 
     def fail(self, error: BaseException) -> None:
-        """Let everyone who waits know that nothing more will come."""
+        """End every wait: nothing more will come."""
         self._failure = self._failure or error
         self._buffer.arrived.set()
         if self._delivery is not None:
@@ -229,7 +229,7 @@ class OrderedReader:
             mem_storage=True,
             num_replicas=1,
         )
-        await self._connection.ask(
+        await self._connection.request(
             lambda: self._connection.jetstream.add_consumer(self._stream, config),
             self._restore_timeout_s,
             transient=(ServiceUnavailableError, ServerError, NotFoundError),

@@ -1,4 +1,4 @@
-"""The stream that keeps a ledger, as data, and its generations.
+"""The stream that stores a ledger, as data, and its generations.
 
 A stream that is already there is checked and never altered, with two exceptions: it is allowed to take batches, and
 `begin_generation` takes its subjects away. Nothing here may delete or purge.
@@ -26,7 +26,7 @@ _NAME = re.compile(r"LEDGER_([1-9][0-9]*)")
 
 
 class Generation(NamedTuple):
-    """A stream that keeps, or kept, the ledger; the `current` one is written to."""
+    """A stream that stores the ledger, or an archived one; the `current` one is written to."""
 
     number: int
     current: bool
@@ -43,7 +43,7 @@ def stream_name(generation: int) -> str:
 
 
 def stream_config(generation: int, replicas: int = 1) -> StreamConfig:
-    """What the stream of a generation must be."""
+    """The configuration that the stream of a generation must have."""
     return StreamConfig(
         name=stream_name(generation),
         subjects=[ALL],
@@ -109,14 +109,14 @@ async def begin_generation(connection: Connection, replicas: int | None = None) 
         LedgerUnavailableError: the server does not answer.
     """
     current = await ensure_stream(connection, replicas)
-    info = await connection.ask(lambda: connection.jetstream.stream_info(current.stream))
+    info = await connection.request(lambda: connection.jetstream.stream_info(current.stream))
     archived = info.config.evolve(subjects=[archive_subject(current.number)])
-    await connection.ask(lambda: connection.jetstream.update_stream(archived))
+    await connection.request(lambda: connection.jetstream.update_stream(archived))
     return await _create(connection, current.number + 1, info.config.num_replicas or 1)
 
 
 def archive_subject(generation: int) -> str:
-    """What an archived stream listens on instead; nobody publishes there."""
+    """The subject of an archived stream; nobody publishes there."""
     return f"archived.{generation}.>"
 
 
@@ -128,11 +128,11 @@ def check_config(found: StreamConfig, generation: int, replicas: int | None = No
     Raises:
         StreamConfigError: naming every difference.
     """
-    wanted = stream_config(generation, replicas or found.num_replicas or 1)
+    required = stream_config(generation, replicas or found.num_replicas or 1)
     differences = [
-        f"{field} is {_plain(getattr(found, field))}, not {_plain(getattr(wanted, field))}"
+        f"{field} is {_plain(getattr(found, field))}, not {_plain(getattr(required, field))}"
         for field in _CHECKED
-        if _plain(getattr(found, field)) != _plain(getattr(wanted, field))
+        if _plain(getattr(found, field)) != _plain(getattr(required, field))
     ]
     if _plain(found.persist_mode) == "async":
         differences.append("persist_mode is async, which acknowledges events before they are on disk")
@@ -140,8 +140,8 @@ def check_config(found: StreamConfig, generation: int, replicas: int | None = No
         differences.append("allow_msg_ttl is on, which lets publishers have their events deleted")
     if differences:
         raise StreamConfigError(
-            f"The stream {wanted.name} cannot keep a ledger: {'; '.join(differences)}. "
-            f"Correct it with `nats stream edit {wanted.name}`, or name another NATS server."
+            f"The stream {required.name} cannot store a ledger: {'; '.join(differences)}. "
+            f"Correct it with `nats stream edit {required.name}`, or name another NATS server."
         )
 
 
@@ -176,7 +176,7 @@ async def _allow_batches(connection: Connection, found: StreamConfig) -> None:
 async def _create(connection: Connection, generation: int, replicas: int) -> Generation:
     config = stream_config(generation, replicas)
     try:
-        await connection.ask(lambda: connection.jetstream.add_stream(config))
+        await connection.request(lambda: connection.jetstream.add_stream(config))
     except APIError as error:
         raise StreamConfigError(
             f"The server does not create the stream {config.name}: {error.description}. "
@@ -197,4 +197,4 @@ async def _ledger_streams(connection: Connection) -> dict[int, StreamInfo]:
 
 
 async def _page(connection: Connection, offset: int) -> list[StreamInfo]:
-    return await connection.ask(lambda: connection.jetstream.streams_info(offset))
+    return await connection.request(lambda: connection.jetstream.streams_info(offset))

@@ -17,7 +17,7 @@ from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.events.publishing import source_kind
-from gpuledger.ledger.api import Asking, Message, Position
+from gpuledger.ledger.api import LedgerQueries, Message, Position
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.ledger.permissions import desired_devices_subject
 from gpuledger.runtime.backoff import Backoff, Retries
@@ -37,7 +37,7 @@ STATE_KEY: Final = "orders"
 
 log = structlog.get_logger("gpuledger.agent")
 
-Connect = Callable[[], AbstractAsyncContextManager[Asking]]
+Connect = Callable[[], AbstractAsyncContextManager[LedgerQueries]]
 """Connects to the ledger; raises LedgerError where it cannot be asked."""
 
 
@@ -99,11 +99,11 @@ class DesiredDevices:
             log.warning("waiting for orders", reason=self.trouble, pause_s=pause_s)
             await self._sleep(pause_s)
 
-    async def _follow(self, ledger: Asking) -> None:
+    async def _follow(self, ledger: LedgerQueries) -> None:
         """Look whenever there may be news, and now and then."""
         poked = asyncio.Event()
         pauses: Iterator[float] = iter(())
-        async with ledger.poked(self._subject, poked.set):
+        async with ledger.notified(self._subject, poked.set):
             while True:
                 poked.clear()
                 await self._look(ledger)
@@ -112,7 +112,7 @@ class DesiredDevices:
                         await poked.wait()
                         pauses = iter(LOOK_AGAIN_S)
 
-    async def _look(self, ledger: Asking) -> None:
+    async def _look(self, ledger: LedgerQueries) -> None:
         message = await ledger.newest(self._subject)
         self._be_alive()
         self.trouble = None

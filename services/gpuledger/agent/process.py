@@ -35,7 +35,7 @@ from gpuledger.agent.settings import AgentSettings, NatsSettings, read_agent_set
 from gpuledger.agent.setup.part import PoolSetup
 from gpuledger.agent.shared_connection import SharedConnection
 from gpuledger.agent.supervisor import Supervisor
-from gpuledger.ledger.credentials import Identity
+from gpuledger.ledger.credentials import NatsIdentity
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.runtime.clock import system_clock
@@ -155,7 +155,7 @@ def _plugin_settings(settings: AgentSettings) -> PluginSettings:
 
 @asynccontextmanager
 async def _connect(node: str, nats: NatsSettings) -> AsyncIterator[EdgeLedger]:
-    identity = Identity(nats.credentials, nats.ca, nats.certificate, nats.key)
+    identity = NatsIdentity(nats.credentials, nats.ca, nats.certificate, nats.key)
     async with connect_edge(nats.url, name=f"agent of {node}", node=node, identity=identity) as ledger:
         yield ledger
 

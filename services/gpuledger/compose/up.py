@@ -14,7 +14,6 @@ from typing import NamedTuple
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.db.migrate import migrate
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.projection.published import CountedLedger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
@@ -70,7 +69,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
         ledger = await stack.enter_async_context(connect_ledger(servers.nats_url, name="gpuledger up"))
-        supervision = Supervision(all_projections(), CountedLedger(ledger), servers.database_url)
+        supervision = Supervision(all_projections(), ledger, servers.database_url)
         edge = None
         if options.has_edge:
             parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn)

@@ -256,6 +256,6 @@ async def _newest(connection: Connection) -> tuple[int, StreamInfo | None]:
     with suppress(NotFoundError):
         while True:
             name = stream_name(number + 1)
-            newest = await connection.ask(lambda name=name: connection.jetstream.stream_info(name))  # type: ignore[misc]
+            newest = await connection.request(lambda name=name: connection.jetstream.stream_info(name))  # type: ignore[misc]
             number += 1
     return number, newest

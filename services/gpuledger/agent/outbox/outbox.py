@@ -24,7 +24,7 @@ from gpuledger.agent.outbox.errors import OutboxError
 from gpuledger.agent.outbox.spool import open_spool
 from gpuledger.agent.outbox.store import OpenSpool, OutboxStatus, OutboxStore
 from gpuledger.agent.part import AgentFact
-from gpuledger.ledger.api import Publishing
+from gpuledger.ledger.api import LedgerWriter
 from gpuledger.ledger.errors import EventRefusedError, LedgerError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
@@ -38,7 +38,7 @@ CHECK_PERIOD_S: Final = 5.0
 
 log = structlog.get_logger("gpuledger.agent")
 
-Connect = Callable[[], AbstractAsyncContextManager[Publishing]]
+Connect = Callable[[], AbstractAsyncContextManager[LedgerWriter]]
 """Connects to the ledger; raises LedgerUnavailableError while it is away."""
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -187,7 +187,7 @@ class Outbox:
             log.warning("waiting for the ledger", reason=self.trouble, waiting=self.waiting, pause_s=round(pause_s, 3))
             await self._sleep(pause_s)
 
-    async def _send_all(self, ledger: Publishing) -> None:
+    async def _send_all(self, ledger: LedgerWriter) -> None:
         self.trouble = None
         while True:
             self._wanted.clear()
@@ -199,7 +199,7 @@ class Outbox:
                 self._idle.set()
             await self._wanted.wait()
 
-    async def _send(self, ledger: Publishing, entries: Sequence[Entry]) -> None:
+    async def _send(self, ledger: LedgerWriter, entries: Sequence[Entry]) -> None:
         try:
             await ledger.publish_many([entry.message for entry in entries])
         except EventRefusedError:
@@ -208,7 +208,7 @@ class Outbox:
             return
         await self._done(entries)
 
-    async def _send_one(self, ledger: Publishing, entry: Entry) -> None:
+    async def _send_one(self, ledger: LedgerWriter, entry: Entry) -> None:
         try:
             await ledger.publish_many([entry.message])
         except EventRefusedError as error:

@@ -1,7 +1,7 @@
-"""What may be asked of a ledger without a consumer: where it is now, and the newest message of a subject.
+"""Requests to a ledger that need no consumer: its current generation, and the newest message of a subject.
 
-Both are plain requests, so that permissions can name each. What the server does not let us do it tells past the answer,
-which then never comes: whoever waits for one must hear of that as well.
+Both are plain requests, so that permissions can name each. The server reports a missing permission beside the answer,
+which then never comes: whoever waits for an answer has to listen for that as well.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
 from gpuledger.ledger.permissions import STREAM_NAMES, direct_get
 from gpuledger.ledger.stream import stream_name
 
-ASK_TIMEOUT_S: Final = 5.0
+QUERY_TIMEOUT_S: Final = 5.0
 
 _NOT_ENABLED: Final = 10039
-"""The account has no JetStream of its own, as that of agents who are kept apart from the ledger's."""
+"""The account has no JetStream of its own, such as the agents' account beside the ledger's."""
 
 _NOT_FOUND: Final = "404"
 
 T = TypeVar("T")
 
 
-class Asker:
-    """Asks by requests; each may take `timeout_s`."""
+class StreamQueries:
+    """Sends requests; each may take `timeout_s`."""
 
-    def __init__(self, connection: Connection, *, timeout_s: float = ASK_TIMEOUT_S) -> None:
+    def __init__(self, connection: Connection, *, timeout_s: float = QUERY_TIMEOUT_S) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
         self._apis: tuple[str, ...] = STREAM_NAMES
@@ -42,11 +42,11 @@ class Asker:
 
         Raises:
             LedgerUnavailableError: nobody answers.
-            DeniedError: we may not ask.
+            DeniedError: the server refuses permission.
         """
-        question = orjson.dumps({"subject": subject})
+        request = orjson.dumps({"subject": subject})
         for api in self._apis:
-            document = orjson.loads((await self._ask(api, question)).data)
+            document = orjson.loads((await self._request(api, request)).data)
             error = document.get("error")
             if error is None:
                 self._apis = (api,)
@@ -61,38 +61,38 @@ class Asker:
 
         Raises:
             LedgerUnavailableError: nobody answers.
-            DeniedError: we may not ask.
+            DeniedError: the server refuses permission.
         """
         try:
-            answer = await self._ask(direct_get(stream, subject))
+            answer = await self._request(direct_get(stream, subject))
         except LedgerUnavailableError as error:
             if isinstance(error.__cause__, NoRespondersError):
                 raise LedgerUnavailableError(
-                    f"{stream} gives no messages directly. Let it: `nats stream edit {stream} --allow-direct`."
+                    f"{stream} does not serve messages directly. Allow it: `nats stream edit {stream} --allow-direct`."
                 ) from error
             raise
         return _message(answer)
 
-    async def _ask(self, subject: str, question: bytes = b"") -> Msg:
+    async def _request(self, subject: str, body: bytes = b"") -> Msg:
         client = self._connection.client
-        asking = self._connection.ask(
-            lambda: client.request(subject, question, timeout=REQUEST_ATTEMPT_S), self._timeout_s
+        work = self._connection.request(
+            lambda: client.request(subject, body, timeout=REQUEST_ATTEMPT_S), self._timeout_s
         )
-        return await unless_denied(self._connection, asking, {subject})
+        return await unless_denied(self._connection, work, {subject})
 
 
 async def unless_denied(connection: Connection, work: Coroutine[Any, Any, T], subjects: Collection[str]) -> T:
-    """What the work comes to, which publishes to these subjects and waits for answers.
+    """The result of work that publishes to these subjects and waits for answers.
 
     Raises:
-        DeniedError: the server does not let us do it.
+        DeniedError: the server refuses permission.
     """
     denial: asyncio.Future[Denial] = asyncio.get_running_loop().create_future()
     ours = {subject.lower() for subject in subjects}
 
-    def on_denial(said: Denial) -> None:
-        if not denial.done() and (said.subject in ours or is_of_answers(connection, said)):
-            denial.set_result(said)
+    def on_denial(denied: Denial) -> None:
+        if not denial.done() and (denied.subject in ours or is_of_answers(connection, denied)):
+            denial.set_result(denied)
 
     with connection.on_denial(on_denial):
         task = asyncio.create_task(work)
@@ -108,12 +108,12 @@ async def unless_denied(connection: Connection, work: Coroutine[Any, Any, T], su
 
 
 def is_of_answers(connection: Connection, denial: Denial) -> bool:
-    """Whether we may not listen where answers come."""
+    """Whether the server keeps us from receiving answers."""
     return denial.kind == "subscription" and denial.subject.startswith(f"{connection.inbox_prefix.lower()}.")
 
 
 def denied_error(connection: Connection, denial: Denial) -> DeniedError:
-    """The server's word, and what is to be done about it."""
+    """The error for a denial; its message says what to do about it."""
     doing = "listen on" if denial.kind == "subscription" else "publish to"
     return DeniedError(
         f"NATS at {connection.address} does not let us {doing} {denial.subject}. Give this node's user the permissions "
@@ -127,7 +127,7 @@ def _message(answer: Msg) -> Message | None:
     if status == _NOT_FOUND:
         return None
     if status is not None:
-        raise LedgerUnavailableError(f"The newest message cannot be had: {headers.get('Description', status)}.")
+        raise LedgerUnavailableError(f"The newest message cannot be read: {headers.get('Description', status)}.")
     return Message(
         headers["Nats-Subject"], answer.data, int(headers["Nats-Sequence"]), _nanoseconds(headers["Nats-Time-Stamp"])
     )
