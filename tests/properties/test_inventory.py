@@ -164,6 +164,6 @@ def test_only_a_gone_node_or_a_moved_card_takes_a_device_away(said: list[Saying]
         left = {row.name for row in inventory.devices()}
         for row in before:
             if row.name not in left:
-                sightings = inventory.state.sighting.rows.values()
-                is_elsewhere = any(other.node != row.node for other in sightings if other.teller == "agent")
-                assert inventory.state.said.rows[row.node].gone_at is not None or is_elsewhere
+                sightings = inventory.state.report.rows.values()
+                is_elsewhere = any(other.node != row.node for other in sightings if other.reporter == "agent")
+                assert inventory.state.node_facts.rows[row.node].gone_at is not None or is_elsewhere

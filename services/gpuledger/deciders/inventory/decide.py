@@ -1,9 +1,9 @@
-"""What the `inventory` service decides: which GPUDevices exist, what they show, and what holds for their nodes.
+"""Decides which GPUDevices exist, what they show, and the inventory conditions of their nodes. Pure.
 
-Pure. What a node should have is computed from the facts in force, compared with what was decided before, and only the
-difference is decided. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, or when its card
-sits in another node. Nothing is decided while the module is disabled, and nothing but the removal of what is gone while
-Node Feature Discovery is missing.
+The decider derives the desired inventory of a node from the facts in force and decides only the difference to its last
+decisions. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, or its card is in another
+node. Nothing is decided while the module is disabled, and nothing but withdrawals while Node Feature Discovery is
+missing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,19 @@ import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_IGNORE, LABEL_TRUE
-from gpuledger.deciders.inventory.conditions import node_conditions, prerequisite
-from gpuledger.deciders.inventory.managed import is_managed
+from gpuledger.deciders.inventory.conditions import is_managed, node_conditions, prerequisite
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory.device_names import device_name, free_name, place_of
 from gpuledger.domain.inventory.facts import InventoryFacts
-from gpuledger.domain.inventory.merge import NOTHING, Kind, View, Wanted, devices_of, owner_of, sharing
+from gpuledger.domain.inventory.merge import (
+    NO_DEVICES,
+    DesiredDevice,
+    Kind,
+    NodeDevices,
+    devices_of,
+    nodes_sharing_cards,
+    owner_of,
+)
 from gpuledger.domain.inventory.state import GpuDevice, ModuleSettings, described
 from gpuledger.events.device import (
     Description,
@@ -46,7 +53,7 @@ NODE_FACTS = (NodeObserved, NodeGone, NodeFeaturesObserved, NodeFeaturesGone, No
 
 
 def on_fact(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
-    """What follows from a fact that was just folded. Each decision is folded before the next one is asked for."""
+    """The decisions that follow from a fact that was just folded. The caller folds each before it takes the next."""
     settings = state.settings_in_force()
     if not settings.enabled:
         return
@@ -68,52 +75,52 @@ def _is_met(state: InventoryFacts) -> bool:
 
 
 def _exists(state: InventoryFacts, node: str) -> bool:
-    row = state.said.get(node)
+    row = state.node_facts.get(node)
     return row is not None and row.exists
 
 
 def _on_prerequisite(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
-    known, wanted = state.module.get(MODULE_CONFIG), prerequisite(state.nfd_count())
-    if wanted is None or (known is not None and (known.met, known.reason) == (wanted.met, wanted.reason)):
+    known, desired = state.module.get(MODULE_CONFIG), prerequisite(state.nfd_count())
+    if desired is None or (known is not None and (known.met, known.reason) == (desired.met, desired.reason)):
         return
-    yield Causation(fact, None if known is None else known.changed_at).decision(MODULE_CONFIG, wanted)
+    yield Causation(fact, None if known is None else known.changed_at).decision(MODULE_CONFIG, desired)
 
 
 def _all_nodes(state: InventoryFacts) -> list[str]:
-    return sorted({*state.said.rows, *state.node.rows})
+    return sorted({*state.node_facts.rows, *state.node.rows})
 
 
 def _nodes_of(state: InventoryFacts, fact: Fact) -> list[str]:
-    """The nodes whose inventory a fact may change; the one that it is about comes last."""
+    """The nodes whose inventory a fact may change, its own node last."""
     subject = fact.event.subject
     if isinstance(fact.event.data, DeviceMarked):
         device = state.device.get(subject)
         return [] if device is None else [device.node]
     if not isinstance(fact.event.data, NODE_FACTS):
         return []
-    return [*sorted(sharing(state, subject)), subject]
+    return [*sorted(nodes_sharing_cards(state, subject)), subject]
 
 
 def _on_node(state: InventoryFacts, causation: Causation, settings: ModuleSettings, node: str) -> Iterator[Decision]:
-    view = devices_of(state, node)
-    yield from _identify(state, causation, node, view)
-    wanted = {device.card: device for device in view.devices}
+    found = devices_of(state, node)
+    yield from _identify(state, causation, node, found)
+    desired = {device.card: device for device in found.devices}
     known = {row.card: row for row in sorted(state.device.where("node", node))}
     for card, row in known.items():
-        if card not in wanted:
+        if card not in desired:
             yield from _withdraw(state, causation, row)
-    for card, device in wanted.items():
+    for card, device in desired.items():
         yield from _keep(state, causation, settings, node, device, known.get(card))
-    yield from _settle_slots(state, causation, node, view)
-    yield from _on_state(state, causation, settings, node, view)
+    yield from _settle_slots(state, causation, node, found)
+    yield from _on_state(state, causation, settings, node, found)
 
 
-def _identify(state: InventoryFacts, causation: Causation, node: str, view: View) -> Iterator[Decision]:
-    """GPUDevices whose card nobody counts any more, and new cards: who was provisional is the next card of its kind."""
+def _identify(state: InventoryFacts, causation: Causation, node: str, found: NodeDevices) -> Iterator[Decision]:
+    """Give new cards to GPUDevices without one: a provisional device gets the next card of its kind."""
     rows = state.device.where("node", node)
-    known, wanted = {row.card for row in rows}, {device.card for device in view.devices}
-    new = [device for device in view.devices if not device.provisional and device.card not in known]
-    for row in _by_place(row for row in rows if row.card not in wanted):
+    known, desired = {row.card for row in rows}, {device.card for device in found.devices}
+    new = [device for device in found.devices if not device.provisional and device.card not in known]
+    for row in _by_place(row for row in rows if row.card not in desired):
         device = next((device for device in new if _is_same(row, device)), None)
         if device is not None:
             new.remove(device)
@@ -121,11 +128,11 @@ def _identify(state: InventoryFacts, causation: Causation, node: str, view: View
 
 
 def _by_place(rows: Iterable[GpuDevice]) -> list[GpuDevice]:
-    """Those known by their address first, because they can be only one card."""
+    """Rows with a known address first, because they can match only one card."""
     return sorted(rows, key=lambda row: (row.provisional, row.device_index or 0, row.card))
 
 
-def _is_same(row: GpuDevice, device: Wanted) -> bool:
+def _is_same(row: GpuDevice, device: DesiredDevice) -> bool:
     if not row.provisional:
         return row.uuid is None and row.pci_address == device.address
     return _kind(row) == device.kind
@@ -146,10 +153,10 @@ def _keep(
     causation: Causation,
     settings: ModuleSettings,
     node: str,
-    device: Wanted,
+    device: DesiredDevice,
     row: GpuDevice | None,
 ) -> Iterator[Decision]:
-    managed = is_managed(state.said.rows[node], settings).managed
+    managed = is_managed(state.node_facts.rows[node], settings).managed
     name = _name(state, node, device) if row is None else row.name
     description = Description(
         hardware=device.hardware, managed=managed, ignored=_is_ignored(state, name), missing=device.missing
@@ -163,7 +170,7 @@ def _keep(
         yield causation.decision(name, DeviceDescribed(**shown))
 
 
-def _name(state: InventoryFacts, node: str, device: Wanted) -> str:
+def _name(state: InventoryFacts, node: str, device: DesiredDevice) -> str:
     vendor, kind = device.kind
     name = device_name(node, address=device.address, index=device.device_index, vendor=vendor, device=kind)
     return free_name(name, device.card, lambda candidate: candidate in state.device.rows)
@@ -174,11 +181,11 @@ def _is_ignored(state: InventoryFacts, name: str) -> bool:
     return mark is not None and orjson.loads(mark.labels).get(LABEL_IGNORE) == LABEL_TRUE
 
 
-def _settle_slots(state: InventoryFacts, causation: Causation, node: str, view: View) -> Iterator[Decision]:
-    """Where each card sits; one that is out of sight keeps its slot until another card is found there."""
+def _settle_slots(state: InventoryFacts, causation: Causation, node: str, found: NodeDevices) -> Iterator[Decision]:
+    """Attach and detach cards; one that is not visible keeps its slot until another card is found there."""
     slots = {
         device.card: place_of(node, device.address)
-        for device in view.devices
+        for device in found.devices
         if not device.provisional and not device.missing and device.address is not None
     }
     taken = set(slots.values())
@@ -199,20 +206,19 @@ def _detach(causation: Causation, row: GpuDevice) -> Iterator[Decision]:
 
 
 def _on_state(
-    state: InventoryFacts, causation: Causation, settings: ModuleSettings, node: str, view: View
+    state: InventoryFacts, causation: Causation, settings: ModuleSettings, node: str, found: NodeDevices
 ) -> Iterator[Decision]:
-    said, known = state.said.get(node), state.node.get(node)
-    is_told = said is not None and said.told_at is not None and (said.gone_at is None or said.gone_at < said.told_at)
-    if said is None or not said.exists or not (view.devices or is_told):
+    node_facts, known = state.node_facts.get(node), state.node.get(node)
+    if node_facts is None or not node_facts.exists or not (found.devices or node_facts.has_gpus):
         if known is not None:
             yield causation.decision(node, NodeInventoryWithdrawn())
         return
-    conditions = node_conditions(said, settings, view)
+    conditions = node_conditions(node_facts, settings, found)
     shown = [state.condition.get((node, condition.type)) for condition in conditions]
     has_changed = any(
         row is None or row[2:5] != (one.status, one.reason, one.message)
         for row, one in zip(shown, conditions, strict=True)
     )
-    present = view != NOTHING and view.in_sight > 0
+    present = found != NO_DEVICES and found.visible > 0
     if known is None or known.present != present or has_changed:
         yield causation.decision(node, NodeInventoryChanged(present=present, conditions=conditions))

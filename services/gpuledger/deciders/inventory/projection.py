@@ -1,4 +1,4 @@
-"""The `inventory` service: GPUDevices and the state of their nodes, from what watchers and agents tell."""
+"""The `inventory` service: decides which GPUDevices exist, and the state of their nodes."""
 
 from gpuledger.deciders.inventory.decide import on_fact
 from gpuledger.domain.fact import Fact
@@ -7,7 +7,7 @@ from gpuledger.projection.definition import Decisions, Projection
 
 
 class InventoryProjection(Projection):
-    """Folds what was said of nodes, cards and settings, and decides the inventory that follows."""
+    """Folds facts about nodes, cards and settings, and decides the inventory that follows."""
 
     name = "inventory"
     version = 1
@@ -20,5 +20,5 @@ class InventoryProjection(Projection):
         return inventory_facts.InventoryFacts()
 
     def decide(self, state: inventory_facts.InventoryFacts, fact: Fact) -> Decisions:
-        """What follows from a fact."""
+        """The decisions that follow from a fact."""
         return on_fact(state, fact)

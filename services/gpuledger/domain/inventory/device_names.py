@@ -1,4 +1,4 @@
-"""Names of GPUDevices, and ids of cards. A name is computed once, when its device is detected, and then recorded."""
+"""Names GPUDevices and identifies cards. A name is computed once, when the device is detected, and then recorded."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from hashlib import sha256
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
 NAME_MAX = 63
-"""What Kubernetes takes as a label's value, so that a device can be named in one."""
+"""The longest label value in Kubernetes, so that a label can name a device."""
 
 HASH_LENGTH = 8
 _ODD = re.compile(r"[^a-z0-9.-]")
@@ -41,7 +41,7 @@ def place_of(node: str, place: str) -> str:
 
 
 def provisional_card(node: str, vendor: str, device: str, rank: int) -> str:
-    """The id of the node's `rank`-th card (from 1) of a vendor and model, while nobody knows which card it is."""
+    """The id of the node's `rank`-th card (from 1) of a vendor and model, as long as the card is not identified."""
     return place_of(node, f"{vendor}:{device}#{rank}")
 
 

@@ -1,4 +1,4 @@
-"""What a node's labels say of its GPUs. They carry facts; nothing here decides, and what does not parse is missing."""
+"""Reads facts about GPUs from a node's labels. It decides nothing; what does not parse is left out."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -35,15 +35,15 @@ _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})").match
 BIGGEST_NUMBER = 2**63 - 1
 
 
-class Listing(NamedTuple):
-    """The GPUs of a list of PCI devices, and how many entries leave out what tells whether they are one."""
+class PciGpus(NamedTuple):
+    """The GPUs of a list of PCI devices, and how many entries are too incomplete to tell."""
 
     gpus: list[PciDevice]
     incomplete: int
 
 
 def pci_devices(labels: Mapping[str, str]) -> list[PciDevice]:
-    """The PCI devices that `gpu.deckhouse.io/device.<NN>.*` tell of, by index."""
+    """The PCI devices of the labels `gpu.deckhouse.io/device.<NN>.*`, by index."""
     facts: dict[int, dict[str, str]] = {}
     for key, value in labels.items():
         match = _DEVICE(key)
@@ -52,21 +52,21 @@ def pci_devices(labels: Mapping[str, str]) -> list[PciDevice]:
     return [PciDevice(index=index, **facts[index]) for index in sorted(facts)]
 
 
-def gpus_among(devices: Iterable[PciDevice]) -> Listing:
-    """NVIDIA's GPUs among PCI devices, ids normalised, in the order of their indexes."""
+def gpus_among(devices: Iterable[PciDevice]) -> PciGpus:
+    """The NVIDIA GPUs among PCI devices, with normalised ids, ordered by index."""
     gpus, incomplete = {}, 0
     for device in devices:
         vendor, kind, pci_class = (_hex(text) for text in (device.pci_vendor, device.pci_device, device.pci_class))
         if vendor and kind and pci_class and len(vendor) == len(kind) == 4:
             if vendor == VENDOR_NVIDIA and pci_class[:4] in GPU_CLASSES:
-                told = device.pci_address or ""
-                address = pci_address(told) if _ADDRESS(told) else None
+                address_text = device.pci_address or ""
+                address = pci_address(address_text) if _ADDRESS(address_text) else None
                 gpus[device.index] = PciDevice(
                     index=device.index, pci_vendor=vendor, pci_device=kind, pci_class=pci_class, pci_address=address
                 )
         elif vendor in (VENDOR_NVIDIA, None):
             incomplete += 1
-    return Listing([gpus[index] for index in sorted(gpus)], incomplete)
+    return PciGpus([gpus[index] for index in sorted(gpus)], incomplete)
 
 
 def pci_id(text: str) -> str:
@@ -89,15 +89,15 @@ def expected_devices(labels: Mapping[str, str]) -> int | None:
     return _number(labels.get(LABEL_DEVICE_COUNT))
 
 
-def tells_of_gpus(labels: Mapping[str, str]) -> bool:
-    """Whether a node's labels say that it has GPUs, however little else they say."""
+def mention_gpus(labels: Mapping[str, str]) -> bool:
+    """Whether any label of a node indicates GPUs."""
     if LABEL_TRUE in (labels.get(LABEL_PRESENT), labels.get(GFD_PRESENT)) or GFD_PRODUCT in labels:
         return True
     return any(key.startswith(LABEL_DEVICE_PREFIX) for key in labels)
 
 
 def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
-    """What GPU Feature Discovery's labels say of the cards of the node, under the names of `Hardware`."""
+    """The hardware facts in GPU Feature Discovery's labels, under the names of `Hardware`."""
     match = _PRODUCT(labels.get(GFD_PRODUCT, ""))
     facts: dict[str, Any] = {
         "product": match["product"] if match else None,
@@ -117,7 +117,7 @@ def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 def is_new_enough(nfd_version: str | None) -> bool:
-    """Whether a version of Node Feature Discovery will do; one that nobody knows does."""
+    """Whether a version of Node Feature Discovery is new enough; an unknown one is."""
     match = _VERSION(nfd_version or "")
     return match is None or (int(match[1]), int(match[2])) >= NFD_VERSION_MIN
 

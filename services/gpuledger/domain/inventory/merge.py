@@ -1,7 +1,7 @@
-"""From what was said to the devices that a node has: one for each card, whoever told of it first.
+"""Merges the reports on a node's cards into its devices: one for each card, whoever reported it first.
 
-The agent's cards are devices by themselves. Node Feature Discovery only counts cards of a vendor and model, so what it
-counts beyond the agent's is a provisional device each. The result follows from the facts in force alone.
+Each card of the agent is a device. Node Feature Discovery only counts cards of a vendor and model, so each card that it
+counts beyond the agent's is a provisional device. The result depends on the facts in force alone.
 """
 
 from collections import defaultdict
@@ -16,11 +16,11 @@ from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.facts import (
     AGENT,
     FEATURES,
+    CardReport,
     InventoryFacts,
     InventoryNode,
-    Sighting,
     is_current,
-    is_of_this_life,
+    is_of_current_node,
 )
 from gpuledger.events.device import Hardware
 
@@ -31,8 +31,8 @@ PRECISIONS = (("fp32", (0, 0)), ("fp16", (5, 3)), ("bf16", (8, 0)), ("fp8", (8, 
 """From which compute capability on the hardware computes natively in a precision (CUDA programming guide)."""
 
 
-class Wanted(NamedTuple):
-    """A device that a node has."""
+class DesiredDevice(NamedTuple):
+    """A device that the inventory of a node should have."""
 
     card: str
     provisional: bool
@@ -43,128 +43,128 @@ class Wanted(NamedTuple):
     hardware: Hardware
 
 
-class View(NamedTuple):
-    """A node's devices, and what of them is in sight: how many cards now, and how many that only NFD counts."""
+class NodeDevices(NamedTuple):
+    """A node's devices, how many are visible now, and how many of those the agent does not see."""
 
-    devices: list[Wanted]
-    in_sight: int
+    devices: list[DesiredDevice]
+    visible: int
     unseen_by_agent: int
 
 
-NOTHING = View([], 0, 0)
+NO_DEVICES = NodeDevices([], 0, 0)
 
 
-class _Seen(NamedTuple):
-    """What is told of a node's cards in its present life."""
+class _NodeCards(NamedTuple):
+    """The reports on a node's cards since its Node object was last deleted."""
 
     row: InventoryNode
-    cards: dict[str, Sighting]
-    """The agent's, by id; those that are in sight by address only are their cards' own."""
+    cards: dict[str, CardReport]
+    """The agent's, by id; a report by address alone belongs to the card that was last at that address."""
 
-    in_sight: frozenset[str]
-    counted: dict[str, Sighting]
+    visible: frozenset[str]
+    counted: dict[str, CardReport]
     """Node Feature Discovery's, by provisional id."""
 
-    kinds_in_sight: frozenset[Kind]
+    visible_kinds: frozenset[Kind]
 
 
-def devices_of(state: InventoryFacts, node: str) -> View:
+def devices_of(state: InventoryFacts, node: str) -> NodeDevices:
     """The devices that a node has, in the order of their places."""
-    row = state.said.get(node)
+    row = state.node_facts.get(node)
     if row is None or not row.exists:
-        return NOTHING
-    seen = _seen(row, state.sighting.where("node", node))
-    own = [_of_agent(seen, card) for card in seen.cards.values() if owner_of(state, card.card) == node]
-    counted = [_counted(seen, card) for card in _beyond(seen)]
-    lacking = sum(card.card in seen.in_sight for card in _beyond(seen)) if row.agent_at is not None else 0
-    in_sight = sum(not device.missing for device in own) + sum(device.card in seen.in_sight for device in counted)
+        return NO_DEVICES
+    node_cards = _cards_of(row, state.report.where("node", node))
+    own = [_of_agent(node_cards, card) for card in node_cards.cards.values() if owner_of(state, card.card) == node]
+    counted = [_counted(node_cards, card) for card in _beyond(node_cards)]
+    lacking = sum(card.card in node_cards.visible for card in _beyond(node_cards)) if row.agent_at is not None else 0
+    visible = sum(not device.missing for device in own) + sum(device.card in node_cards.visible for device in counted)
     devices = [*sorted(own, key=_place), *sorted(counted, key=_place)]
-    return View(devices, in_sight, lacking)
+    return NodeDevices(devices, visible, lacking)
 
 
 def owner_of(state: InventoryFacts, card: str) -> str | None:
-    """The node that has the agent's card: of those that see it the one that said so last, else the last that did."""
-    claims = [claim for sighting in state.sighting.where("card", card) if (claim := _claim(state, sighting))]
+    """The node that has the agent's card: the one that sees it and reported last, or else the last that saw it."""
+    claims = [claim for report in state.report.where("card", card) if (claim := _claim(state, report))]
     return max(claims)[2] if claims else None
 
 
-def sharing(state: InventoryFacts, node: str) -> set[str]:
-    """The other nodes that saw a card of this one."""
-    cards = [sighting.card for sighting in state.sighting.where("node", node) if sighting.teller == AGENT]
-    return {key[0] for card in cards for key in state.sighting.by["card"].get(card)} - {node}
+def nodes_sharing_cards(state: InventoryFacts, node: str) -> set[str]:
+    """The other nodes that reported a card of this one."""
+    cards = [report.card for report in state.report.where("node", node) if report.reporter == AGENT]
+    return {key[0] for card in cards for key in state.report.by["card"].get(card)} - {node}
 
 
-def _claim(state: InventoryFacts, sighting: Sighting) -> tuple[bool, datetime, str] | None:
-    row = state.said.get(sighting.node)
-    if row is None or not row.exists or sighting.teller != AGENT or not is_of_this_life(row, sighting):
+def _claim(state: InventoryFacts, report: CardReport) -> tuple[bool, datetime, str] | None:
+    row = state.node_facts.get(report.node)
+    if row is None or not row.exists or report.reporter != AGENT or not is_of_current_node(row, report):
         return None
-    return (is_current(row, sighting), sighting.seen_at, sighting.node)
+    return (is_current(row, report), report.reported_at, report.node)
 
 
-def _seen(row: InventoryNode, sightings: Iterable[Sighting]) -> _Seen:
-    alive = [sighting for sighting in sightings if is_of_this_life(row, sighting)]
-    named: dict[str, Sighting] = {}
-    for sighting in alive:
-        if sighting.teller == AGENT and _has_uuid(sighting) and sighting.pci_address:
-            known = named.get(sighting.pci_address)
-            if known is None or (known.seen_at, known.card) < (sighting.seen_at, sighting.card):
-                named[sighting.pci_address] = sighting
-    cards: dict[str, Sighting] = {}
-    counted: dict[str, Sighting] = {}
-    in_sight, kinds = set(), set()
-    for sighting in sorted(alive, key=_trust):
-        card = sighting
-        if sighting.teller == AGENT:
-            card = sighting if _has_uuid(sighting) else named.get(sighting.pci_address or "", sighting)
+def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
+    alive = [report for report in reports if is_of_current_node(row, report)]
+    named: dict[str, CardReport] = {}
+    for report in alive:
+        if report.reporter == AGENT and _has_uuid(report) and report.pci_address:
+            known = named.get(report.pci_address)
+            if known is None or (known.reported_at, known.card) < (report.reported_at, report.card):
+                named[report.pci_address] = report
+    cards: dict[str, CardReport] = {}
+    counted: dict[str, CardReport] = {}
+    visible, kinds = set(), set()
+    for report in sorted(alive, key=_trust):
+        card = report
+        if report.reporter == AGENT:
+            card = report if _has_uuid(report) else named.get(report.pci_address or "", report)
             cards[card.card] = card
         else:
             counted[card.card] = card
-        if is_current(row, sighting):
-            in_sight.add(card.card)
-            kinds.add(_kind(sighting))
-    return _Seen(row, cards, frozenset(in_sight), counted, frozenset(kinds))
+        if is_current(row, report):
+            visible.add(card.card)
+            kinds.add(_kind(report))
+    return _NodeCards(row, cards, frozenset(visible), counted, frozenset(kinds))
 
 
-def _trust(sighting: Sighting) -> tuple[bool, bool, str]:
-    """Whoever is believed most comes last, and so stays."""
-    return (sighting.teller == AGENT, sighting.teller == FEATURES, sighting.card)
+def _trust(report: CardReport) -> tuple[bool, bool, str]:
+    """Sorts the most trusted reporter last, so that its report prevails."""
+    return (report.reporter == AGENT, report.reporter == FEATURES, report.card)
 
 
-def _has_uuid(sighting: Sighting) -> bool:
-    return sighting.card != place_of(sighting.node, sighting.pci_address or "")
+def _has_uuid(report: CardReport) -> bool:
+    return report.card != place_of(report.node, report.pci_address or "")
 
 
-def _beyond(seen: _Seen) -> list[Sighting]:
-    """What is counted beyond the agent's cards of each kind."""
+def _beyond(node_cards: _NodeCards) -> list[CardReport]:
+    """Cards that Node Feature Discovery counts beyond the agent's of each kind."""
     known: dict[Kind, int] = defaultdict(int)
-    for card in seen.cards.values():
+    for card in node_cards.cards.values():
         known[_kind(card)] += 1
-    return [card for card in seen.counted.values() if card.rank > known[_kind(card)]]
+    return [card for card in node_cards.counted.values() if card.rank > known[_kind(card)]]
 
 
-def _of_agent(seen: _Seen, card: Sighting) -> Wanted:
+def _of_agent(node_cards: _NodeCards, card: CardReport) -> DesiredDevice:
     facts = orjson.loads(card.hardware)
-    like = [counted for counted in seen.counted.values() if _kind(counted) == _kind(card)]
+    like = [counted for counted in node_cards.counted.values() if _kind(counted) == _kind(card)]
     for counted in like:
         pci_class = orjson.loads(counted.hardware).get("pci_class")
         if pci_class is not None:
             facts.setdefault("pci_class", pci_class)
-    missing = card.card not in seen.in_sight
-    return Wanted(card.card, False, 0, card.pci_address, _kind(card), missing, _hardware(seen, facts))
+    missing = card.card not in node_cards.visible
+    return DesiredDevice(card.card, False, 0, card.pci_address, _kind(card), missing, _hardware(node_cards, facts))
 
 
-def _counted(seen: _Seen, card: Sighting) -> Wanted:
-    lists_others = any(other in seen.in_sight for other in seen.counted)
-    missing = lists_others and card.card not in seen.in_sight
-    hardware = _hardware(seen, orjson.loads(card.hardware))
-    return Wanted(card.card, True, card.device_index, None, _kind(card), missing, hardware)
+def _counted(node_cards: _NodeCards, card: CardReport) -> DesiredDevice:
+    lists_others = any(other in node_cards.visible for other in node_cards.counted)
+    missing = lists_others and card.card not in node_cards.visible
+    hardware = _hardware(node_cards, orjson.loads(card.hardware))
+    return DesiredDevice(card.card, True, card.device_index, None, _kind(card), missing, hardware)
 
 
-def _hardware(seen: _Seen, facts: dict[str, Any]) -> Hardware:
-    """What is known of a card, the labels' facts filled in where they can only mean cards like this one."""
-    if facts["pci_vendor"] == VENDOR_NVIDIA and _labels_mean(seen, (VENDOR_NVIDIA, facts["pci_device"])):
-        gone_at = seen.row.gone_at.timestamp() if seen.row.gone_at is not None else None
-        for name, (at, value) in orjson.loads(seen.row.learnt).items():
+def _hardware(node_cards: _NodeCards, facts: dict[str, Any]) -> Hardware:
+    """A card's hardware, completed with facts of the labels where these can only describe cards of this kind."""
+    if facts["pci_vendor"] == VENDOR_NVIDIA and _labels_describe(node_cards, (VENDOR_NVIDIA, facts["pci_device"])):
+        gone_at = node_cards.row.gone_at.timestamp() if node_cards.row.gone_at is not None else None
+        for name, (at, value) in orjson.loads(node_cards.row.hardware_facts).items():
             if gone_at is None or at > gone_at:
                 facts.setdefault(name, value)
     if "precision" not in facts and "compute_major" in facts:
@@ -173,16 +173,16 @@ def _hardware(seen: _Seen, facts: dict[str, Any]) -> Hardware:
     return Hardware.model_validate(facts)
 
 
-def _labels_mean(seen: _Seen, kind: Kind) -> bool:
-    kinds = {one for one in seen.kinds_in_sight if one[0] == VENDOR_NVIDIA}
+def _labels_describe(node_cards: _NodeCards, kind: Kind) -> bool:
+    kinds = {one for one in node_cards.visible_kinds if one[0] == VENDOR_NVIDIA}
     if not kinds:
-        kinds = {_kind(one) for one in (*seen.cards.values(), *seen.counted.values())}
+        kinds = {_kind(one) for one in (*node_cards.cards.values(), *node_cards.counted.values())}
     return kinds == {kind}
 
 
-def _kind(sighting: Sighting) -> Kind:
-    return (sighting.pci_vendor, sighting.pci_device)
+def _kind(report: CardReport) -> Kind:
+    return (report.pci_vendor, report.pci_device)
 
 
-def _place(device: Wanted) -> tuple[str, int, str]:
+def _place(device: DesiredDevice) -> tuple[str, int, str]:
     return (device.address or "", device.device_index, device.card)

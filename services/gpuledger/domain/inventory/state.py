@@ -1,7 +1,7 @@
-"""The inventory as decided: GPUDevices, nodes with GPUs, the module, and what people set and marked.
+"""The decided inventory: GPUDevices, nodes with GPUs, the module, its settings, and labels that people set.
 
-Whoever shows or uses the inventory folds this, and needs nothing else for the whole status of an object. The times in
-the rows are those of the events; a decision replaces the one before it in the order of the log.
+Everything that shows or uses the inventory folds this module alone. Times are those of the events; a later decision in
+the log replaces an earlier one.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ class GpuDevice(NamedTuple):
 
 
 class GpuDeviceMark(NamedTuple):
-    """What people put on a GPUDevice; labels and annotations are JSON objects."""
+    """The labels and annotations that people set on a GPUDevice, as JSON objects."""
 
     name: str
     marked_at: datetime
@@ -84,7 +84,7 @@ class GpuDeviceMark(NamedTuple):
 
 
 class GpuNode(NamedTuple):
-    """A node that has GPUs, or had some; `decided_at` is the time of the last decision about it or its devices."""
+    """A node with GPUs, now or in the past; `decided_at` is the time of the last decision about it or its devices."""
 
     node: str
     present: bool
@@ -155,7 +155,7 @@ DECIDED_SPECS: tuple[TableSpec[Any], ...] = (
 
 
 class Inventory:
-    """The inventory as decided, with the settings and marks that people gave."""
+    """The decided inventory, with settings, labels and annotations from people."""
 
     def __init__(self) -> None:
         self.device = Table(GPU_DEVICE, "node")
@@ -190,18 +190,18 @@ def settings_row(data: SettingsChanged, changed_at: datetime | None) -> ModuleSe
 
 
 def json_text(value: object) -> str:
-    """JSON that is the same for equal values."""
+    """Canonical JSON: equal values give equal text."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 DEFAULT_SETTINGS = settings_row(SettingsChanged(), None)
 
 HARDWARE = tuple(Hardware.model_fields)
-"""The columns of a GPUDevice's row that tell of its hardware."""
+"""The columns of a GPUDevice's row that describe its hardware."""
 
 
 def hardware_columns(hardware: Hardware) -> dict[str, Any]:
-    """The hardware as a GPUDevice's row has it."""
+    """The hardware as columns of a GPUDevice's row."""
     return {name: _column(getattr(hardware, name)) for name in HARDWARE}
 
 
@@ -212,7 +212,7 @@ def _column(value: Any) -> Any:  # noqa: ANN401 - columns are of several types
 
 
 def described(row: GpuDevice, data: Description, time: datetime) -> GpuDevice:
-    """The row after a description; a flag's time moves only with the flag."""
+    """The row after a description; a flag's time changes only with the flag."""
     return row._replace(
         **hardware_columns(data.hardware),
         managed=data.managed,

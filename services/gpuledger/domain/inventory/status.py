@@ -1,6 +1,6 @@
-"""Rows of inventory, bootstrap and assignments as the statuses and labels that GPUDevices and GPUNodeStates show.
+"""Renders the statuses and labels of GPUDevices and GPUNodeStates from rows of inventory, bootstrap and assignments.
 
-A condition's lastTransitionTime comes from its row, so that the same rows always give the same status.
+A condition's lastTransitionTime comes from its row, so that equal rows always give equal statuses.
 """
 
 import re
@@ -44,19 +44,19 @@ def device_status(
 
 
 def device_state(row: GpuDevice, prepared: PreparedDevice | None, assignment: Assignment | None) -> str:
-    """The state that a GPUDevice shows."""
+    """The state in a GPUDevice's status."""
     return held_state(row.state if prepared is None else prepared.state, assignment)
 
 
 def held_state(prepared: str, held: Assignment | None) -> str:
-    """What a device shows that is prepared so far, and that a pool holds so, or none."""
+    """The shown state of a device from its preparation and its assignment, if any."""
     return shown_state(prepared, None, False) if held is None else shown_state(prepared, held.phase, held.was_assigned)
 
 
 def shown_state(prepared: str, phase: str | None, was_assigned: bool) -> str:
-    """What a device shows by how far it is prepared and in a pool, and whether it was Assigned before it was to leave.
+    """The shown state: from the prepared state, the assignment's phase, and whether the device was Assigned before.
 
-    Nothing but its agent's word makes it Assigned; one that leaves its pool shows what it showed before.
+    Only its agent's report makes a device Assigned; one that leaves its pool keeps the state it showed before.
     """
     if prepared != DeviceState.READY:
         return prepared
@@ -67,7 +67,7 @@ def shown_state(prepared: str, phase: str | None, was_assigned: bool) -> str:
 
 
 def device_labels(row: GpuDevice) -> dict[str, str]:
-    """The labels of a GPUDevice that are ours to keep."""
+    """The labels that gpuledger sets on a GPUDevice."""
     labels = {}
     if row.product is not None and (product := product_label(row.product)):
         labels[LABEL_PRODUCT] = product
@@ -87,26 +87,26 @@ def product_label(product: str) -> str:
 
 
 def hardware(row: GpuDevice) -> Document:
-    """`status.hardware`: what is known of the card; what is not is left out."""
+    """`status.hardware`: the known facts about the card."""
     pci = {"vendor": row.pci_vendor, "device": row.pci_device, "class": row.pci_class, "address": row.pci_address}
     profiles, precisions = _listed(row.mig_profiles), _listed(row.precision)
     compute = {"major": row.compute_major, "minor": row.compute_minor}
     mig = {"capable": row.mig_capable, "strategy": row.mig_strategy, "profilesSupported": profiles}
-    return _known(
+    return _without_none(
         {
             "uuid": row.uuid,
             "product": row.product,
-            "pci": _known(pci) or None,
+            "pci": _without_none(pci) or None,
             "memoryMiB": row.memory_mib,
-            "computeCapability": _known(compute) if row.compute_major is not None else None,
+            "computeCapability": _without_none(compute) if row.compute_major is not None else None,
             "precision": {"supported": precisions} if precisions else None,
-            "mig": _known(mig) or None,
+            "mig": _without_none(mig) or None,
         }
     )
 
 
 def device_conditions(row: GpuDevice) -> list[Document]:
-    """The conditions of a GPUDevice that the inventory keeps."""
+    """The conditions of a GPUDevice that come from the inventory."""
     managed_reason = InventoryReason.ENABLED if row.managed else InventoryReason.NODE_NOT_MANAGED
     ignored_reason = InventoryReason.IGNORED_BY_LABEL if row.ignored else InventoryReason.NOT_IGNORED
     missing_reason = InventoryReason.NOT_OBSERVED if row.missing else InventoryReason.OBSERVED
@@ -118,7 +118,7 @@ def device_conditions(row: GpuDevice) -> list[Document]:
 
 
 def _faulted(prepared: PreparedDevice | None) -> list[Document]:
-    """Why the device is not usable; nothing where it is."""
+    """The condition `Faulted` of a device that is not usable."""
     if prepared is None or prepared.state != DeviceState.FAULTED:
         return []
     return [
@@ -129,7 +129,7 @@ def _faulted(prepared: PreparedDevice | None) -> list[Document]:
 
 
 def _assignment_conditions(assignment: Assignment | None) -> list[Document]:
-    """Whether the pool's configuration is in force on the device, and whether it is being taken back."""
+    """Whether the pool's configuration is in force on the device, and whether it is being removed."""
     if assignment is None:
         return []
     status = ConditionStatus.TRUE if assignment.phase == AssignmentPhase.ASSIGNED else ConditionStatus.FALSE
@@ -158,7 +158,7 @@ def module_condition(row: GpuModule) -> Document:
 
 
 def rfc3339(time: datetime) -> str:
-    """A time as Kubernetes keeps it in conditions, to the second."""
+    """A time in the form of Kubernetes' conditions, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -177,7 +177,7 @@ def condition(kind: str, status: str, reason: str, changed_at: datetime, message
     return {**shown, "message": message} if message else shown
 
 
-def _known(facts: Document) -> Document:
+def _without_none(facts: Document) -> Document:
     return {name: value for name, value in facts.items() if value is not None}
 
 

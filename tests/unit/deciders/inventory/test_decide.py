@@ -150,7 +150,7 @@ def test_devices_go_with_their_node_and_with_nothing_else() -> None:
     decided = inventory.say(4, "w1", NodeGone(uid="u"))
     assert kinds(decided) == ["device.detached", "device.withdrawn", "node.inventory-withdrawn"]
     assert (inventory.devices(), inventory.state.node.rows, inventory.state.condition.rows) == ([], {}, {})
-    assert inventory.state.sighting.rows == {}
+    assert inventory.state.report.rows == {}
 
 
 def test_a_node_that_comes_back_has_what_its_agent_said_last() -> None:
@@ -214,8 +214,8 @@ def test_a_late_report_adds_its_cards_and_turns_nothing_back() -> None:
     inventory.say(9, "w1", seen(card("GPU-b", 1)))
     inventory.say(5, "w1", seen(card("GPU-a", 0)))
     assert [(row.uuid, row.missing) for row in inventory.devices()] == [("GPU-a", True), ("GPU-b", False)]
-    said = inventory.state.said.rows["w1"]
-    assert [is_current(said, row) for row in inventory.state.sighting.where("node", "w1")] == [True, False]
+    said = inventory.state.node_facts.rows["w1"]
+    assert [is_current(said, row) for row in inventory.state.report.where("node", "w1")] == [True, False]
 
 
 def test_of_two_reports_of_one_time_the_later_one_holds() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuledger.api.kinds import NFD_VERSION_MIN
-from gpuledger.domain.inventory.labels import expected_devices, gpus_among, hardware_facts, pci_devices, tells_of_gpus
+from gpuledger.domain.inventory.labels import expected_devices, gpus_among, hardware_facts, mention_gpus, pci_devices
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation import labels, objects
 from gpuledger.tools.simulation.errors import FleetSpecError
@@ -122,7 +122,7 @@ def test_labels_tell_of_the_cards(profile: str) -> None:
 def test_a_node_without_cards_tells_of_none() -> None:
     node, _ = node_and_cards("nodes=1,gpus=1")
     told = labels.feature_labels(node, {})
-    assert not tells_of_gpus(told)
+    assert not mention_gpus(told)
     assert [key for key in told if key.startswith("nvidia.com/")] == []
 
 

@@ -16,6 +16,7 @@ SCHEMAS = ("gpuledger_live", "gpuledger_next", "gpuledger_prev")
 
 TABLES = {
     "stint": "installation",
+    "inventory_sighting": "inventory_card_report",
 }
 
 COLUMNS = {
@@ -23,6 +24,8 @@ COLUMNS = {
     "resource_claim": {"said": "payload"},
     "device_class": {"said": "payload"},
     "device_taint_rule": {"said": "payload"},
+    "inventory_node": {"told_at": "gpus_reported_at", "learnt": "hardware_facts"},
+    "inventory_card_report": {"teller": "reporter", "seen_at": "reported_at"},
     "bootstrap_node": {
         "is_known": "in_inventory",
         "looks": "heartbeats",
