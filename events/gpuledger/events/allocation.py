@@ -1,6 +1,6 @@
-"""Allocations: which containers of a node have which devices, as the node's kubelet says.
+"""Allocations: which containers of a node hold which devices, as the node's kubelet lists them.
 
-An allocation's id is `<node>/<namespace>/<pod>/<container>`: a kubelet tells no UIDs of pods.
+An allocation's id is `<node>/<namespace>/<pod>/<container>`, because the kubelet does not report the UIDs of pods.
 """
 
 from typing import Annotated
@@ -18,14 +18,14 @@ DeviceIds = Annotated[tuple[Name, ...], Field(max_length=DEVICE_IDS_MAX)]
 
 
 class AllocatedDevices(Payload):
-    """Devices of one extended resource, by their ids: `<uuid>`, or `<uuid>::<n>` of a slice."""
+    """Devices of one extended resource, by their ids: `<uuid>`, or `<uuid>::<n>` for a slice."""
 
     resource: Name
     devices: DeviceIds
 
 
 class AllocatedClaim(Payload):
-    """A device that a container has by a ResourceClaim, as its driver names it."""
+    """A device that a container holds through a ResourceClaim, as its driver names it."""
 
     claim: Name
     driver: Name
@@ -35,7 +35,7 @@ class AllocatedClaim(Payload):
 
 @registry.event("allocation", "observed", by_agents(DropClass.ONCE))
 class AllocationObserved(Payload):
-    """The container has these devices; it replaces the last."""
+    """The container holds these devices. Replaces the previous event of the allocation."""
 
     node: Name
     namespace: Name
@@ -47,4 +47,4 @@ class AllocationObserved(Payload):
 
 @registry.event("allocation", "ended", by_agents(DropClass.ONCE))
 class AllocationEnded(Payload):
-    """The container has no devices any more."""
+    """The container no longer holds any devices."""

@@ -19,7 +19,7 @@ from gpuledger.events import (
     pod,
     pool,
     settings,
-    slice,  # noqa: A004 - the aggregate is called so
+    slice,  # noqa: A004 - the aggregate's name
     slot,
     source,
     workload,
@@ -72,7 +72,7 @@ def render_schema(model: type[Payload]) -> str:
 
 
 def write_schemas(folder: Path) -> None:
-    """Write every type's schema into `folder`; older versions that lie there stay."""
+    """Write every type's schema into `folder`; schemas of older versions in it remain."""
     folder.mkdir(parents=True, exist_ok=True)
     for model in registry.models():
         (folder / schema_name(model)).write_text(render_schema(model))

@@ -1,4 +1,4 @@
-"""ResourceClaims: who asks for devices, and who has them. Quantities are Kubernetes' canonical texts."""
+"""ResourceClaims: who requests devices, and who holds them. Quantities are in the canonical form of Kubernetes."""
 
 from typing import Annotated, Literal
 
@@ -21,7 +21,7 @@ Expression = Annotated[str, StringConstraints(max_length=EXPRESSION_LENGTH_MAX)]
 
 
 class Toleration(Payload):
-    """A taint that does not matter; without a key all are meant, without an effect every effect."""
+    """A taint that the request tolerates; without a key it tolerates all, without an effect every effect."""
 
     key: Name | None = None
     operator: Name = "Equal"
@@ -30,7 +30,7 @@ class Toleration(Payload):
 
 
 class Wish(Payload):
-    """What one request, or one alternative of it, asks for. `mode` is how many: `count`, or all there are."""
+    """One request, or one alternative of it. `mode` says how many devices: `count`, or all that exist."""
 
     name: Name
     device_class: Name
@@ -43,14 +43,14 @@ class Wish(Payload):
 
 
 class Request(Payload):
-    """One request of a claim: the first of its alternatives that can be had; most have one only, of the same name."""
+    """One request of a claim: the first alternative that is available. Most have only one, of the same name."""
 
     name: Name
     wishes: Annotated[tuple[Wish, ...], Field(max_length=ALTERNATIVES_MAX)] = ()
 
 
 class Constraint(Payload):
-    """Devices of these requests (none: of all) must agree in an attribute, or differ in it."""
+    """The devices of these requests (empty: of all requests) must agree in an attribute, or differ in it."""
 
     requests: Annotated[tuple[Name, ...], Field(max_length=REQUESTS_MAX)] = ()
     match_attribute: Name | None = None
@@ -58,7 +58,7 @@ class Constraint(Payload):
 
 
 class Result(Payload):
-    """A device that was allocated for a request. With a `share` it is shared, and `consumed` is what that takes."""
+    """A device allocated for a request. With a `share` it is shared, and `consumed` is what the share takes."""
 
     request: Name
     driver: Name
@@ -70,7 +70,7 @@ class Result(Payload):
 
 
 class Asked(Payload):
-    """What a claim says of itself; `owner` is the pod that it was made for."""
+    """The spec of a claim; `owner` is the pod that it was created for."""
 
     uid: Name
     requests: Annotated[tuple[Request, ...], Field(max_length=REQUESTS_MAX)] = ()
@@ -80,7 +80,7 @@ class Asked(Payload):
 
 @registry.event("claim", "requested", BY_WATCHERS)
 class ClaimRequested(Asked):
-    """The claim asks, and holds nothing."""
+    """The claim requests devices and holds none."""
 
 
 @registry.event("claim", "allocated", BY_WATCHERS)
@@ -93,6 +93,6 @@ class ClaimAllocated(Asked):
 
 @registry.event("claim", "released", BY_WATCHERS)
 class ClaimReleased(Payload):
-    """The claim is gone, and holds nothing."""
+    """The claim is gone and holds nothing."""
 
     uid: Name | None = None

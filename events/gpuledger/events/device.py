@@ -26,7 +26,7 @@ PCI_PATH_MAX = 32
 
 Labels = Annotated[dict[Name, Text], Field(max_length=MARKS_MAX)]
 
-# What becomes part of an id is bounded here, at decoding: whatever an agent says, a subject can hold it.
+# Decoding limits every field that becomes part of an id, so that a subject can hold whatever an agent reports.
 Uuid = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/-]{1,128}$")]
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]$")]
 PciId = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4}$")]
@@ -34,7 +34,7 @@ PciClass = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4,6}$")]
 
 
 class Hardware(Payload):
-    """What is known of a card; what nobody said is missing. PCI ids are hexadecimal."""
+    """The known attributes of a card; unknown ones are missing. PCI ids are hexadecimal."""
 
     uuid: Uuid | None = None
     serial: Name | None = None
@@ -53,7 +53,7 @@ class Hardware(Payload):
 
 
 class MigInstance(Payload):
-    """A MIG instance of a card: its UUID, its profile, and at which of the card's memory slices it begins."""
+    """A MIG instance of a card: its UUID, its profile, and the memory slice of the card at which it begins."""
 
     uuid: Uuid
     profile: Name
@@ -63,9 +63,9 @@ class MigInstance(Payload):
 class Card(Hardware):
     """A card as the agent of its node sees it.
 
-    `nvlink_peers` are the PCI addresses of what its NVLinks end at (cards or switches), `pci_path` those of the bridges
-    between the processor and the card, beginning at the processor. `mig_enabled` None: the card knows no MIG, or nobody
-    can tell.
+    `nvlink_peers` are the PCI addresses at the other ends of its NVLinks (cards or switches), `pci_path` those of the
+    bridges between the processor and the card, beginning at the processor. `mig_enabled` is None if the card does not
+    support MIG, or its mode is unknown.
     """
 
     pci_address: PciAddress
@@ -79,7 +79,7 @@ class Card(Hardware):
 
 
 class Description(Payload):
-    """What a GPUDevice shows. `missing` says that whoever sees the node's cards does not see this one."""
+    """What a GPUDevice shows. `missing` means that the source of the node's inventory no longer finds this card."""
 
     hardware: Hardware
     managed: bool
@@ -89,7 +89,7 @@ class Description(Payload):
 
 @registry.event("device", "inserted", BY_IMPORTERS)
 class DeviceInserted(Payload):
-    """The device was put into a slot; what is known of its identity comes along."""
+    """The device was put into a slot; the event includes what is known about its identity."""
 
     slot: Name
     serial: Name | None = None
@@ -99,7 +99,7 @@ class DeviceInserted(Payload):
 
 @registry.event("device", "removed", BY_IMPORTERS)
 class DeviceRemoved(Payload):
-    """The device was taken out of a slot; `retired` says that it left service for good."""
+    """The device was taken out of a slot; `retired` means that it left service for good."""
 
     slot: Name
     retired: bool = False
@@ -116,7 +116,10 @@ class DeviceFailed(Payload):
 
 @registry.event("device", "marked", BY_WATCHERS)
 class DeviceMarked(Payload):
-    """What people put on a GPUDevice, which the subject names; it replaces the last, and empty says that it is gone."""
+    """The labels and annotations that people set on the GPUDevice named by the subject. Replaces the previous event.
+
+    If both are empty, they were removed, or the object is gone.
+    """
 
     labels: Labels = {}
     annotations: Labels = {}
@@ -124,10 +127,10 @@ class DeviceMarked(Payload):
 
 @registry.event("device", "detected", by_service(SourceKind.INVENTORY))
 class DeviceDetected(Description):
-    """A GPUDevice exists under the subject's name, which was given once.
+    """A GPUDevice exists under the subject's name, which never changes.
 
-    `card` is what tells the device from every other: its UUID, else node and PCI address, else (provisional) its place
-    among the node's devices of that vendor and model as Node Feature Discovery shows them.
+    `card` distinguishes the device from every other: its UUID, else node and PCI address, else (provisional) its place
+    among the node's devices of that vendor and model as Node Feature Discovery lists them.
     """
 
     node: Name
@@ -138,43 +141,43 @@ class DeviceDetected(Description):
 
 @registry.event("device", "identified", by_service(SourceKind.INVENTORY))
 class DeviceIdentified(Payload):
-    """The GPUDevice that the subject names turned out to be this card."""
+    """The GPUDevice named by the subject was identified as this card."""
 
     card: Name
 
 
 @registry.event("device", "described", by_service(SourceKind.INVENTORY))
 class DeviceDescribed(Description):
-    """What is known of the GPUDevice from now on; it replaces the last."""
+    """What is known about the GPUDevice from now on. Replaces the previous description."""
 
 
 @registry.event("device", "withdrawn", by_service(SourceKind.INVENTORY))
 class DeviceWithdrawn(Payload):
-    """The GPUDevice is no more: its node is gone, or its card sits in another one (`moved_to`)."""
+    """The GPUDevice no longer exists: its node is gone, or its card is in another node (`moved_to`)."""
 
     moved_to: Name | None = None
 
 
 @registry.event("device", "attached", by_service(SourceKind.INVENTORY))
 class DeviceAttached(DeviceInserted):
-    """The card that the subject names was found in a slot, and stands there as this GPUDevice."""
+    """The card named by the subject was found in a slot, where this GPUDevice represents it."""
 
     name: Name
 
 
 @registry.event("device", "detached", by_service(SourceKind.INVENTORY))
 class DeviceDetached(DeviceRemoved):
-    """The card that the subject names, and that stood as this GPUDevice, is not in the slot any more."""
+    """The card named by the subject, which this GPUDevice represented, is no longer in the slot."""
 
     name: Name
 
 
 @registry.event("device", "health-changed", by_agents(DropClass.ONCE))
 class DeviceHealthChanged(Payload):
-    """The agent found the card that the subject names unfit for work, or fit again; `kind` is the short name of why.
+    """The agent found the card named by the subject unhealthy, or healthy again; `kind` is the short name of the cause.
 
-    The subject is the card's UUID, or its place in the node where it tells none. Only what makes a card unusable is
-    told so; errors of applications are not.
+    The subject is the card's UUID, or its place in the node if it reports none. The agent records only faults that make
+    a card unusable this way, and not errors of applications.
     """
 
     healthy: bool
@@ -184,10 +187,10 @@ class DeviceHealthChanged(Payload):
 
 @registry.event("device", "errors-observed", by_agents(DropClass.ONCE, Authority.EDGE))
 class DeviceErrorsObserved(Payload):
-    """The card that the subject names had errors that leave it usable; many in a short time are told together.
+    """The card named by the subject had errors that leave it usable; one event covers many errors in a short time.
 
-    `kind` is their short name (`XID 31`), `cause` whose they are: an application's, or the hardware's. They happened
-    between `first_at` and the event's own time.
+    `kind` is their short name (`XID 31`), `cause` says whether an application or the hardware caused them. They
+    happened between `first_at` and the event's own time.
     """
 
     kind: Name
@@ -199,7 +202,7 @@ class DeviceErrorsObserved(Payload):
 
 @registry.event("device", "state-changed", by_service(SourceKind.BOOTSTRAP))
 class DeviceStateChanged(Payload):
-    """How far the GPUDevice that the subject names is prepared; whether a pool has it is told apart."""
+    """How far the GPUDevice named by the subject is prepared; another event says whether a pool has it."""
 
     state: Literal["Discovered", "Validating", "Ready", "Faulted"]
     reason: Name
@@ -208,10 +211,10 @@ class DeviceStateChanged(Payload):
 
 @registry.event("device", "assignment-changed", by_service(SourceKind.POOLS))
 class DeviceAssignmentChanged(Payload):
-    """Which pool the GPUDevice that the subject names belongs to from now on; None where to none.
+    """Which pool the GPUDevice named by the subject belongs to from now on; None if to none.
 
-    A pool is named as the `pool` aggregate is. `Pending` waits for the node's agent to set the card up, `Unassigning`
-    for it to say that nothing holds the card any more. `automatic` says that the pool took it, and not a person.
+    `pool` is the id of the `pool` aggregate. `Pending` waits for the node's agent to set the card up, `Unassigning` for
+    it to report that nothing holds the card any more. `automatic` means that the pool took it, and not a person.
     """
 
     pool: Name | None = None
@@ -223,7 +226,7 @@ class DeviceAssignmentChanged(Payload):
 
 @registry.event("device", "pool-applied", by_agents(DropClass.ONCE))
 class DevicePoolApplied(Payload):
-    """The agent set up the GPUDevice for a pool; `partitions` is how many of the pool's MIG profile it has."""
+    """The agent set up the GPUDevice for a pool; `partitions` counts its instances of the pool's MIG profile."""
 
     pool: Name
     partitions: Count | None = None
@@ -240,6 +243,6 @@ class DevicePoolRefused(Payload):
 
 @registry.event("device", "pool-released", by_agents(DropClass.ONCE))
 class DevicePoolReleased(Payload):
-    """The agent took the GPUDevice back from a pool: nothing holds it, and nothing of its set-up is left."""
+    """The agent released the GPUDevice from a pool: nothing holds it, and nothing is left of its setup."""
 
     pool: Name

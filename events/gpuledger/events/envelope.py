@@ -1,7 +1,7 @@
 """CloudEvents 1.0 in structured JSON mode, with the extensions that make a log of them a ledger.
 
-Decoding has two steps, because a reader looks at every event's envelope (its source's numbering must be followed)
-but only at some payloads. Nothing here knows where events are kept.
+Decoding has two steps, because a reader checks every event's envelope (to follow its source's numbering) but decodes
+only some payloads. Nothing here knows where events are stored.
 """
 
 from datetime import UTC, datetime
@@ -27,11 +27,11 @@ D_co = TypeVar("D_co", covariant=True)
 
 
 class Event(NamedTuple, Generic[D_co]):
-    """One fact. `time` is when it happened; where it stands in the log says when we learnt it.
+    """One event. `time` is when it happened; its position in the log says when the ledger learnt it.
 
     `epoch` and `number` are the source's own numbering; `causation_id` names the event that led to this one and
-    `correlation_id` the first of that chain. `recorded_at` is set where the log's own time-stamp is not when we
-    first learnt it (imported and restored events); what is `imported` never causes an effect.
+    `correlation_id` the first of that chain. `recorded_at` is set if the ledger first learnt it at another time than
+    the log's own timestamp (imported and restored events). An `imported` event never causes an effect.
     """
 
     id: str
@@ -86,12 +86,12 @@ def to_document(event: Event[object], data: object) -> dict[str, object]:
 
 
 def dataschema_of(event_type: str) -> str:
-    """The URI of a type's JSON Schema, which lies in `schemas/events/<name>.json`."""
+    """The URI of a type's JSON Schema, which is in `schemas/events/<name>.json`."""
     return f"urn:gpuledger:schema:{event_type.removeprefix('io.gpuledger.')}"
 
 
 def nats_subject_of(event: Decoded) -> str:
-    """Where the event is to be recorded."""
+    """The subject under which the event is recorded."""
     return subject_of(event.source, event.data.AGGREGATE, event.subject, event.data.EVENT)
 
 
@@ -99,7 +99,7 @@ def decode(raw: bytes, catalogue: Registry = registry) -> Decoded:
     """The event with its payload.
 
     Raises:
-        MalformedEventError: the bytes are no CloudEvent of ours.
+        MalformedEventError: the bytes are not one of gpuledger's CloudEvents.
         UnknownEventTypeError: the type is not in the catalogue.
         PayloadError: the data does not fit the type.
     """
@@ -113,10 +113,10 @@ def with_payload(event: Undecoded, catalogue: Registry = registry) -> Decoded:
 
 
 def parse(raw: bytes) -> Undecoded:
-    """The event's attributes, checked; its data is left as it came.
+    """The event's attributes, checked, with its data undecoded.
 
     Raises:
-        MalformedEventError: with the first attribute that is missing or of another kind than it should be.
+        MalformedEventError: an attribute is missing or has the wrong type; the message names the first.
     """
     document = _load(raw)
     try:

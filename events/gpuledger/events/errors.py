@@ -2,10 +2,10 @@
 
 EventError
 ├── SubjectError            a subject or source that does not follow the grammar
-├── MalformedEventError     bytes that are no CloudEvent of ours
+├── MalformedEventError     bytes that are not one of gpuledger's CloudEvents
 ├── UnknownEventTypeError   a type, or a version of it, that this build does not know
 ├── PayloadError            data that does not fit its type
-└── CatalogueError          the registry itself contradicts itself (a bug in the code, found at import)
+└── CatalogueError          the registry contradicts itself (a bug in the code, found at import)
 """
 
 
@@ -18,7 +18,7 @@ class SubjectError(EventError):
 
 
 class MalformedEventError(EventError):
-    """The bytes are no CloudEvent of ours."""
+    """The bytes are not one of gpuledger's CloudEvents."""
 
 
 class UnknownEventTypeError(EventError):

@@ -1,7 +1,7 @@
-"""Ids that the same cause always gives again.
+"""Ids of events, computed from their causes.
 
-A republished event must carry the id it had the first time, so ids are computed from what caused the event and
-never drawn at random.
+A republished event must carry the id that it had the first time, so ids follow from the event's cause and are never
+random.
 """
 
 from uuid import UUID, uuid5

@@ -1,4 +1,4 @@
-"""The module itself: whether what it builds on is there."""
+"""The module itself: whether its prerequisites are installed."""
 
 from gpuledger.events.payload import Name, Payload, Text
 from gpuledger.events.publishing import SourceKind, by_service
@@ -7,7 +7,7 @@ from gpuledger.events.registry import registry
 
 @registry.event("module", "prerequisite-changed", by_service(SourceKind.INVENTORY))
 class ModulePrerequisiteChanged(Payload):
-    """Whether Node Feature Discovery is there and new enough; while it is not, nothing is inventoried."""
+    """Whether Node Feature Discovery is installed and new enough; while it is not, there is no inventory."""
 
     met: bool
     reason: Name

@@ -7,7 +7,7 @@ from gpuledger.events.registry import registry
 
 @registry.event("namespace", "observed", BY_WATCHERS)
 class NamespaceObserved(Payload):
-    """The namespace exists; `gpu_enabled` says that its label `gpu.deckhouse.io/enabled` is `true`."""
+    """The namespace exists; `gpu_enabled` means that its label `gpu.deckhouse.io/enabled` is `true`."""
 
     uid: Name
     gpu_enabled: bool = False

@@ -24,7 +24,7 @@ ConditionType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]{1,64}$")]
 
 
 class PciDevice(Payload):
-    """A PCI device as Node Feature Discovery shows it; what it does not say is missing. `index` counts from 0."""
+    """A PCI device as Node Feature Discovery lists it; unknown attributes are missing. `index` counts from 0."""
 
     index: Count
     pci_vendor: Name | None = None
@@ -34,10 +34,10 @@ class PciDevice(Payload):
 
 
 class ComponentPod(Payload):
-    """A pod of what prepares GPUs and watches over them, on its node.
+    """A pod of a component that prepares or monitors GPUs, on its node.
 
-    `step` is the first of its containers, in the order in which they run, that is not done or not ready; `failing` says
-    that it will not get there by itself: it ended badly, keeps crashing, or has no image. A ready pod has no step.
+    `step` is the first of its containers, in the order in which they run, that is not done or not ready; `failing`
+    means that waiting does not help: it ended with an error, keeps crashing, or has no image. A ready pod has no step.
     """
 
     component: Literal["validator", "gfd", "dcgm", "dcgm-exporter", "node-agent"]
@@ -50,7 +50,7 @@ class ComponentPod(Payload):
 
 
 class Condition(Payload):
-    """A condition in the sense of Kubernetes, without its times."""
+    """A Kubernetes condition, without its times."""
 
     type: ConditionType
     status: Literal["True", "False", "Unknown"]
@@ -60,7 +60,7 @@ class Condition(Payload):
 
 @registry.event("node", "registered", BY_IMPORTERS)
 class NodeRegistered(Payload):
-    """A node is part of the fleet, with these resources; a later one replaces what was known."""
+    """A node belongs to the fleet, with these resources. Replaces the previous registration."""
 
     gpu_count: Count | None = None
     gpu_model: Name | None = None
@@ -75,7 +75,7 @@ class NodeDecommissioned(Payload):
 
 @registry.event("node", "observed", BY_WATCHERS)
 class NodeObserved(Payload):
-    """The Node object exists, with these labels that tell of its GPUs or of their management; it replaces the last."""
+    """The Node object exists, with these labels about its GPUs and their management. Replaces the previous event."""
 
     uid: Name
     labels: Labels = {}
@@ -91,7 +91,7 @@ class NodeGone(Payload):
 
 @registry.event("node", "features-observed", BY_WATCHERS)
 class NodeFeaturesObserved(Payload):
-    """What the node's NodeFeature says: its PCI devices in their order, and labels; it replaces the last."""
+    """The content of the node's NodeFeature: PCI devices in their order, and labels. Replaces the previous event."""
 
     devices: tuple[PciDevice, ...] = Field(default=(), max_length=PCI_DEVICES_MAX)
     labels: Labels = {}
@@ -105,9 +105,9 @@ class NodeFeaturesGone(Payload):
 
 @registry.event("node", "devices-observed", by_agents(DropClass.REPEATED))
 class NodeDevicesObserved(Payload):
-    """Every card that the node's agent sees; one that is not among them is not seen any more.
+    """Every card that the node's agent finds; cards that are not listed are no longer there.
 
-    `driver_missing` says that no driver answers, so that only what the PCI bus shows is told of the cards.
+    `driver_missing` means that no driver answers, so the cards have only those attributes that the PCI bus shows.
     """
 
     cards: tuple[Card, ...] = Field(default=(), max_length=CARDS_PER_NODE_MAX)
@@ -118,7 +118,7 @@ class NodeDevicesObserved(Payload):
 
 @registry.event("node", "inventory-changed", by_service(SourceKind.INVENTORY))
 class NodeInventoryChanged(Payload):
-    """What holds for the node's inventory from now on: whether it has devices, and these conditions, all of ours."""
+    """The node's inventory from now on: whether it has devices, and all conditions of the inventory."""
 
     present: bool
     conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
@@ -126,12 +126,12 @@ class NodeInventoryChanged(Payload):
 
 @registry.event("node", "inventory-withdrawn", by_service(SourceKind.INVENTORY))
 class NodeInventoryWithdrawn(Payload):
-    """The node is gone, and what was kept of its inventory goes with it."""
+    """The node is gone, and its inventory with it."""
 
 
 @registry.event("node", "labelled", BY_WATCHERS)
 class NodeLabelled(Payload):
-    """All of the Node object's labels, which node selectors of slices ask for; it replaces the last."""
+    """All labels of the Node object, for the node selectors of slices. Replaces the previous event."""
 
     uid: Name
     labels: Labels = {}
@@ -146,17 +146,17 @@ class NodeUnlabelled(Payload):
 
 @registry.event("node", "components-observed", BY_WATCHERS)
 class NodeComponentsObserved(Payload):
-    """The pods of the components on the node; it replaces the last, and empty says that there are none."""
+    """The pods of components on the node; empty if there are none. Replaces the previous event."""
 
     pods: tuple[ComponentPod, ...] = Field(default=(), max_length=COMPONENT_PODS_MAX)
 
 
 @registry.event("node", "monitoring-observed", by_agents(DropClass.REPEATED))
 class NodeMonitoringObserved(Payload):
-    """A look at the metric `dcgm_exporter_last_update_time_seconds`, which said `updated_at`.
+    """A scrape of the metric `dcgm_exporter_last_update_time_seconds`, with the value `updated_at`.
 
-    `fresh` says that it moved on within the last two minutes. The agent tells each of the first looks in a row that
-    agree, and each after something changed; from then on it is silent until the next change.
+    `fresh` means that the value advanced within the last two minutes. The agent records the first scrapes in a row that
+    agree, and is then silent until one differs.
     """
 
     fresh: bool
@@ -164,11 +164,10 @@ class NodeMonitoringObserved(Payload):
 
 
 class WantedDevice(Payload):
-    """A device that a pool has, and how the node's agent is to set it up.
+    """A device that belongs to a pool, and how the node's agent must set it up.
 
-    `resource` is the extended resource whose units it makes. `releasing` says that the device is to leave the pool: it
-    is offered no more, and taken back once nothing holds it. What the agent did is told anew whenever `asked_at`
-    differs from the last.
+    `resource` is the extended resource of its units. `releasing` means that the device leaves the pool: the agent stops
+    offering it, and releases it once nothing holds it. The agent reports the result again whenever `asked_at` changes.
     """
 
     device: Name
@@ -185,7 +184,7 @@ class WantedDevice(Payload):
 
 @registry.event("node", "devices-wanted", by_service(SourceKind.POOLS))
 class NodeDevicesWanted(Payload):
-    """Which of the node's devices pools have, and how they are to be set up: all of them; it replaces the last."""
+    """All devices of the node that belong to pools, and how to set them up. Replaces the previous event."""
 
     devices: Annotated[tuple[WantedDevice, ...], Field(max_length=CARDS_PER_NODE_MAX)] = ()
 
@@ -194,9 +193,9 @@ class NodeDevicesWanted(Payload):
 class NodeAgentStarted(Payload):
     """The node's agent began to record, in this epoch.
 
-    `clean` says that it had ended by itself before, with all of what it knew recorded or kept; where it did not, the
-    hardware may have said something that nobody heard. `durable` says that what it finds out is on disk before it is
-    sent; where it is not, what was not sent yet goes with the process.
+    `clean` means that its last run ended in an orderly way, with all its events recorded or kept; otherwise nobody may
+    have heard some reports of the hardware. `durable` means that events are on disk before they are sent; otherwise
+    events that were not sent yet are lost with the process.
     """
 
     version: Name
@@ -207,7 +206,7 @@ class NodeAgentStarted(Payload):
 
 @registry.event("node", "events-dropped", by_agents(DropClass.NEVER))
 class NodeEventsDropped(Payload):
-    """The agent had to drop events that it had numbered in `epoch`, and which nobody will ever see.
+    """The agent had to drop events that it had numbered in `epoch`; they are lost for good.
 
     `first` and `last` are the lowest and the highest of their numbers; not all between them were dropped.
     """
@@ -221,10 +220,10 @@ class NodeEventsDropped(Payload):
 
 @registry.event("node", "clock-jumped", by_agents(DropClass.ORDINARY))
 class NodeClockJumped(Payload):
-    """The node's clock was set: it went `seconds` further than time did, or back where that is negative.
+    """The node's clock was set forward by `seconds`, or back if that is negative.
 
-    The agent's events keep their order all the same: none is told for an earlier time than the one before it, unless
-    the clock was more than a day ahead.
+    The agent's events still keep their order: none has an earlier time than the one before it, unless the clock was
+    more than a day ahead.
     """
 
     seconds: float
@@ -232,7 +231,7 @@ class NodeClockJumped(Payload):
 
 @registry.event("node", "bootstrap-changed", by_service(SourceKind.BOOTSTRAP))
 class NodeBootstrapChanged(Payload):
-    """How far the node's preparation is from now on: its phase, and all conditions that the preparation keeps."""
+    """The state of the node's preparation from now on: its phase, and all conditions of the preparation."""
 
     phase: Literal["Disabled", "Validating", "GFD", "Monitoring", "Ready", "ValidatingFailed"]
     conditions: tuple[Condition, ...] = Field(default=(), max_length=CONDITIONS_MAX)
@@ -245,10 +244,10 @@ class NodeBootstrapWithdrawn(Payload):
 
 @registry.event("node", "bootstrap-waited", by_service(SourceKind.BOOTSTRAP))
 class NodeBootstrapWaited(Payload):
-    """The preparation waited for as long as it may: nothing changed about the component on the node since then.
+    """A time limit of the preparation has passed: nothing about the component on the node changed since `since`.
 
-    Time alone leaves no trace in the log, so that its passing is recorded before anything follows from it. A validator
-    or a node-agent was not ready all that time; an exporter was, and the agent had nothing to say against it.
+    Time alone leaves no trace in the log, so this event records it before anything follows from it. A validator or a
+    node-agent was not ready all that time; an exporter was, and the agent reported nothing to the contrary.
     """
 
     component: Literal["validator", "node-agent", "dcgm-exporter"]

@@ -1,7 +1,7 @@
 """What every payload has in common: frozen, tolerant of unknown fields, and bounded.
 
-The bounds are those of where payloads end up: PostgreSQL's bigint and text. A hostile agent's event is turned down
-here, at decoding, so that no fold and no table ever meets it.
+The bounds are those of PostgreSQL's bigint and text, where payloads end up. Decoding rejects a hostile agent's event
+here, so no fold and no table ever meets it.
 """
 
 from typing import Annotated, ClassVar

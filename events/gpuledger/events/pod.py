@@ -1,4 +1,4 @@
-"""Pods that ask for devices of pools. A pod's id is `<namespace>/<name>`."""
+"""Pods that request units of pools. A pod's id is `<namespace>/<name>`."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ RESOURCES_MAX = 64
 
 @registry.event("pod", "observed", BY_WATCHERS)
 class PodObserved(Payload):
-    """A pod that asks for units of pools, and where it runs; it replaces the last. One that has ended is gone."""
+    """A pod that requests units of pools, and its node. Replaces the previous event. A pod that has ended is gone."""
 
     uid: Name
     node: Name | None = None

@@ -1,4 +1,4 @@
-"""Pools: GPUPool and ClusterGPUPool, which devices together are asked for by one resource name.
+"""Pools: GPUPool and ClusterGPUPool, groups of devices that pods request by one resource name.
 
 A pool's id is `<namespace>/<name>` for a GPUPool and `<name>` for a ClusterGPUPool.
 """
@@ -21,14 +21,14 @@ Listed = Annotated[tuple[Name, ...], Field(max_length=LISTED_MAX)]
 
 
 class LabelSelector(Payload):
-    """Labels that have to be there, and expressions that all have to hold; an empty one selects everything."""
+    """Required labels, and expressions that must all hold; an empty selector selects everything."""
 
     labels: Labels = {}
     requirements: Annotated[tuple[NodeRequirement, ...], Field(max_length=REQUIREMENTS_MAX)] = ()
 
 
 class DeviceFilter(Payload):
-    """What devices are meant: each part that is given has to hold, and an empty list is none that is given."""
+    """Selects devices: each part that is given must match; an empty list counts as not given."""
 
     inventory_ids: Listed = ()
     products: Listed = ()
@@ -48,10 +48,10 @@ class PoolTaint(Payload):
 
 @registry.event("pool", "defined", BY_WATCHERS)
 class PoolDefined(Payload):
-    """A pool and its whole spec; it replaces the last. Without an `include` all devices are meant.
+    """A pool and its whole spec. Replaces the previous definition. Without an `include` it matches all devices.
 
-    `deleting` says that it is to be gone once it holds no device. `maintenance` is what its annotation
-    `gpu.deckhouse.io/maintenance` says: `enabled` keeps it so, `confirmed` ends what drift began.
+    `deleting` means that the pool disappears once it holds no device. `maintenance` is the value of its annotation
+    `gpu.deckhouse.io/maintenance`: `enabled` keeps it under maintenance, `confirmed` ends maintenance that drift began.
     """
 
     uid: Name
@@ -84,9 +84,9 @@ class PoolGone(Payload):
 
 @registry.event("pool", "changed", by_service(SourceKind.POOLS))
 class PoolChanged(Payload):
-    """What holds for the pool from now on: how many units it offers, and all of its conditions.
+    """The state of the pool from now on: how many units it offers, and all of its conditions.
 
-    `total` None means that it is not known: the pool is not supported, or not set up.
+    `total` is None if it is not known: the pool is not supported, or not configured.
     """
 
     total: Count | None = None
@@ -96,4 +96,4 @@ class PoolChanged(Payload):
 
 @registry.event("pool", "released", by_service(SourceKind.POOLS))
 class PoolReleased(Payload):
-    """The pool is to be gone and holds nothing any more; its finalizer may go."""
+    """The pool is being deleted and no longer holds any device; its finalizer may be removed."""

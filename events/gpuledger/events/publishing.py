@@ -1,7 +1,7 @@
-"""Who may publish an event type, about what, and how early an agent gives it up. Pure.
+"""Who may publish an event type, about what, and how early an agent drops it. Pure.
 
-The registry holds one rule for every type. Folds, NATS permissions, importers, JSON Schemas and the agents' outbox read
-it there, and nowhere else is it written who publishes what.
+The registry holds one rule for every type. Folds, NATS permissions, importers, JSON Schemas and the agents' outbox all
+read it there; no other place says who publishes what.
 """
 
 from enum import Enum, IntEnum, StrEnum
@@ -11,7 +11,7 @@ from gpuledger.events.subjects import NODE, ROOT, SERVICE, Origin, origin_of
 
 
 class SourceKind(StrEnum):
-    """The kinds of source that publish events; a service of ours is a kind of its own."""
+    """The kinds of source that publish events; each service of gpuledger is a kind of its own."""
 
     AGENTS = "agents"
     IMPORTERS = "importers"
@@ -24,7 +24,7 @@ class SourceKind(StrEnum):
 
 
 class Authority(Enum):
-    """What a publisher may speak about."""
+    """The subjects that a publisher's events may concern."""
 
     OWN_NODE = "own-node"
     """An agent, about its own node and what is in it. Folds ignore such an event from anybody else."""
@@ -40,9 +40,9 @@ class Authority(Enum):
 
 
 class DropClass(IntEnum):
-    """How early an agent's outbox gives up an event where not all can wait; the lowest goes first.
+    """How early an agent's outbox drops an event if there is no room for all; the lowest goes first.
 
-    The numbers stand in the spools of agents.
+    The spools of agents store these numbers.
     """
 
     REPEATED = 0
@@ -51,7 +51,7 @@ class DropClass(IntEnum):
     ORDINARY = 1
 
     ONCE = 2
-    """It is published once, and nothing else shows what follows from it."""
+    """It is published once, and no later event replaces it."""
 
     FAILURE = 3
     """Hardware failed."""
@@ -60,7 +60,7 @@ class DropClass(IntEnum):
 
 
 class PublishRule(NamedTuple):
-    """The kinds of source that publish an event type, what they may speak about, and how early an agent drops it."""
+    """The kinds of source that publish an event type, what it may concern, and how early an agent drops it."""
 
     publishers: tuple[SourceKind, ...]
     authority: Authority
@@ -68,7 +68,7 @@ class PublishRule(NamedTuple):
 
     @property
     def reserved_prefix(self) -> str:
-        """The beginning of the subjects under which alone events of this type may be recorded."""
+        """The prefix of all subjects under which events of this type may be recorded."""
         if self.authority in (Authority.SERVICE, Authority.OWN_OBJECT):
             return f"{ROOT}.{SERVICE}.{self.publishers[0]}."
         return f"{ROOT}."
@@ -80,7 +80,7 @@ def by_agents(drop_class: DropClass, authority: Authority = Authority.OWN_NODE) 
 
 
 def by_service(service: SourceKind) -> PublishRule:
-    """One of our services alone publishes it."""
+    """Only this service of gpuledger publishes it."""
     return PublishRule((service,), Authority.SERVICE)
 
 
@@ -93,7 +93,7 @@ _ORIGINS = {"import": SourceKind.IMPORTERS}
 
 
 def source_kind(source: str) -> SourceKind | None:
-    """The kind of a source; None for one that publishes no type of ours.
+    """The kind of a source; None if it publishes no event type.
 
     Raises:
         SubjectError: the source has none of the known shapes.
@@ -112,9 +112,9 @@ def is_agent_of(source: str, node: str) -> bool:
 
 
 def is_about_own_node(source: str, aggregate: str, subject: str) -> bool:
-    """Whether the source is an agent, and its own node is the one that the event's subject names.
+    """Whether the source is an agent and the event's subject names its own node.
 
-    The subject of an event about a device names no node: the fold knows where the device is, and has to ask
+    The subject of an event about a device names no node: the fold knows where the device is and must check with
     `is_agent_of`.
     """
     kind, name = origin_of(source)

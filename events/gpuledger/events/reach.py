@@ -1,4 +1,4 @@
-"""Which nodes can use something: parts of payloads that slices and their devices share."""
+"""Which nodes can use a slice, device or claim: parts of payloads that these share."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ TERMS_MAX = 32
 
 
 class NodeRequirement(Payload):
-    """One expression of a node selector; `is_field` where it is about the node's name and not about a label."""
+    """One expression of a node selector; `is_field` if it concerns the node's name and not a label."""
 
     key: Name
     operator: Name
@@ -20,7 +20,7 @@ class NodeRequirement(Payload):
 
 
 class NodeReach(Payload):
-    """One node, all nodes, or those that one of the terms selects; nothing at all is no node."""
+    """One node, all nodes, or the nodes that any of the terms selects; an empty reach is no node."""
 
     node: Name | None = None
     all_nodes: bool = False

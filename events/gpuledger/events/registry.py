@@ -1,7 +1,7 @@
 """Which event types exist, in which version, who may publish them, and how old data becomes new.
 
-Recorded events are never rewritten: an upcaster turns the data of version N
-into that of version N+1 at reading, and the chain must be without holes.
+Recorded events are never rewritten: an upcaster turns the data of version N into that of version N+1 on reading, and
+the chain must have no holes.
 """
 
 import re
@@ -38,7 +38,7 @@ def parse_type(text: str) -> TypeName:
     """The parts of an event type.
 
     Raises:
-        UnknownEventTypeError: it is not of our form.
+        UnknownEventTypeError: it does not have this form.
     """
     match = _TYPE.fullmatch(text)
     if match is None:
@@ -114,10 +114,10 @@ class Registry:
         return self._models[name.aggregate, name.event].PUBLISH_RULE
 
     def decode(self, event_type: str, data: object) -> Payload:
-        """The payload of an event, brought to the version of this build.
+        """The payload of an event, converted to the version of this build.
 
         Raises:
-            UnknownEventTypeError: the type or its version is not known here.
+            UnknownEventTypeError: this build does not know the type or its version.
             PayloadError: the data does not fit.
         """
         decoder = self._decoders.get(event_type) or self._decoder(event_type)
@@ -157,7 +157,7 @@ def _upcast(upcast: Upcaster, data: Data, model: type[Payload]) -> Data:
     try:
         return upcast(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PayloadError(f"Older data cannot be brought to {model.TYPE}: {error!r}.") from error
+        raise PayloadError(f"Older data cannot be converted to {model.TYPE}: {error!r}.") from error
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -1,4 +1,4 @@
-"""Settings that decisions depend on, recorded so that a replay sees what was in force."""
+"""Settings that decisions depend on, recorded so that a replay uses those that were in force."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from gpuledger.events.registry import registry
 
 SELECTOR_LABELS_MAX = 256
 HEARTBEATS_MAX = 10
-"""How many heartbeats in a row may be asked for; an agent tells as many."""
+"""The most heartbeats in a row that a setting may require; an agent reports as many."""
 
 SLICES_PER_UNIT_MAX = 64
 
@@ -19,12 +19,12 @@ Heartbeats = Annotated[int, Field(ge=1, le=HEARTBEATS_MAX)]
 
 @registry.event("settings", "changed", BY_WATCHERS)
 class SettingsChanged(Payload):
-    """The module's settings from now on; what its ModuleConfig leaves out has the default that stands here.
+    """The module's settings from now on; fields that its ModuleConfig omits have these defaults.
 
-    `high_availability` None follows the cluster: two replicas where the control plane has several. `dra_availability`
-    is the feature gate `DRAResourceAvailabilityVisibility`. A component that is not enabled is somebody else's to run,
-    and is not waited for. `heartbeats` is how many in a row make monitoring stable, `recovery_heartbeats` how many a
-    device needs after a fault.
+    `high_availability` None follows the cluster: two replicas if the control plane has several. `dra_availability` is
+    the feature gate `DRAResourceAvailabilityVisibility`. gpuledger neither runs nor waits for a component that is not
+    enabled. `heartbeats` is how many in a row make monitoring stable, `recovery_heartbeats` how many a device needs
+    after a fault.
     """
 
     enabled: bool = True

@@ -1,4 +1,4 @@
-"""ResourceSlices: what drivers offer for dynamic resource allocation. Quantities are Kubernetes' canonical texts."""
+"""ResourceSlices: what drivers offer for dynamic resource allocation. Quantities are in Kubernetes' canonical form."""
 
 from typing import Annotated
 
@@ -42,7 +42,7 @@ class Taint(Payload):
 
 
 class RequestPolicy(Payload):
-    """What a claim consumes of a capacity for what it asks."""
+    """How much of a capacity a request consumes."""
 
     default: QuantityText | None = None
     values: Annotated[tuple[QuantityText, ...], Field(max_length=VALUES_MAX)] = ()
@@ -59,7 +59,7 @@ class DeviceCapacity(Payload):
 
 
 class SliceDevice(Payload):
-    """A device; `shareable` where several allocations are allowed, `reach` where it differs from device to device."""
+    """A device; `shareable` if it allows several allocations, with a `reach` if that differs between devices."""
 
     name: Name
     shareable: bool = False
@@ -71,7 +71,7 @@ class SliceDevice(Payload):
 
 
 class CounterSet(Payload):
-    """Counters that devices of a pool draw from together."""
+    """Counters that devices of a pool share."""
 
     name: Name
     counters: Amounts = {}
@@ -79,10 +79,10 @@ class CounterSet(Payload):
 
 @registry.event("slice", "published", BY_WATCHERS)
 class SlicePublished(Payload):
-    """A driver offers these devices; it replaces what the slice said before.
+    """A driver offers these devices. Replaces the previous content of the slice.
 
-    `pool_generation` and `slice_count` are the pool's as this slice knows it, `generation` is the slice's own. Without
-    a `reach` each device has its own.
+    `pool_generation` and `slice_count` describe the pool as this slice declares it, `generation` is the slice's own.
+    Without a `reach` each device has its own.
     """
 
     uid: Name
@@ -105,7 +105,7 @@ class SliceWithdrawn(Payload):
 
 @registry.event("device-class", "defined", BY_WATCHERS)
 class DeviceClassDefined(Payload):
-    """A DeviceClass: CEL expressions that all have to select a device."""
+    """A DeviceClass: CEL expressions that must all select a device."""
 
     uid: Name
     selectors: Annotated[tuple[Annotated[str, StringConstraints(max_length=10_240)], ...], Field(max_length=32)] = ()
@@ -120,7 +120,7 @@ class DeviceClassRemoved(Payload):
 
 @registry.event("taint-rule", "set", BY_WATCHERS)
 class TaintRuleSet(Payload):
-    """A DeviceTaintRule; what it does not select by matches anything."""
+    """A DeviceTaintRule; a selector that is not set matches anything."""
 
     uid: Name
     taint: Taint

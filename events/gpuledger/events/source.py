@@ -1,4 +1,4 @@
-"""Sources: who records events, what of theirs is missing, and what of theirs was turned down."""
+"""Sources: who records events, which of their events are missing, and which were rejected."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ class SourceGapDetected(Payload):
 
 @registry.event("source", "gap-closed", by_service(SourceKind.SOURCES))
 class SourceGapClosed(Payload):
-    """Every number of a gap that was detected has come after all."""
+    """Every number of a detected gap has arrived after all."""
 
     epoch: Epoch
     first: Number
@@ -39,7 +39,7 @@ class SourceGapClosed(Payload):
 
 @registry.event("source", "rejected", by_service(SourceKind.SOURCES))
 class SourceRejected(Payload):
-    """An event at the edge was turned down; it stays in the log, and no projection takes it."""
+    """An event from the edge was rejected; it stays in the log, and every projection skips it."""
 
     generation: Number
     sequence: Number
@@ -49,7 +49,7 @@ class SourceRejected(Payload):
 
 @registry.event("source", "position-skipped", by_service(SourceKind.OPERATORS))
 class SourcePositionSkipped(Payload):
-    """An operator decided that one position of the log is to be passed over by every projection."""
+    """An operator decided that every projection skips one position of the log."""
 
     generation: Number
     sequence: Number

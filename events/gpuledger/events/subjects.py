@@ -1,8 +1,8 @@
 """The grammar of subjects and sources, in one place.
 
 A subject has six tokens: `ledger.<origin>.<origin id>.<aggregate>.<id>.<event>`. Origin `node` plus a node's name
-is what that node's agent may write, so that the server's permissions confine it; origin `svc` plus a service's
-name is ours. Ids are percent-escaped, reversibly, because names hold dots.
+is what that node's agent may write, so that the server's permissions confine it; origin `svc` plus a name belongs to a
+service of gpuledger. Ids are percent-escaped, reversibly, because names contain dots.
 """
 
 import re
@@ -22,7 +22,7 @@ NODE = "node"
 SERVICE = "svc"
 
 EDGE_SERVICES = frozenset({"import", "gateways"})
-"""Services that pass on what others said: what they record may be bad without a bug of ours."""
+"""Services that pass on other people's data: a bad event from them is no bug of gpuledger."""
 
 _SOURCE_SHAPES = (
     "`/nodes/<node>/agent`, `/services/<name>`, `/watchers/<name>`, `/gateways/<name>`, `/operators/<name>` "
@@ -85,10 +85,10 @@ def escape(name: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def unescape(token: str) -> str:
-    """The name that `escape` was given.
+    """The name for an escaped token.
 
     Raises:
-        SubjectError: the token is not one that `escape` writes.
+        SubjectError: `escape` does not produce this token.
     """
     try:
         name = unquote(token, errors="strict")
@@ -114,7 +114,7 @@ def parse_subject(subject: str) -> Subject:
 
 @lru_cache(maxsize=65_536)
 def origin_of(source: str) -> Origin:
-    """The origin that events of this source must be written under.
+    """The origin under which events of this source must be recorded.
 
     Raises:
         SubjectError: the source has none of the known shapes.
@@ -133,7 +133,7 @@ def subject_of(source: str, aggregate: str, aggregate_id: str, event: str) -> st
     """The subject under which `source` records `event` of an aggregate.
 
     Raises:
-        SubjectError: the source or the id cannot stand in a subject.
+        SubjectError: the source or the id cannot be part of a subject.
     """
     origin = origin_of(source)
     return f"{ROOT}.{origin.kind}.{escape(origin.name)}.{aggregate}.{escape(aggregate_id)}.{event}"

@@ -1,4 +1,4 @@
-"""Workloads: what asks for GPUs, gets them and gives them back. Amounts are thousandths of a GPU."""
+"""Workloads: jobs that request GPUs, get them and release them. Amounts are thousandths of a GPU."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ class DeviceShare(Payload):
 
 @registry.event("workload", "submitted", BY_IMPORTERS_AND_AGENTS)
 class WorkloadSubmitted(Payload):
-    """Somebody asked for GPUs; `workload_class` is the cluster's class of service (such as a pod's QoS)."""
+    """The workload requests GPUs; `workload_class` is the cluster's class of service (such as a pod's QoS)."""
 
     gpu_milli: Count
     owner: Name | None = None
@@ -31,7 +31,7 @@ class WorkloadSubmitted(Payload):
 
 @registry.event("workload", "scheduled", BY_IMPORTERS_AND_AGENTS)
 class WorkloadScheduled(Payload):
-    """The workload holds GPUs from now on; without `devices` the allocation is an amount without a place."""
+    """The workload holds GPUs from now on; without `devices` only the amount is known."""
 
     gpu_milli: Count
     node: Name | None = None
@@ -40,6 +40,6 @@ class WorkloadScheduled(Payload):
 
 @registry.event("workload", "ended", BY_IMPORTERS_AND_AGENTS)
 class WorkloadEnded(Payload):
-    """The workload is over and holds nothing any more; `outcome` is its last phase."""
+    """The workload ended and released its GPUs; `outcome` is its last phase."""
 
     outcome: Name | None = None
