@@ -104,7 +104,7 @@ async def _running() -> AsyncIterator[Running]:
         ledger = await stack.enter_async_context(connect_ledger(nats.url, name="bench"))
         kubelet = await stack.enter_async_context(a_kubelet(folder))
         exporter = await stack.enter_async_context(_exporter())
-        await ledger.publish(_wanted())
+        await ledger.publish(_pending())
         environ = {
             "NODE_NAME": NODE,
             "NATS_URL": nats.url,
@@ -122,7 +122,7 @@ async def _running() -> AsyncIterator[Running]:
         yield Running(child.pid, folder / "state", kubelet, ledger)
 
 
-def _wanted() -> Outgoing:
+def _pending() -> Outgoing:
     """All cards are a pool's."""
     now = datetime.now(UTC)
     cards = SimulatedHardware(SPEC, node=NODE).survey().cards
@@ -211,7 +211,7 @@ def _healthy(kubelet: FakeKubelet) -> int:
 
 
 async def _bare(ledger: Ledger, number: int) -> float:
-    wanted = _wanted()
+    wanted = _pending()
     elsewhere = wanted.subject.replace(NODE, "node-2")
     began = perf_counter()
     await ledger.publish(Outgoing(elsewhere, f"bare-{number}", wanted.data))

@@ -107,7 +107,7 @@ async def test_a_kubelet_that_comes_later_is_waited_for(place: Place, *, is_fold
         folder.mkdir() if is_folder_there else None
     await place.agent.start()
     await place.want(*wanted(place.agent, 0))
-    await place.agent.says("the kubelet does not say who has which units")
+    await place.agent.says("the kubelet does not list the pods")
     status, document = await place.agent.health()
     assert (status, "pod resources" in document["troubles"]) == (200, True)
     for folder in (place.kubelet.plugins, place.kubelet.pods_socket.parent):

@@ -42,7 +42,7 @@ from support.projections import QUICK, assert_true, publish, running, table
 from support.waiting import eventually
 
 H100 = "2330"
-POD_PERIOD_S = PAUSES["gpuledger.agent.kubelet.pod_resources"]["LOOK_PERIOD_S"]
+POD_PERIOD_S = PAUSES["gpuledger.agent.kubelet.pod_resources"]["POLL_PERIOD_S"]
 CARDS = 4
 CARD, SLICED, MIG = "team/whole", "team/sliced", "team/mig"
 RESOURCES = {name: f"gpu.deckhouse.io/{name.partition('/')[2]}" for name in (CARD, SLICED, MIG)}

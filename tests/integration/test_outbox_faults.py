@@ -54,7 +54,7 @@ def kept(folder: Path) -> list[int]:
     return [int(line.removeprefix("kept ")) for line in lines if line.startswith("kept ")]
 
 
-def told(folder: Path) -> list[int]:
+def logged(folder: Path) -> list[int]:
     lines = (folder.parent / "log").read_text().splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith(("kept ", "held "))]
 
@@ -92,10 +92,10 @@ async def test_killed_at_random_moments_it_loses_nothing_that_it_had_on_disk(
     moments = random.Random(seed)
     for number in range(ROUNDS):
         program = await children.start(clean_nats_url, number * FACTS, FACTS)
-        goal = len(told(folder)) + moments.randrange(1, FACTS // 2)
+        goal = len(logged(folder)) + moments.randrange(1, FACTS // 2)
 
         async def has_told(goal: int = goal) -> bool:
-            return len(told(folder)) >= goal
+            return len(logged(folder)) >= goal
 
         await eventually(has_told, interval_s=0.001)
         await program.kill()
@@ -117,13 +117,13 @@ async def test_a_ledger_that_is_killed_gets_all_of_it_afterwards(
     program = await children.start(fresh_nats.url, 0, 3 * FACTS)
 
     async def has_begun() -> bool:
-        return len(told(folder)) > 20
+        return len(logged(folder)) > 20
 
     await eventually(has_begun, interval_s=0.005)
     fresh_nats.kill()
 
     async def has_told() -> bool:
-        return len(told(folder)) == 3 * FACTS
+        return len(logged(folder)) == 3 * FACTS
 
     await eventually(has_told)
     await asyncio.to_thread(fresh_nats.start)

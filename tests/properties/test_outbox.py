@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpuledger.agent.outbox import numbering
 from gpuledger.agent.outbox.drop import in_order, victims
-from gpuledger.agent.outbox.entry import QueueBounds, QueuedEvent, dropped, fitting, merged
+from gpuledger.agent.outbox.entry import QueueBounds, QueuedEvent, dropped, merged, prefix_length
 from gpuledger.agent.outbox.store import DISK_RETRY_S, OutboxStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeAgentStarted, NodeEventsDropped
@@ -59,7 +59,7 @@ def test_drops_are_counted_whatever_they_are_merged_with(queue: list[QueuedEvent
 
 @given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 10), st.integers(1, 100))
 def test_what_goes_together_is_within_the_bounds_and_never_nothing(sizes: list[int], events: int, size: int) -> None:
-    fit = fitting(sizes, QueueBounds(events, size))
+    fit = prefix_length(sizes, QueueBounds(events, size))
     assert fit >= min(1, len(sizes))
     assert fit <= events
     assert fit <= 1 or sum(sizes[:fit]) <= size
@@ -74,7 +74,7 @@ class Outboxes(RuleBasedStateMachine):
         self.temporary = tempfile.TemporaryDirectory(prefix="gl-", dir=MEMORY if MEMORY.is_dir() else None)
         self.root = Path(self.temporary.name)
         self.disk, self.time, self.epochs, self.lives = Disk(self.root / "0"), Time(), count(1), count(1)
-        self.told: list[int] = []
+        self.recorded: list[int] = []
         self.log: list[Outgoing] = []
         self.forgotten: set[str] = set()
         self.may_forget: set[int] = set()
@@ -82,9 +82,9 @@ class Outboxes(RuleBasedStateMachine):
         self.unswept = self.counted_again = False
         self.numbers, self.boot = count(1), 1
         self.at_risk_max, numbering.EPOCH_AT_RISK_MAX = numbering.EPOCH_AT_RISK_MAX, AT_RISK_MAX  # type: ignore[misc]
-        self.store = self._opened()
+        self.store = self._open_file()
 
-    def _opened(self) -> OutboxStore:
+    def _open_file(self) -> OutboxStore:
         store = store_on(self.disk, self.time, sizes=SMALL, epochs=self.epochs, boot=f"b{self.boot}")
         store.open()
         return store
@@ -93,20 +93,20 @@ class Outboxes(RuleBasedStateMachine):
     def record(self, priorities: list[int]) -> None:
         numbers = [next(self.numbers) for _ in priorities]
         self.store.record([fact(n, at=self.time.now, priority=p) for n, p in zip(numbers, priorities, strict=True)])
-        self.told += numbers
+        self.recorded += numbers
 
     @rule(acknowledged=st.booleans())
     def publish(self, acknowledged: bool) -> None:
-        self._send(acknowledged=acknowledged)
+        self._publish(acknowledged=acknowledged)
 
-    def _send(self, *, acknowledged: bool = True) -> bool:
+    def _publish(self, *, acknowledged: bool = True) -> bool:
         """Publish what is next as the ledger takes it; False where nothing waits."""
         entries = self.store.head()
         taken = list(takewhile(lambda entry: entry.message.id not in self.refused, entries))
         self.log += [entry.message for entry in taken]
         self.unswept |= not self.store.status.durable or self.disk.full
         if acknowledged:
-            self.store.done(taken)
+            self.store.acknowledged(taken)
             if len(taken) < len(entries):
                 self.store.refuse(entries[len(taken)])
         return bool(entries)
@@ -138,13 +138,13 @@ class Outboxes(RuleBasedStateMachine):
         self.disk.crash(self.root / str(next(self.lives)))
         if self.store._spool is not None:
             self.store._spool.close()
-        self.store = self._opened()
+        self.store = self._open_file()
 
     def _forget_memory(self) -> None:
         assert self.store._memory is not None
         state = self.store._memory.state
         assert state.numbering is not None
-        self.forgotten |= {state.numbering.epoch, *(one.epoch for one in (*state.held, *state.drops))}
+        self.forgotten |= {state.numbering.epoch, *(one.epoch for one in (*state.waiting_by_epoch, *state.drops))}
         self.may_forget |= self._only_in_memory()
 
     def _only_in_memory(self) -> set[int]:
@@ -152,7 +152,7 @@ class Outboxes(RuleBasedStateMachine):
         assert self.store._memory is not None
         events = [decode(entry.message.data) for entry in self.store._memory.entries]
         if self.store._memory.state.drops or any(isinstance(event.data, NodeEventsDropped) for event in events):
-            return set(self.told)
+            return set(self.recorded)
         return set(numbers_in(events))
 
     @rule()
@@ -163,7 +163,7 @@ class Outboxes(RuleBasedStateMachine):
             self.store._spool = None
             self._forget_memory()
         self.counted_again |= self.unswept
-        self.store = self._opened()
+        self.store = self._open_file()
 
     @invariant()
     def it_is_bounded(self) -> None:
@@ -187,15 +187,15 @@ class Outboxes(RuleBasedStateMachine):
         self.time.go(DISK_RETRY_S)
         self.store.check()
         assert self.store.status.durable
-        while self._send():
+        while self._publish():
             pass
         found = recorded(self.log)
         numbers = numbers_in(found.events)
         assert numbers == sorted(set(numbers)), "each once, and in order"
         times = [event.time for event in found.events]
         assert times == sorted(times) or self.forgotten, "time does not go back, where the last one is known"
-        missing = set(self.told) - set(numbers) - self.may_forget
-        assert set(numbers) <= set(self.told)
+        missing = set(self.recorded) - set(numbers) - self.may_forget
+        assert set(numbers) <= set(self.recorded)
         assert len(missing) <= sum(one.count for drops in found.dropped.values() for one in drops)
         for epoch in {event.epoch for event in found.events} | set(found.dropped):
             self._check_epoch(epoch, found)

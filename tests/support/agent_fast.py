@@ -13,16 +13,16 @@ from gpuledger.agent.footprint import exclude_modules
 from gpuledger.runtime.backoff import Backoff
 
 PAUSES: Final[dict[str, dict[str, float]]] = {
-    "gpuledger.agent.discovery": {"LOOK_PERIOD_S": 0.3},
+    "gpuledger.agent.discovery": {"POLL_PERIOD_S": 0.3},
     "gpuledger.agent.exporter": {"SCRAPE_PERIOD_S": 0.2},
-    "gpuledger.agent.health.part": {"LOOK_PERIOD_S": 0.3, "RETRY_S": 0.3},
-    "gpuledger.agent.kubelet.pod_resources": {"LOOK_PERIOD_S": 0.6, "SOON_S": 0.2, "LIST_TIMEOUT_S": 1.0},
+    "gpuledger.agent.health.part": {"POLL_PERIOD_S": 0.3, "RETRY_S": 0.3},
+    "gpuledger.agent.kubelet.pod_resources": {"POLL_PERIOD_S": 0.6, "SOON_S": 0.2, "LIST_TIMEOUT_S": 1.0},
     "gpuledger.agent.supervisor": {"STOP_TIMEOUT_S": 2.0},
     "gpuledger.agent.health.aggregation": {"BURST_S": 1.5},
     "gpuledger.agent.outbox.outbox": {"CHECK_PERIOD_S": 0.2},
     "gpuledger.agent.outbox.store": {"DISK_RETRY_S": 0.5},
-    "gpuledger.agent.plugin.part": {"LOOK_PERIOD_S": 0.1, "RESTART_AFTER_S": 0.5},
-    "gpuledger.agent.plugin.resource": {"LOOK_PERIOD_S": 0.1, "WITHDRAW_GRACE_S": 0.3},
+    "gpuledger.agent.plugin.part": {"POLL_PERIOD_S": 0.1, "RESTART_AFTER_S": 0.5},
+    "gpuledger.agent.plugin.resource": {"POLL_PERIOD_S": 0.1, "WITHDRAW_GRACE_S": 0.3},
     "gpuledger.agent.setup.part": {"LOOK_S": 1.0},
     "gpuledger.agent.setup.timing": {"DEBOUNCE_S": 0.2, "DEBOUNCE_MAX_S": 2.0},
     "gpuledger.agent.setup.situation": {"SETTLE_S": 2.0},
@@ -53,7 +53,7 @@ def hurry() -> None:
     for module in RETRYING:
         assert isinstance(import_module(module).RETRY, Backoff), f"{module} has no backoff"
         vars(import_module(module))["RETRY"] = Backoff(first_s=0.2, max_s=0.5)
-    import_module("gpuledger.agent.hardware.calls").Bounds.__init__.__defaults__ = CALL_BOUNDS_S
+    import_module("gpuledger.agent.hardware.calls").CallTimeouts.__init__.__defaults__ = CALL_BOUNDS_S
     import_module("gpuledger.agent.outbox.spool").Spool.__init__.__kwdefaults__["lock_wait_s"] = LOCK_WAIT_S
     import_module("gpuledger.ledger.edge").connect_edge.__wrapped__.__kwdefaults__["connect_timeout_s"] = CONNECT_S
     if quiet := os.environ.get(QUIET):

@@ -2,14 +2,15 @@
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.metrics import AgentMetrics
+from gpuledger.agent.outbox.store import OutboxStatus
 from gpuledger.agent.plugin.service import PluginCounts
 
 
 class EmptyOutbox:
     """An outbox in which nothing waits."""
 
-    recorded = waiting = dropped = 0
-    durable = True
+    recorded = 0
+    status = OutboxStatus(durable=True)
     oldest_age_s = 0.0
 
 

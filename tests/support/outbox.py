@@ -33,11 +33,11 @@ SMALL = Sizes(QueueBounds(12, 1 << 20), QueueBounds(6, 1 << 20), QueueBounds(3, 
 
 def fact(number: int, *, at: datetime = NOON, priority: int = 2, size: int = 0) -> AgentFact:
     """A fact that carries its number, of a type that has the priority."""
-    mark = f"{number}{'x' * size}"
+    set_boot = f"{number}{'x' * size}"
     data: dict[int, Callable[[], Payload]] = {
         0: lambda: NodeMonitoringObserved(fresh=True, updated_at=NOON + timedelta(seconds=number)),
-        1: lambda: NodeFeaturesObserved(nfd_version=mark),
-        2: lambda: DeviceErrorsObserved(kind=mark[:200], cause="hardware", first_at=NOON, message=mark[200:]),
+        1: lambda: NodeFeaturesObserved(nfd_version=set_boot),
+        2: lambda: DeviceErrorsObserved(kind=set_boot[:200], cause="hardware", first_at=NOON, message=set_boot[200:]),
     }
     return AgentFact(NODE if priority < 2 else "GPU-1", data[priority](), at)
 
@@ -108,10 +108,10 @@ class _ShakySpool(Spool):
             if self._disk.full:
                 raise DiskError("the disk is full")
 
-    def sweep(self) -> None:
+    def delete_skipped(self) -> None:
         if self._disk.full:
             raise DiskError("the disk is full")
-        super().sweep()
+        super().delete_skipped()
 
     def head(self, batch: QueueBounds) -> list[Entry]:
         if self._disk.unreadable:

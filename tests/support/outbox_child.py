@@ -23,11 +23,11 @@ DRAIN_S = 50.0
 
 
 async def main(folder: Path, url: str, first: int, count: int, file_size_max: int) -> None:
-    told = 0
+    recorded = 0
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[Ledger]:
-        if told < count // 2 and (file_size_max or "full" in folder.parts):
+        if recorded < count // 2 and (file_size_max or "full" in folder.parts):
             raise LedgerUnavailableError("not yet")
         async with connect_ledger(url, name="agent", connect_timeout_s=1.0, publish_timeout_s=1.0) as ledger:
             yield ledger
@@ -38,11 +38,11 @@ async def main(folder: Path, url: str, first: int, count: int, file_size_max: in
         recording = asyncio.create_task(outbox.run(connect))
         for number in range(first, first + count):
             await outbox.record([fact(number, at=system_clock(), size=500)])
-            told += 1
-            sys.stdout.write(f"{'kept' if outbox.durable else 'held'} {number}\n")
+            recorded += 1
+            sys.stdout.write(f"{'kept' if outbox.status.durable else 'held'} {number}\n")
             sys.stdout.flush()
         async with asyncio.timeout(DRAIN_S):
-            while outbox.waiting:  # noqa: ASYNC110 - it ends when all is there, and not before
+            while outbox.status.waiting:  # noqa: ASYNC110 - it ends when all is there, and not before
                 await asyncio.sleep(0.01)
         await end([recording])
 

@@ -6,17 +6,10 @@ from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
+from support.agent_metrics import EmptyOutbox
 from support.kubelet_parts import address, card, whole_cards
 
 POOL = "gpu.deckhouse.io/a"
-
-
-class EmptyOutbox:
-    """An outbox in which nothing waits."""
-
-    recorded = waiting = dropped = 0
-    durable = True
-    oldest_age_s = 0.0
 
 
 def units(board: Board) -> Mapping[str, float]:

@@ -63,9 +63,9 @@ class Worker:
         self._work = work
 
     async def run(self, record: Recorder) -> None:
-        done = self._work(record)
-        if asyncio.iscoroutine(done):
-            await done
+        acknowledged = self._work(record)
+        if asyncio.iscoroutine(acknowledged):
+            await acknowledged
         await asyncio.Event().wait()
 
 

@@ -1,6 +1,8 @@
-"""SQLite for one process: opened so that a commit is on disk, its errors in words of ours, damaged files moved aside.
+"""The outbox's files: the SQLite database, damaged ones that were moved aside, and the mark of a clean end.
 
-It knows nothing of what the tables hold.
+The mark is a file that exists from the clean end of a run to the start of the next. Removing a file needs no free
+space, so that a run on a full disk, whose events are lost with its process, cannot leave the mark behind. This module
+knows nothing of the tables.
 """
 
 import os
@@ -14,32 +16,32 @@ from typing import Final
 from gpuledger.agent.outbox.errors import DiskError, FolderTakenError, OutboxError, SpoolUnreadableError
 
 LOCK_WAIT_S: Final = 5.0
-"""How long an agent that is just ending may go on holding the file."""
+"""How long an ending agent may still hold the file."""
 
 WAL_PAGES_MAX: Final = 256
-"""The log beside the file is taken over into it after so many pages (of 4 KiB)."""
+"""SQLite moves its log into the database after so many pages (of 4 KiB)."""
 
 WAL_BYTES_KEPT_MAX: Final = 4 << 20
 CACHE_KIB: Final = 512
 
 ASIDE_MAX: Final = 3
-"""How many files that were moved aside are kept, the latest of them."""
+"""How many of the files that were moved aside are kept; the latest."""
 
 _UNREADABLE: Final = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}
 )
 _PRIMARY: Final = 0xFF
 
-_LASTING = "PRAGMA synchronous = FULL"
-_PASSING = "PRAGMA synchronous = NORMAL"
+_FULL_SYNC = "PRAGMA synchronous = FULL"
+_RELAXED_SYNC = "PRAGMA synchronous = NORMAL"
 
 
 def connect(path: Path, *, lock_wait_s: float = LOCK_WAIT_S) -> sqlite3.Connection:
-    """The file at `path`, for this process alone, checked for damage; it is created where there is none.
+    """Open the database at `path` for this process alone, check it for damage, or create it.
 
     Raises:
-        FolderTakenError: another process has it.
-        DiskError: it can be neither read nor made.
+        FolderTakenError: another process uses it.
+        DiskError: it can be neither read nor created.
         SpoolUnreadableError: it is damaged.
     """
     with translated_errors(path):
@@ -74,7 +76,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """All of it is on disk when this ends, or nothing is."""
+    """Everything in the block is on disk when it ends, or nothing is."""
     with translated_errors(path):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -89,17 +91,17 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 @contextmanager
 def relaxed_sync(connection: sqlite3.Connection) -> Iterator[None]:
-    """What is committed meanwhile outlives the process, and waits for no disk: a power failure may take it back."""
-    connection.execute(_PASSING)
+    """Commits in the block survive the process without waiting for the disk; a power failure may undo them."""
+    connection.execute(_RELAXED_SYNC)
     try:
         yield
     finally:
-        connection.execute(_LASTING)
+        connection.execute(_FULL_SYNC)
 
 
 @contextmanager
 def translated_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors in words of ours; mistakes in how it is called stay what they are."""
+    """Turns SQLite's errors into those of the outbox; programming errors stay as they are."""
     try:
         yield
     except sqlite3.Error as error:
@@ -108,10 +110,10 @@ def translated_errors(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", unknown)
         if code is None:
             raise
-        raise _in_our_words(error, path, code) from error
+        raise _translated(error, path, code) from error
 
 
-def _in_our_words(error: sqlite3.Error, path: Path, code: int) -> OutboxError:
+def _translated(error: sqlite3.Error, path: Path, code: int) -> OutboxError:
     primary = code & _PRIMARY
     if primary == sqlite3.SQLITE_BUSY:
         return FolderTakenError(f"Another agent works in {path.parent}. End it, or give this one another.")
@@ -121,7 +123,7 @@ def _in_our_words(error: sqlite3.Error, path: Path, code: int) -> OutboxError:
 
 
 def move_aside(path: Path, now: datetime) -> Path:
-    """Give a damaged file, and the log beside it, a name that says when, and return it; of those the latest are kept.
+    """Rename a damaged file and its log to a name with the time, and return it; only the latest of such files are kept.
 
     Raises:
         DiskError: it cannot be renamed.
@@ -149,10 +151,10 @@ FILE: Final = "ended"
 
 
 def mark_clean_end(folder: Path) -> None:
-    """Say that a run ended, and that all of what it knew is kept.
+    """Mark that a run ended with everything on disk.
 
     Raises:
-        DiskError: it cannot be said.
+        DiskError: the mark cannot be written.
     """
     try:
         (folder / FILE).touch(mode=0o600)
@@ -162,7 +164,7 @@ def mark_clean_end(folder: Path) -> None:
 
 
 def take_clean_end(folder: Path) -> bool:
-    """Whether the last run said so; the next one cannot rely on it. What cannot be taken back does not count."""
+    """Remove the mark and return whether there was one; a mark that cannot be removed does not count."""
     try:
         (folder / FILE).unlink()
         _sync(folder)

@@ -1,7 +1,7 @@
-"""Which events the outbox gives up where not all can wait. Pure.
+"""Which events the outbox drops where not all can wait. Pure.
 
-The lowest drop class of the registry goes first, and of one class the oldest. What stands at the front of the queue may
-be in the ledger already without our knowing, and is never given up.
+The lowest drop class of the registry goes first, and within a class the oldest events. The front of the queue is never
+dropped, because it may be in the ledger already without an acknowledgement.
 """
 
 from collections.abc import Iterable
@@ -18,16 +18,16 @@ REFUSED: Final = "RefusedByLedger"
 UNREADABLE: Final = "SpoolUnreadable"
 
 ROOM_SHARE: Final = 0.75
-"""What was dropped is told once the queue is no fuller than this: told earlier, it would drop what waits."""
+"""Drops are recorded when the queue is no fuller than this: earlier, they would push out waiting events."""
 
 
 def in_order(held: Iterable[QueuedEvent]) -> list[QueuedEvent]:
-    """What may be given up, in the order in which it would be."""
+    """The events that may be dropped, in that order."""
     return sorted((one for one in held if one.priority < DropClass.NEVER), key=lambda one: (one.priority, one.position))
 
 
 def victims(candidates: Iterable[QueuedEvent], events: int, size: int) -> list[QueuedEvent]:
-    """The first of `candidates`, as `in_order` gives them, that free so many events and so many bytes together."""
+    """The first of `candidates`, in the order of `in_order`, that free so many events and bytes together."""
     chosen: list[QueuedEvent] = []
     for one in candidates:
         if events <= 0 and size <= 0:
@@ -38,12 +38,12 @@ def victims(candidates: Iterable[QueuedEvent], events: int, size: int) -> list[Q
 
 
 def has_room(events: int, size: int, bounds: QueueBounds) -> bool:
-    """Whether a queue of so many events and bytes can take what says that others were dropped."""
+    """Whether a queue of so many events and bytes has room for the record of dropped events."""
     return events <= ROOM_SHARE * bounds.events and size <= ROOM_SHARE * bounds.size
 
 
-def told(node: str, drops: Drops, now: datetime) -> AgentFact:
-    """What was dropped, as a fact."""
+def drop_fact(node: str, drops: Drops, now: datetime) -> AgentFact:
+    """The fact that events were dropped."""
     data = NodeEventsDropped(
         epoch=drops.epoch, count=drops.events, first=drops.first, last=drops.last, reason=drops.reason
     )

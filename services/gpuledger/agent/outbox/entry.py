@@ -1,7 +1,4 @@
-"""What the outbox is made of: events that wait, how they are numbered, and what became of those that could not wait.
-
-These are values. They know neither where they are kept nor when anything happens.
-"""
+"""The values that the outbox works with: waiting events, their numbering, and records of dropped events. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -15,7 +12,7 @@ from gpuledger.ledger.api import Outgoing
 
 
 class AgentIdentity(NamedTuple):
-    """Whose events they are: the node, the build of its agent and the kind of hardware that it sees."""
+    """The origin of the events: the node, its source, the agent's build and the kind of hardware that it sees."""
 
     node: str
     source: str
@@ -24,7 +21,7 @@ class AgentIdentity(NamedTuple):
 
 
 class EventNumbering(NamedTuple):
-    """Where a source's numbering stands, and the time of the last event that it numbered."""
+    """The next number of a source in its epoch, and the time of the last event."""
 
     epoch: str
     next_number: int
@@ -32,7 +29,7 @@ class EventNumbering(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An event that waits: the n-th of the queue, its number, its priority, when it happened, and what is sent."""
+    """A waiting event: its position in the queue, its number, its priority, its time and the message to publish."""
 
     position: int
     epoch: str
@@ -43,12 +40,12 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes are sent."""
+        """The size of the message, in bytes."""
         return len(self.message.data)
 
 
 class QueuedEvent(NamedTuple):
-    """What of an event that waits decides over whether it may go on waiting; `size` in bytes."""
+    """The properties of a waiting event that decide whether it is dropped; `size` in bytes."""
 
     position: int
     epoch: str
@@ -58,7 +55,7 @@ class QueuedEvent(NamedTuple):
 
 
 class Drops(NamedTuple):
-    """Events of an epoch that were dropped for one reason: how many, the lowest and the highest of their numbers."""
+    """Events of an epoch that were dropped for one reason: how many, and their lowest and highest numbers."""
 
     epoch: str
     reason: str
@@ -68,22 +65,22 @@ class Drops(NamedTuple):
 
 
 class QueueBounds(NamedTuple):
-    """How many events, and how many bytes of them (the bytes that are sent)."""
+    """A number of events, and of bytes in their messages."""
 
     events: int
     size: int
 
 
 def source_of(node: str) -> str:
-    """The source that a node's agent is."""
+    """The source of a node's agent."""
     return f"/nodes/{node}/agent"
 
 
 def check(source: str, fact: AgentFact) -> None:
-    """Refuse what no event can say, before it gets a number.
+    """Refuse a fact that cannot become an event, before it gets a number.
 
     Raises:
-        SubjectError: the fact is about something that no subject can name.
+        SubjectError: no subject can name what the fact is about.
     """
     subject_of(source, fact.data.AGGREGATE, fact.subject, fact.data.EVENT)
 
@@ -91,7 +88,7 @@ def check(source: str, fact: AgentFact) -> None:
 def entry_of(
     source: str, fact: AgentFact, position: int, numbering: EventNumbering, time: datetime, priority: int
 ) -> Entry:
-    """A fact as the next event of a numbering. Its id follows from its number: to send it again adds nothing."""
+    """The fact as the next event of a numbering. Its id follows from its number, so that a repeat adds nothing."""
     epoch, number, data = numbering.epoch, numbering.next_number, fact.data
     event_id = derived_id(f"{source}#{epoch}#{number}", data.TYPE, fact.subject)
     event = Event(event_id, source, data.TYPE, fact.subject, time, data, epoch, number)
@@ -99,12 +96,12 @@ def entry_of(
 
 
 def dropped(held: Iterable[QueuedEvent], reason: str) -> list[Drops]:
-    """Events as drops, one by one."""
+    """One record of dropped events for each event."""
     return [Drops(one.epoch, reason, 1, one.number, one.number) for one in held]
 
 
 def merged(drops: Iterable[Drops]) -> tuple[Drops, ...]:
-    """The same drops with one for each epoch and reason, in the order in which those first came."""
+    """The same records with one for each epoch and reason, in the order in which those first came."""
     found: dict[tuple[str, str], Drops] = {}
     for one in drops:
         known = found.get((one.epoch, one.reason), one._replace(events=0))
@@ -114,8 +111,8 @@ def merged(drops: Iterable[Drops]) -> tuple[Drops, ...]:
     return tuple(found.values())
 
 
-def fitting(sizes: Iterable[int], bounds: QueueBounds) -> int:
-    """How many events from the front go together within the bounds: one at least, where there is one."""
+def prefix_length(sizes: Iterable[int], bounds: QueueBounds) -> int:
+    """How many events from the front are together within the bounds: at least one, if there is any."""
     count = total = 0
     for size in sizes:
         total += size

@@ -1,8 +1,8 @@
-"""How facts become events that wait: numbered in their order, in time that does not go back, within bounds.
+"""Turns facts into waiting events: numbered in order, with times that do not go back, within the bounds of the queue.
 
-All of it happens in one transaction of the queue, which numbers too: a number is given out with its event, or not at
-all. Readers bound how many holes an epoch may have (`gpuledger.domain.sources.numbers`), and turn down what comes
-behind more; so no epoch goes on beyond what could be dropped of it, or beyond what was.
+All of it happens in one transaction of the queue, which also stores the numbering: a number is given out with its
+event, or not at all. Readers bound the gaps of an epoch (`gpuledger.domain.sources.numbers`) and reject what comes
+after more; so an epoch ends before more of its events are at risk than that, and when some were dropped.
 """
 
 from collections.abc import Sequence
@@ -18,29 +18,29 @@ from gpuledger.domain.sources.numbers import HOLES_MAX
 from gpuledger.runtime.clock import NewId
 
 EPOCH_AT_RISK_MAX: Final = HOLES_MAX // 2
-"""How many events of an epoch may wait or be dropped at a time: were every second one dropped, each left a hole."""
+"""How many events of an epoch may wait or be dropped at a time: dropping every second one leaves a gap for each."""
 
 
 class Limits(NamedTuple):
-    """What may wait, and how much of it is sent at a time."""
+    """The bounds of the queue, and those of a batch that is published at once."""
 
     queue: QueueBounds
     batch: QueueBounds
 
 
 class EventNumberer(NamedTuple):
-    """Whose events are numbered, and where new epochs come from."""
+    """The node whose events are numbered, and the source of new epochs."""
 
     node: str
     new_id: NewId
 
     def new_epoch(self, last_time: datetime | None) -> EventNumbering:
-        """A numbering that nobody has gone on with."""
+        """A numbering that nobody used before."""
         return EventNumbering(self.new_id(), 1, last_time)
 
 
 def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], now: datetime) -> None:
-    """Number facts and put them at the end of the queue; within a transaction, in which a numbering has begun."""
+    """Number facts and append them to the queue; in a transaction, after a numbering has begun."""
     source, numbering, position = source_of(numberer.node), queue.state.numbering, queue.state.next_position
     assert numbering is not None, "who begins an epoch says so to the queue"
     room = EPOCH_AT_RISK_MAX - at_risk(queue.state, numbering.epoch)
@@ -58,12 +58,12 @@ def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], 
 
 
 def at_risk(state: QueueState, epoch: str) -> int:
-    """How many events of an epoch wait, or were dropped and are not told yet."""
-    return sum(one.events for one in (*state.held, *state.drops) if one.epoch == epoch)
+    """How many events of an epoch wait, or were dropped without a record in the ledger."""
+    return sum(one.events for one in (*state.waiting_by_epoch, *state.drops) if one.epoch == epoch)
 
 
 def trim(queue: EventQueue, limits: Limits) -> int:
-    """Give up what is beyond the bounds, and note it; within a transaction. Returns how many events that were."""
+    """Drop what is beyond the bounds, and note it; in a transaction. Returns how many events were dropped."""
     events, size = queue.state.events - limits.queue.events, queue.state.size - limits.queue.size
     if events <= 0 and size <= 0:
         return 0
@@ -74,16 +74,16 @@ def trim(queue: EventQueue, limits: Limits) -> int:
 
 
 def can_record_drops(queue: EventQueue, limits: Limits) -> bool:
-    """Whether something was given up that is not told yet, and there is room again to tell it."""
+    """Whether there are drops to record, and room again for their events."""
     return bool(queue.state.drops) and drop.has_room(queue.state.events, queue.state.size, limits.queue)
 
 
 def record_drops(queue: EventQueue, numberer: EventNumberer, limits: Limits, now: datetime) -> None:
-    """Tell what was given up, where that can be; within a transaction. An epoch that was full of holes ends with it."""
+    """Record what was dropped, if there is room; in a transaction. It ends an epoch that events were dropped from."""
     if not can_record_drops(queue, limits):
         return
     drops = queue.state.drops
-    add(queue, numberer, [drop.told(numberer.node, one, now) for one in drops], now)
+    add(queue, numberer, [drop.drop_fact(numberer.node, one, now) for one in drops], now)
     queue.forget_drops()
     known = queue.state.numbering
     if known is not None and any((one.epoch, one.reason) == (known.epoch, drop.NO_ROOM) for one in drops):

@@ -1,8 +1,8 @@
-"""Brings what the agent's parts tell into the ledger: in order, each once in effect, however long the ledger is away.
+"""The outbox: persists the facts that the agent's parts record, and publishes them in order, each once in effect.
 
-What is told is on disk before anybody is told so, and leaves the disk when the ledger has acknowledged it. The disk is
-used in one thread, so that the event loop never waits for it; what is told together is kept together. A ledger that is
-away, or is not as it must be, stops nothing but the sending.
+A fact is on disk before `record` returns, and leaves it when the ledger has acknowledged it. The disk is used in a
+thread of its own, so that the event loop never waits for it, and facts that arrive together are written together. A
+ledger that is unavailable, or refuses, delays only the publishing.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ RETRY: Final = Backoff(first_s=0.2, max_s=15.0)
 """Its jitter keeps the agents of a fleet from coming back all at once."""
 
 CHECK_PERIOD_S: Final = 5.0
-"""How often the clock is looked at, and a disk that takes nothing."""
+"""How often the outbox checks the clock, and a disk that took no writes."""
 
 log = structlog.get_logger("gpuledger.agent")
 
 Connect = Callable[[], AbstractAsyncContextManager[LedgerWriter]]
-"""Connects to the ledger; raises LedgerUnavailableError while it is away."""
+"""Connects to the ledger; raises LedgerUnavailableError while it is unavailable."""
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -48,7 +48,11 @@ T = TypeVar("T")
 
 
 class Outbox:
-    """The outbox of an agent, which keeps values for its parts as well (`Keep`); `open_outbox` makes it."""
+    """The outbox of an agent, and the `StateStore` of its parts; `open_outbox` makes it.
+
+    `trouble` says why the ledger takes no events, None while it does; `recorded` counts the events that the ledger has
+    acknowledged since the process started.
+    """
 
     def __init__(self, store: OutboxStore, source: str, *, clock: Clock, sleep: Sleep, jitter: Jitter) -> None:
         self.trouble: str | None = None
@@ -61,101 +65,87 @@ class Outbox:
         self._sleep = sleep
         self._jitter = jitter
         self._arrived: deque[AgentFact] = deque()
-        self._wanted = asyncio.Event()
+        self._pending = asyncio.Event()
         self._idle = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="outbox")
 
     @property
     def status(self) -> OutboxStatus:
-        """How much waits, where, and what was dropped."""
+        """How many events wait, where, and how many were dropped."""
         return self._store.status
 
     @property
-    def waiting(self) -> int:
-        """How many events the ledger has not acknowledged."""
-        return self.status.waiting
-
-    @property
-    def dropped(self) -> int:
-        """How many events were given up since the process began."""
-        return self.status.dropped
-
-    @property
-    def durable(self) -> bool:
-        """Whether what is told is on disk when `tell` returns."""
-        return self.status.durable
-
-    @property
     def oldest_age_s(self) -> float:
-        """How long ago the first event that waits happened; 0 where none does."""
+        """How long ago the oldest waiting event happened; 0 where none waits."""
         oldest_at = self.status.oldest_at
         return 0.0 if oldest_at is None else max(0.0, (self._clock() - oldest_at).total_seconds())
 
     def describe(self) -> dict[str, object]:
-        """How it stands, as JSON values."""
+        """Its state, as JSON values."""
+        status = self.status
         return {
             "recorded": self.recorded,
-            "waiting": self.waiting,
+            "waiting": status.waiting,
             "waiting_for_s": round(self.oldest_age_s, 3),
-            "dropped": self.dropped,
-            "durable": self.durable,
+            "dropped": status.dropped,
+            "durable": status.durable,
             "ledger": self.trouble or "ok",
-            "disk": self.status.trouble or "ok",
+            "disk": status.trouble or "ok",
         }
 
     async def record(self, facts: Sequence[AgentFact]) -> None:
-        """Keep facts as the agent's next events; they are on disk when this returns, unless `durable` is False.
+        """Persist facts as the agent's next events: on disk when this returns, unless `status.durable` is False.
 
         Raises:
-            SubjectError: a fact is about something that no subject can name; none of them was kept.
+            SubjectError: no subject can name what a fact is about; none of the facts was persisted.
         """
         for fact in facts:
             check(self._source, fact)
         if facts:
             self._arrived.extend(facts)
-            await self._do(self._take_arrived, asyncio.get_running_loop())
+            await self._in_worker(self._record_arrived, asyncio.get_running_loop())
 
     def get(self, name: str) -> bytes | None:
-        """See `gpuledger.agent.part.Keep.get`."""
+        """See `gpuledger.agent.part.StateStore.get`."""
         return self._store.values.get(name)
 
     async def put(self, name: str, value: bytes) -> None:
-        """See `gpuledger.agent.part.Keep.put`.
+        """See `gpuledger.agent.part.StateStore.put`.
 
         Raises:
-            KeepError: the value is too large, or one too many.
+            StateStoreFullError: the value is too large, or one too many.
         """
-        await self._do(self._store.put, name, value)
+        await self._in_worker(self._store.put, name, value)
 
     async def run(self, connect: Connect) -> None:
-        """Record for ever."""
-        await run_until_one_fails([self._record(connect), self._check()])
+        """Publish for ever."""
+        await run_until_one_fails([self._publish_forever(connect), self._check_forever()])
 
     async def drained(self) -> None:
-        """Return when nothing waits any more."""
+        """Return when no event waits."""
         await self._idle.wait()
 
     async def open(self) -> None:
-        """Go on where the last run ended.
+        """Resume where the last run ended.
 
         Raises:
-            FolderTakenError: another agent works in the state folder.
+            FolderTakenError: another agent uses the state folder.
         """
-        await self._do(self._store.open)
+        await self._in_worker(self._store.open)
 
     async def close(self) -> None:
-        """End cleanly: what waits is kept for the next run."""
+        """End cleanly: waiting events stay on disk for the next run."""
         try:
-            await self._do(self._take_arrived, asyncio.get_running_loop())
-            await self._do(self._store.close)
+            await self._in_worker(self._record_arrived, asyncio.get_running_loop())
+            await self._in_worker(self._store.close)
         finally:
             self._worker.shutdown(wait=False)
 
-    async def _do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _in_worker(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, partial(work, *args, **kwargs))
 
-    def _take_arrived(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Keep all that arrived until now at once; who told it later finds it kept."""
+    def _record_arrived(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Persist all facts that have arrived in one transaction; the callers of these find nothing left to do."""
         facts: list[AgentFact] = []
         while self._arrived:
             facts.append(self._arrived.popleft())
@@ -166,72 +156,74 @@ class Outbox:
         except BaseException:
             self._arrived.extendleft(reversed(facts))  # whoever else waits for them must not find them kept
             raise
-        loop.call_soon_threadsafe(self._wake)
+        loop.call_soon_threadsafe(self._notify)
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         self._idle.clear()
-        self._wanted.set()
+        self._pending.set()
 
-    async def _record(self, connect: Connect) -> None:
+    async def _publish_forever(self, connect: Connect) -> None:
         retries = Retries(RETRY, self._jitter)
         while True:
             recorded = self.recorded
             try:
                 async with connect() as ledger:
-                    await self._send_all(ledger)
+                    await self._publish_all(ledger)
             except (LedgerError, OutboxError) as error:
                 self.trouble = str(error)
             if self.recorded != recorded:
                 retries.reset()
             pause_s = retries.pause_s()
-            log.warning("waiting for the ledger", reason=self.trouble, waiting=self.waiting, pause_s=round(pause_s, 3))
+            log.warning(
+                "waiting for the ledger", reason=self.trouble, waiting=self.status.waiting, pause_s=round(pause_s, 3)
+            )
             await self._sleep(pause_s)
 
-    async def _send_all(self, ledger: LedgerWriter) -> None:
+    async def _publish_all(self, ledger: LedgerWriter) -> None:
         self.trouble = None
         while True:
-            self._wanted.clear()
-            if entries := await self._do(self._store.head):
-                await self._send(ledger, entries)
+            self._pending.clear()
+            if entries := await self._in_worker(self._store.head):
+                await self._publish(ledger, entries)
                 self.trouble = None
                 continue
-            if not self._wanted.is_set():
+            if not self._pending.is_set():
                 self._idle.set()
-            await self._wanted.wait()
+            await self._pending.wait()
 
-    async def _send(self, ledger: LedgerWriter, entries: Sequence[Entry]) -> None:
+    async def _publish(self, ledger: LedgerWriter, entries: Sequence[Entry]) -> None:
         try:
             await ledger.publish_many([entry.message for entry in entries])
         except EventRefusedError:
             for entry in entries:
-                await self._send_one(ledger, entry)
+                await self._publish_one(ledger, entry)
             return
-        await self._done(entries)
+        await self._acknowledged(entries)
 
-    async def _send_one(self, ledger: LedgerWriter, entry: Entry) -> None:
+    async def _publish_one(self, ledger: LedgerWriter, entry: Entry) -> None:
         try:
             await ledger.publish_many([entry.message])
         except EventRefusedError as error:
             log.error("an event is dropped, because the ledger will never take it", reason=str(error))
-            await self._do(self._store.refuse, entry)
+            await self._in_worker(self._store.refuse, entry)
             return
-        await self._done([entry])
+        await self._acknowledged([entry])
 
-    async def _done(self, entries: Sequence[Entry]) -> None:
+    async def _acknowledged(self, entries: Sequence[Entry]) -> None:
         self.recorded += len(entries)
-        await self._do(self._store.done, entries)
+        await self._in_worker(self._store.acknowledged, entries)
 
-    async def _check(self) -> None:
+    async def _check_forever(self) -> None:
         while True:
             await self._sleep(CHECK_PERIOD_S)
-            waiting = self.waiting
-            await self._do(self._store.check)
-            if self.waiting != waiting:
-                self._wake()
+            waiting = self.status.waiting
+            await self._in_worker(self._store.check)
+            if self.status.waiting != waiting:
+                self._notify()
 
 
 def boot_id() -> str:
-    """What names the time since the node began to run; where the system does not say, each start is taken for one."""
+    """The id of the node's boot; where the system has none, every start counts as one."""
     try:
         return BOOT_ID.read_text().strip() or random_id()
     except OSError:
@@ -256,11 +248,11 @@ async def open_outbox(
 ) -> AsyncIterator[Outbox]:
     """The outbox of a node's agent in its state folder, closed at the end.
 
-    `version` is the build's, `hardware` says what kind of hardware the agent sees, `boot` in which of the node's boots
-    it is (None: as the system says).
+    `version` is the build's, `hardware` the kind of hardware that the agent sees, and `boot` the id of the node's boot
+    (None: the system's).
 
     Raises:
-        FolderTakenError: another agent works in the folder.
+        FolderTakenError: another agent uses the folder.
     """
     identity = AgentIdentity(node, source_of(node), version, hardware)
     times = Times(clock, monotonic)

@@ -1,6 +1,6 @@
-"""What waits for the ledger, in its order: behind one face on disk (`gpuledger.agent.outbox.spool`) and in memory.
+"""The queue of waiting events, with one interface on disk (`gpuledger.agent.outbox.spool`) and in memory.
 
-A queue keeps what it is given and finds what is asked for. It does not number, and gives nothing up by itself.
+A queue stores and finds events. It must neither number them nor drop any by itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,98 +10,100 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from gpuledger.agent.outbox.drop import in_order
-from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, fitting, merged
+from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, merged, prefix_length
 
 
 class QueueState(NamedTuple):
-    """What is known of a queue without looking into it.
+    """The figures of a queue, known without reading it.
 
-    `numbering` None: none has begun. `held` says as drops, without a reason, what waits of each epoch: should the queue
-    be lost, that is what was lost with it. `drops` have not been told yet.
+    `numbering` None: none has begun. `waiting_by_epoch` counts the waiting events of each epoch in the form of drops
+    without a reason: if the queue is lost, these are lost with it. `drops` are not recorded in the ledger yet.
     """
 
     events: int = 0
     size: int = 0
     next_position: int = 1
     numbering: EventNumbering | None = None
-    held: tuple[Drops, ...] = ()
+    waiting_by_epoch: tuple[Drops, ...] = ()
     drops: tuple[Drops, ...] = ()
 
     def with_added(self, entries: Sequence[Entry]) -> "QueueState":
-        """The book with entries at the end of the queue."""
+        """The state after appending entries."""
         return self._replace(
             events=self.events + len(entries),
             size=self.size + sum(entry.size for entry in entries),
             next_position=entries[-1].position + 1 if entries else self.next_position,
-            held=merged([*self.held, *(Drops(entry.epoch, "", 1, entry.number, entry.number) for entry in entries)]),
+            waiting_by_epoch=merged(
+                [*self.waiting_by_epoch, *(Drops(entry.epoch, "", 1, entry.number, entry.number) for entry in entries)]
+            ),
         )
 
     def without(self, gone: Sequence[Entry] | Sequence[QueuedEvent]) -> "QueueState":
-        """The book without what left the queue."""
+        """The state after events left the queue."""
         left: dict[str, int] = {}
         for one in gone:
             left[one.epoch] = left.get(one.epoch, 0) + 1
-        held = [drops._replace(events=drops.events - left.get(drops.epoch, 0)) for drops in self.held]
+        held = [drops._replace(events=drops.events - left.get(drops.epoch, 0)) for drops in self.waiting_by_epoch]
         return self._replace(
             events=self.events - len(gone),
             size=self.size - sum(one.size for one in gone),
-            held=tuple(drops for drops in held if drops.events),
+            waiting_by_epoch=tuple(drops for drops in held if drops.events),
         )
 
 
 class EventQueue(Protocol):
-    """Events in the order of their positions, and what else has to be kept with them."""
+    """Events in the order of their positions, with their numbering and the drops."""
 
     state: QueueState
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All of it is kept, or nothing; a disk has it when this ends.
+        """Everything in the block is stored, or nothing is; a disk has it when the block ends.
 
         Raises:
-            DiskError: nothing was kept.
-            SpoolUnreadableError: the queue cannot be gone on with.
+            DiskError: nothing was stored.
+            SpoolUnreadableError: the queue cannot be used any further.
         """
         ...
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Put entries at the end; within a transaction."""
+        """Append entries; in a transaction."""
         ...
 
     def number(self, numbering: EventNumbering) -> None:
-        """Note where the numbering stands; within a transaction."""
+        """Store the numbering; in a transaction."""
         ...
 
     def droppable(self, batch: QueueBounds) -> Iterator[QueuedEvent]:
-        """What may be given up, in that order: nothing of the first `batch`, which may be under way."""
+        """The events that may be dropped, in that order: none of the first `batch`, which may be on their way."""
         ...
 
     def drop(self, held: Sequence[QueuedEvent]) -> None:
-        """Take events out of the queue; within a transaction."""
+        """Remove events from the queue; in a transaction."""
         ...
 
     def note(self, drops: Iterable[Drops]) -> None:
-        """Note what was dropped, beside what was before; within a transaction."""
+        """Add to the drops; in a transaction."""
         ...
 
     def forget_drops(self) -> None:
-        """What was dropped has been told; within a transaction."""
+        """Remove the drops, because they are recorded; in a transaction."""
         ...
 
     def head(self, batch: QueueBounds) -> list[Entry]:
-        """The first `batch` of the queue; raises as `transaction` does."""
+        """The first `batch` of the queue; raises what `transaction` raises."""
         ...
 
-    def pass_over(self, entries: Sequence[Entry]) -> None:
-        """The first entries of the queue are not given again, whatever the disk says; raises nothing."""
+    def skip(self, entries: Sequence[Entry]) -> None:
+        """Never return the first entries of the queue again, whatever is on disk; raises nothing."""
         ...
 
     def oldest(self) -> datetime | None:
-        """When the first event of the queue happened; raises as `transaction` does."""
+        """The time of the first event of the queue; raises what `transaction` raises."""
         ...
 
 
 class MemoryQueue:
-    """A queue that goes with the process."""
+    """A queue that is lost with the process."""
 
     def __init__(self, numbering: EventNumbering, next_position: int) -> None:
         self.state = QueueState(numbering=numbering, next_position=next_position)
@@ -109,66 +111,66 @@ class MemoryQueue:
 
     @property
     def entries(self) -> list[Entry]:
-        """All that waits, in order."""
+        """All waiting events, in order."""
         return list(self._entries.values())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `Queue.transaction`; memory fails nobody."""
+        """See `EventQueue.transaction`; memory does not fail."""
         yield
 
     def holds(self, entry: Entry) -> bool:
-        """Whether it waits here."""
+        """Whether an event waits in this queue."""
         return entry.position in self._entries
 
     def shift(self, by: int) -> None:
-        """Make room for so many positions in front."""
+        """Make room for so many positions at the front."""
         self._entries = {
             entry.position + by: entry._replace(position=entry.position + by) for entry in self._entries.values()
         }
         self.state = self.state._replace(next_position=self.state.next_position + by)
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """See `Queue.add`."""
+        """See `EventQueue.add`."""
         self._entries.update((entry.position, entry) for entry in entries)
         self.state = self.state.with_added(entries)
 
     def number(self, numbering: EventNumbering) -> None:
-        """See `Queue.number`."""
+        """See `EventQueue.number`."""
         self.state = self.state._replace(numbering=numbering)
 
     def droppable(self, batch: QueueBounds) -> Iterator[QueuedEvent]:
-        """See `Queue.droppable`."""
-        protected = fitting((entry.size for entry in self._entries.values()), batch)
+        """See `EventQueue.droppable`."""
+        protected = prefix_length((entry.size for entry in self._entries.values()), batch)
         behind = islice(self._entries.values(), protected, None)
         return iter(
             in_order(QueuedEvent(one.position, one.epoch, one.number, one.priority, one.size) for one in behind)
         )
 
     def drop(self, held: Sequence[QueuedEvent]) -> None:
-        """See `Queue.drop`."""
+        """See `EventQueue.drop`."""
         for one in held:
             del self._entries[one.position]
         self.state = self.state.without(held)
 
     def note(self, drops: Iterable[Drops]) -> None:
-        """See `Queue.note`."""
+        """See `EventQueue.note`."""
         self.state = self.state._replace(drops=merged([*self.state.drops, *drops]))
 
     def forget_drops(self) -> None:
-        """See `Queue.forget_drops`."""
+        """See `EventQueue.forget_drops`."""
         self.state = self.state._replace(drops=())
 
     def head(self, batch: QueueBounds) -> list[Entry]:
-        """See `Queue.head`."""
-        count = fitting((entry.size for entry in self._entries.values()), batch)
+        """See `EventQueue.head`."""
+        count = prefix_length((entry.size for entry in self._entries.values()), batch)
         return list(islice(self._entries.values(), count))
 
-    def pass_over(self, entries: Sequence[Entry]) -> None:
-        """See `Queue.pass_over`."""
+    def skip(self, entries: Sequence[Entry]) -> None:
+        """See `EventQueue.skip`."""
         gone = [entry for entry in entries if self._entries.pop(entry.position, None) is not None]
         self.state = self.state.without(gone)
 
     def oldest(self) -> datetime | None:
-        """See `Queue.oldest`."""
+        """See `EventQueue.oldest`."""
         return next((entry.time for entry in self._entries.values()), None)

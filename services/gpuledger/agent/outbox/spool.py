@@ -1,12 +1,11 @@
-"""What waits for the ledger, on disk: numbered events, their numbering, what was dropped, and small values by name.
+"""The queue on disk: an SQLite file with numbered events, their numbering, drops, and the values of the state store.
 
-One SQLite file in the node's state folder, used by one thread of one process. Whatever a transaction took is there
-after a crash and after a power failure, so that a number that was sent is never given out again. Where a disk does not
-keep that promise, or an earlier state of it was restored, the node has booted since, and a boot begins an epoch. A
-folder that is put back to an earlier state while the node goes on running gives numbers out a second time: what is told
-under them is taken for repeats, and nobody can see it from here. Neither can it be seen that a commit of which the
-sync failed got to the disk after all: should the process be killed before the disk works again, the next run finds that
-commit, and what it holds is told a second time, under other numbers than it had in memory.
+One thread of one process uses the file, in the node's state folder. A committed transaction survives a crash and a
+power failure, so that a number that was published is never given out again. A disk that breaks that promise, or is
+restored to an earlier state, implies a new boot of the node, and each boot begins an epoch. Two cases go undetected. A
+folder that is put back to an earlier state on a running node gives out numbers twice, and readers take the second
+events for repeats. A commit whose sync failed may have reached the disk after all: if the process is killed before the
+disk works again, the next run publishes its events a second time, under other numbers than they had in memory.
 """
 
 import sqlite3
@@ -18,7 +17,7 @@ from typing import Final
 
 from gpuledger.agent.outbox import disk
 from gpuledger.agent.outbox.drop import UNREADABLE
-from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, fitting, merged
+from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, merged, prefix_length
 from gpuledger.agent.outbox.errors import DiskError, SpoolUnreadableError
 from gpuledger.agent.outbox.queue import QueueState
 from gpuledger.events.publishing import DropClass
@@ -27,7 +26,7 @@ from gpuledger.ledger.api import Outgoing
 FILE: Final = "outbox.db"
 
 SCHEMA: Final = 1
-"""Another one is another build's: its file is moved aside, because its numbering cannot be gone on with."""
+"""A file with another schema is another build's; it is moved aside, because its numbering cannot be continued."""
 
 _TABLES: Final = (
     """CREATE TABLE run (
@@ -52,14 +51,14 @@ _DROPPED: Final = "SELECT epoch, reason, count, first, last FROM dropped"
 
 
 class Spool:
-    """The file of one source in a folder; it is made where there is none.
+    """The file of one source in a folder, created if need be.
 
-    `boot` says in which of the node's boots the last run was. Every call may raise DiskError and SpoolUnreadableError,
+    `boot` is the id of the boot in which the last run was. Every method may raise DiskError and SpoolUnreadableError,
     unless it says otherwise.
 
     Raises:
         FolderTakenError: another process uses it.
-        DiskError: it can be neither read nor made.
+        DiskError: it can be neither read nor created.
         SpoolUnreadableError: it is damaged, of another build or of another source.
     """
 
@@ -68,7 +67,7 @@ class Spool:
         self.state = QueueState()
         self.boot: str | None = None
         self._source = source
-        self._done_to = 0
+        self._skipped_to = 0
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -82,18 +81,18 @@ class Spool:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `gpuledger.agent.outbox.queue.Queue.transaction`."""
+        """See `gpuledger.agent.outbox.queue.EventQueue.transaction`."""
         before = self.state
         try:
             with disk.transaction(self._connection, self.path):
-                self._sweep()
+                self._delete_skipped()
                 yield
         except BaseException:
             self.state = before
             raise
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """See `Queue.add`."""
+        """See `EventQueue.add`."""
         rows = (
             (entry.position, entry.epoch, entry.number, entry.priority, entry.time.isoformat(), *entry.message)
             for entry in entries
@@ -102,7 +101,7 @@ class Spool:
         self.state = self.state.with_added(entries)
 
     def number(self, numbering: EventNumbering) -> None:
-        """See `Queue.number`."""
+        """See `EventQueue.number`."""
         last = numbering.last_time and numbering.last_time.isoformat()
         self._connection.execute(
             "UPDATE run SET epoch = ?, next_number = ?, last_time = ?", (numbering.epoch, numbering.next_number, last)
@@ -110,7 +109,7 @@ class Spool:
         self.state = self.state._replace(numbering=numbering)
 
     def droppable(self, batch: QueueBounds) -> Iterator[QueuedEvent]:
-        """See `Queue.droppable`."""
+        """See `EventQueue.droppable`."""
         found = self._connection.execute(
             "SELECT position, epoch, number, priority, length(data) FROM event"
             " WHERE priority < ? AND position > ? ORDER BY priority, position",
@@ -119,99 +118,99 @@ class Spool:
         return map(QueuedEvent._make, found)
 
     def drop(self, held: Sequence[QueuedEvent]) -> None:
-        """See `Queue.drop`."""
+        """See `EventQueue.drop`."""
         self._connection.executemany("DELETE FROM event WHERE position = ?", ((one.position,) for one in held))
         self.state = self.state.without(held)
 
     def note(self, drops: Iterable[Drops]) -> None:
-        """See `Queue.note`."""
+        """See `EventQueue.note`."""
         self.state = self.state._replace(drops=merged([*self.state.drops, *drops]))
         self._connection.executemany("INSERT OR REPLACE INTO dropped VALUES (?, ?, ?, ?, ?)", self.state.drops)
 
     def forget_drops(self) -> None:
-        """See `Queue.forget_drops`."""
+        """See `EventQueue.forget_drops`."""
         self._connection.execute("DELETE FROM dropped")
         self.state = self.state._replace(drops=())
 
     def head(self, batch: QueueBounds) -> list[Entry]:
-        """See `Queue.head`."""
+        """See `EventQueue.head`."""
         if not self.state.events:
             return []
         with disk.translated_errors(self.path):
             found = self._connection.execute(
                 "SELECT * FROM event WHERE position BETWEEN ? AND ? ORDER BY position",
-                (self._done_to + 1, self._end_of(batch)),
+                (self._skipped_to + 1, self._end_of(batch)),
             )
             rows = found.fetchall()
-        with self._meaningful():
+        with self._decoding():
             return [_entry(row) for row in rows]
 
-    def pass_over(self, entries: Sequence[Entry]) -> None:
-        """See `Queue.pass_over`; the next transaction takes them off the disk."""
-        self._done_to = entries[-1].position if entries else self._done_to
+    def skip(self, entries: Sequence[Entry]) -> None:
+        """See `EventQueue.skip`; the next transaction deletes the entries."""
+        self._skipped_to = entries[-1].position if entries else self._skipped_to
         self.state = self.state.without(entries)
 
-    def sweep(self) -> None:
-        """Take what was passed over off the disk, without waiting for it."""
+    def delete_skipped(self) -> None:
+        """Delete the skipped events without waiting for the disk."""
         with disk.translated_errors(self.path), disk.relaxed_sync(self._connection):
-            self._sweep()
+            self._delete_skipped()
 
     def oldest(self) -> datetime | None:
-        """See `Queue.oldest`."""
+        """See `EventQueue.oldest`."""
         if not self.state.events:
             return None
         with disk.translated_errors(self.path):
             row = self._connection.execute(
-                "SELECT time FROM event WHERE position > ? ORDER BY position LIMIT 1", (self._done_to,)
+                "SELECT time FROM event WHERE position > ? ORDER BY position LIMIT 1", (self._skipped_to,)
             ).fetchone()
-        with self._meaningful():
+        with self._decoding():
             return row and _time_of(row[0])
 
-    def mark(self, boot: str) -> None:
-        """Note in which boot the run is; within a transaction."""
+    def set_boot(self, boot: str) -> None:
+        """Store the boot in which the run is; in a transaction."""
         self._connection.execute("UPDATE run SET boot = ?", (boot,))
 
     def values(self) -> dict[str, bytes]:
-        """All values that are kept, by name."""
+        """All values of the state store, by name."""
         with disk.translated_errors(self.path):
             return dict(self._connection.execute("SELECT name, value FROM kept"))
 
-    def keep(self, values: Mapping[str, bytes]) -> None:
-        """Replace some of them; within a transaction."""
+    def save_values(self, values: Mapping[str, bytes]) -> None:
+        """Replace some values; in a transaction."""
         self._connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", values.items())
 
     def close(self) -> None:
-        """Let go of the file; raises nothing."""
+        """Close the file; raises nothing."""
         self._connection.close()
 
-    def _sweep(self) -> None:
-        self._connection.execute("DELETE FROM event WHERE position <= ?", (self._done_to,))
+    def _delete_skipped(self) -> None:
+        self._connection.execute("DELETE FROM event WHERE position <= ?", (self._skipped_to,))
 
     def _end_of(self, batch: QueueBounds) -> int:
         """The position of the last event of the first `batch`."""
         rows = self._connection.execute(
             "SELECT position, length(data) FROM event WHERE position > ? ORDER BY position LIMIT ?",
-            (self._done_to, batch.events),
+            (self._skipped_to, batch.events),
         ).fetchall()
-        count = fitting((size for _, size in rows), batch)
-        return int(rows[count - 1][0]) if count else self._done_to
+        count = prefix_length((size for _, size in rows), batch)
+        return int(rows[count - 1][0]) if count else self._skipped_to
 
     def _load(self) -> None:
-        with disk.translated_errors(self.path), self._meaningful():
+        with disk.translated_errors(self.path), self._decoding():
             self._create()
             source, epoch, next_number, last_time, self.boot = self._connection.execute(
                 "SELECT source, epoch, next_number, last_time, boot FROM run"
             ).fetchone()
             if source != self._source:
                 raise SpoolUnreadableError(f"{self.path} is the outbox of {source}, and not of {self._source}.")
-            self.state = self._read_book()
+            self.state = self._read_state()
             if epoch is not None:
                 numbering = EventNumbering(epoch, int(next_number), last_time and _time_of(last_time))
                 self.state = self.state._replace(numbering=numbering)
 
     @contextmanager
-    def _meaningful(self) -> Iterator[None]:
-        """What SQLite reads without complaint may be damaged all the same."""
+    def _decoding(self) -> Iterator[None]:
+        """A value that SQLite reads without complaint may still be damaged."""
         try:
             yield
         except (TypeError, ValueError) as error:
@@ -230,7 +229,7 @@ class Spool:
             self._connection.execute("INSERT INTO run VALUES (1, ?, NULL, NULL, NULL, NULL)", (self._source,))
             self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
-    def _read_book(self) -> QueueState:
+    def _read_state(self) -> QueueState:
         # A statement that is not read to its end would hold the file, and its lock, after the connection was closed.
         spans = tuple(map(Drops._make, self._connection.execute(_HELD).fetchall()))
         drops = tuple(map(Drops._make, self._connection.execute(_DROPPED).fetchall()))
@@ -253,11 +252,11 @@ def _time_of(text: str) -> datetime:
 
 
 def open_spool(folder: Path, source: str, now: datetime) -> tuple[Spool, Path | None]:
-    """The folder's spool, and where what could not be gone on with was moved to, if something had to be.
+    """The folder's spool, and where an unusable file was moved to, if there was one.
 
     Raises:
         FolderTakenError: another process uses it.
-        DiskError: it can be neither read nor made.
+        DiskError: it can be neither read nor created.
     """
     try:
         return Spool(folder, source), None
@@ -275,7 +274,7 @@ def open_spool(folder: Path, source: str, now: datetime) -> tuple[Spool, Path | 
 
 
 def _lost(path: Path, source: str) -> tuple[Drops, ...]:
-    """What waited in a file that cannot be gone on with, as far as it can still be read, and drops that it knew of."""
+    """The waiting events of an unusable file and its drops, as far as they can still be read."""
     found: list[Drops] = []
     with suppress(sqlite3.Error, TypeError, ValueError), closing(sqlite3.connect(path, isolation_level=None)) as old:
         if old.execute("SELECT source FROM run").fetchone() == (source,):

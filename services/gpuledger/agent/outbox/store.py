@@ -1,8 +1,8 @@
-"""What waits for the ledger, wherever it can be kept: on disk, and in memory while the disk takes nothing.
+"""The outbox's storage: events wait on disk, and in memory while the disk takes no writes.
 
-In memory, events are numbered in an epoch of its own, because its numbers are forgotten with the process. Once the disk
-takes writes again, what waits in memory moves there behind what already lay there, and a new epoch begins. Each such
-change is told by `node.agent-started`. The store works in one thread, and never knows whether the ledger is there.
+Events in memory have an epoch of their own, because their numbers are lost with the process. When the disk takes writes
+again, they move there behind the events that it already holds, and a new epoch begins. A `node.agent-started` event
+records each such change. One thread uses the store, which must not know whether the ledger is available.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ import structlog
 
 from gpuledger.agent.outbox import drop, numbering
 from gpuledger.agent.outbox.bounds import DROPS_MAX, VALUE_BYTES_MAX, VALUES_MAX, Sizes
-from gpuledger.agent.outbox.clock import Times, set_back_s
+from gpuledger.agent.outbox.clock import Times, set_back_since_s
 from gpuledger.agent.outbox.disk import mark_clean_end, move_aside, take_clean_end
 from gpuledger.agent.outbox.entry import AgentIdentity, Drops, Entry
 from gpuledger.agent.outbox.errors import DiskError, OutboxError, SpoolUnreadableError, StateStoreFullError
@@ -26,10 +26,10 @@ from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
 from gpuledger.runtime.clock import NewId
 
 DISK_RETRY_S: Final = 30.0
-"""How often a disk that took nothing is tried again; each time that it takes something begins an epoch."""
+"""How often a disk that took no writes is tried again; each success begins an epoch."""
 
 READ_FAILURES_MAX: Final = 20
-"""A spool that could not be read so many times in a row, for some minutes, is given up, with all that waits in it."""
+"""A spool that cannot be read so many times in a row, over some minutes, is abandoned with everything in it."""
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -38,9 +38,9 @@ OpenSpool = Callable[[Path, str, datetime], tuple[Spool, Path | None]]
 
 
 class OutboxStatus(NamedTuple):
-    """What there is to say of a store: `waiting` events of `size` bytes, the first of which happened at `oldest_at`.
+    """The figures of a store: `waiting` events of `size` bytes, the first of which happened at `oldest_at`.
 
-    `dropped` counts since the process began. `trouble` says why the disk takes nothing; None where it does.
+    `dropped` counts since the process started. `trouble` says why the disk takes no writes; None while it does.
     """
 
     waiting: int = 0
@@ -52,7 +52,7 @@ class OutboxStatus(NamedTuple):
 
 
 class OutboxStore:
-    """The events of one source in a state folder; one thread may use it."""
+    """The events of one source in a state folder, for one thread."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class OutboxStore:
         self._folder = folder
         self._identity = identity
         self._times = times
-        self._teller = EventNumberer(identity.node, new_id)
+        self._numberer = EventNumberer(identity.node, new_id)
         self._boot = boot
         self._sizes = sizes
         self._open_spool = open_spool
         self._spool: Spool | None = None
         self._memory: MemoryQueue | None = None
-        self._unkept: set[str] = set()
+        self._unsaved: set[str] = set()
         self._lent: set[str] = set()
         self._dropped = 0
         self._ended = False
@@ -85,29 +85,29 @@ class OutboxStore:
         self._retry_at_s = 0.0
 
     def open(self) -> None:
-        """Go on where the last run ended, and tell of the start.
+        """Resume where the last run ended, and record the start.
 
         Raises:
-            FolderTakenError: another agent works in the folder.
+            FolderTakenError: another agent uses the folder.
         """
         try:
-            spool = self._opened()
+            spool = self._open_file()
         except DiskError as error:
-            self._into_memory(error, clean=take_clean_end(self._folder))
+            self._switch_to_memory(error, clean=take_clean_end(self._folder))
         else:
-            self._go_on(spool, clean=take_clean_end(self._folder))
-        self._look()
+            self._resume(spool, clean=take_clean_end(self._folder))
+        self._update_status()
 
     def record(self, facts: Sequence[AgentFact]) -> None:
-        """Keep facts as the next events; they are on disk when this returns, unless `status` says otherwise."""
-        self._write([*self._jump(), *facts])
-        self._look()
+        """Persist facts as the next events; they are on disk when this returns, unless `status` says otherwise."""
+        self._write([*self._clock_facts(), *facts])
+        self._update_status()
 
     def head(self) -> list[Entry]:
-        """The next events to send, in order.
+        """The next events to publish, in order.
 
         Raises:
-            DiskError: they cannot be read now; after `READ_FAILURES_MAX` times they are given up.
+            DiskError: they cannot be read now; after `READ_FAILURES_MAX` times they are abandoned.
         """
         entries: list[Entry] = []
         if self._spool is not None:
@@ -117,55 +117,55 @@ class OutboxStore:
         self._lent = {entry.message.id for entry in entries}
         return entries
 
-    def done(self, entries: Sequence[Entry]) -> None:
-        """The ledger has these, which `head` gave."""
-        self._pass_over(entries)
-        self._sweep()
+    def acknowledged(self, entries: Sequence[Entry]) -> None:
+        """The ledger has acknowledged these events of the last `head`."""
+        self._skip(entries)
+        self._delete_skipped()
         self._write([])
-        self._look()
+        self._update_status()
 
     def refuse(self, entry: Entry) -> None:
-        """The ledger will never take this one, the first that `head` gave."""
+        """Drop the first event of the last `head`, which the ledger will never take."""
         self._dropped += 1
-        self._pass_over([entry])
+        self._skip([entry])
         self._note([Drops(entry.epoch, drop.REFUSED, 1, entry.number, entry.number)])
-        self.done([])
+        self.acknowledged([])
 
     def check(self) -> None:
-        """Tell of a clock that was set, and try the disk again where it took nothing."""
+        """Record a clock that was set, and try a disk again that took no writes."""
         if self._memory is not None and self._times.monotonic_s() >= self._retry_at_s:
-            self._onto_disk(self._memory, announce=True)
-        if jump := self._jump():
+            self._switch_to_disk(self._memory, announce=True)
+        if jump := self._clock_facts():
             self._write(jump)
-        self._look()
+        self._update_status()
 
     def put(self, name: str, value: bytes) -> None:
-        """Keep a value.
+        """Store a value.
 
         Raises:
-            KeepError: it is too large, or one too many.
+            StateStoreFullError: it is too large, or one too many.
         """
         if len(value) > VALUE_BYTES_MAX or (name not in self.values and len(self.values) >= VALUES_MAX):
             raise StateStoreFullError(
                 f"{name!r} has {len(value)} bytes; {VALUES_MAX} values of {VALUE_BYTES_MAX} are kept at most."
             )
         self.values[name] = value
-        self._unkept.add(name)
+        self._unsaved.add(name)
         self._write([])
-        self._look()
+        self._update_status()
 
     def close(self) -> None:
-        """End cleanly: what waits is on disk, where that takes it."""
+        """End cleanly: move waiting events to disk, where it takes writes."""
         if self._memory is not None:
-            self._onto_disk(self._memory, announce=False)
+            self._switch_to_disk(self._memory, announce=False)
         if self._spool is None:
             return
         if self._memory is None:
-            self._end(self._spool)
+            self._mark_clean_end(self._spool)
         self._spool.close()
         self._spool = None
 
-    def _opened(self) -> Spool:
+    def _open_file(self) -> Spool:
         spool, aside = self._open_spool(self._folder, self._identity.source, self._times.now())
         if aside is not None:
             log.error("what waited for the ledger could not be gone on with; it was moved aside", moved_to=str(aside))
@@ -174,36 +174,36 @@ class OutboxStore:
         self._spool = spool
         return spool
 
-    def _go_on(self, spool: Spool, *, clean: bool) -> None:
+    def _resume(self, spool: Spool, *, clean: bool) -> None:
         try:
             self.values = spool.values()
             self._begin(spool, clean=clean)
         except (DiskError, SpoolUnreadableError) as error:
-            self._into_memory(error, clean=clean)
+            self._switch_to_memory(error, clean=clean)
 
     def _begin(self, spool: Spool, *, clean: bool) -> None:
         now = self._times.now()
         with spool.transaction():
             last = spool.state.numbering
             last_time = last.last_time if last else None
-            spool.number(last if last and spool.boot == self._boot else self._teller.new_epoch(last_time))
-            spool.mark(self._boot)
+            spool.number(last if last and spool.boot == self._boot else self._numberer.new_epoch(last_time))
+            spool.set_boot(self._boot)
             facts = [
-                self._started(clean=clean and last is not None, durable=True),
-                *self._set(set_back_s(last_time, now)),
+                self._start_fact(clean=clean and last is not None, durable=True),
+                *self._jump_facts(set_back_since_s(last_time, now)),
             ]
-            numbering.add(spool, self._teller, facts, now)
+            numbering.add(spool, self._numberer, facts, now)
             self._dropped += numbering.trim(spool, self._limits_of(spool))
-            numbering.record_drops(spool, self._teller, self._limits_of(spool), now)
+            numbering.record_drops(spool, self._numberer, self._limits_of(spool), now)
 
     def _write(self, facts: Sequence[AgentFact]) -> None:
-        """Keep facts, values that are not kept yet, and what is to be told of drops."""
+        """Persist facts, unsaved values and due records of drops."""
         if self._memory is None:
             assert self._spool is not None, "a store without memory works on disk"
             try:
                 self._write_to(self._spool, facts)
             except (DiskError, SpoolUnreadableError) as error:
-                self._into_memory(error, clean=True)
+                self._switch_to_memory(error, clean=True)
             else:
                 return
         assert self._memory is not None, "the disk took it, or memory does"
@@ -211,34 +211,34 @@ class OutboxStore:
 
     def _write_to(self, queue: Spool | MemoryQueue, facts: Sequence[AgentFact]) -> None:
         limits = self._limits_of(queue)
-        has_values = bool(self._unkept) and isinstance(queue, Spool)
+        has_values = bool(self._unsaved) and isinstance(queue, Spool)
         if not facts and not has_values and not numbering.can_record_drops(queue, limits):
             return
         now = self._times.now()
         with queue.transaction():
-            numbering.add(queue, self._teller, facts, now)
+            numbering.add(queue, self._numberer, facts, now)
             gone = numbering.trim(queue, limits)
-            numbering.record_drops(queue, self._teller, limits, now)
+            numbering.record_drops(queue, self._numberer, limits, now)
             if isinstance(queue, Spool):
-                queue.keep({name: self.values[name] for name in self._unkept})
+                queue.save_values({name: self.values[name] for name in self._unsaved})
         self._dropped += gone
         if isinstance(queue, Spool):
-            self._unkept.clear()
+            self._unsaved.clear()
 
-    def _into_memory(self, error: OutboxError, *, clean: bool) -> None:
-        """Go on without the disk."""
+    def _switch_to_memory(self, error: OutboxError, *, clean: bool) -> None:
+        """Continue without the disk."""
         state = QueueState() if self._spool is None else self._spool.state
         last_time = state.numbering.last_time if state.numbering else None
-        self._memory = MemoryQueue(self._teller.new_epoch(last_time), state.next_position)
+        self._memory = MemoryQueue(self._numberer.new_epoch(last_time), state.next_position)
         self._trouble = str(error)
         self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
         log.error("what is found out is kept in memory alone", reason=str(error))
         if isinstance(error, SpoolUnreadableError):
-            self._give_up_spool()
-        self._write_to(self._memory, [self._started(clean=clean, durable=False)])
+            self._abandon_spool()
+        self._write_to(self._memory, [self._start_fact(clean=clean, durable=False)])
 
-    def _onto_disk(self, memory: MemoryQueue, *, announce: bool) -> None:
-        """Go on with the disk, if it takes what memory holds; otherwise all stays as it is."""
+    def _switch_to_disk(self, memory: MemoryQueue, *, announce: bool) -> None:
+        """Continue on disk, if it takes what memory holds; otherwise nothing changes."""
         self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
         try:
             spool = self._spool or self._reopened(memory)
@@ -246,42 +246,42 @@ class OutboxStore:
                 self._move(memory, spool, announce=announce)
         except SpoolUnreadableError as error:
             log.error("what waited for the ledger could not be gone on with", reason=str(error))
-            self._give_up_spool()
+            self._abandon_spool()
         except OutboxError as error:
             self._trouble = str(error)
 
     def _reopened(self, memory: MemoryQueue) -> Spool:
-        """The spool, which could not be opened so far; what waits in it goes before what memory holds."""
-        spool = self._opened()
+        """The spool, which could not be opened so far; its events go before those in memory."""
+        spool = self._open_file()
         memory.shift(spool.state.next_position)
         self._lent.clear()
         self.values = {**spool.values(), **self.values}
-        self._unkept = set(self.values)
+        self._unsaved = set(self.values)
         return spool
 
     def _move(self, memory: MemoryQueue, spool: Spool, *, announce: bool) -> None:
         assert memory.state.numbering is not None, "memory has a numbering from the start"
         now, known = self._times.now(), (memory.state.numbering, spool.state.numbering)
         last_time = max((one.last_time for one in known if one and one.last_time), default=None)
-        facts = [self._started(clean=True, durable=True)] if announce else []
+        facts = [self._start_fact(clean=True, durable=True)] if announce else []
         take_clean_end(self._folder)  # a folder that could not be written to may hold it still
         with spool.transaction():
             spool.add(memory.entries)
             spool.note(memory.state.drops)
-            spool.number(self._teller.new_epoch(last_time))
-            spool.mark(self._boot)
-            spool.keep({name: self.values[name] for name in self._unkept})
-            numbering.add(spool, self._teller, facts, now)
+            spool.number(self._numberer.new_epoch(last_time))
+            spool.set_boot(self._boot)
+            spool.save_values({name: self.values[name] for name in self._unsaved})
+            numbering.add(spool, self._numberer, facts, now)
             gone = numbering.trim(spool, self._limits_of(spool))
         self._dropped += gone
-        self._unkept.clear()
+        self._unsaved.clear()
         self._memory = self._trouble = None
         log.info("what is found out is kept on disk again")
 
-    def _end(self, spool: Spool) -> None:
+    def _mark_clean_end(self, spool: Spool) -> None:
         try:
             with spool.transaction():
-                spool.mark(self._boot)
+                spool.set_boot(self._boot)
             mark_clean_end(self._folder)
         except OutboxError as error:
             log.error("the clean end cannot be noted; the next start will not be called clean", reason=str(error))
@@ -293,49 +293,49 @@ class OutboxStore:
             self._read_failures += 1
             if isinstance(error, DiskError) and self._read_failures < READ_FAILURES_MAX:
                 raise
-            self._lose(error)
+            self._abandon(error)
             return []
         self._read_failures = 0
         return entries
 
-    def _pass_over(self, entries: Sequence[Entry]) -> None:
-        """What `head` gave last is not given again; what moved since then in the queue is, and counts once."""
+    def _skip(self, entries: Sequence[Entry]) -> None:
+        """Never return events of the last `head` again, unless they have moved within the queue since."""
         lent = [entry for entry in entries if entry.message.id in self._lent]
         self._lent.difference_update(entry.message.id for entry in lent)
         in_memory = () if self._memory is None else [entry for entry in lent if self._memory.holds(entry)]
         if self._memory is not None and in_memory:
-            self._memory.pass_over(in_memory)
+            self._memory.skip(in_memory)
         elif self._spool is not None:
-            self._spool.pass_over(lent)
+            self._spool.skip(lent)
 
-    def _sweep(self) -> None:
+    def _delete_skipped(self) -> None:
         if self._spool is None or self._memory is not None:
             return  # what memory knows of drops gets to the disk together with what then leaves it
         try:
-            self._spool.sweep()
+            self._spool.delete_skipped()
         except DiskError as error:
             log.warning("what the ledger has stays on disk for now", reason=str(error))
         except SpoolUnreadableError as error:
-            self._lose(error)
+            self._abandon(error)
 
-    def _lose(self, error: OutboxError) -> None:
-        """What waits on disk can be had no more."""
+    def _abandon(self, error: OutboxError) -> None:
+        """The events on disk cannot be read any more."""
         unreadable = SpoolUnreadableError(str(error))
         if self._memory is None:
-            self._into_memory(unreadable, clean=True)
+            self._switch_to_memory(unreadable, clean=True)
         else:
-            self._give_up_spool()
+            self._abandon_spool()
 
-    def _give_up_spool(self) -> None:
-        """Move the spool aside, and note all that waits in it as dropped."""
+    def _abandon_spool(self) -> None:
+        """Move the spool aside, and note all its events as dropped."""
         spool, self._spool = self._spool, None
         if spool is None:
             return
         spool.close()
-        lost = [one._replace(reason=drop.UNREADABLE) for one in spool.state.held]
+        lost = [one._replace(reason=drop.UNREADABLE) for one in spool.state.waiting_by_epoch]
         self._note([*spool.state.drops, *lost])
         self._dropped += sum(one.events for one in lost)
-        self._unkept = set(self.values)
+        self._unsaved = set(self.values)
         try:
             aside = move_aside(spool.path, self._times.now())
             log.error("what waited for the ledger is lost", events=spool.state.events, moved_to=str(aside))
@@ -343,35 +343,35 @@ class OutboxStore:
             log.error("what waited for the ledger is lost", events=spool.state.events, reason=str(error))
 
     def _note(self, drops: Iterable[Drops]) -> None:
-        """Note drops where they can be; memory tells them where the disk takes nothing."""
+        """Note drops on disk, or in memory while the disk takes no writes."""
         if self._memory is None:
             assert self._spool is not None, "a store without memory works on disk"
             try:
                 with self._spool.transaction():
                     self._spool.note(drops)
             except (DiskError, SpoolUnreadableError) as error:
-                self._into_memory(error, clean=True)
+                self._switch_to_memory(error, clean=True)
         if self._memory is not None:
             self._memory.note(drops)
 
     def _limits_of(self, queue: Spool | MemoryQueue) -> Limits:
         return Limits(self._sizes.spool if isinstance(queue, Spool) else self._sizes.memory, self._sizes.batch)
 
-    def _started(self, *, clean: bool, durable: bool) -> AgentFact:
+    def _start_fact(self, *, clean: bool, durable: bool) -> AgentFact:
         _, _, version, hardware = self._identity
         data = NodeAgentStarted(version=version, hardware=hardware, clean=clean, durable=durable)
         return AgentFact(self._identity.node, data, self._times.now())
 
-    def _jump(self) -> list[AgentFact]:
-        return self._set(self._times.jumped_s())
+    def _clock_facts(self) -> list[AgentFact]:
+        return self._jump_facts(self._times.jump_since_last_s())
 
-    def _set(self, seconds: float | None) -> list[AgentFact]:
+    def _jump_facts(self, seconds: float | None) -> list[AgentFact]:
         if seconds is None:
             return []
         log.warning("the node's clock was set", seconds=seconds)
         return [AgentFact(self._identity.node, NodeClockJumped(seconds=seconds), self._times.now())]
 
-    def _look(self) -> None:
+    def _update_status(self) -> None:
         queues = [queue for queue in (self._spool, self._memory) if queue is not None]
         self.status = OutboxStatus(
             sum(queue.state.events for queue in queues),

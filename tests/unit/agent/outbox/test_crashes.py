@@ -64,7 +64,7 @@ class Life:
     def __init__(self, root: Path) -> None:
         self.disk, self.time, self.epochs = Disk(root / "0"), Time(), count(1)
         self.disk.open = open_spool  # type: ignore[method-assign]
-        self.told: list[int] = []
+        self.recorded: list[int] = []
         self.safe: set[int] = set()
         self.log: list[Outgoing] = []
         self.numbers = count(1)
@@ -105,7 +105,7 @@ class Life:
 
     def record(self, *priorities: int) -> None:
         numbers = [next(self.numbers) for _ in priorities]
-        self.told += numbers
+        self.recorded += numbers
         self.store.record([fact(n, at=self.time.now, priority=p) for n, p in zip(numbers, priorities, strict=True)])
         if self.store.status.durable:
             self.safe |= set(numbers)
@@ -117,7 +117,7 @@ class Life:
             return True
         self.log += [entry.message for entry in entries]
         if acknowledged:
-            self.store.done(entries)
+            self.store.acknowledged(entries)
         return bool(entries)
 
     def refuse(self) -> None:
@@ -176,7 +176,7 @@ def check(life: Life, at: int) -> None:
     every = [one for drops in found.dropped.values() for one in drops]
     # What says that something was dropped may be lost with a damaged file; the range that is told then covers it.
     dropped = sum(one.last - one.first + 1 if one.reason == UNREADABLE else one.count for one in every)
-    missing = set(life.told) - set(numbers)
+    missing = set(life.recorded) - set(numbers)
     assert len(missing & life.safe) <= dropped, (at, missing & life.safe, found.dropped, found.missing)
     for epoch, numbers_missing in found.missing.items():
         drops = found.dropped.get(epoch, [])

@@ -44,7 +44,7 @@ class Node:
     def drain(self, store: OutboxStore) -> None:
         while entries := store.head():
             self.log += [entry.message for entry in entries]
-            store.done(entries)
+            store.acknowledged(entries)
 
     def spoil(self, sql: str) -> None:
         connection = sqlite3.connect(self.disk.folder / FILE)
@@ -150,9 +150,9 @@ def test_a_folder_put_back_to_an_earlier_state_gives_no_number_twice_after_a_boo
     assert [(event.epoch, event.number) for event in found.events if event.epoch != "e1"] == [("e2", 1), ("e2", 2)]
 
 
-@pytest.mark.parametrize(("outages", "told", "waiting_max"), [(1, 190, 72), (6, 70, 72), (12, 10, 9)])
+@pytest.mark.parametrize(("outages", "events", "waiting_max"), [(1, 190, 72), (6, 70, 72), (12, 10, 9)])
 def test_no_epoch_gets_more_holes_than_its_readers_bear(
-    node: Node, outages: int, told: int, waiting_max: int, monkeypatch: pytest.MonkeyPatch
+    node: Node, outages: int, events: int, waiting_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 2 * numbering.EPOCH_AT_RISK_MAX <= domain_numbers.HOLES_MAX
     monkeypatch.setattr(numbering, "EPOCH_AT_RISK_MAX", 30)
@@ -162,7 +162,7 @@ def test_no_epoch_gets_more_holes_than_its_readers_bear(
         sizes=DEFAULT_SIZES._replace(spool=QueueBounds(waiting_max, 1 << 20), batch=QueueBounds(3, 1 << 20))
     )
     for _ in range(outages):
-        for _ in range(told):
+        for _ in range(events):
             store.record([fact(next(numbers), priority=0), fact(next(numbers), priority=2)])
         node.drain(store)
     store.close()
@@ -252,7 +252,7 @@ async def test_what_arrives_while_the_last_is_found_sent_is_waited_for(node: Nod
             calm.append(outbox._idle.is_set())
             entries = head()
             if not entries and len(calm) < 5:
-                loop.call_soon_threadsafe(outbox._wake)
+                loop.call_soon_threadsafe(outbox._notify)
             return entries
 
         outbox._store.head = overtaken  # type: ignore[method-assign]
@@ -267,11 +267,11 @@ async def test_what_fails_to_be_kept_is_kept_for_nobody(node: Node, monkeypatch:
     async with outbox_of(node) as outbox:
         with monkeypatch.context() as patched:
             patched.setattr(outbox._store, "record", lambda _: 1 / 0)
-            told = [asyncio.create_task(outbox.record([fact(number)])) for number in (1, 2)]
-            results = await asyncio.gather(*told, return_exceptions=True)
+            recorded = [asyncio.create_task(outbox.record([fact(number)])) for number in (1, 2)]
+            results = await asyncio.gather(*recorded, return_exceptions=True)
         assert [type(result) for result in results] == [ZeroDivisionError] * 2
         await outbox.record([fact(3)])
-        assert outbox.waiting == 4
+        assert outbox.status.waiting == 4
 
 
 def outbox_of(node: Node) -> AbstractAsyncContextManager[Outbox]:

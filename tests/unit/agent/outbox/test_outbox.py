@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, VALUES_MAX, Sizes
-from gpuledger.agent.outbox.clock import CLOCK_AHEAD_MAX_S, Instant, event_time, jump_s
+from gpuledger.agent.outbox.clock import CLOCK_AHEAD_MAX_S, event_time, jump_s
 from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, StateStoreFullError
 from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, RETRY, Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX
-from gpuledger.agent.part import AgentFact
+from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.errors import SubjectError
@@ -61,8 +61,8 @@ class Node:
 
     async def check(self, outbox: Outbox) -> None:
         """Have it look at its clock and its disk."""
-        await outbox._do(outbox._store.check)
-        outbox._wake()
+        await outbox._in_worker(outbox._store.check)
+        outbox._notify()
 
     def starts(self) -> list[tuple[str, bool, bool]]:
         """Epoch, clean and durable of each start that was recorded."""
@@ -102,7 +102,7 @@ async def test_facts_are_recorded_as_the_agents_in_order_without_gaps(node: Node
         assert numbering(events) == [("e1", number) for number in range(1, 6)]
         assert {event.source for event in events} == {"/nodes/w1/agent"}
         assert numbers_in(events) == [1, 2, 3, 4]
-        assert (outbox.recorded, outbox.waiting, outbox.oldest_age_s, outbox.trouble) == (5, 0, 0.0, None)
+        assert (outbox.recorded, outbox.status.waiting, outbox.oldest_age_s, outbox.trouble) == (5, 0, 0.0, None)
         assert outbox.describe()["ledger"] == "ok"
 
 
@@ -132,7 +132,7 @@ async def test_a_ledger_that_is_away_for_hours_gets_everything_in_order(node: No
             if node.time.now > NOON + timedelta(hours=1):
                 break
         assert node.time.now > NOON + timedelta(hours=1)
-        assert (outbox.waiting, outbox.trouble) == (1_001, "it is away")
+        assert (outbox.status.waiting, outbox.trouble) == (1_001, "it is away")
         assert outbox.oldest_age_s > 3_600
         assert max(node.waits.pauses) == RETRY.max_s
         node.log.away = False
@@ -156,8 +156,8 @@ async def test_an_event_that_the_ledger_never_takes_blocks_nobody_and_is_told(no
     async with node.running() as outbox:
         await outbox.record([fact(1), fact(2, size=3_000), fact(3)])
         node.log.away = False
-        await eventually(lambda: _is(outbox.waiting == 0))
-        assert outbox.dropped == 1
+        await eventually(lambda: _is(outbox.status.waiting == 0))
+        assert outbox.status.dropped == 1
     found = recorded(node.log.messages)
     assert numbers_in(found.events) == [1, 3]
     (drop,) = found.dropped["e1"]
@@ -174,9 +174,9 @@ async def test_what_matters_least_is_dropped_first_and_named(node: Node) -> None
     async with node.running(SMALL) as outbox:
         for number in range(30):
             await outbox.record([fact(number, priority=number % 3)])
-        assert (outbox.waiting, outbox.dropped) == (SMALL.spool.events, 31 - SMALL.spool.events)
+        assert (outbox.status.waiting, outbox.status.dropped) == (SMALL.spool.events, 31 - SMALL.spool.events)
         node.log.away = False
-        await eventually(lambda: _is(outbox.waiting == 0))
+        await eventually(lambda: _is(outbox.status.waiting == 0))
     found = recorded(node.log.messages)
     numbers = numbers_in(found.events)
     assert numbers == [0, 1, *range(5, 30, 3)], "the front stays, and of what matters most the newest"
@@ -203,7 +203,7 @@ async def test_bytes_are_bounded_too(node: Node) -> None:
         for number in range(100):
             await outbox.record([fact(number, size=1_000)])
         assert outbox.status.size <= 20_000
-        assert outbox.dropped > 0
+        assert outbox.status.dropped > 0
 
 
 async def test_a_disk_that_takes_nothing_loses_nothing(node: Node) -> None:
@@ -211,13 +211,13 @@ async def test_a_disk_that_takes_nothing_loses_nothing(node: Node) -> None:
         await record(outbox, 1)
         node.disk.full = True
         await record(outbox, 2, 3)
-        assert (outbox.durable, outbox.status.trouble) == (False, "the disk is full")
+        assert (outbox.status.durable, outbox.status.trouble) == (False, "the disk is full")
         node.disk.full = False
         await node.check(outbox)
-        assert not outbox.durable, "a disk is not tried all the time"
+        assert not outbox.status.durable, "a disk is not tried all the time"
         node.time.go(DISK_RETRY_S)
         await node.check(outbox)
-        assert (outbox.durable, outbox.status.trouble) == (True, None)
+        assert (outbox.status.durable, outbox.status.trouble) == (True, None)
         await record(outbox, 4)
     async with node.running() as outbox:
         await drained(outbox)
@@ -238,14 +238,14 @@ async def test_a_disk_that_cannot_even_be_looked_at_is_waited_for(node: Node) ->
     async with node.running() as outbox:
         await record(outbox, 2)
         await drained(outbox)
-        assert (numbers_in(node.log.events()), outbox.durable) == ([2], False)
+        assert (numbers_in(node.log.events()), outbox.status.durable) == ([2], False)
         node.log.away = True
         await record(outbox, 3)
         node.disk.closed = False
         node.time.go(DISK_RETRY_S)
         await node.check(outbox)
         node.log.away = False
-        await eventually(lambda: _is(outbox.waiting == 0))
+        await eventually(lambda: _is(outbox.status.waiting == 0))
     assert numbers_in(node.log.events()) == [2, 1, 3], "what lay on the disk comes as soon as it can"
 
 
@@ -255,7 +255,7 @@ async def test_a_disk_that_gives_nothing_back_any_more_is_given_up_and_what_it_h
         await record(outbox, 1, 2)
         node.disk.unreadable = True
         node.log.away = False
-        await eventually(lambda: _is(not outbox.durable and outbox.waiting == 0))
+        await eventually(lambda: _is(not outbox.status.durable and outbox.status.waiting == 0))
         await record(outbox, 3)
         await drained(outbox)
     found = recorded(node.log.messages)
@@ -276,7 +276,7 @@ async def test_a_damaged_file_is_moved_aside(node: Node, damage: bytes | None) -
     async with node.running(shaky=False) as outbox:
         await record(outbox, 99)
         await drained(outbox)
-        assert outbox.durable
+        assert outbox.status.durable
     assert numbering(node.log.events()) == [("e2", 1), ("e2", 2)]
     assert node.starts() == [("e2", False, True)]
     assert len(list(node.disk.folder.glob(f"{FILE}.unreadable-2026*Z"))) == 1
@@ -345,21 +345,21 @@ async def test_a_clock_that_was_years_ahead_is_not_caught_up_with(node: Node) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "last", "told"),
+    ("said", "last", "recorded"),
     [(0, None, 0), (5, 3, 5), (5, 5, 5), (3, 5, 5.000001), (0, CLOCK_AHEAD_MAX_S, CLOCK_AHEAD_MAX_S + 0.000001),
      (1, CLOCK_AHEAD_MAX_S + 1, 1), (CLOCK_AHEAD_MAX_S + 1, 5, 5.000001), (CLOCK_AHEAD_MAX_S + 1, -5, 0),
      (-9, None, -9)],
 )  # fmt: skip
-def test_the_time_of_an_event(said: float, last: float | None, told: float) -> None:
+def test_the_time_of_an_event(said: float, last: float | None, recorded: float) -> None:
     def at(seconds: float) -> timedelta:
         return timedelta(seconds=seconds)
 
-    assert event_time(NOON + at(said), None if last is None else NOON + at(last), NOON) == NOON + at(told)
+    assert event_time(NOON + at(said), None if last is None else NOON + at(last), NOON) == NOON + at(recorded)
 
 
-@pytest.mark.parametrize(("wall", "on_time", "jump"), [(10, 10, None), (14, 10, None), (16, 10, 6.0), (-1, 10, -11.0)])
-def test_a_clock_jumped(wall: float, on_time: float, jump: float | None) -> None:
-    assert jump_s(Instant(NOON, 0.0), Instant(NOON + timedelta(seconds=wall), on_time)) == jump
+@pytest.mark.parametrize(("wall", "passed", "jump"), [(10, 10, None), (14, 10, None), (16, 10, 6.0), (-1, 10, -11.0)])
+def test_a_clock_jumped(wall: float, passed: float, jump: float | None) -> None:
+    assert jump_s(Instant(0.0, NOON), Instant(passed, NOON + timedelta(seconds=wall))) == jump
 
 
 async def test_what_was_dropped_is_told_by_the_next_run(node: Node) -> None:
@@ -367,7 +367,7 @@ async def test_what_was_dropped_is_told_by_the_next_run(node: Node) -> None:
         for number in range(20):
             await record(outbox, number)
     async with node.running(SMALL) as outbox:
-        await eventually(lambda: _is(outbox.waiting == 0))
+        await eventually(lambda: _is(outbox.status.waiting == 0))
     found = recorded(node.log.messages)
     assert sum(one.count for one in found.dropped["e1"]) == len(found.missing["e1"]) > 0
     assert all(isinstance(one, NodeEventsDropped) for one in found.dropped["e1"])
