@@ -1,6 +1,7 @@
-"""Who a request is made for. Whoever reaches the server is an administrator, and may ask to be treated as another.
+"""Decides on whose behalf a request runs, and checks requests with `--as` against RBAC.
 
-Only such requests are held against RBAC; an administrator may do everything.
+Everybody who reaches the server is an administrator and may do everything, but may also act as another user with the
+`Impersonate-*` headers. Only such requests are held to the stored roles and bindings.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _OF_COLLECTIONS = {"get": "list", "delete": "deletecollection"}
 
 
 class Caller(NamedTuple):
-    """Who asks. `is_impersonated` where an administrator asks in the name of another."""
+    """The user that a request acts as. `is_impersonated` is set if an administrator acts as another user."""
 
     user: str = "system:admin"
     groups: tuple[str, ...] = (rbac.MASTERS, AUTHENTICATED)
@@ -29,10 +30,10 @@ class Caller(NamedTuple):
 
 
 def caller(user: str, groups: Sequence[str]) -> Caller:
-    """Who is meant by the `Impersonate-User` and `Impersonate-Group` headers.
+    """The user that the `Impersonate-User` and `Impersonate-Group` headers name.
 
     Raises:
-        ApiError: 400, there are groups of nobody.
+        ApiError: 400, groups without a user.
     """
     if not user:
         if groups:
@@ -42,7 +43,7 @@ def caller(user: str, groups: Sequence[str]) -> Caller:
 
 
 def verb(method: str, target: Target, *, watches: bool) -> str:
-    """What a request does, as RBAC calls it."""
+    """RBAC's verb for a request."""
     single = _VERBS.get(method, method.lower())
     if target.name:
         return single
@@ -50,7 +51,7 @@ def verb(method: str, target: Target, *, watches: bool) -> str:
 
 
 def authorize(store: Store, who: Caller, what: str, target: Target) -> None:
-    """Let RBAC refuse.
+    """Check that RBAC allows a request.
 
     Raises:
         ApiError: 403.

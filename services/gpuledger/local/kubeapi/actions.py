@@ -1,4 +1,4 @@
-"""Endpoints that are neither reading nor writing an object as it is: binding, eviction, reviews, tokens."""
+"""Serves the POST endpoints that do more than create an object: binding, eviction, access reviews, tokens."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -24,7 +24,7 @@ async def bind(writer: Writer, request: Request, body: Object, options: WriteOpt
     """Give a pod its node.
 
     Raises:
-        ApiError: the pod is not there, has one already or may not have one yet.
+        ApiError: the pod does not exist, is bound already or is held back by gates.
     """
     pod = writer.found(request.target)
     bound = pods.bound(copy_of(pod), body, request.now)
@@ -62,10 +62,10 @@ async def evict(writer: Writer, request: Request, body: Object, options: WriteOp
 
 
 async def review(writer: Writer, request: Request, body: Object, _: WriteOptions) -> Object:
-    """Answer who may do what, from the RBAC objects that are stored.
+    """Answer an access review from the stored RBAC objects.
 
     Raises:
-        ApiError: the question is not one.
+        ApiError: the review is invalid.
     """
     target, policies = request.target, policies_of(writer.store)
     reviewer = reviews.Reviewer(target.namespace, request.user, request.groups, policies, request.now)
@@ -73,7 +73,7 @@ async def review(writer: Writer, request: Request, body: Object, _: WriteOptions
 
 
 async def no_token(*_: object) -> Object:
-    """Tokens of service accounts are not issued.
+    """Refuse a token request, since the server issues no tokens.
 
     Raises:
         ApiError: 501, always.
@@ -90,7 +90,7 @@ ACTIONS: Mapping[tuple[str, str, str], Action] = {
 
 
 def action_of(target: Target) -> Action | None:
-    """What a POST to this target does, where it does not create an object."""
+    """The action of a POST to this target; None if it creates an object."""
     if target.resource.group in REVIEW_GROUPS:
         return review
     return ACTIONS.get((*target.resource.key, target.subresource))

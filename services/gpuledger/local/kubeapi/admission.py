@@ -1,4 +1,4 @@
-"""Whom the server asks before it stores an object: the webhooks that are registered in it."""
+"""Calls the admission webhooks that are registered in the store before an object is stored."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,11 +18,11 @@ GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = (GROUP, "mutatingwebhookconfigurations"), (GROUP, "validatingwebhookconfigurations")
 
 ServicePlaces = Mapping[tuple[str, str], tuple[str, int]]
-"""Where services (by namespace and name) are reached, since no network of a cluster leads there."""
+"""The addresses of services by namespace and name, since the server has no cluster network."""
 
 
 class WebhookAdmission:
-    """Asks the webhooks of the configurations in the store, which are never asked about themselves."""
+    """Calls the webhooks of the stored configurations."""
 
     def __init__(self, store: Store, new_id: NewId, places: ServicePlaces) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class WebhookAdmission:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Be able to ask until the block ends."""
+        """Hold the HTTP session for calls until the block ends."""
         async with aiohttp.ClientSession() as session:
             self._webhooks = Webhooks(session, self._new_id, self._place, self._labels)
             try:
@@ -41,14 +41,14 @@ class WebhookAdmission:
                 self._webhooks = None
 
     def has_webhooks(self, request: Request) -> bool:
-        """Whether any webhook is registered at all."""
+        """Whether any webhook is registered."""
         registered = len(self._store.collection(MUTATING)) + len(self._store.collection(VALIDATING))
         return bool(registered) and self._webhooks is not None and request.target.resource.group != GROUP
 
     async def mutate(
         self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
     ) -> Object | None:
-        """The object as mutating webhooks want it."""
+        """The object after all mutating webhooks."""
         assert self._webhooks is not None, "asked only while it can ask"
         configurations = self._store.collection(MUTATING).objects()
         question = _question(request, operation, obj or old or {}, options)
@@ -58,10 +58,10 @@ class WebhookAdmission:
     async def validate(
         self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
     ) -> None:
-        """Let validating webhooks refuse it.
+        """Call the validating webhooks.
 
         Raises:
-            ApiError: one of them does.
+            ApiError: a webhook refuses the object, or fails and fails closed.
         """
         assert self._webhooks is not None, "asked only while it can ask"
         configurations = self._store.collection(VALIDATING).objects()

@@ -1,4 +1,4 @@
-"""How an answer is worded: as it is, as a Table, as metadata alone; and as a stream of events."""
+"""Turns results into HTTP responses: an object, a list, a Table, metadata alone, or one line of a watch."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -25,20 +25,20 @@ INCLUDE_OBJECT = ("None", "Metadata", "Object")
 
 
 def failed(error: ApiError, warnings: Sequence[str]) -> web.Response:
-    """A Status that says what is wrong."""
+    """The response for an error."""
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
     return _response(error.status(), error.code, AS_JSON, warnings, headers)
 
 
 def status(document: Object, request: Request, code: int) -> web.Response:
-    """A document that is no object of a resource: a Status, a review, a scale."""
+    """The response with a document that is not stored: a Status or a review."""
     return _response(document, code, AS_JSON, request.warnings)
 
 
 def one(
     obj: Object, request: Request, representation: Representation, query: Query, *, code: int = 200
 ) -> web.Response:
-    """One object."""
+    """The response with one object."""
     resource = request.target.resource
     if representation.kind == PARTIAL_LIST:
         raise not_acceptable(NOTHING_SUCH)
@@ -52,7 +52,7 @@ def one(
 
 
 def many(page: Page, request: Request, representation: Representation, query: Query) -> web.Response:
-    """A list."""
+    """The response with a list."""
     if representation.kind == PARTIAL:
         raise not_acceptable(NOTHING_SUCH)
     if representation.kind == TABLE:
@@ -81,7 +81,7 @@ def event_line(
 
 
 def deleted(obj: Object, request: Request) -> Object:
-    """The Status that says what was deleted."""
+    """The Status that confirms a deletion."""
     resource, meta = request.target.resource, obj["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta["uid"]}
     return {

@@ -1,4 +1,4 @@
-"""What a client sends: read, checked against the URL, and rid of what its type does not have."""
+"""Reads the bodies of requests: parses them, checks them against the URL and removes fields that the type lacks."""
 
 from gpuledger.edge.kube.schema.causes import Object, invalid
 from gpuledger.edge.kube.schema.object_meta import OBJECT_META
@@ -21,10 +21,10 @@ DELETE_OPTIONS = "DeleteOptions"
 UNSUPPORTED = 415
 
 _HEAD = Shape("object", fields={"apiVersion": Shape("string"), "kind": Shape("string"), "metadata": ANYTHING})
-"""All that is known of an object whose version nobody serves."""
+"""The fields that every object has."""
 
 _ALSO_READ = frozenset({("Eviction", "policy/v1beta1")})
-"""Kinds that are taken in an older version too."""
+"""Kinds that are accepted in an older version too."""
 
 _TYPED_HEAD = Shape("object", fields={"metadata": OBJECT_META})
 
@@ -33,7 +33,7 @@ def read_object(body: bytes, content_type: str, request: Request, options: Write
     """The object of a POST or PUT.
 
     Raises:
-        ApiError: it cannot be read, is of another kind, or (strictly) has fields that its type does not have.
+        ApiError: it is unreadable, of another kind or, with strict validation, has unknown fields.
     """
     resource = request.target.resource
     obj, duplicates = decoding.parse(body, content_type)
@@ -53,7 +53,7 @@ def read_delete_options(body: bytes, content_type: str) -> Object:
     """The options of a DELETE.
 
     Raises:
-        ApiError: 415, of a type that is not read; 500, as Kubernetes does, where they cannot be read.
+        ApiError: 415 for an unsupported media type; 500, as Kubernetes does, if they are unreadable.
     """
     try:
         options, _ = decoding.parse(body, content_type)
@@ -66,7 +66,7 @@ def read_delete_options(body: bytes, content_type: str) -> Object:
 
 
 def patched(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
-    """What a patch does to an object.
+    """The change that a patch makes to an object.
 
     Raises:
         ApiError: the patch cannot be read or is of a type that the resource does not take.
@@ -93,7 +93,7 @@ def patched(body: bytes, content_type: str, request: Request, options: WriteOpti
 
 
 def applied(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
-    """What a server-side apply does to an object (an empty one where there is none).
+    """The change that a server-side apply makes to an object (an empty one if none is stored).
 
     Raises:
         ApiError: the configuration cannot be read or does not fit the URL.
@@ -128,7 +128,7 @@ def applied(body: bytes, content_type: str, request: Request, options: WriteOpti
 
 
 def _configuration(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Object:
-    """What is applied, once it is known to be an object of the resource.
+    """The applied configuration, checked to be an object of the resource.
 
     Raises:
         ApiError: it is none.
@@ -167,7 +167,7 @@ def _accepted(obj: Object, duplicates: list[str], request: Request, options: Wri
 
 
 def _check_types(obj: Object, request: Request) -> None:
-    """Built-in types are read whole; of a custom resource only the metadata are, its schema judges the rest."""
+    """Check all fields of a built-in type, but only the metadata of a custom resource, which has a schema."""
     if request.target.resource.is_custom:
         decoding.check_types(obj, _TYPED_HEAD)
         if obj.get("metadata", obj) is None:
@@ -198,7 +198,7 @@ def _check_kind(obj: Object, request: Request, options: WriteOptions) -> None:
 
 
 def _check_kind_kept(obj: Object, request: Request) -> None:
-    """A patch does not make another kind of an object."""
+    """Refuse a patch that changes the kind of an object."""
     resource = request.target.resource
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     if api_version != resource.api_version:
@@ -219,7 +219,7 @@ def _warn_of_everything(obj: Object, request: Request, options: WriteOptions) ->
 
 
 def _body_type(request: Request) -> tuple[str, str] | None:
-    """Kind and apiVersion of a subresource whose body is no object of its resource."""
+    """Kind and apiVersion of a subresource whose body has a type of its own; None for others."""
     subresource = request.target.resource.subresource(request.target.subresource)
     if subresource is None or subresource.kind == request.target.resource.kind:
         return None

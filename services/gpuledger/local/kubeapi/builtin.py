@@ -1,6 +1,6 @@
-"""Which built-in resources the embedded API server serves: their names, verbs, subresources and types.
+"""Lists the built-in resources that the server serves: their names, verbs, subresources, types and strategies.
 
-Names are what Kubernetes 1.36 says in discovery. What a resource does of its own is its strategy's.
+The names are those of Kubernetes 1.36. A resource that is not listed here is answered with 404.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ _EVENTS = Form(("", "events"), events_v1, core_event)
 
 
 class _More(TypedDict, total=False):
-    """What not every resource has. `sub` names subresources of the resource's own kind, or describes others."""
+    """Optional properties. `sub` names subresources of the resource's own kind, or describes others."""
 
     strategy: Required[Strategy]
     sub: tuple[str | Subresource, ...]

@@ -1,6 +1,6 @@
-"""Events have two forms: that of the core group and that of `events.k8s.io`. Both are one object in the store.
+"""Converts Events between `v1` and `events.k8s.io/v1`, which are two forms of one stored object.
 
-The store keeps the core form. Conversions lose nothing and copy no more than the top level.
+The store keeps the core form. A conversion loses nothing and copies only the top level.
 """
 
 from gpuledger.edge.kube.schema.causes import Object

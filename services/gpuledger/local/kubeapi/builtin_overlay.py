@@ -1,7 +1,7 @@
-"""How the lists and maps of Kubernetes' built-in types merge: what the official client's models do not tell.
+"""Adds to the official client's models what they lack: how the lists and maps of built-in types merge.
 
-Keys are `Type.field`, without the version. Lists that stand nowhere here are atomic, structs and maps are not.
-It is read when the shapes are generated, never while serving.
+Keys are `Type.field`, without the version. A list that is not listed here is atomic; structs and maps are not. The
+tables are read when the shapes are generated, never while serving.
 """
 
 from typing import Any
@@ -76,10 +76,10 @@ PATCHES: dict[str, tuple[str, str]] = {
     "DeploymentSpec.strategy": ("retainKeys", ""),
     "PodDisruptionBudgetSpec.selector": ("replace", ""),
 }
-"""What a strategic merge patch does: strategy and merge key."""
+"""The strategy and the merge key of strategic merge patches."""
 
 ATOMIC_CONDITIONS = frozenset({"JobStatus.conditions", "AllocatedDeviceStatus.conditions"})
-"""All other lists called `conditions` are keyed by `type`; these are atomic or stand above."""
+"""Lists called `conditions` are keyed by `type`, except for these."""
 
 ATOMIC_TYPES = frozenset(
     {

@@ -1,8 +1,8 @@
-"""The structure of Kubernetes' built-in types, as data: generated from the official client's models, read as shapes.
+"""Generates the structure of Kubernetes' built-in types from the official client's models, and reads it as shapes.
 
-`python -m gpuledger.local.kubeapi.builtin_shapes` writes the data; serving only reads it, since importing the client
-costs seconds. A type is a JSON object of its fields; a field is the name of a scalar, `@Type`, or an object that tells
-of a list (`l`) or a map (`m`) what it holds and how it merges.
+`python -m gpuledger.local.kubeapi.builtin_shapes` writes the data. Serving only reads it, since importing the client
+takes seconds. A type is a JSON object of its fields; a field is the name of a scalar, `@Type`, or an object that
+describes a list (`l`) or a map (`m`): what it holds and how it merges.
 """
 
 import importlib
@@ -51,12 +51,12 @@ def shape(model: str) -> Shape:
 
 
 def model_of(struct: Shape) -> str | None:
-    """The type that a shape belongs to; None where it is no struct of a built-in type."""
+    """The built-in type of a shape; None if it is no struct of one."""
     return _shapes().names.get(id(struct.fields))
 
 
 class _Shapes:
-    """Shapes by type, made when they are first asked for; types may contain themselves."""
+    """Shapes by type, made on first use; types may contain themselves."""
 
     def __init__(self, types: dict[str, Any]) -> None:
         self._types = types

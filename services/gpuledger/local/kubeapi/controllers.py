@@ -1,8 +1,8 @@
-"""What the server does of its own after a write, as controllers do in a real cluster.
+"""Reacts to writes as the controllers of a real cluster do, because otherwise nothing would ever go away.
 
-CRDs are served, namespaces emptied, dependents of deleted owners collected, budgets and quotas counted; without that
-nothing would ever go away. Every reaction follows from one change in the store and from what is stored now. Changes
-wait in one queue, which is bounded by nothing but the writes that cause them.
+It serves the resources of CRDs, empties namespaces, collects dependents of deleted owners, and counts disruption
+budgets and quotas. A reaction depends only on one change and on what is stored now. Changes wait in one queue, which
+only the number of writes bounds.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from gpuledger.runtime.clock import Clock
 
 PODS, QUOTAS, BUDGETS = ("", "pods"), ("", "resourcequotas"), ("policy", "poddisruptionbudgets")
 CHANGES_PER_TURN_MAX = 100
-"""After so many reactions other requests get their turn."""
+"""The number of reactions after which other requests get a turn."""
 
 log = structlog.get_logger("gpuledger.local.kubeapi")
 
@@ -40,13 +40,13 @@ Place = tuple[CollectionKey, str, str]
 
 
 class Owners:
-    """Which objects name which owners."""
+    """An index of objects by the owners that they name."""
 
     def __init__(self) -> None:
         self._dependents: dict[str, set[Place]] = defaultdict(set)
 
     def note(self, key: CollectionKey, change: Change) -> None:
-        """Take in a change."""
+        """Update the index by a change."""
         place = (key, *key_of(change.object))
         for uid in _owner_uids(change.before):
             self._dependents[uid].discard(place)
@@ -57,12 +57,12 @@ class Owners:
                 self._dependents[uid].add(place)
 
     def dependents(self, uid: str) -> list[Place]:
-        """The objects that name this owner."""
+        """The dependents of an owner."""
         return sorted(self._dependents.get(uid, ()))
 
 
 class Controllers:
-    """Reacts to what is written, one change after the other."""
+    """Reacts to writes, one change after the other."""
 
     def __init__(self, store: Store, registry: Registry, writer: Writer, clock: Clock) -> None:
         self._store = store
@@ -133,7 +133,7 @@ class Controllers:
                 self._default_anew(resource)
 
     def _default_anew(self, resource: Resource) -> None:
-        """A schema's new defaults hold for what was stored before."""
+        """Apply a schema's new defaults to stored objects."""
         for obj in self._store.collection(resource.key).objects():
             then = copy_of(obj)
             resource.strategy.default(then)
@@ -246,7 +246,7 @@ class Controllers:
             self._writer.remove(resource, current)
 
     def _is_there(self, obj: Object, reference: Object) -> bool:
-        """Whether an owner lives; owners of kinds that nobody serves count as living, so nothing is lost by mistake."""
+        """Whether an owner exists. Owners of unserved kinds count as existing, to delete nothing by mistake."""
         owner = self._registry.of_kind(reference["apiVersion"], reference["kind"])
         if owner is None:
             return True
@@ -255,7 +255,7 @@ class Controllers:
         return found is not None and found["metadata"]["uid"] == reference["uid"]
 
     def _count_pods(self, namespace: str) -> None:
-        """Bring the budgets and quotas of a namespace up to date."""
+        """Update the status of the budgets and quotas of a namespace."""
         budgets, quotas = (self._store.collection(key).objects(namespace) for key in (BUDGETS, QUOTAS))
         if not budgets and not quotas:
             return
@@ -277,7 +277,7 @@ class Controllers:
 
 
 def _blocks(obj: Object, uid: str) -> bool:
-    """Whether an owner that is deleted in the foreground waits for the object."""
+    """Whether the foreground deletion of an owner waits for the object."""
     return any(one["uid"] == uid and one.get("blockOwnerDeletion") for one in obj["metadata"]["ownerReferences"])
 
 

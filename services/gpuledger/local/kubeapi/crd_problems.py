@@ -1,7 +1,7 @@
-"""What keeps a CustomResourceDefinition from being accepted, beside its schemas.
+"""Finds what keeps a CustomResourceDefinition from being accepted, except in its schemas.
 
-Kubernetes judges a CRD in its internal form, in which what all versions share stands at the top: a schema that all
-versions have is at `spec.validation.openAPIV3Schema`. Paths follow that form. It never changes the CRD.
+Kubernetes judges a CRD in its internal form, in which the parts that all versions share stand at the top, for example
+a schema at `spec.validation.openAPIV3Schema`. Field paths follow that form. This module never changes the CRD.
 """
 
 import re
@@ -30,13 +30,13 @@ _ROOT_FIELDS = frozenset(
 
 
 def problems_of(crd: Object) -> list[Cause]:
-    """What is wrong with a new CRD, whose defaults are filled in."""
+    """Everything wrong with a new CRD, after its defaults are filled in."""
     spec = _mapping(crd.get("spec"))
     return [*_name_problems(crd, spec), *_spec_problems(spec), *_stored_problems(crd, spec)]
 
 
 def changes(crd: Object, old: Object) -> Iterator[Cause]:
-    """What differs from the CRD that it takes the place of and may not; scope and kind stay once it is established."""
+    """Changes that are not allowed; scope and kind are fixed once the CRD is established."""
     spec, before = _mapping(crd.get("spec")), _mapping(old.get("spec"))
     names, old_names = _mapping(spec.get("names")), _mapping(before.get("names"))
     pairs = [("group", spec.get("group"), before.get("group"))]
@@ -125,7 +125,7 @@ def _versions_problems(versions: list[Object]) -> Iterator[Cause]:
 
 
 def _each(versions: list[Object], part: str, check: Any) -> Iterator[Cause]:
-    """Judge a part of every version once where all have the same, at the top, and otherwise for each."""
+    """Check a part once, at the top, if all versions share it, and otherwise for each version."""
     if part == "schema":
         for index, version in enumerate(versions):
             if not _mapping(version.get("schema")).get("openAPIV3Schema"):

@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions as a resource: their defaults, their status, and what keeps one from being accepted.
+"""Handles CustomResourceDefinitions as objects: their defaults, validation and status.
 
-`accept` does at once what controllers do soon after creation in Kubernetes. It never serves the resources of a CRD;
-`custom` makes them.
+`accept` does at once what controllers of a real cluster do soon after creation. `custom` makes the resources of a CRD;
+this module never serves them.
 """
 
 from copy import deepcopy
@@ -18,10 +18,10 @@ _ESTABLISHED = ("Established", "InitialNamesAccepted", "the initial names have b
 
 
 class CrdStrategy(Strategy):
-    """What is particular of CRDs: names are filled in, and the status belongs to the server."""
+    """The behaviour of CRDs."""
 
     def default(self, obj: Object) -> None:
-        """The singular and the list's kind follow from the kind; nothing is converted."""
+        """Derive the singular and the list's kind from the kind; convert nothing."""
         spec = obj.get("spec")
         if not isinstance(spec, dict):
             return
@@ -33,12 +33,12 @@ class CrdStrategy(Strategy):
             spec["conversion"] = {"strategy": "None"}
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """A new CRD has no status but the version that it stores."""
+        """Start with a status of the storage version alone."""
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}
         _remember_storage(obj)
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
-        """`status` writes the status alone; otherwise it stays, and a new storage version is remembered."""
+        """Let `status` write the status alone; otherwise keep it and add a new storage version."""
         if subresource == "status":
             obj["spec"] = deepcopy(old["spec"])
             return
@@ -46,10 +46,10 @@ class CrdStrategy(Strategy):
         _remember_storage(obj)
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What is wrong with the CRD, schemas and rules included.
+        """Everything wrong with the CRD, schemas and rules included.
 
         Raises:
-            ApiError: 501, it needs what the server does not implement.
+            ApiError: 501, it needs a feature that the server does not implement.
         """
         if ((obj.get("spec") or {}).get("conversion") or {}).get("strategy") == "Webhook":
             raise not_implemented("conversion between versions of custom resources")
@@ -59,12 +59,12 @@ class CrdStrategy(Strategy):
             raise not_implemented(str(error)) from error
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """As on creation, and what may never change."""
+        """As on creation, and no forbidden changes."""
         return [] if subresource else [*self.validate(obj), *changes(obj, old)]
 
 
 def accept(crd: Object, now: datetime) -> None:
-    """Accept the CRD's names and establish it, in its status; conditions that hold already keep their time."""
+    """Mark the CRD as accepted and established; conditions that are True already keep their time."""
     status = crd.setdefault("status", {})
     status["acceptedNames"] = deepcopy(crd["spec"]["names"])
     for type_, reason, message in (_NO_CONFLICTS, _ESTABLISHED):
@@ -73,7 +73,7 @@ def accept(crd: Object, now: datetime) -> None:
 
 
 def emptying(crd: Object, now: datetime) -> Object:
-    """The CRD with the condition that says that its objects are being deleted."""
+    """The CRD with condition Terminating."""
     then = deepcopy(crd)
     message = "CustomResource deletion is in progress"
     _set_condition(then["status"], "Terminating", "InstanceDeletionInProgress", message, now)

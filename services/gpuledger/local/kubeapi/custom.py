@@ -1,7 +1,7 @@
-"""Makes resources of CustomResourceDefinitions: what a CRD says becomes a strategy, a shape, columns and selectors.
+"""Makes a resource from each version of a CustomResourceDefinition: strategy, shape, columns and selectable fields.
 
-All versions of a CRD hold the same objects; there is no conversion between them. It takes CRDs that were accepted and
-never judges them.
+All versions of a CRD hold the same objects, without conversion. The CRDs have been accepted already; this module never
+validates them.
 """
 
 import json
@@ -31,7 +31,7 @@ _NAME = Column("Name", format="name")
 
 @dataclass(slots=True)
 class Version:
-    """What one version of a CRD says."""
+    """One version of a CRD."""
 
     node: Node
     rules: RuleTree | None
@@ -46,7 +46,7 @@ def resources_of(crd: Object) -> list[Resource]:
 
 
 class CustomStrategy(Strategy):
-    """What is particular of custom resources: everything comes from the schema."""
+    """The behaviour of custom resources, which comes from the schema."""
 
     updates_unconditionally = False
     answers_deleted_object = False
@@ -55,30 +55,30 @@ class CustomStrategy(Strategy):
         self.version = version
 
     def default(self, obj: Object) -> None:
-        """The defaults of the schema; also due when an object is read that was stored before they were given."""
+        """Apply the defaults of the schema."""
         apply_defaults(obj, self.version.node)
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """A status has its own endpoint, if there is one; its defaults are there from the beginning."""
+        """Drop the status if it has an endpoint of its own, and apply its defaults."""
         if self.version.has_status and "status" in obj:
             del obj["status"]
             self.default(obj)
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
-        """`status` writes the status alone; other endpoints do not write it where it has its own."""
+        """Let `status` write the status alone; other endpoints keep it if it has its own."""
         if subresource == "status":
             _keep_all_but_status(obj, old)
         elif self.version.has_status:
             _take(obj, old, "status")
 
     def validate(self, obj: Object) -> list[Cause]:
-        """By schema, list types, embedded resources and rules, in this order."""
+        """Check schema, embedded resources, list types and rules, in this order."""
         node = self.version.node
         causes = [*problems_of_value(obj, node, Place("")), *embedded_problems(obj, node), *repeated_items(obj, node)]
         return causes + self._by_rules(obj, ABSENT, causes)
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """As on creation, but nothing is held against what did not change; `status` is judged alone, but for rules."""
+        """As on creation, but only for changed parts; `status` checks the status alone, except for rules."""
         node = self.version.node
         causes = (
             self._status_causes(obj, old) if subresource == "status" else problems_of_value(obj, node, Place(""), old)
@@ -90,20 +90,20 @@ class CustomStrategy(Strategy):
         return causes + self._by_rules(obj, old, causes)
 
     def spec_changed(self, obj: Object, old: Object) -> bool:
-        """Anything but metadata differs, and but status where that has its own endpoint."""
+        """Whether anything but metadata differs; status does not count if it has its own endpoint."""
         outside = {"metadata", "kind", "apiVersion"} | ({"status"} if self.version.has_status else set())
         return _without(obj, outside) != _without(old, outside)
 
     def field_labels(self, obj: Object) -> Mapping[str, str]:
-        """The selectable fields; those that the object lacks are empty."""
+        """The selectable fields; missing ones are empty."""
         return {path.removeprefix("."): _label(first(path, obj)) for path in self.version.selectable}
 
     def columns(self) -> Sequence[Column]:
-        """Name, then the printer columns of the CRD, or Age where it has none."""
+        """Name, then the printer columns of the CRD, or Age if it has none."""
         return (_NAME, *self.version.columns)
 
     def cells(self, obj: Object, now: datetime) -> list[object]:
-        """What the columns' paths find first; None where they find nothing that fits the column's type."""
+        """The first value at each column's path; None if there is none of the column's type."""
         return [obj["metadata"]["name"], *(_cell(first(one.path, obj), one, now) for one in self.version.columns)]
 
     def _status_causes(self, obj: Object, old: Object) -> list[Cause]:

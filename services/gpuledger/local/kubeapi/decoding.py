@@ -1,7 +1,7 @@
-"""Turn a request's body into an object, and hold it against a type: what is written twice, is unknown, or is mistyped.
+"""Parses the body of a request and checks it against a type: duplicate, unknown and mistyped fields.
 
-It decides nothing about values: defaults and validation come later. Bodies are JSON, YAML or, of built-in types,
-protobuf; what is not known in that form, and CBOR, is refused with 415.
+Bodies are JSON, YAML or, for built-in types, protobuf; everything else is answered with 415. Values that fit their
+type are not judged here; defaults and validation come later.
 """
 
 import base64
@@ -22,15 +22,15 @@ from gpuledger.local.kubeapi import protobuf, yaml_bodies
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
 
 READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
-"""What Kubernetes says it accepts."""
+"""The media types that Kubernetes names in its error."""
 
 MAX_WARNINGS = 100
 
 NESTED_MAX = 200
-"""Objects that open no more braces need no look at their depth; what can be written is some 250 deep."""
+"""Objects with no more braces need no depth check; orjson writes some 250 levels."""
 
 WRAPPED_MAX = 16
-"""How deep an object lies at most in an answer: in the row of a table in an event, or in a review."""
+"""The depth of an object within an answer: in the row of a table in an event, or in a review."""
 
 _KEPT = frozenset({"apiVersion", "kind", "metadata"})
 _WHOLE_FLOAT = re.compile(rb"\.0(?:[,}\]]|$)")
@@ -66,15 +66,15 @@ _TEXTS = frozenset(
 
 
 def media_type_of(content_type: str) -> str:
-    """The media type without its parameters; JSON where none is given."""
+    """The media type without its parameters; JSON by default."""
     return content_type.partition(";")[0].strip().lower() or "application/json"
 
 
 def parse(body: bytes, media_type: str) -> tuple[Object, list[str]]:
-    """Read an object, and the paths of fields that it has twice (the last one counts).
+    """Parse an object; also returns the paths of duplicate fields, of which the last one counts.
 
     Raises:
-        ApiError: 400 where the body is no object, 415 where the media type is none that can be read.
+        ApiError: 400 if the body is no object, 415 for an unsupported media type.
     """
     value, duplicates = _read(body, media_type)
     if not isinstance(value, dict):
@@ -83,7 +83,7 @@ def parse(body: bytes, media_type: str) -> tuple[Object, list[str]]:
 
 
 def parse_patch(body: bytes, media_type: str) -> tuple[Any, list[str]]:
-    """Read a patch, which may be a list; as `parse` otherwise."""
+    """Parse a patch, which may be a list; otherwise like `parse`."""
     try:
         return _read(body, media_type)
     except ApiError as error:
@@ -102,7 +102,7 @@ def _read(body: bytes, media_type: str) -> tuple[Any, list[str]]:
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
-    """415, with what is accepted."""
+    """415, with the accepted media types."""
     types = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {types}"
     return ApiError(415, "UnsupportedMediaType", message)
@@ -141,10 +141,10 @@ def _read_protobuf(body: bytes) -> tuple[Any, list[str]]:
 
 
 def check_depth(value: Any) -> bytes:
-    """The value as JSON, once it is known that lists and tables of it can be written as well.
+    """The value as JSON, if lists and tables of it can be written as well.
 
     Raises:
-        ApiError: 400, it is nested more deeply.
+        ApiError: 400, it is nested too deeply.
     """
     try:
         text = orjson.dumps(value)
@@ -156,19 +156,19 @@ def check_depth(value: Any) -> bytes:
 
 
 def _weight(text: bytes) -> int:
-    """The text's length without the blanks of separators: the same for an object that was only written differently."""
+    """The text's length without the blanks of separators, which does not depend on formatting."""
     return len(text) - text.count(b", ") - text.count(b": ")
 
 
 def _duplicates(body: bytes) -> list[str]:
-    """Where an object has a key twice."""
+    """The paths of duplicate keys."""
     found: list[str] = []
     _place(json.loads(body, object_pairs_hook=_Pairs), "", found)
     return found
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object as it was written."""
+    """The members of an object, duplicates included."""
 
 
 def _place(value: object, path: str, found: list[str]) -> None:
@@ -186,7 +186,7 @@ def _place(value: object, path: str, found: list[str]) -> None:
 
 
 def _whole(value: Any) -> Any:
-    """Floats without a fraction are written as integers, as Kubernetes does."""
+    """Turn floats without a fraction into integers, as Kubernetes does."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, dict):
@@ -197,7 +197,7 @@ def _whole(value: Any) -> Any:
 
 
 def prune(obj: Object, shape: Shape) -> list[str]:
-    """Remove the fields that the type does not have, in place; their paths, sorted."""
+    """Remove unknown fields in place; returns their sorted paths."""
     unknown: list[str] = []
     for name in list(obj):
         child = shape.child(name)
@@ -229,23 +229,23 @@ def _prune_fields(value: Object, shape: Shape, path: str, unknown: list[str]) ->
 
 
 def warning_texts(unknown: Iterable[str], duplicates: Iterable[str]) -> list[str]:
-    """What a client is told of fields that were dropped, one text each, at most `MAX_WARNINGS`."""
+    """Warnings of dropped fields, at most `MAX_WARNINGS`."""
     texts = [f'duplicate field "{path}"' for path in duplicates] + [f'unknown field "{path}"' for path in unknown]
     return texts[:MAX_WARNINGS]
 
 
 def strict_error(kind: str, version: str, unknown: Iterable[str], duplicates: Iterable[str]) -> ApiError:
-    """400: with `fieldValidation=Strict` nothing may be unknown or written twice."""
+    """400 for unknown or duplicate fields under `fieldValidation=Strict`."""
     return cannot_be_handled(kind, version, strict_message(unknown, duplicates))
 
 
 def strict_message(unknown: Iterable[str], duplicates: Iterable[str]) -> str:
-    """What is wrong under `fieldValidation=Strict`, without the type."""
+    """The message of `strict_error` without the type."""
     return f"strict decoding error: {', '.join(warning_texts(unknown, duplicates))}"
 
 
 def cannot_be_handled(kind: str, version: str, problem: str) -> ApiError:
-    """400: the body cannot be read into its type."""
+    """400 for a body that does not fit its type."""
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
@@ -259,9 +259,9 @@ def _below(path: str, key: str) -> str:
 
 
 def check_types(obj: Object, shape: Shape) -> None:
-    """Refuse, with ApiError 400, an object of a built-in type with a value that its field cannot hold.
+    """Check that every value fits its field; ApiError 400 otherwise.
 
-    Null fits everywhere, and counts as absent. Unknown fields are not looked at.
+    Null fits everywhere and counts as absent. Unknown fields are ignored.
     """
     try:
         _check(obj, shape, "")
@@ -364,8 +364,8 @@ def _mismatch(value: object, path: str, expected: str) -> _MistypedError:
 def normalize(obj: Object, shape: Shape) -> None:
     """Write values of a built-in type, in place, as Kubernetes answers them; after `check_types`.
 
-    Nulls (but for some times), empty lists and empty maps vanish, quantities become canonical, and times are in UTC.
-    Structs stay even if they are empty, and so does what nothing is known of.
+    Nulls (except for some times), empty lists and empty maps vanish, quantities become canonical, times UTC.
+    Empty structs and unknown fields stay.
     """
     for name in list(obj):
         child_shape = shape.child(name)

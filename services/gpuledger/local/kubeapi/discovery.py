@@ -1,6 +1,6 @@
-"""What the server serves, told to clients: the documents of legacy and of aggregated discovery.
+"""Builds the documents of legacy and aggregated discovery.
 
-Built-in groups come first, in Kubernetes' order, then those of custom resources by name. It reads resources only.
+Built-in groups come first, in Kubernetes' order, then the groups of custom resources by name.
 """
 
 import re

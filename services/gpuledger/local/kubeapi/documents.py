@@ -1,4 +1,4 @@
-"""What the server says of itself: discovery, OpenAPI, version and health."""
+"""Serves the documents that describe the server: discovery, OpenAPI, version and health."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,14 @@ HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/healthz/ping", "/li
 
 
 class Document(NamedTuple):
-    """An answer that no object is behind."""
+    """A document with its media type."""
 
     body: bytes
     content_type: str
 
 
 class Documents:
-    """Built anew whenever the resources change, and kept until then."""
+    """The documents, cached until the resources change."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

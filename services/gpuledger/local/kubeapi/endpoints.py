@@ -1,4 +1,4 @@
-"""What each method does with a resource."""
+"""Handles each HTTP method on a resource."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -51,10 +51,10 @@ class Endpoints:
         }
 
     async def answer(self, http: web.Request, request: Request, representation: Representation) -> web.StreamResponse:
-        """Do what is asked.
+        """Handle a request.
 
         Raises:
-            ApiError: it cannot be done; nothing was changed.
+            ApiError: it cannot be done; nothing changed.
         """
         endpoint = self._by_method.get(http.method)
         if endpoint is None:
@@ -63,7 +63,7 @@ class Endpoints:
 
     @property
     def watches(self) -> int:
-        """How many watches are open."""
+        """The number of open watches."""
         return len(self._watches)
 
     def end_watches(self) -> None:
@@ -200,14 +200,14 @@ def _require_verb(request: Request, verb: str) -> None:
 
 
 def _require_namespace(request: Request, verb: str) -> None:
-    """Only lists and watches reach over all namespaces."""
+    """Refuse requests over all namespaces, except lists and watches."""
     target = request.target
     if target.resource.namespaced and not target.namespace:
         raise PlainError(404, PAGE_NOT_FOUND) if target.resource.is_custom else method_not_allowed(verb)
 
 
 def _require_name(request: Request, verb: str) -> None:
-    """Collections are not written as a whole."""
+    """Refuse writes to a whole collection."""
     _require_namespace(request, verb)
     if not request.target.name:
         raise bad_request("name must be provided") if request.target.resource.is_custom else method_not_allowed(verb)

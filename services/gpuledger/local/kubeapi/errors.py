@@ -1,6 +1,7 @@
-"""What the embedded API server answers when it cannot do what it was asked: a `Status`, as Kubernetes words it.
+"""Defines the errors of the server, each of which becomes a `Status` as Kubernetes words it.
 
-Reasons, codes and details are those that clients branch on; messages are for people and only resemble the original.
+Clients branch on reasons, codes and details, so these are exact; messages are for people and only resemble the
+original.
 """
 
 from collections.abc import Iterable
@@ -38,7 +39,7 @@ class ApiError(Exception):
 
 
 class PlainError(Exception):
-    """An answer in plain text, which Kubernetes gives where no resource is concerned."""
+    """A plain-text answer, as Kubernetes gives outside of resources."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -58,26 +59,26 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
-    """There is one of that name."""
+    """An object of that name exists."""
     of = f"{plural}.{group}" if group else plural
     return ApiError(409, "AlreadyExists", f'{of} "{name}" already exists', _details(name, group, plural))
 
 
 def conflict(group: str, kind: str, name: str, message: str) -> ApiError:
-    """The object is another than the request supposes. `kind` is the plural, except where a precondition failed."""
+    """The stored object is not the one that the request expects. `kind` is the plural, except for preconditions."""
     of = f"{kind}.{group}" if group else kind
     text = f'Operation cannot be fulfilled on {of} "{name}": {message}'
     return ApiError(409, "Conflict", text, _details(name, group, kind))
 
 
 def denied(group: str, plural: str, name: str, message: str) -> ApiError:
-    """It may not be done."""
+    """The request is forbidden."""
     of = f"{plural}.{group}" if group else plural
     return ApiError(403, "Forbidden", f'{of} "{name}" is forbidden: {message}', _details(name, group, plural))
 
 
 def unprocessable(group: str, kind: str, name: str, causes: Iterable[Cause]) -> ApiError:
-    """An object does not hold up; every cause is told."""
+    """An object is invalid; details list every cause."""
     every = list(causes)
     of = f"{kind}.{group}" if group else kind
     text = ", ".join(f"{cause.field}: {cause.message}" for cause in every)
@@ -94,7 +95,7 @@ def method_not_allowed(verb: str) -> ApiError:
 
 
 def not_implemented(what: str) -> ApiError:
-    """Kubernetes does this; the embedded server does not, and says so rather than do something wrong."""
+    """501 for a feature that Kubernetes has and this server lacks."""
     return ApiError(501, "NotImplemented", f"The embedded API server does not implement {what}.", {})
 
 

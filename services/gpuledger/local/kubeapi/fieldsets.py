@@ -1,8 +1,8 @@
-"""Sets of field paths, in the form in which `managedFields` writes them (`fieldsV1`).
+"""Computes with sets of field paths in the form in which `managedFields` stores them (`fieldsV1`).
 
-A set is its own JSON form: nested dicts whose keys are path elements (`f:name`, `k:{"type":"Ready"}`, `v:"A"`), where
-a path is in the set if its dict is empty or has the key `.`. So nothing is decoded or encoded when an object is
-written. Sets share their parts and are never changed in place; the empty set is `{}`.
+A set is nested dicts whose keys are path elements (`f:name`, `k:{"type":"Ready"}`, `v:"A"`). A path is in the set if
+its dict is empty or has the key `.`. Because this is the JSON form, writing an object needs no encoding. Sets share
+their parts and are never changed in place; the empty set is `{}`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,28 +20,28 @@ Fields = dict[str, Any]
 SELF: Final = "."
 FIELD: Final = "f:"
 DEPTH_MAX = 200
-"""How deep a set that a client sends may be nested."""
+"""The maximum depth of a client's set."""
 
 SETS_KEPT_MAX = 256
-"""How many sets that were read are remembered; most objects of a resource have the same few."""
+"""The size of the cache of parsed sets; most objects of a resource share a few."""
 
 SET_KEPT_BYTES_MAX = 32 * 1024
-"""Longer ones are not."""
+"""Longer sets are not cached."""
 
 
 class ElementError(ValueError):
-    """An item of a list has no place in it: a key is missing, or it is no scalar of a set."""
+    """An item cannot be in its list: a key is missing, or it is no scalar of a set."""
 
 
 def is_granular(shape: Shape, value: object) -> bool:
-    """Whether the parts of a value have owners of their own."""
+    """Whether the parts of a value have separate owners."""
     if isinstance(value, dict):
         return not shape.atomic and (shape.kind != ANY_KIND or shape.preserves)
     return isinstance(value, list) and shape.list_type != "atomic"
 
 
 def shape_of(shape: Shape, name: str) -> Shape:
-    """The shape of a field, of which nothing may be known."""
+    """The shape of a field; ANYTHING if it is unknown."""
     return shape.fields.get(name) or shape.values or ANYTHING
 
 
@@ -79,7 +79,7 @@ def union(one: Fields, other: Fields) -> Fields:
 
 
 def difference(one: Fields, other: Fields) -> Fields:
-    """The paths that are in the first set only; what lies below a path of the second stays."""
+    """The paths that are only in the first set; paths below one of the second stay."""
     return {element: rest for element, node in one.items() if (rest := _without(node, other.get(element))) is not None}
 
 
@@ -108,7 +108,7 @@ def named(fields: Fields, shape: Shape) -> Fields:
 
 
 def paths(fields: Fields) -> Iterator[str]:
-    """The paths of a set as they are shown to people: `.spec.taints[key="a"].value`."""
+    """The paths of a set in the notation of messages: `.spec.taints[key="a"].value`."""
     for element in sorted(fields):
         if element == SELF:
             continue
@@ -133,7 +133,7 @@ def covered(fields: Iterable[Fields]) -> Fields:
 
 
 def read(fields: object) -> Fields:
-    """As `parsed`; sets that are written alike are read once, and shared.
+    """Like `parsed`, with a cache: equal texts share one set.
 
     Raises:
         ValueError: it is none.
@@ -148,7 +148,7 @@ def _read(text: bytes) -> Fields:
 
 
 def parsed(fields: object, depth: int = 0) -> Fields:
-    """A set that a client has sent, with its keys in the one form that they have here.
+    """A client's set, with its keys in canonical form.
 
     Raises:
         ValueError: it is none.

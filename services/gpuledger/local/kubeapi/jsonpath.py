@@ -1,6 +1,6 @@
-"""The JSONPath of printer columns, selectable fields and scale paths: fields, indices, wildcards, slices and filters.
+"""Evaluates the JSONPath of printer columns and selectable fields: fields, indices, wildcards, slices and filters.
 
-What a path does not find is no error: there is simply nothing. It never changes what it looks at.
+A path that leads nowhere is no error and finds nothing.
 """
 
 import re
@@ -38,7 +38,7 @@ class PathError(ValueError):
 
 
 def find(path: str, value: object) -> list[Any]:
-    """All that a path finds, in order. Raises PathError where the path cannot be read."""
+    """All values at a path, in order. Raises PathError if the path is invalid."""
     found: list[Any] = [value]
     for step in steps_of(path):
         found = [one for each in found for one in step(each)]
@@ -46,7 +46,7 @@ def find(path: str, value: object) -> list[Any]:
 
 
 def first(path: str, value: object) -> Any:
-    """The first thing that a path finds; None where there is nothing."""
+    """The first value at a path; None if there is none."""
     return next(iter(find(path, value)), None)
 
 
@@ -62,7 +62,7 @@ def steps_of(path: str) -> tuple[Step, ...]:
 
 
 def simple_fields(path: str) -> tuple[str, ...] | None:
-    """The names of a path that is nothing but fields, such as `.spec.replicas`; None where it is more than that."""
+    """The names of a path of plain fields, such as `.spec.replicas`; None for other paths."""
     if not re.fullmatch(r"(\.[A-Za-z_][\w-]*|\['[^']+'\])+", path):
         return None
     return tuple(plain or quoted for plain, quoted in re.findall(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]", path))

@@ -1,4 +1,4 @@
-"""The file with which clients find the server."""
+"""Writes the kubeconfig with which clients find the server."""
 
 from base64 import b64encode
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Who owns which field: the `managedFields` of objects, kept on every write, and server-side apply.
+"""Keeps `managedFields` (which manager owns which field) on every write, and implements server-side apply.
 
-The rules are those of structured merges in Kubernetes. An update takes what it changes from everybody else; an apply
-is refused if it would, unless forced. Nothing is told to clients of an ownership that the server cannot prove: where
-tracking was given up (`managedFields: [{}]`) only the next apply begins it again.
+The rules are Kubernetes' structured merges: an update takes the fields that it changes from their owners, an apply that
+would do so is refused unless forced. Where tracking was given up (`managedFields: [{}]`), only the next apply starts it
+again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from gpuledger.local.kubeapi.fieldsets import FIELD, ElementError, Fields
 from gpuledger.local.kubeapi.resources import timestamp
 
 UPDATERS_MAX = 10
-"""How many entries of updates an object has before the oldest are merged into one."""
+"""The number of update entries of an object before the oldest are merged."""
 
 ANCIENT, BEFORE_APPLY = "ancient-changes", "before-first-apply"
 APPLY, UPDATE = "Apply", "Update"
@@ -40,7 +40,7 @@ _META: Final[Fields] = {f"{FIELD}metadata": {}}
 
 
 class _Key(NamedTuple):
-    """Whose entry it is. An applier has one whatever version it applies; an updater has one for each."""
+    """The owner of an entry. An applier has one entry, an updater one for each version."""
 
     manager: str
     operation: str
@@ -59,9 +59,9 @@ _Entries = dict[_Key, _Entry]
 
 
 def reset_fields(shape: Shape, subresource: str) -> tuple[Path, ...]:
-    """The fields that a write through an endpoint cannot change and thus not own, as for a custom resource.
+    """The fields that an endpoint cannot change, so that its writers do not own them.
 
-    That is `status` for the resource itself, if it has one, and everything else for `status`.
+    For the resource itself that is `status`, if it has one, and for `status` everything else.
     """
     if subresource == "status":
         return (("metadata",), ("spec",))
@@ -79,7 +79,7 @@ def record_update(
     now: datetime,
     reset: Iterable[Path] | None = None,
 ) -> None:
-    """Set `new.metadata.managedFields` to who owns what after `manager` has made `new` of `old`.
+    """Set `new.metadata.managedFields` after `manager` has changed `old` into `new`.
 
     `reset` names the fields that this endpoint does not write; None stands for `reset_fields`.
     """
@@ -116,7 +116,7 @@ def apply(
     now: datetime,
     reset: Iterable[Path] | None = None,
 ) -> Object:
-    """What an object is after `manager` has applied its configuration; parts are shared with `current`.
+    """The object after `manager` has applied its configuration; it shares parts with `current`.
 
     `reset` is that of `record_update`.
 
@@ -154,7 +154,7 @@ def apply(
 
 
 def _config(applied: Object, shape: Shape) -> Object:
-    """The configuration, once it is known to fit.
+    """The configuration, checked to fit its type.
 
     Raises:
         ApiError: it does not.
@@ -177,14 +177,14 @@ def _described(applied: Object) -> str:
 
 
 def _beside(config: Object, current: Object | None) -> Object:
-    """What of a configuration is laid over an object: type and version are the server's."""
+    """The configuration to merge: without type and version, which are the server's."""
     if current is None:
         return config
     return {name: value for name, value in config.items() if name not in {"apiVersion", "kind"}}
 
 
 def _pruned(merged: Object, last: Fields, owned: Iterable[Fields], shape: Shape) -> Object:
-    """The object without what was applied last time and is owned by nobody now."""
+    """The object without fields that were applied last time and have no owner now."""
     every = fieldsets.covered((_META, *owned))
     if not fieldsets.difference(last, every):
         return merged
@@ -221,7 +221,7 @@ def _who(key: _Key, entry: _Entry) -> str:
 
 
 def _taken(entries: _Entries, fields: Fields) -> _Entries:
-    """The entries without fields that are no longer theirs."""
+    """The entries without fields that they have lost."""
     if not fields:
         return dict(entries)
     left = ((key, entry, fieldsets.difference(entry.fields, fields)) for key, entry in entries.items())
@@ -263,7 +263,7 @@ def _except(fields: Fields, ignored: Iterable[Path]) -> Fields:
 
 
 def _owned(fields: Fields) -> Fields:
-    """The fields without those that nobody ever owns."""
+    """The fields without those that never have an owner."""
     left = _except(fields, _NEVER_OWNED)
     meta = left.get(f"{FIELD}metadata")
     if meta is None or not fieldsets.is_member(meta):
@@ -274,7 +274,7 @@ def _owned(fields: Fields) -> Fields:
 
 
 def _entries_before(new: Object, old: Object | None, subresource: str) -> _Entries:
-    """The entries that a write starts from: a client may set them, but not break them nor through a subresource."""
+    """The entries before a write: a client may set well-formed ones, but not through a subresource."""
     if not subresource:
         managed_fields = _managed(new)
         if isinstance(managed_fields, list) and managed_fields in ([], [{}]):
@@ -318,7 +318,7 @@ def _entry(item: Mapping[str, Any]) -> tuple[_Key, _Entry]:
 
 
 def _set(obj: Object, entries: _Entries) -> None:
-    """Write entries into an object: appliers before updaters, the oldest first."""
+    """Store entries in an object: appliers before updaters, the oldest first."""
     if not entries:
         obj.get("metadata", {}).pop("managedFields", None)
         return
@@ -343,7 +343,7 @@ def _bare(obj: Object) -> Object:
 
 
 def _rooted(shape: Shape) -> Shape:
-    """The shape with what every object has."""
+    """The shape with the fields of every object."""
     meta_shape = shape.fields.get("metadata")
     if meta_shape and "finalizers" in meta_shape.fields and {"apiVersion", "kind"} <= shape.fields.keys():
         return shape

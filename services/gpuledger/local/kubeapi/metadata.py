@@ -1,7 +1,7 @@
-"""Whether an object's metadata holds up, and what of it may change: the same rules for every resource.
+"""Validates the metadata of objects and its changes, by the same rules for every resource.
 
-Nothing is filled in here. Field paths are those of Kubernetes, which names no index within labels, annotations,
-finalizers and owner references.
+It fills nothing in. Field paths are Kubernetes' own, which have no index within labels, annotations, finalizers and
+owner references.
 """
 
 import json
@@ -18,19 +18,19 @@ _LABEL_KEY = "a valid label key must be a name of alphanumeric characters, '-', 
 
 
 def validate_metadata(resource: Resource, obj: Object) -> list[Cause]:
-    """What is wrong with the metadata of a new object."""
+    """Everything wrong with the metadata of a new object."""
     metadata = obj.get("metadata") or {}
     return [*_name_causes(resource, metadata), *_common_causes(resource, metadata)]
 
 
 def validate_metadata_update(resource: Resource, obj: Object, old: Object) -> list[Cause]:
-    """What is wrong with the metadata of an object that is to take the place of `old`."""
+    """Everything wrong with the metadata of an object that replaces `old`."""
     metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
     return [*_common_causes(resource, metadata), *_change_causes(metadata, before)]
 
 
 def validate_labels(labels: Mapping[str, object] | None, field: str) -> Iterator[Cause]:
-    """What is wrong with labels, all told under one field, as for `metadata.labels`."""
+    """Everything wrong with labels, under one field such as `metadata.labels`."""
     for key, value in (labels or {}).items():
         if qualified_name_problem(key):
             yield invalid(field, key, _LABEL_KEY)
@@ -39,7 +39,7 @@ def validate_labels(labels: Mapping[str, object] | None, field: str) -> Iterator
 
 
 def finalizer_warnings(obj: Object) -> list[str]:
-    """What Kubernetes warns of when a custom resource is written: finalizers without a domain."""
+    """Kubernetes' warnings for a custom resource: finalizers without a domain."""
     names = (obj.get("metadata") or {}).get("finalizers") or ()
     advice = "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts"
     bare = (name for name in names if "/" not in name and name not in STANDARD_FINALIZERS)
@@ -62,7 +62,7 @@ def _prefix_problem(resource: Resource, prefix: str) -> str | None:
 
 
 def path_problem(name: str) -> str | None:
-    """What keeps a name from being a segment of a path."""
+    """Why a name cannot be a segment of a path; None if it can."""
     if name in {".", ".."}:
         return f"may not be '{name}'"
     return next((f"may not contain '{char}'" for char in "/%" if char in name), None)

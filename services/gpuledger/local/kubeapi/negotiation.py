@@ -1,7 +1,6 @@
-"""In which form a client wants its answer, by its `Accept` header: format, and conversions such as Tables.
+"""Chooses the format of an answer from the `Accept` header: JSON or YAML, and conversions such as Tables.
 
-Protobuf is never chosen, since the server does not speak it; clients name JSON as well and get that. It only reads
-headers and never looks at objects.
+Protobuf is never chosen because the server does not write it; clients that prefer it accept JSON as well.
 """
 
 import re
@@ -38,7 +37,7 @@ _SPLIT = re.compile(r"\s*[;]\s*")
 
 
 class Representation(NamedTuple):
-    """How an answer is to look.
+    """The requested form of an answer.
 
     `kind` is PLAIN, TABLE, PARTIAL, PARTIAL_LIST or AGGREGATED; `version` is that of the conversion, empty for PLAIN.
     """
@@ -54,7 +53,7 @@ class Representation(NamedTuple):
 
     @property
     def is_yaml(self) -> bool:
-        """Whether YAML is wanted."""
+        """Whether the answer is YAML."""
         return self.media_type == YAML
 
 
@@ -65,17 +64,17 @@ class _Clause(NamedTuple):
 
 
 def negotiate(accept: str) -> Representation:
-    """The form for objects and lists; ApiError 406 where nothing that is accepted can be given."""
+    """The form for objects and lists; ApiError 406 if the server has none that the client accepts."""
     return _first(accept, _KINDS)
 
 
 def negotiate_discovery(accept: str) -> Representation:
-    """The form for `/api` and `/apis`; ApiError 406 where nothing that is accepted can be given."""
+    """The form for `/api` and `/apis`; ApiError 406 if the server has none that the client accepts."""
     return _first(accept, _DISCOVERY)
 
 
 def aggregated_media_type(version: str) -> str:
-    """The media type of aggregated discovery, as it is asked for and answered."""
+    """The media type of aggregated discovery."""
     return f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 
 

@@ -1,7 +1,7 @@
-"""The types that are served, as OpenAPI: what `kubectl explain` and clients with dynamic types read.
+"""Builds the OpenAPI 3 documents that `kubectl explain` and clients with dynamic types read.
 
-It is OpenAPI 3. Descriptions are those of CRDs; built-in types have none. It tells structure only and is never used to
-validate.
+Custom types have the descriptions of their CRDs, built-in types have none. The documents describe structure only;
+nothing is validated against them.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class OpenApi:
         """The document at a path and its media type, which is JSON; None where there is none.
 
         Raises:
-            ApiError: 406 where JSON is not accepted, on which clients use another document.
+            ApiError: 406 if the client does not accept JSON; clients then use another document.
         """
         negotiate(accept)
         trimmed = path.rstrip("/")
@@ -50,7 +50,7 @@ class OpenApi:
         return None if document is None else (document, JSON)
 
     def index(self) -> Object:
-        """`/openapi/v3`: where the documents lie. The hash changes with what a group version serves."""
+        """`/openapi/v3`: the paths of the documents, with hashes that change with the served types."""
         paths = {one.path: {"serverRelativeURL": f"{V3}/{one.path}?hash={self._hash(one)}"} for one in self._served}
         return {"paths": paths}
 

@@ -1,4 +1,4 @@
-"""The paths of a resource for OpenAPI: which operations it takes, and on which kind."""
+"""Describes the paths of a resource for OpenAPI: its operations and the kind that they take."""
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.openapi_schemas import COMPONENTS, component_name

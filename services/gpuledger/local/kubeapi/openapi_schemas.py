@@ -1,4 +1,4 @@
-"""Shapes as OpenAPI schemas. Built-in structs are referred to by name, since some contain themselves."""
+"""Writes shapes as OpenAPI schemas. Built-in structs are references by name, since some contain themselves."""
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.edge.kube.schema.shapes import Shape
@@ -6,7 +6,7 @@ from gpuledger.local.kubeapi.builtin_shapes import METADATA, model_of, shape, sh
 from gpuledger.local.kubeapi.resources import Resource
 
 COMPONENTS = "#/components/schemas/"
-"""Where a document keeps its schemas."""
+"""The place of schemas in a document."""
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _META_TYPES = frozenset(

@@ -1,4 +1,4 @@
-"""What a request asks for beside its body: the query's options, read and checked as Kubernetes does."""
+"""Reads and checks the query options of requests as Kubernetes does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from gpuledger.local.kubeapi.errors import bad_request, internal, unprocessable
 FIELD_MANAGER_MAX = 128
 REVISION_DIGITS_MAX = 19
 LEAST_GRACE_S = 1
-"""What a negative grace period counts as."""
+"""The meaning of a negative grace period."""
 
 UNKNOWN_AGENT = "unknown"
 
@@ -22,7 +22,7 @@ PROPAGATIONS = ("Orphan", "Background", "Foreground")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Of a create, an update or a patch. `field_manager` is never empty; `force` matters to an apply alone."""
+    """Options of a create, an update or a patch. `field_manager` is never empty; only an apply uses `force`."""
 
     dry_run: bool = False
     field_manager: str = UNKNOWN_AGENT
@@ -34,7 +34,7 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """Of a delete. `grace_s` is None where nothing was asked."""
+    """Options of a delete. `grace_s` is None if unset."""
 
     dry_run: bool = False
     grace_s: int | None = None
@@ -45,7 +45,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Of a list or a watch."""
+    """Options of a list or a watch."""
 
     labels: str = ""
     fields: str = ""
@@ -70,7 +70,7 @@ class Query:
         return next(iter(self.values.get(name, ())), "")
 
     def flag(self, name: str) -> bool | None:
-        """A boolean parameter, true whatever it is but for what says the opposite; None where there is none."""
+        """A boolean parameter, true unless it is `0` or `false`; None if it is absent."""
         return self.first(name) not in FALSE if name in self.values else None
 
     def number(self, name: str) -> int | None:
@@ -105,10 +105,10 @@ def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
 
 
 def require_manager(options: WriteOptions) -> None:
-    """Check what an apply needs beside.
+    """Check that an apply names its field manager.
 
     Raises:
-        ApiError: 422, it does not say who applies.
+        ApiError: 422, it does not.
     """
     if not options.is_named:
         cause = required("fieldManager", "is required for apply patch")
@@ -116,7 +116,7 @@ def require_manager(options: WriteOptions) -> None:
 
 
 def refuse_force(query: Query) -> None:
-    """Refuse `force` on a patch that is no apply.
+    """Refuse `force` on patches other than applies.
 
     Raises:
         ApiError: 422.
@@ -127,7 +127,7 @@ def refuse_force(query: Query) -> None:
 
 
 def delete_options(query: Query, body: Object) -> DeleteOptions:
-    """The options of a delete: those of its body, or else those of the query.
+    """The options of a delete, from its body or else from the query.
 
     Raises:
         ApiError: 400 or 422, an option is not acceptable.
@@ -180,10 +180,10 @@ def list_options(query: Query) -> ListOptions:
 
 
 def revision_of(options: ListOptions) -> int:
-    """The resourceVersion as a number, 0 where none is given.
+    """The resourceVersion as a number, 0 by default.
 
     Raises:
-        ApiError: it is none: 400, but 500 for a watch, as Kubernetes does.
+        ApiError: it is no number: 400, but 500 for a watch, as Kubernetes does.
     """
     text = options.resource_version or "0"
     if (number := _revision(text)) is not None:
@@ -193,10 +193,10 @@ def revision_of(options: ListOptions) -> int:
 
 
 def least_revision(query: Query) -> int:
-    """The revision that an object is to be read at or after.
+    """The oldest acceptable revision of a read.
 
     Raises:
-        ApiError: 500, as Kubernetes does, where it is none.
+        ApiError: 500, as Kubernetes does, if it is no number.
     """
     text = query.first("resourceVersion") or "0"
     if (number := _revision(text)) is not None:
@@ -209,7 +209,7 @@ def _revision(text: str) -> int | None:
 
 
 def dry_run_causes(values: list[str]) -> list[Cause]:
-    """What is wrong with the values of `dryRun`."""
+    """Everything wrong with the values of `dryRun`."""
     return [not_supported("dryRun", value, ("All",)) for value in values if value != "All"]
 
 

@@ -1,7 +1,7 @@
-"""JSON patches (RFC 6902) and JSON merge patches (RFC 7386), with the answers that Kubernetes gives to bad ones.
+"""Applies JSON patches (RFC 6902) and JSON merge patches (RFC 7386), with the errors that Kubernetes answers.
 
-Neither knows anything of types. A patch is never changed and no part of it ends up in a result, because it may be
-tried again on a newer object.
+Neither depends on types. A patch is never changed and never shares parts with a result, because it may be applied again
+to a newer object.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from gpuledger.local.kubeapi.typed import copied
 
 OPERATIONS_MAX = 10_000
 COPIED_BYTES_MAX = 3 * 1024 * 1024
-"""How long a document may be after an operation that copies within it."""
+"""The maximum size of a document after a `copy`."""
 
 
 def json_patch(obj: Object, operations: Any) -> Object:
     """The object after all operations, in order.
 
     Raises:
-        ApiError: 400, it is no patch; 413, it has too many operations; 422, an operation or a test fails. Indices that
-            count from the end of a list are refused, unlike by Kubernetes.
+        ApiError: 400 for an invalid patch; 413 for too many operations; 422 for an operation or a test that fails, also
+            for negative list indices, which Kubernetes accepts.
     """
     if not isinstance(operations, list):
         raise bad_request("error decoding patch: json: a patch must be a list of operations")
@@ -48,7 +48,7 @@ def json_patch(obj: Object, operations: Any) -> Object:
 
 
 def merge_patch(obj: Object, patch: Any) -> Object:
-    """The object with a merge patch laid over it; a null removes what it names.
+    """The object after a merge patch; a null removes a field.
 
     Raises:
         ApiError: 400, the patch is no object.
@@ -97,7 +97,7 @@ def _rejected(why: str) -> ApiError:
 
 
 class _Test(TestOperation):
-    """A test for which what is absent is null, and `true` is not 1."""
+    """A test that treats an absent value as null, and does not equate `true` and 1."""
 
     def apply(self, obj: Any) -> Any:
         if not same(self.pointer.resolve(obj, None), self.operation.get("value")):

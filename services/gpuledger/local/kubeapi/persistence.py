@@ -1,7 +1,7 @@
-"""Keeping what is in the server in a file, so that a laptop's cluster is still there tomorrow.
+"""Saves the objects of the server to a file and loads them, so that a laptop's cluster survives a restart.
 
-The file is written as a whole or not at all, from time to time and at the end. What was written since is lost by a
-crash; nothing that matters is kept here alone, since the ledger has the facts and services write again what is missing.
+The file is replaced as a whole, from time to time and at the end; a crash loses later writes. Nothing is kept here
+alone: the ledger has the facts, and services write missing objects again.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ def save(store: Store, path: Path) -> None:
 
 
 def load(store: Store, path: Path) -> None:
-    """Put the objects of the file into an empty store; CRDs come first, so that the others have their types.
+    """Load the file into an empty store; CRDs come first, so that the other objects have their types.
 
     Raises:
-        ObjectsFileError: the file is none of ours.
+        ObjectsFileError: the file has another format.
         OSError: it cannot be read.
     """
     if not path.exists():
@@ -64,7 +64,7 @@ def load(store: Store, path: Path) -> None:
 
 
 async def keep_saved(store: Store, path: Path) -> None:
-    """Save whenever something has changed, until cancelled; and once more then."""
+    """Save after changes until cancelled, then once more."""
     saved = store.revision
     try:
         while True:

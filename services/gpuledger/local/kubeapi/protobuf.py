@@ -1,7 +1,7 @@
-"""Reads built-in types in Kubernetes' protobuf form, which typed Go clients (kubectl among them) send.
+"""Reads built-in types in Kubernetes' protobuf encoding, which typed Go clients such as kubectl send.
 
-Answers are never written in it: every client takes JSON as well. The numbers of the fields are data beside the types'
-structure. What the data does not know is refused rather than dropped, unless it says nothing.
+Answers are never written in it, since every client accepts JSON as well. The field numbers are data beside the types'
+structure. A field that the data lacks is refused rather than dropped, unless it is empty.
 """
 
 import base64
@@ -28,7 +28,7 @@ VARINT_BYTES_MAX = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIGN, _WRAP = 1 << 63, 1 << 64
 _ALONE = {"ownerReferences": "V1OwnerReference", "managedFields": "V1ManagedFieldsEntry"}
-"""Types of lists whose shape is the server's own."""
+"""Types of lists whose shape is not generated."""
 
 _KEPT_IF_ZERO = frozenset(
     {
@@ -76,7 +76,7 @@ _KEPT_IF_ZERO = frozenset(
         "ttlSecondsAfterFinished",
     }
 )
-"""Optional scalars; of others a zero cannot be told from nothing, and is not kept."""
+"""Optional scalars, whose zeros are kept; for others a zero means absent."""
 
 _Table = Mapping[str, Any]
 
@@ -89,7 +89,7 @@ def load(body: bytes) -> Object:
     """The object of a body.
 
     Raises:
-        UnreadableError: it is not well-formed, of no known type, or has fields that are not known.
+        UnreadableError: it is malformed, of an unknown type, or has unknown fields.
     """
     if not body.startswith(MAGIC):
         raise UnreadableError("the body does not begin as Kubernetes' protobuf does")
@@ -236,7 +236,7 @@ _FORMATS: Mapping[str, Callable[[bytes], Any]] = {
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message as they come, numbers not yet signed."""
+    """The fields of a message in order, with unsigned numbers."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,6 +1,6 @@
-"""Quotas on resources that Kubernetes does not know itself, such as units of GPU pools: counted, and kept.
+"""Counts and enforces ResourceQuotas on units of GPU pools and other extended resources.
 
-Of a quota only names such as `requests.example.com/gpu` count. Nobody enforces the others here, nor quotas with scopes.
+Only names such as `requests.example.com/gpu` count; other names and quotas with scopes are stored but not enforced.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def quota_status(quota: Object, pods: Iterable[Object]) -> Object:
-    """The status that the controller of quotas gives one; `pods` are those of its namespace."""
+    """The status of a quota, given the pods of its namespace."""
     counted = _counted(quota)
     if not counted:
         return at(quota, "status")
@@ -28,7 +28,7 @@ def quota_status(quota: Object, pods: Iterable[Object]) -> Object:
 
 
 def refuse_over_quota(resource: Resource, pod: Object, store: Store) -> None:
-    """Let no pod in that asks for more than the quotas of its namespace leave.
+    """Refuse a pod that exceeds the quotas of its namespace.
 
     Raises:
         ApiError: 403, it names the quota, and what was requested, used and allowed.
@@ -40,7 +40,7 @@ def refuse_over_quota(resource: Resource, pod: Object, store: Store) -> None:
 
 
 def refuse_excess(pod: Object, quotas: Iterable[Object], pods: Iterable[Object]) -> None:
-    """Let no pod in that asks for more than the quotas of its namespace leave; `pods` are those that are there.
+    """Refuse a pod that exceeds a quota, given the pods of its namespace.
 
     Raises:
         ApiError: 403, it names the quota, and what was requested, used and allowed.
@@ -57,7 +57,7 @@ def refuse_excess(pod: Object, quotas: Iterable[Object], pods: Iterable[Object])
 
 
 def _exceeded(pod: Object, quota: Object, holding: list[Object]) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """What is exceeded, with what is requested, used and allowed."""
+    """The names that are exceeded, with the requested, used and allowed amounts."""
     for name, hard in _counted(quota).items():
         requested = _units(pod, name)
         if requested and requested + (used := sum(_units(one, name) for one in holding)) > hard:
@@ -77,7 +77,7 @@ def _holding(pods: Iterable[Object]) -> list[Object]:
 
 
 def _units(pod: Object, name: str) -> int:
-    """What a pod holds at most at a time: init containers run one after another, beside the sidecars before them."""
+    """The most units that a pod holds at a time: init containers run one by one, beside earlier sidecars."""
     spec, resource = at(pod, "spec"), name.removeprefix(PREFIX)
     staying = most = 0
     for one in spec.get("initContainers") or ():

@@ -1,4 +1,4 @@
-"""Getting and listing: selectors, pages of a consistent snapshot, and how objects look outside."""
+"""Gets and lists objects: selectors, pages of a consistent snapshot, and the form that clients see."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ _FORMAT = "meta.k8s.io/v1"
 
 
 class Selection(NamedTuple):
-    """Which objects of a resource are wanted."""
+    """The objects of a resource that a list or a watch selects."""
 
     namespace: str | None
     name: str
@@ -29,11 +29,11 @@ class Selection(NamedTuple):
 
     @property
     def selects(self) -> bool:
-        """Whether anything could be left out."""
+        """Whether it may exclude objects."""
         return bool(self.name) or self.is_restricted
 
     def matches(self, obj: Object) -> bool:
-        """Whether the object is wanted, wherever it lies."""
+        """Whether it selects the object, whatever its namespace."""
         if self.name and obj["metadata"]["name"] != self.name:
             return False
         return not self.is_restricted or (
@@ -45,7 +45,7 @@ def selection(target: Target, options: ListOptions) -> Selection:
     """Read the selectors.
 
     Raises:
-        ApiError: 400, one of them does not parse.
+        ApiError: 400, a selector does not parse.
     """
     labels = LabelSelector.parse(options.labels)
     fields = FieldSelector.parse(options.fields, target.resource)
@@ -60,10 +60,10 @@ class Page(NamedTuple):
 
 
 def list_page(store: Store, target: Target, options: ListOptions) -> Page:
-    """The objects that are asked for; a limit counts for nothing where any revision will do, as with a cache.
+    """The selected objects; as with a cache, a limit has no effect if any revision will do.
 
     Raises:
-        ApiError: an option is not acceptable, or the snapshot that it continues is gone (410).
+        ApiError: an option is invalid, or the continued snapshot is gone (410).
     """
     chosen = selection(target, options)
     revision, after = _snapshot(store, options)
@@ -83,14 +83,14 @@ def list_page(store: Store, target: Target, options: ListOptions) -> Page:
 
 
 def presented(resource: Resource, obj: Object) -> Object:
-    """An object as clients see it: with kind and apiVersion of the version that they ask for."""
+    """An object as clients see it, with kind and apiVersion of the requested version."""
     return {"kind": resource.kind, "apiVersion": resource.api_version} | {
         key: value for key, value in resource.read(obj).items() if key not in {"kind", "apiVersion"}
     }
 
 
 def presented_list(resource: Resource, page: Page) -> Object:
-    """A list; items of built-in types do not repeat what they are."""
+    """A list; items of built-in types have no kind and apiVersion."""
     if resource.is_custom:
         items = [presented(resource, obj) for obj in page.objects]
     else:

@@ -1,4 +1,4 @@
-"""Which resources there are, and which of them a path means."""
+"""Knows which resources are served, and finds the one that a path names."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ PAGE_NOT_FOUND = "404 page not found\n"
 
 
 class Target(NamedTuple):
-    """What a path names. `name` is empty for a collection, `namespace` is empty for all or none."""
+    """The target of a path. `name` is empty for a collection, `namespace` is empty for all or none."""
 
     resource: Resource
     namespace: str
@@ -19,7 +19,7 @@ class Target(NamedTuple):
 
     @property
     def selects_namespace(self) -> str | None:
-        """The namespace that a list is restricted to; None where it is not."""
+        """The namespace of a list; None for all."""
         return self.namespace if self.resource.namespaced and self.namespace else None
 
 
@@ -36,12 +36,12 @@ class Registry:
         return iter(tuple(self._found.values()))
 
     def serve(self, crd: str, resources: Iterable[Resource]) -> None:
-        """Serve a CRD's resources from now on, instead of those it had."""
+        """Serve the resources of a CRD, instead of its earlier ones."""
         self._custom[crd] = tuple(resources)
         self._rebuild()
 
     def withdraw(self, crd: str) -> None:
-        """Serve a CRD's resources no longer."""
+        """Stop serving the resources of a CRD."""
         self._custom.pop(crd, None)
         self._rebuild()
 
@@ -58,11 +58,11 @@ class Registry:
         return next((one for one in self if (one.api_version, one.kind) == (api_version, kind)), None)
 
     def target(self, path: str) -> Target:
-        """What a path names.
+        """The target of a path.
 
         Raises:
             ApiError: 404 within the core group.
-            PlainError: 404 elsewhere, as no group answers for it.
+            PlainError: 404 elsewhere.
         """
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:

@@ -1,4 +1,4 @@
-"""What every part of the pipeline knows of a request."""
+"""Describes a request to every part of the pipeline."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,7 @@ from gpuledger.local.kubeapi.resources import Context
 
 @dataclass(frozen=True)
 class Request:
-    """Who asks for what, and when. `warnings` collects what goes into `Warning` headers."""
+    """A request: target, time and user. `warnings` collects the `Warning` headers."""
 
     target: Target
     now: datetime
@@ -19,5 +19,5 @@ class Request:
 
     @property
     def context(self) -> Context:
-        """What a strategy sees of it."""
+        """The part that strategies see."""
         return Context(self.now, self.user, self.warnings)

@@ -1,7 +1,7 @@
-"""What a resource is to the server: its names, and what it does of its own when it is written.
+"""Defines what a resource is: its names and its `Strategy`, the hooks in which one resource differs from others.
 
-The request pipeline is the same for every resource. Where a resource differs, its `Strategy` says so; hooks are named
-as in Kubernetes' own API server. A strategy is handed copies that it may change, never what is stored.
+The request pipeline is the same for every resource. Hooks have the names that they have in Kubernetes' own API server.
+A strategy gets copies that it may change, never stored objects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a strategy may know of the request: the time, who asks, and a place for `Warning` headers."""
+    """The part of a request that strategies see: time, user and a list for `Warning` headers."""
 
     now: datetime
     user: str
@@ -41,7 +41,7 @@ class Context(NamedTuple):
 
 
 class Strategy:
-    """The behaviour of an ordinary resource, to be overridden where one differs."""
+    """The behaviour of an ordinary resource; subclasses override the differences."""
 
     creates_on_update = False
     """Whether PUT of an absent object creates it."""
@@ -51,44 +51,44 @@ class Strategy:
 
     has_generation = True
     is_graceful = False
-    """Whether a deletion is told before it is carried out, however little time it gives (pods)."""
+    """Whether watchers see the start of every deletion, even with a grace period of 0 (pods)."""
 
     answers_deleted_object = False
-    """Whether DELETE answers the object rather than a Status ."""
+    """Whether DELETE answers the object rather than a Status."""
 
     def default(self, obj: Object) -> None:
         """Fill in defaults, on every write."""
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """What creating does to the object: drop its status, add what belongs to a new one."""
+        """Prepare a new object: drop its status, add the fields of a new object."""
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
-        """What updating does: keep what this endpoint does not write. Metadata is the pipeline's."""
+        """Keep the fields that this endpoint does not write. The pipeline handles metadata."""
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What is wrong with a new object; names and other metadata are checked by the pipeline."""
+        """Everything wrong with a new object, except for metadata, which the pipeline checks."""
         return []
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """What is wrong with an object that takes another's place; includes what `validate` finds where it matters."""
+        """Everything wrong with an object that replaces `old`, including what `validate` finds."""
         return self.validate(obj) if not subresource else []
 
     def validate_name(self, name: str) -> str | None:
-        """What is wrong with a name; None accepts it. Ordinarily a DNS subdomain."""
+        """Why a name is invalid; None accepts it. Names are DNS subdomains by default."""
         return dns_subdomain_problem(name)
 
     def spec_changed(self, obj: Object, old: Object) -> bool:
-        """Whether generation grows: anything but metadata and status differs."""
+        """Whether anything but metadata and status differs, so that generation grows."""
         outside = ("metadata", "status", "kind", "apiVersion")
         one = {key: value for key, value in obj.items() if key not in outside}
         return one != {key: value for key, value in old.items() if key not in outside}
 
     def grace_s(self, obj: Object, requested: int | None) -> int:
-        """How long the object stays after DELETE, in seconds; 0 removes it at once."""
+        """The grace period of a deletion in seconds; 0 removes the object at once."""
         return 0
 
     def field_labels(self, obj: Object) -> Mapping[str, str]:
-        """What field selectors see, besides metadata.name and metadata.namespace (all supported names, always)."""
+        """The values for field selectors, besides metadata.name and metadata.namespace; always all supported names."""
         return {}
 
     def columns(self) -> Sequence[Column]:
@@ -114,7 +114,7 @@ class Subresource:
 
 @dataclass(frozen=True)
 class Form:
-    """How a resource shows objects that are stored as those of another."""
+    """The conversion of a resource whose objects are stored as those of another."""
 
     key: tuple[str, str]
     read: Callable[[Object], Object]
@@ -145,7 +145,7 @@ class Resource:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Where the store keeps its objects, and what errors call it."""
+        """The key of its objects in the store, and its name in errors."""
         return self.form.key if self.form else (self.group, self.plural)
 
     def read(self, stored: Object) -> Object:

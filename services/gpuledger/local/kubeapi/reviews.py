@@ -1,7 +1,4 @@
-"""Answers who may do what: the reviews of `authorization.k8s.io` and of `authentication.k8s.io`. Pure.
-
-The stored RBAC objects decide. Nothing here stores an object.
-"""
+"""Answers access reviews (`kubectl auth can-i`, `auth whoami`) from the stored RBAC objects. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -20,7 +17,7 @@ _ATTRIBUTES = ("namespace", "verb", "group", "version", "resource", "subresource
 
 
 class Reviewer(NamedTuple):
-    """What a review is answered from: the request's namespace and user, the stored policies and the time."""
+    """The inputs of a review: the request's namespace, user and time, and the stored policies."""
 
     namespace: str
     user: str
@@ -33,7 +30,7 @@ def review(resource_plural: str, body: Object, reviewer: Reviewer) -> Object:
     """Answer a review: the body with its status, without kind and apiVersion where it had none.
 
     Raises:
-        ApiError: 422 or 400, the question is not one.
+        ApiError: 422 or 400, the review is invalid.
     """
     return _ANSWERS[resource_plural](body, reviewer)
 
@@ -77,7 +74,7 @@ def _decided(
 
 
 def attributes_of(spec: Object) -> Mapping[str, str]:
-    """What a review's spec asks for, as `rbac.allowed` takes it."""
+    """The attributes of a review's spec, as `rbac.allowed` takes them."""
     other = spec.get("nonResourceAttributes")
     if other is not None:
         return {"verb": other.get("verb") or "", "path": other.get("path") or ""}

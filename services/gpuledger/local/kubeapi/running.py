@@ -1,4 +1,4 @@
-"""The embedded API server as a part of a data directory: its objects are kept there, and so is its kubeconfig."""
+"""Runs the server for a data directory, which keeps its objects and its kubeconfig."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ KUBECONFIG = "kubeconfig"
 
 
 class EmbeddedKube(NamedTuple):
-    """A server that runs, and the file with which clients find it."""
+    """A running server and its kubeconfig."""
 
     url: str
     kubeconfig: Path
@@ -24,11 +24,11 @@ class EmbeddedKube(NamedTuple):
 
 @asynccontextmanager
 async def embedded_kube(data_dir: Path, host: str = HOST, port: int = 0) -> AsyncIterator[EmbeddedKube]:
-    """Serve what was kept in the data directory, and keep it again until the block ends.
+    """Load the objects of the data directory, and serve and save them until the block ends.
 
     Raises:
-        ObjectsFileError: what was kept cannot be read.
-        OSError: the address cannot be had, or a file not be written.
+        ObjectsFileError: the saved objects cannot be read.
+        OSError: the address is not available, or a file cannot be written.
     """
     server, objects = ApiServer(), data_dir / OBJECTS
     load(server.store, objects)

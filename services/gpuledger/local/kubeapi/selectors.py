@@ -1,7 +1,6 @@
-"""Label and field selectors of lists, watches and deletions: read them, refuse bad ones, and tell which objects match.
+"""Parses label and field selectors, and matches objects against them.
 
-It follows Kubernetes' grammar to the letter, since a selector that is read differently deletes other objects. It knows
-no store: a selector only judges the object it is given.
+The grammar is Kubernetes' to the letter, since a selector that is read differently deletes other objects.
 """
 
 import re
@@ -55,13 +54,13 @@ class Requirement(NamedTuple):
 
 
 class LabelSelector(NamedTuple):
-    """Conditions that labels have to fulfil, all of them; without any, everything matches."""
+    """Requirements that labels must all fulfil; without any, everything matches."""
 
     requirements: tuple[Requirement, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a selector; ApiError 400 where it does not parse or holds what cannot be a label."""
+        """Parse a selector; ApiError 400 if it is invalid or names invalid labels."""
         return cls(tuple(_LabelParser(text).requirements())) if text else cls()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -167,7 +166,7 @@ def _syntax(found: str, expected: str) -> ApiError:
 
 
 class Term(NamedTuple):
-    """A field that has to have a value, or must not."""
+    """A field that must, or must not, have a value."""
 
     field: str
     value: str
@@ -175,14 +174,14 @@ class Term(NamedTuple):
 
 
 class FieldSelector(NamedTuple):
-    """What fields have to be, all of them; without any term, everything matches."""
+    """Terms that all must match; without any, everything matches."""
 
     terms: tuple[Term, ...]
     resource: Resource
 
     @classmethod
     def parse(cls, text: str, resource: Resource) -> Self:
-        """Read a selector; ApiError 400 where it does not parse or the resource has no such field to select by."""
+        """Parse a selector; ApiError 400 if it is invalid or the resource has no such selectable field."""
         terms = tuple(_term(part, text) for part in _split(text) if part)
         supported = _names(resource)
         for term in terms:

@@ -1,6 +1,6 @@
-"""The HTTP side: reads a request, asks the right part, and lets the answer be worded.
+"""Serves the API over HTTP: routes requests and turns every error into a `Status`.
 
-It decides nothing about objects. Whatever goes wrong becomes a `Status`; what is not implemented says so with 501.
+It decides nothing about objects.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from gpuledger.local.kubeapi.writing import Writer
 from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
-"""As real servers have it."""
+"""As on real servers."""
 
 READS = frozenset({"GET", "HEAD"})
 
 SHUTDOWN_S = 1.0
-"""How long open watches get to end when the server stops."""
+"""The time that open watches get to end when the server stops."""
 
 NAMESPACES_AT_START = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -42,7 +42,7 @@ log = structlog.get_logger("gpuledger.local.kubeapi")
 
 
 class ApiServer:
-    """An in-process Kubernetes API, empty at first but for the namespaces that every cluster has."""
+    """An in-process Kubernetes API, which starts with the namespaces of every cluster."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ApiServer:
 
     @property
     def watches(self) -> int:
-        """How many watches are open."""
+        """The number of open watches."""
         return self._endpoints.watches
 
     @asynccontextmanager
@@ -73,7 +73,7 @@ class ApiServer:
         """Serve at an address (port 0: a free one); gives the URL.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address is not available.
         """
         app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.router.add_route("*", "/{path:.*}", self._answer)

@@ -1,8 +1,7 @@
-"""Every object, and what changed lately.
+"""Stores all objects in memory, with their latest changes.
 
-One counter of revisions for everything, as in etcd. Each collection keeps the last changes, from which watches are
-replayed and lists of a moment ago are rebuilt; whoever asks for an older revision is told that it is gone. What is
-stored is never changed in place.
+One revision counter covers everything, as in etcd. Each collection keeps its last changes, from which watches are
+replayed and recent lists rebuilt; an older revision is answered with 410. Stored objects are never changed in place.
 """
 
 import asyncio
@@ -15,13 +14,13 @@ from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import ApiError
 
 FIRST_REVISION = 1_000
-"""Revisions count from here; earlier ones are as if compacted, so a watch from revision 1 has expired."""
+"""The first revision; earlier ones count as compacted, so that a watch from revision 1 has expired."""
 
 CHANGES_KEPT_MAX = 20_000
-"""Per collection, and at least; the real server keeps what etcd has not compacted, which is about five minutes."""
+"""The least per collection; a real server keeps about five minutes, until etcd compacts."""
 
 SNAPSHOTS_KEPT_MAX = 2
-"""Lists per collection whose pages are being read; with more at once, some are put together for every page."""
+"""Cached lists per collection whose pages are being read; further ones are rebuilt for every page."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
@@ -31,7 +30,7 @@ ObjectKey = tuple[str, str]
 
 
 class Change(NamedTuple):
-    """What happened to an object; `before` is what it was, None where it was not there."""
+    """A change of an object; `before` is its earlier state, None if there was none."""
 
     revision: int
     type: str
@@ -85,7 +84,7 @@ class Collection:
         return [then[key] for key in sorted(then)]
 
     def snapshot(self, revision: int, namespace: str | None = None) -> list[Object]:
-        """As `objects_at`, and kept for a while: whoever reads a list in pages asks for each in it again.
+        """Like `objects_at`, with a cache for clients that read a list in pages.
 
         Raises:
             ApiError: 410, the revision is too old.
@@ -103,7 +102,7 @@ class Collection:
         """Changes after a revision, oldest first.
 
         Raises:
-            ApiError: 410, some of them are no longer known.
+            ApiError: 410, some of them are gone.
         """
         if revision < self._oldest:
             raise expired(revision, self._oldest)
@@ -113,13 +112,13 @@ class Collection:
         return self._changes[found:]
 
     def amend(self, obj: Object) -> None:
-        """Put another reading in the place of an object."""
+        """Replace an object without a change of its revision."""
         namespace, name = key_of(obj)
         self._objects[namespace][name] = obj
         self._snapshots.clear()
 
     def record(self, change: Change) -> None:
-        """Take a change in, and tell who waits."""
+        """Record a change and wake watchers."""
         namespace, name = key_of(change.object)
         if change.type == DELETED:
             objects = self._objects[namespace]
@@ -163,7 +162,7 @@ class Store:
         self._observers.append(observer)
 
     def put(self, key: CollectionKey, obj: Object) -> Object:
-        """Store a new object or a new state of one; it gets its resourceVersion here and is not to be changed after."""
+        """Store an object and set its resourceVersion; the caller must not change it afterwards."""
         collection = self.collection(key)
         before = collection.get(*key_of(obj))
         self._stamp(obj)
@@ -171,17 +170,17 @@ class Store:
         return obj
 
     def restore(self, revision: int, objects: Iterable[tuple[CollectionKey, Object]]) -> None:
-        """Take in objects as they were at a revision, into an empty store; who watched before it has to list again."""
+        """Load objects at a revision into an empty store; older watches must list again."""
         self.revision = self._oldest = revision
         for key, obj in objects:
             self._record(key, Change(self.revision, ADDED, obj, None))
 
     def amend(self, key: CollectionKey, obj: Object) -> None:
-        """Read an object otherwise from now on, because its schema did; it is no change of it."""
+        """Replace an object because its schema has changed; watchers see no change."""
         self.collection(key).amend(obj)
 
     def remove(self, key: CollectionKey, obj: Object) -> Object:
-        """Remove an object; what is answered and told has the revision of the removal."""
+        """Remove an object; its last state has the revision of the removal."""
         before = self.collection(key).get(*key_of(obj))
         last = {**obj, "metadata": dict(obj["metadata"])}
         self._stamp(last)

@@ -1,7 +1,7 @@
-"""Strategic merge patches: merge patches that know which lists merge, and by which key.
+"""Applies strategic merge patches, which merge lists by key.
 
-The rules, the order of merged lists included, are Kubernetes' own. A patch is never changed and no part of it ends up
-in a result, because it may be tried again on a newer object.
+The rules are Kubernetes' own, including the order of merged lists. A patch is never changed and never shares parts with
+a result, because it may be applied again to a newer object.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +20,10 @@ ORDER: Final = "$setElementOrder/"
 
 
 def strategic_merge(obj: Object, patch: Any, shape: Shape) -> Object:
-    """The object with a strategic merge patch laid over it.
+    """The object after a strategic merge patch.
 
     Raises:
-        ApiError: 400, it is no such patch; 500, a directive or an item of a keyed list cannot be understood.
+        ApiError: 400 for an invalid patch; 500 for an invalid directive or item of a keyed list.
     """
     if not isinstance(patch, dict):
         raise bad_request("error decoding patch: json: a strategic merge patch must be an object")
@@ -96,7 +96,7 @@ def _object(old: Any, new: Mapping[str, Any], shape: Shape) -> Any:
 
 
 def _list(old: list[Any], new: list[Any], shape: Shape) -> list[Any]:
-    """Merge lists; the patch decides on the order of its items, the old list on where the others go."""
+    """Merge lists; the patch determines the order of its items, the old list the places of the others."""
     if not (old or new):
         return old
     if not isinstance((old or new)[0], dict):
@@ -111,7 +111,7 @@ def _list(old: list[Any], new: list[Any], shape: Shape) -> list[Any]:
 
 
 def _directives_done(old: list[Any], new: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """The old items that stay and the new ones to be merged, after the list's directives."""
+    """The old items that stay and the new items to merge, after the list's directives."""
     plain: list[Any] = []
     read = _key_reader(key)
     replaces = False
@@ -144,7 +144,7 @@ def _merged_items(old: list[Any], new: list[Any], key: str, shape: Shape) -> lis
 
 
 def _merge_ordered(merged: Object, patch: Mapping[str, Any], name: str, shape: Shape) -> None:
-    """Merge a list whose order the patch tells."""
+    """Merge a list whose order the patch sets."""
     order, old, new = patch[ORDER + name], merged.get(name), patch.get(name)
     if not isinstance(order, list):
         raise bad_request("invalid patch format of setElementOrder list")
@@ -159,7 +159,7 @@ def _merge_ordered(merged: Object, patch: Mapping[str, Any], name: str, shape: S
 
 
 def _check_order(new: list[Any], order: list[Any], read: Callable[[Any], Any]) -> None:
-    """Refuse an order in which the patch's own items do not come as they do in the patch."""
+    """Refuse an order that contradicts the order of the patch's items."""
     ordered = iter([read(item) for item in order])
     for item in new:
         if isinstance(item, dict) and item.get(DIRECTIVE) in {"delete", "replace"}:
@@ -178,7 +178,7 @@ def _delete_from(merged: Object, name: str, gone: Any) -> None:
 
 
 def _interleaved(items: list[Any], order: list[Any], old: list[Any], read: Callable[[Any], Any]) -> list[Any]:
-    """Items in the order told; those that are not in it stay before what they stood before in the old list."""
+    """Items in the given order; others stay before the items that they preceded in the old list."""
     place_of = _places(order, read)
     before = _places(old, read)
     ordered = sorted((item for item in items if read(item) in place_of), key=lambda item: place_of[read(item)])
@@ -229,7 +229,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is where nothing was before: without nulls, directives and what has them; None for nothing."""
+    """A value for a place that was empty: without nulls and directives; None if nothing is left."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
             return None

@@ -1,6 +1,6 @@
-"""What `kubectl get` shows of built-in types: columns, and the cells of one object.
+"""Computes the cells of `kubectl get` tables for built-in types.
 
-Cells are computed leniently: an object that lacks a field shows `<none>` or `<unknown>`, it never fails.
+An object that lacks a field shows `<none>` or `<unknown>`; a cell never fails.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ def field(path: str, default: object = "") -> Cell:
 
 
 def count(*paths: str) -> Cell:
-    """How many entries fields have together."""
+    """The total number of entries of fields."""
 
     def cell(obj: Object, _: datetime) -> object:
         return sum(len(at(obj, path) or ()) for path in paths)
@@ -89,7 +89,7 @@ def ratio(done: str, total: str) -> Cell:
 
 
 def ago(path: str, default: str = UNKNOWN) -> Cell:
-    """How long ago a time was."""
+    """The age of a time."""
 
     def cell(obj: Object, now: datetime) -> object:
         time = at(obj, path)
@@ -108,7 +108,7 @@ def joined(path: str, default: str = NONE) -> Cell:
 
 
 def age(obj: Object, now: datetime) -> object:
-    """How long ago the object was created."""
+    """The age of the object."""
     return age_of(obj["metadata"].get("creationTimestamp"), now)
 
 
@@ -179,24 +179,24 @@ def _port(port: Object) -> str:
 
 
 def event_object(obj: Object, _: datetime) -> object:
-    """What an event is about."""
+    """The object of an event."""
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
 
 
 def event_seen(obj: Object, now: datetime) -> object:
-    """How long ago an event was last seen."""
+    """The age of the last occurrence of an event."""
     seen = at(obj, "series.lastObservedTime") or obj.get("lastTimestamp") or obj.get("eventTime")
     return age_of(seen, now)
 
 
 def event_text(obj: Object, _: datetime) -> object:
-    """What an event says."""
+    """The message of an event."""
     return str(obj.get("message") or obj.get("note") or "").strip()
 
 
 def job_duration(obj: Object, now: datetime) -> object:
-    """How long a job ran, or runs."""
+    """The duration of a job."""
     start, end = at(obj, "status.startTime"), at(obj, "status.completionTime")
     if not start:
         return ""
@@ -204,7 +204,7 @@ def job_duration(obj: Object, now: datetime) -> object:
 
 
 def job_state(obj: Object, _: datetime) -> object:
-    """How a job stands."""
+    """The state of a job."""
     for kind in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"):
         for one in at(obj, "status.conditions") or ():
             if one.get("type") == kind and one.get("status") == "True":
@@ -213,12 +213,12 @@ def job_state(obj: Object, _: datetime) -> object:
 
 
 def role(obj: Object, _: datetime) -> object:
-    """Which role is bound."""
+    """The role of a binding."""
     return f"{at(obj, 'roleRef.kind')}/{at(obj, 'roleRef.name')}"
 
 
 def claim_state(obj: Object, _: datetime) -> object:
-    """How a resource claim stands."""
+    """The state of a resource claim."""
     states = ["deleted"] if obj["metadata"].get("deletionTimestamp") else []
     states += ["allocated"] if at(obj, "status.allocation") else []
     states += ["reserved"] if at(obj, "status.reservedFor") else []

@@ -1,4 +1,4 @@
-"""Which columns `kubectl get` shows of built-in types."""
+"""Lists the columns of `kubectl get` tables for built-in types."""
 
 from gpuledger.local.kubeapi.table_cells import (
     NONE,

@@ -1,6 +1,6 @@
-"""How `kubectl get pods` sums up a pod: which of its states is the one to show.
+"""Computes the cells of `kubectl get pods`, above all the one state that sums a pod up.
 
-What is most telling wins: why a container waits or ended, then what init containers do, then the pod's phase.
+The most specific state wins: why a container waits or ended, then the progress of init containers, then the phase.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ POD_LOST = "NodeLost"
 
 
 def ready(obj: Object, _: datetime) -> object:
-    """How many containers are ready, of how many."""
+    """The number of ready containers, as `1/2`."""
     statuses = at(obj, "status.containerStatuses") or ()
     done = sum(1 for one in statuses if one.get("ready") and at(one, "state.running") is not None)
     sidecars = [one for one in at(obj, "spec.initContainers") or () if one.get("restartPolicy") == "Always"]
@@ -22,7 +22,7 @@ def ready(obj: Object, _: datetime) -> object:
 
 
 def restarts(obj: Object, now: datetime) -> object:
-    """How often containers were restarted, and when last."""
+    """The number of restarts, and the age of the last one."""
     statuses: Sequence[Object] = at(obj, "status.containerStatuses") or ()
     count = sum(one.get("restartCount", 0) for one in statuses)
     ends = [end for one in statuses if (end := at(one, "lastState.terminated.finishedAt"))]
@@ -55,7 +55,7 @@ def _is_ready(obj: Object) -> bool:
 
 
 def _init_state(obj: Object) -> str:
-    """What init containers still do; empty once they are done."""
+    """The progress of init containers; empty once they are done."""
     sidecars = {one["name"] for one in at(obj, "spec.initContainers") or () if one.get("restartPolicy") == "Always"}
     for index, one in enumerate(at(obj, "status.initContainerStatuses") or ()):
         is_done = at(one, "state.terminated") is not None and at(one, "state.terminated.exitCode") in {0, None}

@@ -1,7 +1,7 @@
-"""Objects as rows, as `kubectl get` shows them: the Table of meta.k8s.io.
+"""Shows objects as a Table (`meta.k8s.io`), as `kubectl get` requests it.
 
-Custom resources bring their columns with their strategy; those of built-in types are in `table_columns`. A table never
-tells more of an object than was asked for: its metadata, all of it, or nothing.
+The strategies of custom resources bring their columns; `table_columns` has those of built-in types. A row includes the
+object, its metadata or nothing, as requested.
 """
 
 from collections.abc import Iterable

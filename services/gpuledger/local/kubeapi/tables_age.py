@@ -1,7 +1,4 @@
-"""How long ago something was, as the tables of kubectl say it.
-
-The units shrink as kubectl's do: two units while the first is small, one where it is large.
-"""
+"""Formats ages as kubectl does: two units while the first is small, one when it is large."""
 
 from datetime import datetime
 
@@ -11,7 +8,7 @@ INVALID = "<invalid>"
 
 
 def age(then: datetime, now: datetime) -> str:
-    """The time between two instants, such as `5m`, `3h20m` or `2y45d`; `<invalid>` where `then` is in the future."""
+    """The time between two instants, such as `5m`, `3h20m` or `2y45d`; `<invalid>` if `then` is in the future."""
     seconds = int((now - then).total_seconds())
     if seconds < -1:
         return INVALID
@@ -40,7 +37,7 @@ def human_duration(seconds: int) -> str:
 
 
 def age_of(text: object, now: datetime) -> str:
-    """The age of an RFC 3339 time; `<unknown>` where there is none, `<invalid>` where it cannot be read."""
+    """The age of an RFC 3339 time; `<unknown>` if absent, `<invalid>` if malformed."""
     if not isinstance(text, str) or not text:
         return UNKNOWN
     try:

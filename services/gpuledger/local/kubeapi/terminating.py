@@ -1,4 +1,4 @@
-"""Objects that take others with them: how the deletion of a namespace or a CRD begins and when it may end. Pure."""
+"""Decides how the deletion of a namespace or a CRD begins, and when it may end. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,7 +16,7 @@ CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 def terminating_namespace(namespace: Object, deleted_at: str) -> Object:
-    """A namespace whose deletion begins; it goes once nothing is left in it."""
+    """A namespace whose deletion begins; it ends once the namespace is empty."""
     then = copy_of(namespace)
     then["metadata"].setdefault("deletionTimestamp", deleted_at)
     then["status"] = {**then.get("status", {}), "phase": "Terminating"}
@@ -24,7 +24,7 @@ def terminating_namespace(namespace: Object, deleted_at: str) -> Object:
 
 
 def terminating_crd(crd: Object, deleted_at: str) -> Object:
-    """A CRD whose deletion begins; it goes once its objects are gone."""
+    """A CRD whose deletion begins; it ends once its objects are gone."""
     then = copy_of(crd)
     then["metadata"].setdefault("deletionTimestamp", deleted_at)
     finalizers = then["metadata"].setdefault("finalizers", [])
@@ -37,11 +37,11 @@ BEGIN: Mapping[tuple[str, str], Callable[[Object, str], Object]] = {
     NAMESPACES: terminating_namespace,
     CRDS: terminating_crd,
 }
-"""By resource: what DELETE stores instead of removing the object at once."""
+"""The state that DELETE stores instead of removing the object at once, by resource."""
 
 
 def without_finalizer(obj: Object, finalizer: str) -> Object:
-    """The object, no longer held by this finalizer."""
+    """The object without this finalizer."""
     then = copy_of(obj)
     holder = then["spec"] if finalizer == NAMESPACE_FINALIZER else then["metadata"]
     holder["finalizers"] = [name for name in holder.get("finalizers", []) if name != finalizer]

@@ -1,6 +1,6 @@
-"""A certificate authority and a server certificate, made for one folder and kept there.
+"""Makes a CA and a server certificate in a folder, and renews them when they are about to expire.
 
-Keys are readable by their owner alone. A certificate that is about to expire is made anew at the next start.
+Only the owner can read the keys.
 """
 
 import ssl
@@ -18,14 +18,14 @@ _PRIVATE_MODE = 0o600
 
 
 class Certificates(NamedTuple):
-    """Where the files lie."""
+    """The paths of the files."""
 
     ca: Path
     certificate: Path
     key: Path
 
     def server_context(self) -> ssl.SSLContext:
-        """What a server needs to present them."""
+        """The TLS context of a server with this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.certificate, self.key)
@@ -33,7 +33,7 @@ class Certificates(NamedTuple):
 
 
 def certificates(directory: Path, host: str, now: datetime) -> Certificates:
-    """The certificates in `directory`, made where there are none that hold for a while yet.
+    """The certificates in `directory`, made anew unless they are valid for a while.
 
     Raises:
         OSError: the directory cannot be written.

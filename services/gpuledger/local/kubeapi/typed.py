@@ -1,7 +1,7 @@
-"""Objects beside their shape, for server-side apply: whether they fit, how they merge, what differs.
+"""Checks, merges and compares objects along their shape, for server-side apply.
 
-The rules are those of structured merges in Kubernetes. Nothing here changes its arguments; results share parts with
-the live object (never with the applied one, which may be tried again).
+The rules are Kubernetes' structured merges. Arguments are never changed. Results share parts with the live object, but
+never with the applied one, which may be applied again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,14 +26,14 @@ _Value = TypeVar("_Value")
 
 
 def misfits(value: Any, shape: Shape) -> list[str]:
-    """Why an applied configuration does not fit its type; nothing where it does."""
+    """Why an applied configuration does not fit its type; empty if it does."""
     found: list[str] = []
     _add_misfits(value, shape, "", found)
     return found
 
 
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
-    """The live value with the applied one laid over it; itself where that is written alike."""
+    """The live value merged with the applied one; the live value itself if they are equal."""
     if not live:
         return copied(applied)
     if applied is None:
@@ -52,7 +52,7 @@ def compare(old: Object, new: Object, shape: Shape) -> tuple[Fields, Fields]:
 
 
 def remove(value: Any, fields: Fields, shape: Shape) -> Any:
-    """The value without the fields of a set; None where nothing is left of it."""
+    """The value without the fields of a set; None if nothing is left."""
     if isinstance(value, dict):
         return _object_left(value, fields, shape) or None
     if isinstance(value, list):
@@ -77,7 +77,7 @@ _PLAIN: Final[Mapping[str, frozenset[type]]] = {
     "boolean": frozenset({bool}),
     ANY_KIND: frozenset({str, int, float, bool}),
 }
-"""The types whose values fit a kind of field, whatever else its shape says."""
+"""The Python types that always fit a kind of field."""
 
 
 def _is_scalar_of(shape: Shape, value: object) -> bool:
@@ -142,7 +142,7 @@ def _merged_object(live: Mapping[str, Any], applied: Mapping[str, Any], shape: S
 
 
 def _merged_list(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
-    """Items in Kubernetes' order: the live one, bent where the applied order of shared items differs."""
+    """Items in Kubernetes' order: the live order, adjusted to the applied order of shared items."""
     item_shape = shape.items or ANYTHING
     old = [element_of(shape, item) for item in live]
     new = {element_of(shape, item): item for item in applied}
@@ -202,12 +202,12 @@ def _compared(old: Any, new: Any, shape: Shape) -> tuple[Fields | None, Fields |
 
 
 def same_quickly(one: object, other: object) -> bool:
-    """Whether two values are equal, without a look at what is true and what is 1 further down."""
+    """Whether two values are equal; below the top, `true` and 1 count as equal."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _form(value: Any, shape: Shape) -> type | None:
-    """What a value is to a comparison: an object or a list with parts, or one piece; None for nothing."""
+    """The form of a value in a comparison: dict, list, or str for one piece; None if absent."""
     if value is None or value is _ABSENT:
         return None
     return type(value) if is_granular(shape, value) else str
@@ -256,7 +256,7 @@ def _by_element(items: Any, shape: Shape) -> dict[str, list[Any]]:
 
 
 def _compared_items(old: list[Any], new: list[Any], shape: Shape) -> tuple[Fields | None, Fields | None]:
-    """Items of one key, of which there may be several where nobody has validated them; those are one piece."""
+    """Compare the items of one key; several (in lists that were not validated) count as one piece."""
     if len(old) > 1 and len(new) > 1:
         return (None if old == new else {}), None
     if len(old) > 1:

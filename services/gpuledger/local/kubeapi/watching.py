@@ -1,7 +1,7 @@
-"""Watches: what changed after a revision, and what changes from now on.
+"""Streams watch events: the changes after a revision, then changes as they happen.
 
-A watcher reads the collection's own record of changes, so a slow one needs no queue; where it falls behind what is
-kept it is told that its revision has expired, as a real server does, and lists again.
+A watcher reads the collection's own record of changes, so a slow watcher needs no queue. When it falls behind the
+record it gets 410 Expired, as from a real server, and lists again.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from gpuledger.local.kubeapi.registry import Target
 from gpuledger.local.kubeapi.store import ADDED, DELETED, MODIFIED, Change, Store, key_of
 
 WATCH_S = 45 * 60
-"""How long a watch lasts where it names no time-out; real servers take 30 to 60 minutes."""
+"""The duration of a watch without a timeout; real servers take 30 to 60 minutes."""
 
 BOOKMARK_EVERY_S = 30.0
 
@@ -25,7 +25,7 @@ INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Event(NamedTuple):
-    """What a watcher is told. A bookmark carries only metadata; an error is a Status."""
+    """An event of a watch. A bookmark has only metadata; an error is a Status."""
 
     type: str
     object: Object
@@ -40,9 +40,9 @@ async def watch(
     *,
     bookmark_every_s: float = BOOKMARK_EVERY_S,
 ) -> AsyncIterator[list[Event]]:
-    """Events after a revision (0: after those that tell the present), as many together as there are, until the end.
+    """Batches of events after a revision (0: first the present objects), until the end.
 
-    An error of the watch itself is its last event. A client that goes away ends it by closing the iterator.
+    An error of the watch itself is its last event. Closing the iterator ends the watch.
     """
     deadline = asyncio.get_running_loop().time() + (options.timeout_s or WATCH_S)
     try:
@@ -98,7 +98,7 @@ async def _live(
 
 
 def _seen(changes: list[Change], chosen: Selection) -> Iterator[Event]:
-    """What a watcher with a selection sees: an object may enter and leave it."""
+    """The events for a selection, which objects may enter and leave."""
     for change in changes:
         if chosen.namespace is not None and key_of(change.object)[0] != chosen.namespace:
             continue

@@ -1,6 +1,6 @@
-"""Which admission webhooks are asked about a request: rules, selectors and conditions. Pure.
+"""Decides which admission webhooks a request calls: rules, selectors and match conditions. Pure.
 
-A hook is never asked about webhook configurations, or a broken one could not be repaired.
+Requests for webhook configurations call no webhook; otherwise nobody could repair a broken one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ ADMISSION_GROUP = "admissionregistration.k8s.io"
 CONDITIONS_COMPILED_MAX = 256
 
 NamespaceLabels = Callable[[str], Mapping[str, str]]
-"""The labels of a namespace, empty where it is not there."""
+"""The labels of a namespace, empty if it does not exist."""
 
 
 class Version(NamedTuple):
@@ -37,7 +37,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be done. `operation` is CREATE, UPDATE or DELETE; `options` those of the request."""
+    """A request for admission. `operation` is CREATE, UPDATE or DELETE; `options` are those of the request."""
 
     operation: str
     version: Version
@@ -50,12 +50,12 @@ class Question:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is to be stored."""
+        """Whether the request stores nothing."""
         return bool(self.options.get("dryRun"))
 
 
 def hooks_of(configurations: Iterable[Object]) -> list[Object]:
-    """The hooks of all configurations, in the order in which they are asked."""
+    """The webhooks of all configurations, in calling order."""
     return [
         hook
         for configuration in sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
@@ -70,10 +70,10 @@ def applies(
     old: Object | None,
     namespace_labels: NamespaceLabels,
 ) -> bool:
-    """Whether a hook is asked.
+    """Whether a request calls a webhook.
 
     Raises:
-        ApiError: 403, its conditions cannot be evaluated and it fails closed.
+        ApiError: 403, its match conditions fail and it fails closed.
     """
     return (
         question.version.group != ADMISSION_GROUP
@@ -183,5 +183,5 @@ def _unevaluated(question: Question, failure: str) -> ApiError:
 
 
 def reinvocations(hooks: list[Object], ran: Iterable[int], changed: int) -> Iterator[int]:
-    """Which hooks are to be asked again after the one at `changed` has changed the object."""
+    """The webhooks to call again after the one at `changed` has changed the object."""
     return (index for index in ran if index != changed and hooks[index].get("reinvocationPolicy") == "IfNeeded")

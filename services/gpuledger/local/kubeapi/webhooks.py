@@ -1,8 +1,8 @@
-"""Asking admission webhooks, over HTTPS, before an object is stored.
+"""Calls admission webhooks over HTTPS before an object is stored.
 
-Mutating hooks are asked one after another, each seeing what those before it did; validating ones together. A hook that
-cannot be asked fails the request or is passed over, as its failure policy says. No answer is trusted beyond its size,
-its uid and its form.
+Mutating webhooks run one after another, each on the result of those before it; validating ones run together. A webhook
+that fails to answer fails the request or is ignored, as its failure policy says. The size, the uid and the form of
+each answer are checked.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from gpuledger.local.kubeapi.webhook_matching import (
 from gpuledger.runtime.clock import NewId
 
 TIMEOUT_S = 10
-"""Where a hook does not say."""
+"""The default timeout."""
 
 TIMEOUT_MAX_S = 30
 ANSWER_MAX_BYTES = 3 * 1024 * 1024
 CALLS_MAX = 16
-"""Validating hooks asked at a time."""
+"""The number of concurrent calls to validating webhooks."""
 
 CONTEXTS_MAX = 64
 REVIEW_VERSION = "admission.k8s.io/v1"
@@ -45,15 +45,15 @@ SERVICE_PORT = 443
 _SIDE_EFFECT_FREE = frozenset({"None", "NoneOnDryRun"})
 
 Resolve = Callable[[str, str, int], tuple[str, int] | None]
-"""Where a service (namespace, name, port) is reached: host and port; None where it is not there."""
+"""Resolves a service (namespace, name, port) to host and port; None if it does not exist."""
 
 
 class WebhookError(Exception):
-    """A hook could not be asked, or answered with what is no answer."""
+    """A webhook could not be called, or its answer is invalid."""
 
 
 class Answer(NamedTuple):
-    """What a hook says."""
+    """The answer of a webhook."""
 
     is_allowed: bool
     status: Object
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class Webhooks:
-    """Asks hooks. `session` is closed by whoever made it."""
+    """Calls webhooks. The caller closes `session`."""
 
     def __init__(
         self, session: aiohttp.ClientSession, new_id: NewId, resolve: Resolve, namespace_labels: NamespaceLabels
@@ -81,10 +81,10 @@ class Webhooks:
         old: Object | None,
         warnings: list[str],
     ) -> Object | None:
-        """The object as mutating hooks want it; the one given is left as it is.
+        """The object after all mutating webhooks; the argument stays unchanged.
 
         Raises:
-            ApiError: a hook refuses, or cannot be asked and fails closed.
+            ApiError: a webhook refuses, or fails and fails closed.
         """
         hooks, ran, again = hooks_of(configurations), list[int](), set[int]()
         for index, hook in enumerate(hooks):
@@ -106,10 +106,10 @@ class Webhooks:
         old: Object | None,
         warnings: list[str],
     ) -> None:
-        """Ask validating hooks; the first in their order that refuses is told of.
+        """Call validating webhooks; the first refusal in their order is the error.
 
         Raises:
-            ApiError: a hook refuses, or cannot be asked and fails closed.
+            ApiError: a webhook refuses, or fails and fails closed.
         """
         hooks = hooks_of(configurations)
         calls = (self._validated(hook, question, obj, old) for hook in hooks)
@@ -192,7 +192,7 @@ class Webhooks:
 
 
 def refusal(name: str, status: Object) -> ApiError:
-    """What a client is told when a hook says no: the hook's own status, with its name before the message."""
+    """The error for a webhook's refusal: the webhook's own status, with its name before the message."""
     message, reason = status.get("message") or "", status.get("reason") or ""
     tail = f": {message or reason}" if message or reason else " without explanation"
     code = status.get("code") or 0

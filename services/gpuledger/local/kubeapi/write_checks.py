@@ -1,7 +1,4 @@
-"""Whether a write fits the object that is there and the URL that it was sent to, and when an object is done with. Pure.
-
-Nothing here knows the store: what is stored is handed in and never changed.
-"""
+"""Checks a write against the URL and the stored object, and decides when a deleted object is finished. Pure."""
 
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid
 from gpuledger.local.kubeapi.errors import ApiError, bad_request, conflict, internal, unprocessable
@@ -14,12 +11,12 @@ _DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences", "
 
 
 def without_status(obj: Object) -> Object:
-    """The object for what is recorded as written; it shares the metadata."""
+    """The object without its status, for `managedFields`; it shares the metadata."""
     return {name: value for name, value in obj.items() if name != "status"}
 
 
 def tidy(meta: Object) -> None:
-    """Drop what is empty, as it would not be written."""
+    """Drop empty metadata fields."""
     for name in _DROPPED_IF_EMPTY:
         if name in meta and not meta[name]:
             del meta[name]
@@ -41,7 +38,7 @@ def fit_namespace(target: Target, obj: Object) -> None:
 
 
 def fit_url(target: Target, obj: Object) -> None:
-    """Check that the object is the one that the URL names.
+    """Check that the object fits the URL.
 
     Raises:
         ApiError: 400, it is not.
@@ -55,10 +52,10 @@ def fit_url(target: Target, obj: Object) -> None:
 
 
 def check_version(target: Target, obj: Object, old: Object) -> None:
-    """Check that an update was made of the present object.
+    """Check that an update is based on the stored object.
 
     Raises:
-        ApiError: 409, it was made of another; 422 or 500, it does not say properly of which.
+        ApiError: 409, it is based on another; 422 or 500, the resourceVersion is missing or malformed.
     """
     resource, meta, before = target.resource, obj["metadata"], old["metadata"]
     if meta.get("uid") not in {None, "", before["uid"]}:
@@ -76,13 +73,13 @@ def check_version(target: Target, obj: Object, old: Object) -> None:
 
 
 def stale(target: Target) -> ApiError:
-    """409: read the object again."""
+    """409: the client must read the object again."""
     message = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(*target.resource.key, target.name, message)
 
 
 def check_preconditions(target: Target, obj: Object, options: DeleteOptions) -> None:
-    """Check that the object is the one that is meant to be deleted.
+    """Check the preconditions of a deletion.
 
     Raises:
         ApiError: 409, it is not.
@@ -101,7 +98,7 @@ def check_preconditions(target: Target, obj: Object, options: DeleteOptions) -> 
 
 
 def refuse_invalid(resource: Resource, obj: Object, causes: list[Cause]) -> None:
-    """Refuse an object that has anything wrong with it.
+    """Refuse an invalid object.
 
     Raises:
         ApiError: 422, with every cause.
@@ -112,7 +109,7 @@ def refuse_invalid(resource: Resource, obj: Object, causes: list[Cause]) -> None
 
 
 def same_but_time(obj: Object, old: Object) -> bool:
-    """Whether nothing changed but the times of managed fields, so that there is nothing to store."""
+    """Whether only the times of managed fields differ, so that there is nothing to store."""
     if obj == old:
         return True
     meta, before = obj["metadata"], old["metadata"]
@@ -128,14 +125,14 @@ def _timeless(entries: list[Object] | None) -> list[Object]:
 
 
 def is_finished(obj: Object) -> bool:
-    """Whether an object whose deletion began has nothing left to wait for."""
+    """Whether an object in deletion has no finalizers and no grace period left."""
     meta = obj["metadata"]
     waits = meta.get("finalizers") or obj.get("spec", {}).get("finalizers")
     return bool(meta.get("deletionTimestamp")) and not waits and not meta.get("deletionGracePeriodSeconds")
 
 
 def finalizers_after(finalizers: list[str], propagation: str) -> list[str]:
-    """The finalizers of an object once its deletion is asked for in this way."""
+    """The finalizers of an object after a deletion with this propagation."""
     kept = [name for name in finalizers if not propagation or name not in {FOREGROUND, ORPHAN}]
     added = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(propagation, [])
     return kept + added

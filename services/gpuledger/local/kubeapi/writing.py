@@ -1,8 +1,8 @@
-"""Creating, updating, patching and deleting: the same way for every resource.
+"""Creates, updates, patches and deletes objects, in the same way for every resource.
 
-Kubernetes' order is kept, because it decides which of several errors a client is told: what cannot be read, what does
-not fit the URL, what is not there, what has changed meanwhile, what is invalid. Between reading an object and storing
-its next state nothing else runs, except where webhooks have to be asked; then the object is read again.
+The order of the checks is Kubernetes', because it decides which of several errors a client gets: unreadable, does not
+fit the URL, not found, conflict, invalid. Nothing else runs between reading an object and storing its next state,
+except when webhooks are called; then the object is read again.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ from gpuledger.local.kubeapi.write_checks import (
 from gpuledger.runtime.clock import Clock, NewId
 
 ATTEMPTS_MAX = 5
-"""How often a patch is tried while others change the object in between."""
+"""The attempts of a patch while others change the object."""
 
 GENERATED_SUFFIX = 5
 GENERATED_NAME_MAX = 63
@@ -46,7 +46,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _CARRIED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 Change = Callable[[Object], Object]
-"""Makes the next state of an object from its present one, and may keep parts of it. An apply changes none of them."""
+"""Makes the next state of an object from the present one, and may share parts with it."""
 
 
 class Writer:
@@ -62,10 +62,10 @@ class Writer:
         self._admission = admission
 
     async def create(self, request: Request, obj: Object, options: WriteOptions, *, applies: bool = False) -> Object:
-        """Create an object; `applies` means that its managed fields are kept already.
+        """Create an object; `applies` means that its managed fields are set already.
 
         Raises:
-            ApiError: it cannot be created; nothing was.
+            ApiError: it cannot be created; nothing was stored.
         """
         resource, target = request.target.resource, request.target
         self._refuse_terminating_crd(resource)
@@ -99,12 +99,12 @@ class Writer:
         applies: bool = False,
         is_patch: bool = False,
     ) -> tuple[Object, bool]:
-        """Change an object; also says whether it was created.
+        """Change an object; also returns whether it was created.
 
-        `applies` means that `change` has kept the managed fields itself.
+        `applies` means that `change` sets the managed fields itself.
 
         Raises:
-            ApiError: it cannot be changed so; nothing was.
+            ApiError: it cannot be changed; nothing was stored.
         """
         for attempt in range(ATTEMPTS_MAX):
             old = self.current(request.target)
@@ -118,10 +118,10 @@ class Writer:
         raise AssertionError("every attempt ends")
 
     async def delete(self, request: Request, options: DeleteOptions) -> tuple[Object, bool]:
-        """Delete an object; also says whether it is gone. What is answered is its last state.
+        """Delete an object; returns its last state and whether it is gone.
 
         Raises:
-            ApiError: it is not there, or is another than was meant.
+            ApiError: it does not exist, or a precondition fails.
         """
         target = request.target
         obj = self.found(target)
@@ -135,12 +135,12 @@ class Writer:
         return self._delete(target.resource, obj, options, request.now)
 
     def current(self, target: Target) -> Object | None:
-        """The object as it is stored."""
+        """The stored object."""
         found = self.store.collection(target.resource.key).get(target.namespace, target.name)
         return None if found is None else target.resource.read(found)
 
     def found(self, target: Target) -> Object:
-        """The object as it is stored.
+        """The stored object.
 
         Raises:
             ApiError: 404.
@@ -151,7 +151,7 @@ class Writer:
         return obj
 
     def replace(self, resource: Resource, obj: Object) -> Object:
-        """Store what a controller of the server's own decided; removes what only waited for its last finalizer."""
+        """Store a controller's decision, or remove the object if it has lost its last finalizer."""
         old = self.store.collection(resource.key).get(*key_of(obj))
         if old is None or same_but_time(obj, old):
             return obj
@@ -160,7 +160,7 @@ class Writer:
         return self.store.put(resource.key, obj)
 
     def remove(self, resource: Resource, obj: Object, propagation: str = "") -> None:
-        """Delete on behalf of a controller of the server's own."""
+        """Delete on behalf of a controller."""
         self._delete(resource, obj, DeleteOptions(propagation=propagation), self._clock())
 
     def _begin(self, meta: Object, request: Request) -> None:
@@ -175,7 +175,7 @@ class Writer:
             meta["generation"] = 1
 
     def _free_name(self, request: Request, meta: Object) -> str:
-        """A name with a random end; another one where it is taken."""
+        """A free name with a random suffix."""
         base = meta["generateName"][: GENERATED_NAME_MAX - GENERATED_SUFFIX]
         collection, name = self.store.collection(request.target.resource.key), ""
         for _ in range(GENERATED_ATTEMPTS_MAX):
@@ -356,11 +356,11 @@ class Writer:
 
 
 class _ChangedMeanwhileError(Exception):
-    """Somebody else wrote the object while webhooks were asked."""
+    """Another client changed the object while webhooks were called."""
 
 
 def reset_of(target: Target) -> tuple[tuple[str, ...], ...] | None:
-    """The fields that an endpoint does not write; None where they are the usual ones."""
+    """The fields that an endpoint does not write; None for the default ones."""
     resource = target.resource
     return () if resource.is_custom and resource.subresource("status") is None else None
 

@@ -1,6 +1,6 @@
-"""Read YAML as Kubernetes does: plain scalars become JSON values, keys become strings, and no tag builds an object.
+"""Reads YAML as Kubernetes does: plain scalars become JSON values, keys become strings, and tags build no objects.
 
-PyYAML's own rules differ: it reads times, and sexagesimal numbers where Kubernetes sees text.
+PyYAML's own rules differ: it reads times, and sexagesimal numbers where Kubernetes reads text.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 MAX_NODES = 1_000_000
-"""How many values a document may expand to; aliases of aliases stop here."""
+"""The maximum number of values of a document, against aliases of aliases."""
 
 INTEGER_MAX = 2**63
 
@@ -36,7 +36,7 @@ _resolve("merge", "<<", "<")
 
 
 def load(body: bytes) -> tuple[Any, list[str]]:
-    """The first document as JSON, and the paths of keys that are there twice; ValueError where it is no YAML."""
+    """The first document as JSON, and the paths of duplicate keys; ValueError for invalid YAML."""
     try:
         loader = _Loader(body)
         try:
@@ -51,7 +51,7 @@ def load(body: bytes) -> tuple[Any, list[str]]:
 
 
 class _Reader:
-    """Walks the nodes, and counts them."""
+    """Converts nodes to JSON values and counts them."""
 
     def __init__(self) -> None:
         self.duplicates: list[str] = []

@@ -24,7 +24,7 @@ def _at(model: str, path: str) -> Shape:
     return found
 
 
-def test_the_data_is_what_the_client_says() -> None:
+def test_the_data_is_generated_from_the_client() -> None:
     written = files(PACKAGE).joinpath(FILE).read_text(encoding="utf-8")
     assert json.loads(written) == generate()
 

@@ -36,7 +36,7 @@ def _changed(key: tuple[str, str], old: Object, subresource: str = "", **parts: 
 
 
 @pytest.mark.parametrize("key", STRATEGIES)
-def test_defaults_are_stable_and_bear_an_object_that_says_nothing(key: tuple[str, str]) -> None:
+def test_defaults_are_stable_and_accept_an_empty_object(key: tuple[str, str]) -> None:
     obj = _made(key)
     again = deepcopy(obj)
     STRATEGIES[key].default(again)

@@ -52,8 +52,11 @@ def test_names_are_filled_in_and_accepted() -> None:
     accept(obj, NOW)
     assert obj["status"]["acceptedNames"] == obj["spec"]["names"]
     assert obj["status"]["storedVersions"] == ["v1"]
-    told = [(one["type"], one["status"], one["lastTransitionTime"]) for one in obj["status"]["conditions"]]
-    assert told == [("NamesAccepted", "True", "2026-01-02T03:04:05Z"), ("Established", "True", "2026-01-02T03:04:05Z")]
+    conditions = [(one["type"], one["status"], one["lastTransitionTime"]) for one in obj["status"]["conditions"]]
+    assert conditions == [
+        ("NamesAccepted", "True", "2026-01-02T03:04:05Z"),
+        ("Established", "True", "2026-01-02T03:04:05Z"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -142,10 +145,10 @@ def test_keys_of_lists_exist_and_are_always_there(changes: dict[str, Any], reaso
     assert found(crd(keyed | changes)) == {(reason, f"{AT}.properties[spec]{field}")}
 
 
-def test_an_int_or_string_may_say_so() -> None:
-    told = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
-    assert found(crd(told)) == set()
-    assert found(crd({"x-kubernetes-int-or-string": True, "allOf": [{"anyOf": told["anyOf"]}]})) == set()
+def test_an_int_or_string_may_list_its_types() -> None:
+    either = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert found(crd(either)) == set()
+    assert found(crd({"x-kubernetes-int-or-string": True, "allOf": [{"anyOf": either["anyOf"]}]})) == set()
 
 
 def test_selectable_fields_exist() -> None:
@@ -168,7 +171,7 @@ def test_what_may_not_change() -> None:
     assert [one.field for one in strategy.validate_update(new, old, "")] == ["spec.scope"]
 
 
-def test_what_is_not_implemented_is_told() -> None:
+def test_features_that_are_not_implemented_answer_501() -> None:
     converted, computed = crd(), crd()
     converted["spec"]["conversion"] = {"strategy": "Webhook"}
     spec = computed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]

@@ -21,13 +21,13 @@ STATUS = {"type": "object", "properties": {"n": {"type": "integer"}, "node": {"t
 
 def resource(**version: Any) -> Resource:
     schema = {"type": "object", "required": ["spec"], "properties": {"spec": SPEC, "status": STATUS}}
-    told = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}} | version
+    first = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}} | version
     names = {"plural": "widgets", "kind": "Widget"}
     spec = {
         "group": "gpu.example.com",
         "scope": "Cluster",
         "names": names,
-        "versions": [told, told | {"served": False}],
+        "versions": [first, first | {"served": False}],
     }
     [made] = resources_of({"spec": spec})
     return made
@@ -145,7 +145,7 @@ def test_a_path_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (0, "0s"),
         (119, "119s"),
@@ -165,8 +165,8 @@ def test_a_path_that_cannot_be_read() -> None:
         (-5, "<invalid>"),
     ],
 )
-def test_ages(seconds: int, told: str) -> None:
-    assert age(NOW - timedelta(seconds=seconds), NOW) == told
+def test_ages(seconds: int, text: str) -> None:
+    assert age(NOW - timedelta(seconds=seconds), NOW) == text
 
 
 def test_ages_of_times_that_are_none() -> None:

@@ -34,7 +34,7 @@ YAML = "application/yaml"
         (b'{"a":1,"a":2,"a":3}', ["a", "a"]),
     ],
 )
-def test_fields_that_are_there_twice_are_told(body: bytes, duplicates: list[str]) -> None:
+def test_duplicate_fields_are_reported(body: bytes, duplicates: list[str]) -> None:
     assert parse(body, JSON)[1] == duplicates
 
 
@@ -116,7 +116,7 @@ def test_a_patch_may_be_a_list() -> None:
         parse_patch(b'{"spec":', "application/merge-patch+json")
 
 
-def test_unknown_fields_are_pruned_and_told() -> None:
+def test_unknown_fields_are_pruned_and_reported() -> None:
     pod = {
         "kind": "Pod",
         "metadata": {"name": "a", "labels": {"x": "y"}, "wrong": 1},
@@ -127,9 +127,9 @@ def test_unknown_fields_are_pruned_and_told() -> None:
 
 
 def test_what_preserves_unknown_fields_keeps_them_but_prunes_below() -> None:
-    known = Shape("object", fields={"a": Shape("object", fields={"b": Shape("string")})}, preserves=True)
+    preserving = Shape("object", fields={"a": Shape("object", fields={"b": Shape("string")})}, preserves=True)
     obj = {"a": {"b": "x", "c": 1}, "d": {"e": 1}}
-    assert prune(obj, known) == ["a.c"]
+    assert prune(obj, preserving) == ["a.c"]
     assert obj == {"a": {"b": "x"}, "d": {"e": 1}}
 
 

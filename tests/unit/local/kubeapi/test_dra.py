@@ -145,7 +145,7 @@ def gpu(**exactly: Any) -> Any:
     return {"name": "gpu", "exactly": {"deviceClassName": "gpus"} | exactly}
 
 
-def test_a_claim_wants_one_device_unless_it_says_otherwise() -> None:
+def test_a_claim_requests_one_device_by_default() -> None:
     obj = claim(gpu(), {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "c", "count": 2}]})
     assert obj["status"] == {}
     first, second = obj["spec"]["devices"]["requests"]

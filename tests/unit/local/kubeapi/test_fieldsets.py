@@ -66,17 +66,17 @@ def test_sets_that_are_read_once_stay_as_they_are(one: Any, other: Any) -> None:
     assert (mine, theirs) == (made(one), made(other))
 
 
-@pytest.mark.parametrize("told", [[], "x", None, {"f:a": []}, {"f:a": [0] * 20_000}, {"x:a": {}}, {"k:1": {}}])
-def test_what_is_no_set_cannot_be_read(told: Any) -> None:
+@pytest.mark.parametrize("fields", [[], "x", None, {"f:a": []}, {"f:a": [0] * 20_000}, {"x:a": {}}, {"k:1": {}}])
+def test_what_is_no_set_cannot_be_read(fields: Any) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match=r"must be|no key|no path"):
-            fieldsets.read(told)
+            fieldsets.read(fields)
 
 
 @given(PATHS)
-def test_every_path_is_told_once(paths: Any) -> None:
-    told = list(fieldsets.paths(made(paths)))
-    assert len(told) == len(set(told)) == len(paths)
+def test_every_path_is_listed_once(paths: Any) -> None:
+    fields = list(fieldsets.paths(made(paths)))
+    assert len(fields) == len(set(fields)) == len(paths)
 
 
 @given(PATHS, st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=2).map(tuple))

@@ -16,7 +16,7 @@ def lease(**spec: Any) -> Any:
     return {"metadata": {"name": "leader", "namespace": "a"}, "spec": spec}
 
 
-def test_is_created_by_put_and_changed_only_from_a_known_state() -> None:
+def test_is_created_by_put_and_changed_only_with_a_resource_version() -> None:
     assert LEASES.creates_on_update
     assert not LEASES.updates_unconditionally
     assert not LEASES.has_generation

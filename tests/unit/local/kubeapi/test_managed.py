@@ -160,12 +160,12 @@ def test_clearing_stops_tracking_until_the_next_apply(cleared: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [None, [{"manager": "x"}], ["x"], [{"operation": "Update", "apiVersion": "v1", "fieldsType": "V2"}]]
+    "config", [None, [{"manager": "x"}], ["x"], [{"operation": "Update", "apiVersion": "v1", "fieldsType": "V2"}]]
 )
-def test_managed_fields_that_make_no_sense_are_those_there_were(told: Any) -> None:
+def test_malformed_managed_fields_are_ignored(config: Any) -> None:
     obj = updated(None, {"a": 1})
     new = copy.deepcopy(obj)
-    new["metadata"]["managedFields"] = told
+    new["metadata"]["managedFields"] = config
     record_update(new, obj, manager="x", subresource="", api_version=VERSION, shape=SHAPE, now=LATER)
     assert new == obj
 
@@ -203,7 +203,7 @@ def test_an_object_that_is_applied_as_it_is_is_made_anew() -> None:
     assert applied(current, {"a": 1})["spec"] is current["spec"]
 
 
-def test_fields_are_told_in_the_order_of_the_last_configuration() -> None:
+def test_fields_keep_the_order_of_the_last_configuration() -> None:
     obj = applied(applied(None, {"a": 1, "b": "x"}), {"b": "y", "a": 1})
     assert list(owners(obj)["alice"]) == ["f:b", "f:a"]
 
@@ -345,8 +345,8 @@ STEPS = st.lists(st.tuples(st.sampled_from(["alice", "bob"]), st.booleans(), SPE
 @given(STEPS, SPECS)
 def test_an_apply_holds_and_repeats(steps: Any, spec: Any) -> None:
     obj = thing({})
-    for manager, applies, told in steps:
-        obj = applied(obj, told, manager, force=True) if applies else updated(obj, told, manager)
+    for manager, applies, config in steps:
+        obj = applied(obj, config, manager, force=True) if applies else updated(obj, config, manager)
     obj = applied(obj, spec, "carol", force=True)
     assert applied(obj, spec, "carol", now=LATER) == obj
     for name in ("a", "b"):

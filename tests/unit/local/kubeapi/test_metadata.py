@@ -74,7 +74,7 @@ def test_namespaces_belong_to_namespaced_resources_only() -> None:
     assert _found(_object(), NODES) == {("FieldValueForbidden", "metadata.namespace")}
 
 
-def test_built_in_types_want_qualified_finalizers_and_custom_ones_warn() -> None:
+def test_built_in_types_require_qualified_finalizers_and_custom_ones_warn() -> None:
     bare = _object(finalizers=["bare", "orphan", "x.io/y"])
     assert _found(bare, MAPS) == {("FieldValueInvalid", "metadata.finalizers[0]")}
     assert not _found(bare)

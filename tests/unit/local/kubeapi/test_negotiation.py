@@ -11,7 +11,7 @@ V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 @pytest.mark.parametrize(
-    ("accept", "wanted"),
+    ("accept", "expected"),
     [
         ("", Representation()),
         ("*/*", Representation()),
@@ -34,8 +34,8 @@ V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         ("application/json;q=0.5,application/yaml", Representation("application/yaml")),
     ],
 )  # fmt: skip
-def test_the_form_of_an_answer(accept: str, wanted: Representation) -> None:
-    assert negotiate(accept) == wanted
+def test_the_form_of_an_answer(accept: str, expected: Representation) -> None:
+    assert negotiate(accept) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_form_of_an_answer(accept: str, wanted: Representation) -> None:
         "application/json;q=0",
     ],
 )
-def test_what_cannot_be_given_is_refused(accept: str) -> None:
+def test_unsupported_formats_are_refused(accept: str) -> None:
     with pytest.raises(ApiError) as refused:
         negotiate(accept)
     assert (refused.value.code, refused.value.reason) == (406, "NotAcceptable")

@@ -64,7 +64,7 @@ def test_a_taint_that_is_there_is_not_added_again() -> None:
     assert _created(_node(taints=[other]))["spec"]["taints"] == [other, NOT_READY]
 
 
-def test_allocatable_is_what_there_is_until_it_is_said() -> None:
+def test_allocatable_is_the_capacity_by_default() -> None:
     node = _created(_node({"capacity": {"cpu": "64", "x.io/gpu": "4"}}))
     assert node["status"]["capacity"] == node["status"]["allocatable"] == {"cpu": "64", "x.io/gpu": "4"}
     less = _updated(node, "status", status=node["status"] | {"capacity": {"x.io/gpu": "4"}})
@@ -107,7 +107,7 @@ def test_taints_are_unique_by_key_and_effect() -> None:
 
 
 @pytest.mark.parametrize(("name", "one", "other"), [("providerID", "a://1", "a://2"), ("podCIDR", "10.0.0.0/24", "")])
-def test_identity_of_a_node_is_said_once(name: str, one: str, other: str) -> None:
+def test_the_identity_of_a_node_is_fixed(name: str, one: str, other: str) -> None:
     bare = _created(_node())
     named = _updated(bare, spec={name: one})
     assert not _found(named, bare)

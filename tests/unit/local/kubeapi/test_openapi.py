@@ -43,8 +43,8 @@ def _references(value: Any) -> Iterator[str]:
 def test_every_reference_leads_somewhere(path: str) -> None:
     document = OPENAPI.group_version(path)
     assert document is not None
-    known = document["components"]["schemas"]
-    assert {one.removeprefix("#/components/schemas/") for one in _references(document)} <= set(known)
+    schemas = document["components"]["schemas"]
+    assert {one.removeprefix("#/components/schemas/") for one in _references(document)} <= set(schemas)
 
 
 def test_a_custom_type_keeps_descriptions_and_its_kind() -> None:
@@ -59,7 +59,7 @@ def test_a_custom_type_keeps_descriptions_and_its_kind() -> None:
     assert "application/strategic-merge-patch+json" not in patch["requestBody"]["content"]
 
 
-def test_merging_is_told() -> None:
+def test_documents_describe_merging() -> None:
     document = OPENAPI.group_version("api/v1")
     assert document is not None
     spec = document["components"]["schemas"]["io.k8s.api.v1.PodSpec"]["properties"]

@@ -103,7 +103,7 @@ def test_what_is_no_message_is_refused(wrong: bytes) -> None:
         load(wrong)
 
 
-def test_a_field_that_says_nothing_may_be_unknown() -> None:
+def test_an_empty_field_may_be_unknown() -> None:
     assert "data" not in load(body("v1", "ConfigMap", field(999, "")))
 
 

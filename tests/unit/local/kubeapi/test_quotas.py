@@ -34,8 +34,8 @@ def refused(given: Json, limit: Json, *there: Json) -> str:
 
 
 def test_what_is_more_than_is_left_is_refused() -> None:
-    told = f'403 pods "p" is forbidden: exceeded quota: q, requested: {NAME}=2, used: {NAME}=1, limited: {NAME}=2'
-    assert refused(pod("2"), quota(), pod("1")) == told
+    message = f'403 pods "p" is forbidden: exceeded quota: q, requested: {NAME}=2, used: {NAME}=1, limited: {NAME}=2'
+    assert refused(pod("2"), quota(), pod("1")) == message
     assert refused(pod("1"), quota(), pod("1")) == ""
     assert refused(pod("2"), quota()) == ""
 

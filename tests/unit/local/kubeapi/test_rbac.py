@@ -31,22 +31,22 @@ def policies(*rules: Any, kind: Any = "ClusterRole", namespace: Any = "", subjec
 
 
 def may(
-    objects: Any, verb: Any = "get", user: Any = "jane", groups: Any = ("system:authenticated",), **asked: Any
+    objects: Any, verb: Any = "get", user: Any = "jane", groups: Any = ("system:authenticated",), **attributes: Any
 ) -> Any:
-    return allowed(user, groups, {"verb": verb, "resource": "pods", **asked}, objects)[0]
+    return allowed(user, groups, {"verb": verb, "resource": "pods", **attributes}, objects)[0]
 
 
 def test_masters_may_do_everything() -> None:
     assert allowed("root", ("system:masters",), {"verb": "delete", "resource": "nodes"}, {}) == (True, "")
 
 
-def test_nobody_may_do_anything_unless_told() -> None:
+def test_nobody_may_do_anything_without_a_role() -> None:
     assert allowed("jane", (), {"verb": "get", "resource": "pods"}, {}) == (False, "")
 
 
 def test_a_cluster_role_and_its_binding() -> None:
-    told = allowed("jane", (), {"verb": "get", "resource": "pods"}, policies(PODS))
-    assert told == (True, 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "jane"')
+    decision = allowed("jane", (), {"verb": "get", "resource": "pods"}, policies(PODS))
+    assert decision == (True, 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "jane"')
     assert not may(policies(PODS), verb="delete")
     assert not may(policies(PODS), group="apps")
     assert not may(policies(PODS), user="joe")
@@ -83,16 +83,16 @@ def test_paths() -> None:
 def test_a_role_holds_in_its_namespace() -> None:
     objects = policies(PODS, kind="Role", namespace="a", subjects=[SA])
     user = "system:serviceaccount:a:sa"
-    told = allowed(user, (), {"verb": "get", "resource": "pods", "namespace": "a"}, objects)
-    assert told == (True, 'RBAC: allowed by RoleBinding "b/a" of Role "r" to ServiceAccount "sa/a"')
+    decision = allowed(user, (), {"verb": "get", "resource": "pods", "namespace": "a"}, objects)
+    assert decision == (True, 'RBAC: allowed by RoleBinding "b/a" of Role "r" to ServiceAccount "sa/a"')
     assert not may(objects, user=user, namespace="b")
     assert not may(objects, user=user)
 
 
 def test_everybody_may_read_the_version() -> None:
-    told = allowed("system:anonymous", ("system:unauthenticated",), {"verb": "get", "path": "/version"}, {})
-    assert told[0]
-    assert "system:public-info-viewer" in told[1]
+    decision = allowed("system:anonymous", ("system:unauthenticated",), {"verb": "get", "path": "/version"}, {})
+    assert decision[0]
+    assert "system:public-info-viewer" in decision[1]
 
 
 def fields(causes: Any) -> Any:

@@ -37,7 +37,7 @@ def refusal(*given: Any, **more: Any) -> Any:
 PODS = {"verb": "get", "group": "", "resource": "pods"}
 
 
-def test_a_review_answers_with_what_was_asked() -> None:
+def test_a_review_answers_with_its_spec() -> None:
     answer = ask("subjectaccessreviews", {"user": "jane", "groups": [], "resourceAttributes": PODS})
     assert answer == {
         "metadata": {},
@@ -50,7 +50,7 @@ def test_others_are_not_allowed() -> None:
     assert ask("subjectaccessreviews", {"user": "joe", "resourceAttributes": PODS})["status"] == {"allowed": False}
 
 
-def test_oneself_is_who_asks() -> None:
+def test_self_reviews_concern_the_caller() -> None:
     assert ask("selfsubjectaccessreviews", {"resourceAttributes": PODS})["status"]["allowed"]
 
 
@@ -65,7 +65,7 @@ def test_oneself_is_who_asks() -> None:
         ({"resourceAttributes": PODS}, "spec.user"),
     ],
 )
-def test_what_is_no_question(spec: Any, field: Any) -> None:
+def test_invalid_reviews(spec: Any, field: Any) -> None:
     error = refusal("subjectaccessreviews", spec)
     assert error.code == 422
     assert error.details["group"] == "authorization.k8s.io"

@@ -109,7 +109,7 @@ def test_a_custom_table() -> None:
     assert shown["rows"] == [{"cells": ["a", 3], "object": partial}]
 
 
-def test_a_table_tells_as_much_of_the_object_as_was_asked_for() -> None:
+def test_rows_include_the_requested_part_of_the_object() -> None:
     assert _table("None")["rows"][0]["object"] is None
     assert _table("Object")["rows"][0]["object"] == {"kind": "Thing", "apiVersion": "x.io/v1"} | THING
     assert _table("Metadata", watch=True)["columnDefinitions"] is None

@@ -82,7 +82,7 @@ def test_subresources() -> None:
     assert matches(rule(resources=["*/*"]), status)
 
 
-def test_hooks_are_not_asked_about_hooks() -> None:
+def test_webhook_configurations_call_no_webhook() -> None:
     version = Version("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "x")
     assert not matches(rule(apiGroups=["*"], apiVersions=["*"], resources=["*"]), Question("CREATE", version, "x"))
 
@@ -121,7 +121,7 @@ class Hooks:
     def __init__(self, pki: Any, tmp_path: Any) -> None:
         self.pki = pki
         self.answers: dict[str, Any] = {}
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         (tmp_path / "cert.pem").write_bytes(pki.pem)
         (tmp_path / "key.pem").write_bytes(pki.key)
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -130,7 +130,7 @@ class Hooks:
 
     async def answer(self, request: Any) -> Any:
         review = await request.json()
-        self.asked.append((request.path, review["request"]))
+        self.requests.append((request.path, review["request"]))
         answer = self.answers[request.path]
         given = await answer(review["request"]) if callable(answer) else answer
         if isinstance(given, web.Response):
@@ -190,7 +190,7 @@ async def refused(webhooks: Any, one: Any, question: Any = CREATE) -> Any:
 async def test_a_review_tells_what_is_to_be_done(server: Any, webhooks: Any) -> None:
     warnings: list[str] = []
     await webhooks.validate(configured(server.hook("/a", YES | {"warnings": ["careful"]})), CREATE, POD, None, warnings)
-    [(_, request)] = server.asked
+    [(_, request)] = server.requests
     assert request == {
         "uid": "uid-1",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -226,7 +226,7 @@ async def test_reinvocation(server: Any, webhooks: Any, policy: Any, paths: Any)
     first = server.hook("/a", YES, reinvocationPolicy=policy)
     second = server.hook("/b", patching({"op": "add", "path": "/metadata/labels/b", "value": ""}))
     await webhooks.mutate(configured(first, second), CREATE, POD, None, [])
-    assert [path for path, _ in server.asked] == paths
+    assert [path for path, _ in server.requests] == paths
 
 
 async def test_refusals(server: Any, webhooks: Any) -> None:
@@ -238,7 +238,7 @@ async def test_refusals(server: Any, webhooks: Any) -> None:
     assert bare.message == 'admission webhook "a.example.com" denied the request without explanation'
 
 
-async def test_the_first_of_several_refusals_is_told(server: Any, webhooks: Any) -> None:
+async def test_the_first_of_several_refusals_is_the_error(server: Any, webhooks: Any) -> None:
     hooks = [server.hook(path, {"allowed": False}) for path in ("/a", "/b")]
     with pytest.raises(ApiError, match=r"a\.example"):
         await webhooks.validate(configured(*hooks), CREATE, POD, None, [])
@@ -269,7 +269,7 @@ async def test_an_unknown_authority_is_not_trusted(server: Any, webhooks: Any) -
     one = server.hook("/a", YES)
     other = {"url": one["clientConfig"]["url"], "caBundle": Pki().bundle}
     assert (await refused(webhooks, one | {"clientConfig": other})).code == 500
-    assert server.asked == []
+    assert server.requests == []
     nonsense = other | {"caBundle": base64.b64encode(b"x").decode()}
     assert "caBundle" in (await refused(webhooks, one | {"clientConfig": nonsense})).message
 
@@ -279,7 +279,7 @@ async def test_services_are_resolved_and_their_name_is_checked(server: Any, webh
     service = {"namespace": "gpu", "name": "hook", "path": "/a"}
     there = one | {"clientConfig": {"service": service, "caBundle": server.pki.bundle}}
     await webhooks.validate(configured(there), CREATE, POD, None, [])
-    assert [path for path, _ in server.asked] == ["/a"]
+    assert [path for path, _ in server.requests] == ["/a"]
     nowhere = one | {"clientConfig": {"service": service | {"name": "none"}}}
     assert 'service "none" not found' in (await refused(webhooks, nowhere)).message
 
@@ -288,7 +288,7 @@ async def test_dry_runs_reach_only_hooks_without_side_effects(server: Any, webho
     dry = Question("CREATE", PODS, "p", "a", options={"dryRun": ["All"]})
     assert (await refused(webhooks, server.hook("/a", YES, sideEffects="Some"), dry)).code == 400
     await webhooks.validate(configured(server.hook("/a", YES)), dry, POD, None, [])
-    assert server.asked[0][1]["dryRun"] is True
+    assert server.requests[0][1]["dryRun"] is True
 
 
 async def test_a_patch_that_does_not_apply_fails(server: Any, webhooks: Any) -> None:
@@ -298,7 +298,7 @@ async def test_a_patch_that_does_not_apply_fails(server: Any, webhooks: Any) -> 
     assert caught.value.code == 500
 
 
-def test_configurations_fail_closed_unless_they_say_otherwise() -> None:
+def test_configurations_fail_closed_by_default() -> None:
     service = {"name": "s", "namespace": "n"}
     obj: Any = {"webhooks": [hook(clientConfig={"service": service}, admissionReviewVersions=["v1"])]}
     obj["webhooks"][0].pop("timeoutSeconds")

@@ -1,4 +1,4 @@
-"""Config maps, secrets and service accounts: what is filled in, and what never changes."""
+"""ConfigMaps, Secrets and ServiceAccounts: defaults, and what never changes."""
 
 import base64
 import re
@@ -28,7 +28,7 @@ class ConfigMapStrategy(BuiltinStrategy):
         ]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """An immutable one keeps its values for good."""
+        """An immutable object keeps its values."""
         fixed = ("immutable", *self.values) if old.get("immutable") else ()
         changed = (name for name in fixed if (obj.get(name) or {}) != (old.get(name) or {}))
         return [
@@ -52,7 +52,7 @@ class SecretStrategy(ConfigMapStrategy):
             obj["type"] = "Opaque"
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What is wrong with a secret."""
+        """Everything wrong with a secret."""
         return [*super().validate(obj), *_type_causes(obj)]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:

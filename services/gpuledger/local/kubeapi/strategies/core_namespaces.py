@@ -1,4 +1,4 @@
-"""Namespaces as objects. Their end (Terminating, emptying, going) is the namespace controller's, not decided here."""
+"""Namespaces as objects; `controllers` and `terminating` decide how they end."""
 
 from collections.abc import Mapping
 
@@ -62,7 +62,7 @@ class NamespaceStrategy(BuiltinStrategy):
         return dns_label_problem(name)
 
     def field_labels(self, obj: Object) -> Mapping[str, str]:
-        """What field selectors of namespaces see."""
+        """The values for field selectors of namespaces."""
         return {"status.phase": at(obj, "status").get("phase") or ""}
 
 

@@ -1,4 +1,4 @@
-"""What of a pod may change once it is there: images, deadlines, tolerations, and more while gates hold it back."""
+"""Decides which fields of a pod may change: images, deadlines, tolerations, and placement while gates hold it back."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _WHILE_GATED = frozenset({"nodeSelector", "affinity"})
 
 
 def update_causes(pod: Object, old: Object) -> list[Cause]:
-    """What differs from `old` that may not."""
+    """Forbidden differences from `old`."""
     spec, before = at(pod, "spec"), at(old, "spec")
     causes = [*_toleration_causes(spec, before), *_gate_causes(spec, before), *_node_selector_causes(spec, before)]
     free = _ALWAYS | (_WHILE_GATED if before.get("schedulingGates") else frozenset())

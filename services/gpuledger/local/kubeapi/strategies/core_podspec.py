@@ -1,7 +1,7 @@
-"""Whether the spec of a pod holds up, as far as the scheduling of pods with devices depends on it.
+"""Validates the spec of a pod as far as the scheduling of pods with devices depends on it.
 
-That is names, resources, scheduling gates and claims. What needs other objects to decide (does the service account,
-the claim, the node exist?) is not asked here, and what only concerns how containers run is taken as it is.
+It checks names, resources, scheduling gates and claims. It does not check whether other objects exist, nor settings
+that only concern how containers run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _NATIVE_DOMAIN = "kubernetes.io/"
 
 
 def pod_causes(pod: Object, *, updating: bool = False) -> Iterator[Cause]:
-    """What is wrong with a pod."""
+    """Everything wrong with a pod."""
     spec = at(pod, "spec")
     claims = frozenset(str(one.get("name")) for one in spec.get("resourceClaims") or ())
     if not spec.get("containers"):
@@ -85,7 +85,7 @@ def _excess_causes(name: str, value: object, limits: Mapping[str, object], field
 
 
 def _is_extended(name: str) -> bool:
-    """Whether a device plugin or an operator brings the resource, so that it comes in whole pieces."""
+    """Whether a device plugin or an operator provides the resource, so that it comes in whole units."""
     return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith("requests.")
 
 

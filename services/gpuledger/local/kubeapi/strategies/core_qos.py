@@ -1,4 +1,4 @@
-"""The class of service of a pod, which follows from its requests and limits of processor and memory alone."""
+"""Computes a pod's class of service from its requests and limits of CPU and memory."""
 
 from gpuledger.domain.quantities import amount
 from gpuledger.edge.kube.schema.causes import Object

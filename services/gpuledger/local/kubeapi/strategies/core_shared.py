@@ -1,4 +1,4 @@
-"""What the built-in types have in common: a status with an endpoint of its own, selectors, and helpers."""
+"""The base of built-in types with a status endpoint, and helpers that their strategies share."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -14,15 +14,15 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class BuiltinStrategy(Strategy):
-    """A type with the usual life: status is written through `/status` alone, everything else through the object."""
+    """A type whose status is written only through `/status`, and everything else through the object."""
 
     status_on_create: Mapping[str, Any] | None = None
-    """What the status of a new object is; None leaves the status out."""
+    """The status of a new object; None leaves it out."""
 
     keeps_status_on_create = False
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Start with a status of the server's own."""
+        """Replace the status by the initial one."""
         if not self.keeps_status_on_create:
             obj.pop("status", None)
         if self.status_on_create is not None:
@@ -46,7 +46,7 @@ def keep(obj: Object, old: Object, names: Iterable[str]) -> None:
 
 
 def at(obj: Mapping[str, Any], *names: str) -> Object:
-    """The map at a path; an empty one where there is none."""
+    """The map at a path; empty if there is none."""
     found: Any = obj
     for name in names:
         found = (found or {}).get(name)
@@ -54,7 +54,7 @@ def at(obj: Mapping[str, Any], *names: str) -> Object:
 
 
 def part_of(obj: Object, name: str) -> Object:
-    """The map under a name, to be changed in place; made where it is missing or null."""
+    """The map under a name, to change in place; created if missing or null."""
     if obj.get(name) is None:
         obj[name] = {}
     found: Object = obj[name]
@@ -69,7 +69,7 @@ def fill(obj: Object, values: Mapping[str, Any]) -> None:
 
 
 def one_of(value: object, supported: Iterable[str], field: str) -> Iterator[Cause]:
-    """A value is missing, or none of those known."""
+    """Refuse a value that is missing or not supported."""
     if value is None or value == "":
         yield required(field)
     elif value not in (choices := tuple(supported)):
@@ -79,7 +79,7 @@ def one_of(value: object, supported: Iterable[str], field: str) -> Iterator[Caus
 def immutable(
     obj: Mapping[str, Any], old: Mapping[str, Any], names: Iterable[str], prefix: str = ""
 ) -> Iterator[Cause]:
-    """Fields differ that may not."""
+    """Refuse changes of immutable fields."""
     for name in names:
         if obj.get(name) != old.get(name):
             yield invalid(f"{prefix}{name}", obj.get(name), "field is immutable")
@@ -111,7 +111,7 @@ def _expression_selects(expression: Mapping[str, Any], labels: Mapping[str, str]
 
 
 def selector_causes(selector: Mapping[str, Any] | None, field: str) -> Iterator[Cause]:
-    """What is wrong with a LabelSelector object."""
+    """Everything wrong with a LabelSelector object."""
     yield from validate_labels((selector or {}).get("matchLabels"), f"{field}.matchLabels")
     for index, one in enumerate((selector or {}).get("matchExpressions") or ()):
         yield from _expression_causes(one, f"{field}.matchExpressions[{index}]")

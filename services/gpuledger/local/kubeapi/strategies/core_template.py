@@ -1,7 +1,4 @@
-"""What Kubernetes fills into the spec of a pod, be it a pod's own or a workload's template.
-
-The spec is changed in place. Nothing here depends on who asks or on what else there is in the cluster.
-"""
+"""Fills in the defaults of a pod's spec, be it a pod's own or a workload's template, in place."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""Objects that make pods of a template, and others that the server only keeps: their defaults, and nothing else.
+"""Workloads, Services and other objects that the server only stores.
 
-No controller of the server acts on them, so it reads them by type, fills in what clients expect to read back, and
-accepts every value that its type can hold.
+No controller of the server acts on them. It reads them by type, fills in the usual defaults, and accepts every value
+that fits its type.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ JOB_TEMPLATE = ("jobTemplate", "spec", *TEMPLATE)
 
 
 class StoredStrategy(BuiltinStrategy):
-    """An object that the server keeps with the defaults of its spec."""
+    """An object that the server stores with the defaults of its spec."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class StoredStrategy(BuiltinStrategy):
         self.answers_deleted_object = answers_deleted_object
 
     def default(self, obj: Object) -> None:
-        """Fill in the spec and, where it has one, its pod template."""
+        """Fill in the spec and its pod template, if any."""
         spec = part_of(obj, "spec")
         fill(spec, deepcopy(dict(self._spec)))
         if template := at(spec, *self._template) if self._template else {}:

@@ -1,6 +1,7 @@
-"""Dynamic resource allocation, resource.k8s.io/v1: devices that drivers offer, and claims for them.
+"""Dynamic resource allocation (`resource.k8s.io`): slices, classes, claims, claim templates and device taint rules.
 
-Nothing is allocated here: the scheduler writes allocations through `/status`, and this checks that they hold together.
+The server allocates nothing: a scheduler writes allocations through `/status`, and the strategies check that they are
+consistent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,12 +24,12 @@ _OF_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 class ResourceSliceStrategy(Strategy):
-    """What a driver offers, on one node or on several."""
+    """ResourceSlices: the devices that a driver offers."""
 
     answers_deleted_object = True
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Note since when devices are tainted."""
+        """Date the taints of devices."""
         _date_taints(_taints(obj), context.now)
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
@@ -44,13 +45,13 @@ class ResourceSliceStrategy(Strategy):
         return list(slice_causes(obj.get("spec") or {}, old.get("spec") or {}))
 
     def field_labels(self, obj: Object) -> Mapping[str, str]:
-        """A driver finds its slices by its name, a kubelet by its node's."""
+        """Drivers select by driver, kubelets by node."""
         spec = obj.get("spec") or {}
         return {"spec.nodeName": spec.get("nodeName") or "", "spec.driver": spec.get("driver") or ""}
 
 
 class DeviceClassStrategy(Strategy):
-    """What an administrator offers of it."""
+    """DeviceClasses."""
 
     answers_deleted_object = True
 
@@ -60,23 +61,23 @@ class DeviceClassStrategy(Strategy):
 
 
 class ResourceClaimStrategy(Strategy):
-    """What somebody wants of it, and got. Its spec never changes, nor does an allocation."""
+    """ResourceClaims. Neither the spec nor an allocation ever changes."""
 
     has_generation = False
     answers_deleted_object = True
 
     def default(self, obj: Object) -> None:
-        """One device, unless something else is asked for."""
+        """Request one device by default."""
         fill_requests(at(obj, "spec", "devices"))
         if obj.get("status") is None:
             obj["status"] = {}
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Nothing is allocated yet."""
+        """Start without an allocation."""
         obj["status"] = {}
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
-        """Keep what this endpoint does not write; forget the state of devices that are no longer allocated."""
+        """Keep what this endpoint does not write; drop the state of devices that are no longer allocated."""
         if subresource != "status":
             keep(obj, old, ("status",))
             return
@@ -89,14 +90,14 @@ class ResourceClaimStrategy(Strategy):
         return list(claim_causes(at(obj, "spec", "devices"), "spec.devices"))
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """The spec stays; a status has to fit it."""
+        """The spec is fixed; a status must fit it."""
         if subresource == "status":
             return list(status_causes(obj, old))
         return _unchanged_spec(obj, old)
 
 
 class ResourceClaimTemplateStrategy(Strategy):
-    """From which claims are made for pods."""
+    """ResourceClaimTemplates."""
 
     has_generation = False
     answers_deleted_object = True
@@ -110,17 +111,17 @@ class ResourceClaimTemplateStrategy(Strategy):
         return [*claim_causes(at(obj, "spec", "spec", "devices"), "spec.spec.devices")]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """The spec stays."""
+        """The spec is fixed."""
         return _unchanged_spec(obj, old)
 
 
 class DeviceTaintRuleStrategy(Strategy):
-    """Taints that an administrator puts on devices, whatever their driver says."""
+    """DeviceTaintRules: taints that an administrator puts on devices."""
 
     answers_deleted_object = True
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Start without a status; note since when."""
+        """Start without a status; date the taint."""
         obj.pop("status", None)
         _date_taints([at(obj, "spec", "taint")], context.now)
 
@@ -132,7 +133,7 @@ class DeviceTaintRuleStrategy(Strategy):
         _date_taints([at(obj, "spec", "taint")], context.now)
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What taint."""
+        """Check the taint."""
         return list(check.taint(at(obj, "spec", "taint"), "spec.taint"))
 
 

@@ -1,7 +1,7 @@
-"""Whether a selector of devices compiles: a cheap check in place of the real server's type checker.
+"""Checks whether a CEL selector of devices compiles, more simply than the type checker of a real server.
 
-It refuses what does not parse, what names anything but `device`, and what is seen not to be a boolean. What it cannot
-tell, it accepts.
+It refuses expressions that do not parse, that name anything but `device`, or that are obviously not boolean, and
+accepts all others.
 """
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ from typing import Any
 import cel
 
 COMPILED_MAX = 512
-"""How many expressions are remembered."""
+"""The size of the cache of compiled expressions."""
 
 _NAMESPACES = frozenset({"cel", "math", "sets", "optional", "semver", "quantity", "strings", "lists", "type"})
 _TYPES = frozenset({"bool", "bytes", "double", "dyn", "int", "list", "map", "null_type", "string", "uint"})
@@ -21,7 +21,7 @@ _DEVICE = {"driver": "", "attributes": {}, "capacity": {}, "allowMultipleAllocat
 
 @lru_cache(maxsize=COMPILED_MAX)
 def selector_problem(expression: str) -> str | None:
-    """What keeps an expression from selecting devices; None where nothing is found."""
+    """Why an expression cannot select devices; None if nothing is wrong."""
     if not expression.strip():
         return "compilation failed: the expression is empty"
     try:

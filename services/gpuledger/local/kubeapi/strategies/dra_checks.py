@@ -1,6 +1,6 @@
-"""What the types of resource.k8s.io check alike: names, lists of bounded length, selectors in CEL, taints, tolerations.
+"""Checks that the types of `resource.k8s.io` share: names, bounded lists, CEL selectors and taints.
 
-Causes come in the order of the fields. A list that is too long is told of as a whole; its items are not looked at.
+Causes come in the order of the fields. The items of a list that is too long are not checked.
 """
 
 import re
@@ -118,7 +118,7 @@ def selectors(values: Sequence[Object] | None, field: str) -> Iterator[Cause]:
 
 
 def taint(value: Mapping[str, Any], field: str) -> Iterator[Cause]:
-    """What keeps claims away from a device."""
+    """A taint of a device."""
     yield from label_key(value.get("key"), f"{field}.key")
     yield from _label_value(value.get("value"), f"{field}.value")
     effect = value.get("effect")

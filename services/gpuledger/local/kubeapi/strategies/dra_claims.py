@@ -1,4 +1,4 @@
-"""What a claim may ask for, and what may be allocated to it."""
+"""Validates the requests of claims and the allocations in their status."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -27,7 +27,7 @@ DeviceId = tuple[str, str, str, str]
 
 
 def fill_requests(devices: Mapping[str, Any]) -> None:
-    """Ask for exactly one device where nothing else is said, in place."""
+    """Fill in defaults in place: exactly one device."""
     for request in devices.get("requests") or ():
         for one in [request.get("exactly"), *(request.get("firstAvailable") or ())]:
             if one is not None:
@@ -39,7 +39,7 @@ def fill_requests(devices: Mapping[str, Any]) -> None:
 
 
 def claim_causes(devices: Mapping[str, Any], field: str) -> Iterator[Cause]:
-    """What is wrong with a claim's or a template's `spec.devices`."""
+    """Everything wrong with a claim's or a template's `spec.devices`."""
     names = request_names(devices)
     yield from check.unique_items(
         devices.get("requests"), REQUESTS_MAX, f"{field}.requests", _request, lambda one: one.get("name") or ""
@@ -51,7 +51,7 @@ def claim_causes(devices: Mapping[str, Any], field: str) -> Iterator[Cause]:
 
 
 def request_names(devices: Mapping[str, Any]) -> RequestNames:
-    """What allocations and constraints may refer to."""
+    """The names that allocations and constraints may refer to."""
     return {
         request.get("name") or "": frozenset(one.get("name") or "" for one in request.get("firstAvailable") or ())
         for request in devices.get("requests") or ()
@@ -59,7 +59,7 @@ def request_names(devices: Mapping[str, Any]) -> RequestNames:
 
 
 def status_causes(claim: Object, old: Object) -> Iterator[Cause]:
-    """What is wrong with a claim's new status."""
+    """Everything wrong with a claim's new status."""
     status, before = claim.get("status") or {}, old.get("status") or {}
     allocation, was = status.get("allocation"), before.get("allocation")
     yield from check.unique_items(
@@ -84,7 +84,7 @@ def allocated(allocation: Mapping[str, Any] | None) -> frozenset[DeviceId]:
 
 
 def device_id(device: Mapping[str, Any]) -> DeviceId:
-    """What tells a device, and a share of it."""
+    """The identity of a device, or of a share of it."""
     driver, pool, name, share = (device.get(part) or "" for part in ("driver", "pool", "device", "shareID"))
     return driver, pool, name, share
 

@@ -1,4 +1,4 @@
-"""What a ResourceSlice may say of a driver's devices: its names, its place, and how many of each there may be."""
+"""Validates ResourceSlices: names, placement, and limits on devices, attributes and counters."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from gpuledger.local.kubeapi.strategies.core_shared import immutable
 
 DEVICES_MAX = 128
 ADVANCED_DEVICES_MAX = 64
-"""Where a device has taints, consumes counters or has attributes that are lists."""
+"""The limit if a device has taints, consumes counters or has attributes that are lists."""
 
 ATTRIBUTES_MAX = 32
 """Attributes and capacities of one device together."""
@@ -36,7 +36,7 @@ _FIXED = ("driver", "nodeName")
 
 
 def slice_causes(spec: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Cause]:
-    """What is wrong with a slice's spec, and with what it was changed from."""
+    """Everything wrong with a slice's spec, and forbidden changes of it."""
     pool = spec.get("pool") or {}
     yield from check.driver(spec.get("driver"), "spec.driver")
     yield from check.pool(pool.get("name"), "spec.pool.name")

@@ -1,7 +1,6 @@
-"""Events, in both of their forms: `v1`, which takes nearly anything, and `events.k8s.io/v1`, which is strict.
+"""Events in both forms: `v1`, which accepts nearly anything, and `events.k8s.io/v1`, which is strict.
 
-Both are one stored object. Causes name the fields of the internal form, as the real server's do, whichever form was
-written. What an event says is never looked at.
+Both are one stored object. Causes name the fields of the internal form, as those of a real server do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,11 +56,11 @@ class CoreEventStrategy(Strategy):
     aliases: Mapping[str, str] = {"reportingComponent": "reportingComponent", "source": "source"}
 
     def default(self, obj: Object) -> None:
-        """Write out what is never left out."""
+        """Fill in the fields that are never absent."""
         fill(obj, {name: dict(value) if isinstance(value, dict) else value for name, value in self.defaults.items()})
 
     def validate(self, obj: Object) -> list[Cause]:
-        """An event without eventTime has only to lie in its object's namespace."""
+        """An event without eventTime must only be in its object's namespace."""
         return list(_basic_causes(_internal(obj), self.controller))
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:

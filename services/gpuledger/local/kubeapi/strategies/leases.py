@@ -1,7 +1,7 @@
-"""Leases: the objects with which controllers elect a leader and kubelets tell that they live.
+"""Leases, with which controllers elect a leader and kubelets report that they are alive.
 
-A lease is written by compare-and-swap alone: an update that does not say which state it replaces is refused, or two
-candidates could both believe that they lead.
+A lease is written by compare-and-swap only: an update without a resourceVersion is refused, because two candidates
+could both believe that they lead.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ class LeaseStrategy(Strategy):
     has_generation = False
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Drop what only coordinated leader election has, which is off unless asked for."""
+        """Drop the fields of coordinated leader election, a feature that is off by default."""
         _drop_coordination(obj)
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:

@@ -1,6 +1,6 @@
-"""Nodes: taints, what may change of one, and a status that anybody may write who may write `/status`.
+"""Nodes: defaults, taints, and which fields may change.
 
-A node has no generation. No controller is here that would take its not-ready taint away.
+A node has no generation, and no controller of the server removes its not-ready taint.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ class NodeStrategy(BuiltinStrategy):
     keeps_status_on_create = True
 
     def default(self, obj: Object) -> None:
-        """Fill in what a status always has; allocatable is what there is unless said otherwise."""
+        """Fill in the status; allocatable is the capacity by default."""
         spec = part_of(obj, "spec")
         ranges = spec.get("podCIDRs") or []
         if spec.get("podCIDR") and ranges[:1] != [spec["podCIDR"]]:
@@ -56,15 +56,15 @@ class NodeStrategy(BuiltinStrategy):
             obj["spec"]["taints"] = [*taints, dict(NOT_READY)]
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What is wrong with a node."""
+        """Everything wrong with a node."""
         return [*_taint_list_causes(at(obj, "spec").get("taints") or [])]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """What may not change, besides what is wrong."""
+        """Everything wrong with a node, and forbidden changes."""
         return [*self.validate(obj), *_change_causes(at(obj, "spec"), at(old, "spec"))]
 
     def field_labels(self, obj: Object) -> Mapping[str, str]:
-        """What field selectors of nodes see."""
+        """The values for field selectors of nodes."""
         return {"spec.unschedulable": "true" if at(obj, "spec").get("unschedulable") else "false"}
 
 

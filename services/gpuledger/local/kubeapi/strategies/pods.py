@@ -1,6 +1,6 @@
-"""Pods: what is filled in, what may change once there, how long they stay, and how one comes to a node.
+"""Pods: defaults, allowed changes, graceful deletion and binding.
 
-No scheduler and no kubelet is here: a pod stays Pending until somebody binds it and writes its status.
+The server has no scheduler and no kubelet: a pod stays Pending until a client binds it and writes its status.
 """
 
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ class PodStrategy(BuiltinStrategy):
     is_graceful = True
 
     def default(self, obj: Object) -> None:
-        """Fill in the spec, and what conditions and addresses leave open."""
+        """Fill in the spec and the status."""
         default_pod(part_of(obj, "spec"))
         _default_status(obj.get("status") or {})
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Begin as Pending; take tolerations, service account and priority that admission gives."""
+        """Start as Pending, with the tolerations, service account and priority of admission."""
         spec = obj["spec"]
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
@@ -44,7 +44,7 @@ class PodStrategy(BuiltinStrategy):
         _prioritise(spec)
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
-        """Keep status, or spec; a status keeps the class of service."""
+        """Keep status or spec; a status keeps the class of service."""
         super().prepare_for_update(obj, old, subresource, context)
         fill(obj["spec"], {name: old["spec"][name] for name in ("priority", "preemptionPolicy") if name in old["spec"]})
         if subresource == "status":
@@ -54,11 +54,11 @@ class PodStrategy(BuiltinStrategy):
             _tolerate_node_problems(obj["spec"])
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What is wrong with a new pod."""
+        """Everything wrong with a new pod."""
         return [*pod_causes(obj)]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """What may not change."""
+        """Forbidden changes."""
         if subresource == "status":
             return [*_status_causes(obj, old)]
         return [*update_causes(obj, old)] or [*pod_causes(obj, updating=True)]
@@ -68,7 +68,7 @@ class PodStrategy(BuiltinStrategy):
         return bool(obj.get("spec") != old.get("spec"))
 
     def grace_s(self, obj: Object, requested: int | None) -> int:
-        """Seconds for a pod to end: none where it never ran or is over, else as asked or as its spec says."""
+        """The grace period: 0 if the pod never ran or has finished, else as requested or as in its spec."""
         spec, status = at(obj, "spec"), at(obj, "status")
         if not spec.get("nodeName") or status.get("phase") in FINISHED:
             return 0
@@ -76,7 +76,7 @@ class PodStrategy(BuiltinStrategy):
         return 1 if period < 0 else period
 
     def field_labels(self, obj: Object) -> Mapping[str, str]:
-        """What field selectors of pods see."""
+        """The values for field selectors of pods."""
         spec, status = at(obj, "spec"), at(obj, "status")
         addresses = status.get("podIPs") or [{"ip": status.get("podIP") or ""}]
         return {
@@ -122,7 +122,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def set_condition(pod: Object, condition: Object, now: datetime) -> None:
-    """Put a condition, in place, in the stead of the one of its type; the transition is now where its status is new."""
+    """Replace the condition of this type in place; the transition time is now if the status changes."""
     conditions = at(pod, "status").get("conditions") or []
     old: Object = next((one for one in conditions if one.get("type") == condition["type"]), {})
     same = old.get("status") == condition["status"]

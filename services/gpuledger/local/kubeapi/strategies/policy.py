@@ -1,6 +1,6 @@
-"""Disruption budgets: what one allows, and whether a pod may be evicted under it.
+"""PodDisruptionBudgets: their status, and whether an eviction is allowed. Pure.
 
-The decisions are pure. Deleting the pod and storing the budget is the caller's, and so is doing neither in a dry run.
+The caller deletes the pod and stores the budget, or does neither in a dry run.
 """
 
 import re
@@ -32,7 +32,7 @@ _COUNTS = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "e
 
 
 class Eviction(NamedTuple):
-    """What an eviction does: `pod` says why it goes and is to be deleted; `budget`, unless None, is to be stored."""
+    """The result of an eviction: the pod to delete, with its reason, and the budget to store, if any."""
 
     pod: Object
     budget: Object | None
@@ -45,17 +45,17 @@ class PdbStrategy(BuiltinStrategy):
     status_on_create = _COUNTS
 
     def default(self, obj: Object) -> None:
-        """Counts of a status are always written."""
+        """Fill in the counts of a status."""
         if obj.get("status"):
             obj["status"] = _COUNTS | obj["status"]
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Begin without any disruption allowed."""
+        """Start without any allowed disruption."""
         part_of(obj, "spec")
         super().prepare_for_create(obj, context)
 
     def validate(self, obj: Object) -> list[Cause]:
-        """What is wrong with a budget."""
+        """Everything wrong with a budget."""
         spec = at(obj, "spec")
         causes = [*selector_causes(spec.get("selector"), "spec.selector")]
         given = [name for name in ("minAvailable", "maxUnavailable") if spec.get(name) is not None]
@@ -69,7 +69,7 @@ class PdbStrategy(BuiltinStrategy):
 
 
 def count_causes(value: int | str, field: str) -> Iterator[Cause]:
-    """What is wrong with a number of pods or a percentage of them."""
+    """Everything wrong with a number of pods or a percentage of them."""
     if isinstance(value, str):
         found = _PERCENT.fullmatch(value)
         if not found:
@@ -100,7 +100,7 @@ def budget_status(pdb: Object, pods: Iterable[Object], now: datetime) -> Object:
 
 
 def evicted(pod: Object, eviction: Object, budgets: Iterable[Object], now: datetime) -> Eviction:
-    """What `POST .../eviction` comes to. `budgets` are those of the pod's namespace.
+    """The result of `POST .../eviction`, given the budgets of the pod's namespace.
 
     Raises ApiError: 400 for another name, 429 where a budget blocks (in a dry run too), 500 where two budgets apply,
     403 where a budget is broken.
@@ -167,7 +167,7 @@ def _too_many(message: str, retry_after_s: int | None = None) -> ApiError:
 
 
 def _desired(pdb: Object, count: int) -> int:
-    """How many of so many pods have to stay healthy."""
+    """The number of pods that must stay healthy, of `count`."""
     spec = at(pdb, "spec")
     if spec.get("maxUnavailable") is not None:
         return max(0, count - _share(spec["maxUnavailable"], count))

@@ -1,7 +1,6 @@
-"""RBAC: which roles and bindings are valid, and what they allow.
+"""RBAC: defaults of roles and bindings, and the decision whether they allow a request.
 
-`allowed` decides from the objects that it is given and the few that every cluster is born with; it never denies, as
-RBAC has no rules for that.
+Only stored objects and the few bootstrap roles count. RBAC has no rules that deny.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ MASTERS = "system:masters"
 SERVICE_ACCOUNT = "system:serviceaccount"
 
 Attributes = Mapping[str, str]
-"""What is asked: verb, and either path or group, resource, subresource, name and namespace; absent ones are empty."""
+"""The attributes of a request: verb, and either path or group, resource, subresource, name and namespace."""
 
 Policies = Mapping[str, Iterable[Object]]
 """Objects by plural: roles, clusterroles, rolebindings, clusterrolebindings."""
@@ -30,7 +29,7 @@ class RoleStrategy(Strategy):
     has_generation = False
 
     def default(self, obj: Object) -> None:
-        """A role without rules says so."""
+        """Set `rules` to null if there are none."""
         obj.setdefault("rules", None)
 
     def validate_name(self, name: str) -> str | None:
@@ -42,24 +41,24 @@ class RoleBindingStrategy(RoleStrategy):
     """Bindings of roles and of cluster roles. The role that they give never changes."""
 
     def default(self, obj: Object) -> None:
-        """References are to this group unless they say otherwise."""
+        """Fill in the group of references."""
         for reference in (part_of(obj, "roleRef"), *(obj.get("subjects") or ())):
             if reference.get("kind") != "ServiceAccount":
                 fill(reference, {"apiGroup": GROUP})
 
     def validate(self, obj: Object) -> list[Cause]:
-        """A binding gives a role."""
+        """A binding names a role."""
         role = obj["roleRef"]
         return [required(f"roleRef.{name}") for name in ("kind", "name") if not role.get(name)]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
-        """The role stays."""
+        """The role is fixed."""
         changed = obj.get("roleRef") != old.get("roleRef")
         return [*self.validate(obj), *([invalid("roleRef", obj.get("roleRef"), "cannot change roleRef")] * changed)]
 
 
 def allowed(user: str, groups: Iterable[str], attributes: Attributes, objects: Policies) -> tuple[bool, str]:
-    """Whether RBAC objects let a user do something, and by which binding; `system:masters` need none."""
+    """Whether RBAC allows a request, and by which binding; `system:masters` may do everything."""
     among = frozenset(groups)
     if MASTERS in among:
         return True, ""

@@ -1,4 +1,4 @@
-"""The few roles that every cluster is born with, as far as clients rely on them before anybody has written a role."""
+"""The bootstrap roles and bindings on which clients rely in an empty cluster."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Configurations of admission webhooks: their defaults, and what is refused before a hook could ever be asked."""
+"""Webhook configurations: defaults and validation."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -21,12 +21,12 @@ _CHOICES = {
 
 
 class ValidatingConfigurationStrategy(Strategy):
-    """Hooks that may refuse."""
+    """ValidatingWebhookConfigurations."""
 
     more_defaults: ClassVar[Mapping[str, Any]] = {}
 
     def default(self, obj: Object) -> None:
-        """Fail closed, for every namespace and object, within ten seconds."""
+        """Fill in defaults: fail closed, every namespace and object, ten seconds."""
         plain = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": TIMEOUT_S}
         for hook in obj.get("webhooks") or ():
             fill(hook, {**plain, "namespaceSelector": {}, "objectSelector": {}, **self.more_defaults})
@@ -37,7 +37,7 @@ class ValidatingConfigurationStrategy(Strategy):
                 fill(service, {"port": SERVICE_PORT})
 
     def validate(self, obj: Object) -> list[Cause]:
-        """Every hook, by itself; names are unique."""
+        """Check every webhook; names are unique."""
         hooks = obj.get("webhooks") or ()
         names = [hook.get("name") for hook in hooks]
         repeated = [
@@ -48,7 +48,7 @@ class ValidatingConfigurationStrategy(Strategy):
 
 
 class MutatingConfigurationStrategy(ValidatingConfigurationStrategy):
-    """Hooks that may change what is stored."""
+    """MutatingWebhookConfigurations."""
 
     more_defaults: ClassVar[Mapping[str, Any]] = {"reinvocationPolicy": "Never"}
 
