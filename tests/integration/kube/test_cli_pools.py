@@ -10,12 +10,12 @@ import pytest
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS, Resource
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT
-from gpuledger.cli.commands.pool import TRIES_MAX, write
 from gpuledger.cli.describe.pool import pool_objects
 from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.errors import ConflictError, ForbiddenError
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.pod import PodObserved
+from gpuledger.tools.assignments import TRIES_MAX, write
 from gpuledger.tools.cluster import QUOTAS, KubeAccess, open_kube
 from support.admission import asking
 from support.cli import Run
@@ -297,23 +297,23 @@ async def annotations(client: KubeClient, device: str) -> dict[str, str]:
     return dict((await client.get(GPU_DEVICES, device))["metadata"].get("annotations") or {})
 
 
-async def test_devices_are_given_and_taken_back(run: Run, client: KubeClient) -> None:
+async def test_devices_are_assigned_and_taken_back(run: Run, client: KubeClient) -> None:
     await some_pools(client)
     await create_device(client, "w1-0")
     await client.merge_patch(GPU_DEVICES, "w1-0", {"metadata": {"annotations": {"mine": "stays"}}})
     given = await run("pool", "assign", "w1-0", "a")
-    assert (given.code, "is given to GPUPool team-a/a" in given.err) == (0, True)
+    assert (given.code, "is assigned to GPUPool team-a/a" in given.err) == (0, True)
     assert await annotations(client, "w1-0") == {"mine": "stays", ASKED: "a"}
     assert "already" in (await run("pool", "assign", "gpudevice.gpu.deckhouse.io/w1-0", POOL)).err
     elsewhere = await run("pool", "assign", "w1-0", "c")
     assert elsewhere.code == 1
-    assert "is given to GPUPool 'a'. Take it back (`gpuledger pool unassign w1-0`)" in elsewhere.err
+    assert "is assigned to GPUPool 'a'. Take it back (`gpuledger pool unassign w1-0`)" in elsewhere.err
     assert (await run("pool", "assign", "w1-0", "c", "--overwrite")).code == 0
     assert await annotations(client, "w1-0") == {"mine": "stays", ASKED_CLUSTER: "c"}
     assert (await run("pool", "unassign", "w1-0")).code == 0
     assert await annotations(client, "w1-0") == {"mine": "stays"}
     nothing = await run("pool", "unassign", "w1-0")
-    assert (nothing.code, "was given to no pool" in nothing.err) == (0, True)
+    assert (nothing.code, "was assigned to no pool" in nothing.err) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -323,11 +323,11 @@ async def test_devices_are_given_and_taken_back(run: Run, client: KubeClient) ->
         (("unassign", "nobody"), "GPUDevice 'nobody' was not found"),
         (("assign", "w1-0", "nope"), "GPUPool or ClusterGPUPool 'nope' was not found"),
         (("assign", "w1-0", "a", "-n", "team-b"), "GPUPool 'team-b/a' was not found"),
-        (("assign", "w1-0", "b"), "is given to ClusterGPUPool 'c'. Use --overwrite"),
-        (("unassign", "w1-0"), "c took GPUDevice 'w1-0' by itself"),
+        (("assign", "w1-0", "b"), "is assigned to ClusterGPUPool 'c'. Use --overwrite"),
+        (("unassign", "w1-0"), "c attached GPUDevice 'w1-0' automatically"),
     ],
 )
-async def test_what_cannot_be_given_or_taken_back(
+async def test_devices_that_cannot_be_assigned_or_taken_back(
     run: Run, client: KubeClient, arguments: tuple[str, ...], why: str
 ) -> None:
     await some_pools(client)

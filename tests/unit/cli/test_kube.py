@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.cli.commands.timeline import _OF_NODE, event_row, in_order
+from gpuledger.cli.commands.timeline import NODE_VIEW
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.nouns import KUBE_NOUNS, NODES, KubeNoun, noun_to_get
 from gpuledger.cli.render import Column, Console
@@ -15,6 +15,7 @@ from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.values import cell
 from gpuledger.cli.times import format_time
 from gpuledger.tools.cluster import OWN_KUBECONFIG, KubeAccess, event_of, kubeconfig_of
+from gpuledger.tools.timeline import in_order, kube_row
 
 NAMED = Path("/named")
 
@@ -75,7 +76,7 @@ def test_when_an_event_was(fields: dict[str, Any], time: str, first: str, times:
     [({"reportingComponent": "gpuledger"}, "gpuledger"), ({"source": {"component": "kubelet"}}, "kubelet")],
 )
 def test_who_says_it(fields: dict[str, Any], reporter: str) -> None:
-    row = event_row(event_of({**EVENT, **fields}))
+    row = kube_row(event_of({**EVENT, **fields}))
     assert row["source"] == f"kubernetes/{reporter}"
     assert (row["about"], row["detail"]) == ("Node/w1", {"type": "Normal", "message": "because"})
 
@@ -99,7 +100,7 @@ def test_names_are_taken_as_they_are_written(text: str) -> None:
 
 
 def test_a_timeline_shows_of_long_lists_how_long_they_are() -> None:
-    (column,) = (one for one in _OF_NODE.columns if one.field == "detail")
+    (column,) = (one for one in NODE_VIEW.columns if one.field == "detail")
     detail = {"cards": [{"uuid": "a"}, {"uuid": "b"}], "labels": dict.fromkeys("abcdefghij", "1"), "names": ["x", "y"]}
     assert cell(detail, column) == "cards=(2) labels=(10) names=x,y"
     assert cell({"labels": {"a": "1"}}, column) == "labels=a=1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuledger.cli.commands.timeline import _OF_NODE
+from gpuledger.cli.commands.timeline import NODE_VIEW
 from gpuledger.cli.get.nouns import pool_name
 from gpuledger.cli.render.page import tree_lines
 from gpuledger.cli.render.pool_spec import spec_tree
@@ -75,7 +75,7 @@ def test_which_pools_are_meant(name: PoolName, meant: list[str]) -> None:
 
 
 def test_a_timeline_tells_conditions_by_their_status() -> None:
-    (column,) = (one for one in _OF_NODE.columns if one.field == "detail")
+    (column,) = (one for one in NODE_VIEW.columns if one.field == "detail")
     told: NodeBootstrapChanged = ready()
     detail = told.model_dump(mode="json")
     assert cell(detail, column) == "conditions=ReadyForPooling=True,DriverMissing=False phase=Ready"

@@ -169,7 +169,7 @@ def assignment_section(page: Page, assignment: Assignment | None) -> None:
     fields = {
         "Pool": assignment.pool or "<none>",
         "Phase": assignment.phase,
-        "Taken by itself": True if assignment.automatic else None,
+        "Automatic": True if assignment.automatic else None,
         "Reason": assignment.reason,
         "Message": assignment.message or None,
         "Since": assignment.changed_at,

@@ -1,0 +1,154 @@
+"""The timeline of a device, node or pool: its events in the ledger, contradictions, and the Events of Kubernetes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODES
+from gpuledger.api.pool_ref import PoolRef
+from gpuledger.db.readonly import read_only
+from gpuledger.domain.devices.fold import CONTRADICTION, INSTALLATION
+from gpuledger.domain.fact import time_of_ns
+from gpuledger.domain.inventory.state import GPU_DEVICE
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceStateChanged
+from gpuledger.tools.cluster import KubeEvent
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.devices import RecordedEvent, identify, recorded_events, registered_as
+from gpuledger.tools.queries.pools import PoolName, assignments_of, current_pools, find_pool
+from gpuledger.tools.queries.rows import RowDict, rows_where, slots_of
+
+DEVICES_MAX = 256
+"""Devices whose events a node's timeline holds."""
+
+DECISIONS = (DeviceStateChanged, DeviceAssignmentChanged)
+"""The decisions about a GPUDevice, which a node's timeline holds for all its devices."""
+
+
+class Timeline(NamedTuple):
+    """Rows in no order, and the objects of Kubernetes, each a kind and a name, whose Events belong to them."""
+
+    rows: list[RowDict]
+    objects: Sequence[tuple[str, str]]
+
+
+async def device_timeline(backend: Backend, name: str) -> Timeline:
+    """The life of a device that is identified by serial number, UUID or the name of a GPUDevice."""
+    await bring_current(backend, named_projections(["devices"]))
+    found = await identify(backend, name)
+    if found is None:
+        return Timeline([], [(GPU_DEVICES.kind, name)])
+    rows = event_rows(backend, found.events) + await _contradictions(backend, found.cards or [name])
+    return Timeline(rows, [(GPU_DEVICES.kind, obj) for obj in found.objects])
+
+
+async def node_timeline(backend: Backend, name: str) -> Timeline:
+    """The events of a node, of the devices while they were in its slots, and the decisions about its GPUDevices."""
+    await bring_current(backend, named_projections(["devices", "inventory"]))
+    rows = event_rows(backend, await recorded_events(backend, "node", name))
+    async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
+        slots = {str(row["slot"]) for row in await slots_of(connection, name)}
+        installed = await rows_where(connection, INSTALLATION, {"slot": sorted(slots)})
+        registered = await rows_where(connection, GPU_DEVICE, {"node": name})
+    devices = sorted({str(row["device"]) for row in installed})
+    here: list[RecordedEvent] = []
+    for device in devices[:DEVICES_MAX]:
+        here += [one for one in await recorded_events(backend, "device", device) if _slot_of(one) in slots]
+    rows += event_rows(backend, here)
+    for gpu in sorted({*registered_as(here), *(str(row["name"]) for row in registered)})[:DEVICES_MAX]:
+        events = await recorded_events(backend, "device", gpu)
+        rows += event_rows(backend, (one for one in events if isinstance(one.event.data, DECISIONS)))
+    if len(devices) > DEVICES_MAX:
+        backend.reporter.message(f"{len(devices)} devices sat in this node; the events of {DEVICES_MAX} are shown.")
+    gpus = [(GPU_DEVICES.kind, obj) for obj in registered_as(here)]
+    return Timeline(rows, [(NODES.kind, name), (GPU_NODE_STATES.kind, name), *gpus])
+
+
+async def pool_timeline(backend: Backend, name: PoolName) -> Timeline:
+    """The events of a pool, and the decisions by which devices came to it and left it."""
+    row = find_pool(await current_pools(backend), name)
+    pool = name.id if row is None else row.subject
+    events = [*await recorded_events(backend, "pool", pool), *await assignments_of(backend, pool)]
+    return Timeline(event_rows(backend, events), [(PoolRef.parse(pool).kind, name.name)])
+
+
+def in_order(rows: Iterable[RowDict]) -> list[RowDict]:
+    """By time; rows with the same time by position, after those that are not in the log."""
+    return sorted(rows, key=_when)
+
+
+def event_rows(backend: Backend, events: Iterable[RecordedEvent]) -> list[RowDict]:
+    """Events of the log as rows."""
+    return [_event_row(one, backend.ledger.generation) for one in events]
+
+
+def kube_row(event: KubeEvent) -> RowDict:
+    """An Event of Kubernetes as a row."""
+    repeats = {"count": event.times, "first": event.first_at} if event.times > 1 else {}
+    detail = {"type": event.type, "message": event.message, **repeats}
+    return _row(event.time, event.reason, event.about, detail, source=f"kubernetes/{event.reporter}")
+
+
+def _event_row(one: RecordedEvent, generation: int) -> RowDict:
+    event, payload = one.event, one.event.data
+    data = payload.model_dump(mode="json", exclude_none=True)
+    slot = data.pop("slot", None)
+    detail = {key: value for key, value in data.items() if value is not False}
+    return _row(event.time, payload.EVENT, f"{payload.AGGREGATE}/{event.subject}", detail, slot, event.source) | {
+        "position": f"{generation}/{one.sequence}",
+        "recorded_at": event.recorded_at or time_of_ns(one.recorded_ns),
+        "event_id": event.id,
+    }
+
+
+def _contradiction_row(row: RowDict, device: str) -> RowDict:
+    in_slot = row["kind"] == "two-devices-in-slot"
+    other = row["second"] if row["first"] == device else row["first"]
+    detail = {"with": other} if in_slot else {"first": row["first"], "second": row["second"]}
+    detail = {key: value for key, value in {**detail, "until": row["valid_to"]}.items() if value}
+    return _row(row["valid_from"], row["kind"], f"device/{device}", detail, row["subject"] if in_slot else None)
+
+
+def _row(
+    time: object,
+    event: object,
+    about: str,
+    detail: Mapping[str, object],
+    slot: object = None,
+    source: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "time": time,
+        "event": event,
+        "about": about,
+        "slot": slot,
+        "detail": detail,
+        "source": source or None,
+        "position": None,
+        "recorded_at": None,
+        "event_id": None,
+    }
+
+
+async def _contradictions(backend: Backend, devices: Sequence[str]) -> list[RowDict]:
+    found: dict[tuple[object, ...], RowDict] = {}
+    async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
+        for column in ("subject", "first", "second"):
+            for row in await rows_where(connection, CONTRADICTION, {column: list(devices)}):
+                found[tuple(row.values())] = row
+    return [
+        _contradiction_row(row, device)
+        for device in devices
+        for row in found.values()
+        if device in (row["subject"], row["first"], row["second"])
+    ]
+
+
+def _slot_of(one: RecordedEvent) -> str | None:
+    slot = getattr(one.event.data, "slot", None)
+    return slot if isinstance(slot, str) else None
+
+
+def _when(row: RowDict) -> tuple[datetime, int]:
+    time, position = row["time"], row["position"]
+    assert isinstance(time, datetime)
+    return time, 0 if position is None else int(str(position).rpartition("/")[2])
