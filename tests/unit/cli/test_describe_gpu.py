@@ -48,7 +48,7 @@ def test_a_fault_and_an_assignment_say_why_and_since_when() -> None:
         "Assignment:",
         "Pool: team/a",
         "Phase: Pending",
-        "Taken by itself: true",
+        "Automatic: true",
         "Reason: ApprovedAutomatically",
         "Since: 2026-01-01T03:00:00Z",
     ]

@@ -1,7 +1,7 @@
-"""`gpuledger demo`: the main job on a made-up fleet, with the real commands, as a person would type them.
+"""`gpuledger demo`: runs the main commands on a generated fleet, as a person would type them.
 
-Every step is a process of its own whose output is shown; nothing is staged. It ends by itself, needs no terminal, and
-leaves nothing behind unless it is asked to: neither servers nor files.
+Every step is a process of its own, and its output is shown as it is. The demonstration needs no terminal and, unless
+requested, leaves neither servers nor files behind.
 """
 
 import csv
@@ -47,13 +47,13 @@ BAD_ROWS = (
 
 DemoDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Work in this folder and keep it.", show_default="a temporary folder"),
+    typer.Option("--data-dir", help="Work in this directory and keep it.", show_default="a temporary directory"),
 ]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep the temporary folder, to look around with other commands.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the temporary directory for use with other commands.")]
 
 
 def demo(data_dir: DemoDir = None, keep: Keep = False) -> None:
-    """Show what gpuledger does, on a fleet made up for the purpose."""
+    """Demonstrate gpuledger on a generated fleet."""
     signal.signal(signal.SIGTERM, _interrupt)
     with _folder(data_dir, keep=keep) as folder:
         stage = Stage(folder, Console.standard())

@@ -1,4 +1,4 @@
-"""`gpuledger diff`: what became different between two moments."""
+"""`gpuledger diff`: the differences between two moments."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -19,7 +19,7 @@ from gpuledger.tools.queries.backend import bring_current
 from gpuledger.tools.queries.rows import RowDict, rows_at
 
 COMPARED = (DEVICES, SLOTS, NODES, WORKLOADS, ALLOCATIONS, CONTRADICTIONS)
-"""Failures are events; between two moments they only become more."""
+"""Failures are left out: they are events, and only become more."""
 
 Changes = Mapping[str, tuple[object, object]]
 
@@ -37,8 +37,10 @@ _VIEW = View(
 
 
 def diff(
-    earlier: Annotated[str, typer.Argument(metavar="T1", help="RFC 3339, a date, or relative such as -2h.")],
-    later: Annotated[str, typer.Argument(metavar="T2", help="Likewise; `now` for now.")],
+    earlier: Annotated[
+        str, typer.Argument(metavar="T1", help="The earlier time: RFC 3339, a date, or relative such as -2h.")
+    ],
+    later: Annotated[str, typer.Argument(metavar="T2", help="The later time; `now` for now.")],
     kind: Annotated[
         list[str] | None, typer.Option("--kind", "-k", help=f"Only these kinds, of {', '.join(NOUNS)}.")
     ] = None,
@@ -46,7 +48,7 @@ def diff(
     no_headers: NoHeaders = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Show what appeared, disappeared and changed between two moments, by all we know today."""
+    """Show what appeared, disappeared and changed between two moments, by everything recorded to date."""
     now = system_clock()
     nouns = [noun_of(name) for name in kind or []] or list(COMPARED)
     for noun in nouns:
@@ -68,7 +70,7 @@ async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir:
 
 
 def differences(noun: Noun, before: list[RowDict], after: list[RowDict]) -> Iterator[RowDict]:
-    """What has to happen to the rows of before so that they become those of after."""
+    """A row for each difference: what appeared, disappeared or changed."""
     old = {tuple(row[name] for name in noun.spec.key): row for row in before}
     new = {tuple(row[name] for name in noun.spec.key): row for row in after}
     for key in sorted(old.keys() | new.keys()):

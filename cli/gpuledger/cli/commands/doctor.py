@@ -31,7 +31,7 @@ VIEW = View("check", (Column("check"), Column("status"), Column("detail")), name
 
 
 def doctor(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False) -> None:
-    """Check the installation, the servers and the tables; exit code 1 when something does not work."""
+    """Check the installation, the servers and the tables. Exits with 1 if something does not work."""
     settings = read_settings(os.environ, data_dir)
     found = run(_examine(settings))
     render((check._asdict() for check in found), VIEW, output, headers=not no_headers)

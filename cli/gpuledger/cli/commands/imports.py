@@ -1,4 +1,4 @@
-"""`gpuledger import`: histories from files into the log. Importing a file again adds nothing."""
+"""`gpuledger import`: records histories from files. Importing a file again adds nothing."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
@@ -21,12 +21,12 @@ from gpuledger.tools.importers.rejects import RejectFile
 from gpuledger.tools.importers.run import ImportResult, Progress, RejectSink, import_jsonl, import_openb, import_titan
 from gpuledger.tools.queries.backend import Backend, bring_current
 
-app = typer.Typer(no_args_is_help=True, help="Import a fleet's history. Exits with 3 if rows were rejected.")
+app = typer.Typer(no_args_is_help=True, help="Import the history of a fleet. Exits with 3 if rows were rejected.")
 
 File = Annotated[Path, typer.Argument(help="The file to import.", show_default=False)]
 Rejects = Annotated[
     Path | None,
-    typer.Option("--rejects", metavar="FILE", help="Write the rows that cannot be taken here, as JSON lines."),
+    typer.Option("--rejects", metavar="FILE", help="Write rejected rows to this file, as JSON lines."),
 ]
 
 REJECTS_SHOWN_MAX = 10
@@ -36,7 +36,7 @@ Importing = Callable[[Backend, RejectSink, Progress], Awaitable[ImportResult]]
 
 @app.command()
 def titan(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None:
-    """Import GPU lives in the format of the Titan data set (Ostrouchov et al., SC20)."""
+    """Import GPU lifetimes in the format of the Titan data set (Ostrouchov et al., SC20)."""
     now = system_clock()
     _import(
         lambda backend, sink, told: import_titan(backend.ledger, file, now=now, rejects=sink, on_progress=told),
@@ -52,7 +52,7 @@ def openb(
     nodes: Annotated[Path, typer.Argument(help="The node list.", show_default=False)],
     pods: Annotated[Path, typer.Argument(help="The pod list.", show_default=False)],
     start: Annotated[
-        str, typer.Option("--start", metavar="TIME", help="The moment of second 0 of the trace.")
+        str, typer.Option("--start", metavar="TIME", help="The time of second 0 of the trace.")
     ] = "2023-01-01T00:00:00Z",
     rejects: Rejects = None,
     data_dir: DataDir = None,
@@ -74,7 +74,7 @@ def openb(
 
 @app.command()
 def jsonl(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None:
-    """Import one JSON object a line: type, subject, time and data of an event."""
+    """Import events from JSON lines with the type, subject, time and data of each."""
     now = system_clock()
     _import(
         lambda backend, sink, told: import_jsonl(backend.ledger, file, now=now, rejects=sink, on_progress=told),

@@ -1,4 +1,4 @@
-"""`gpuledger kube-api`: the embedded Kubernetes API server alone and empty, for tests and for trying things out."""
+"""`gpuledger kube-api`: the embedded Kubernetes API server alone and empty, for tests and experiments."""
 
 import asyncio
 import os
@@ -20,19 +20,21 @@ from gpuledger.runtime.telemetry_http import parse_address
 CERTIFICATES = "kube-api"
 """Where in the data directory the certificates lie."""
 
-Listen = Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to serve; port 0 is any free one.")]
-Kubeconfig = Annotated[
-    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Write here how kubectl finds the server.")
+Listen = Annotated[
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Address to serve at; port 0 means any free port.")
 ]
-Tls = Annotated[bool, typer.Option("--tls", help="Serve HTTPS, with a CA made in the data directory.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Write a kubeconfig for the server to this file.")
+]
+Tls = Annotated[bool, typer.Option("--tls", help="Serve HTTPS, with a CA that is created in the data directory.")]
 
 
 def kube_api(
     listen: Listen = "127.0.0.1:0", kubeconfig: Kubeconfig = None, tls: Tls = False, data_dir: DataDir = None
 ) -> None:
-    """Serve an empty Kubernetes API until Ctrl-C. It keeps nothing: what is in it ends with it.
+    """Serve an empty Kubernetes API in memory until Ctrl-C.
 
-    Everybody who reaches the address may do everything, so keep it on the loopback interface.
+    Whoever reaches the address may do everything, so keep it on the loopback interface.
     """
     configure_logging()
     directory = read_settings(os.environ, data_dir).data_dir / CERTIFICATES if tls else None

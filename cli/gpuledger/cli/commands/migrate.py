@@ -15,7 +15,7 @@ _VERSION = View("component", (Column("component"), Column("version")), "componen
 
 
 def migrate(data_dir: DataDir = None) -> ExitCode:
-    """Bring the database's schema up to what this build needs. Running it again changes nothing."""
+    """Migrate the database schema to the revision that this build needs. Running it again changes nothing."""
     result = run(migrated(data_dir))
     before = result.from_revision or "an empty database"
     if result.from_revision == result.to_revision:

@@ -16,7 +16,7 @@ from gpuledger.tools.queries.pools import PoolName
 app = typer.Typer(help="Assign GPUDevices to pools, and take them back.", no_args_is_help=True)
 
 Device = Annotated[
-    str, typer.Argument(metavar="DEVICE", help="The GPUDevice; as `-o name` writes it, too.", show_default=False)
+    str, typer.Argument(metavar="DEVICE", help="The GPUDevice, also as `-o name` prints it.", show_default=False)
 ]
 PoolArgument = Annotated[
     str, typer.Argument(metavar="POOL", help="A pool's name, or NAMESPACE/NAME of a GPUPool.", show_default=False)

@@ -44,13 +44,12 @@ _VIEW = View(
 )
 
 Projections = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROJECTION]...", help="Only these.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="[PROJECTION]...", help="Projections to process; all by default.", show_default=False),
 ]
-WithKube = Annotated[
-    bool, typer.Option("--kube", help="Compare the GPUDevices and GPUNodeStates of Kubernetes with the ledger, too.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, say what would change, and write nothing.")]
-Rollback = Annotated[bool, typer.Option("--rollback", help="Put the rows of before the last replay back.")]
+WithKube = Annotated[bool, typer.Option("--kube", help="Also compare the objects in Kubernetes with the ledger.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, report what would change, and write nothing.")]
+Rollback = Annotated[bool, typer.Option("--rollback", help="Go back to the rows of before the last replay.")]
 
 
 def verify(
@@ -62,9 +61,9 @@ def verify(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Fold the log from its start and compare every row with PostgreSQL. Exits with 1 if one differs.
+    """Verify that the tables are what the log says: fold it from its start and compare every row.
 
-    With --kube the objects of Kubernetes are compared in the same way, which needs an API server.
+    Exits with 1 if a row differs. With --kube it compares the objects in Kubernetes in the same way.
     """
     access = KubeAccess(kubeconfig, context, data_dir) if kube else None
     found, objects = run(_verify(projections or [], data_dir, access))
@@ -94,7 +93,7 @@ def replay(
     back: Rollback = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Rebuild one or all projections from the log. Ctrl-C leaves the old rows as they are."""
+    """Rebuild projections from the log while the old rows serve. Ctrl-C leaves the old rows as they are."""
     if dry_run and back:
         raise CliError("--dry-run and --rollback exclude each other", "Choose one", ExitCode.USAGE)
     run(_replay(projections or [], data_dir, dry_run=dry_run, back=back))

@@ -24,19 +24,19 @@ from gpuledger.tools.queries.backend import bring_current
 from gpuledger.tools.queries.rows import RowDict
 
 ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")
-"""The reports whose rows are each about one pool of a driver; `describe pool` is for GPUPools."""
+"""Reports with rows about pools of drivers; `describe pool` is for GPUPools."""
 
 ABOUT_VIEWS = ("availability", "exhausted")
-"""Those whose rows are each about a pool as seen from one place."""
+"""Reports with rows about a pool as one node or the cluster sees it."""
 
 ABOUT_GPU_POOLS = ("pool-pods",)
-"""Those whose rows are each about a GPUPool or ClusterGPUPool."""
+"""Reports with rows about GPUPools and ClusterGPUPools."""
 
 ABOUT_NODES = ("container-allocations", "device-errors")
-"""Those whose rows are each about one node."""
+"""Reports with rows about nodes."""
 
 ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "pool-pods", "container-allocations")
-"""Those whose rows are each about claims or a pod of one namespace."""
+"""Reports with rows about claims or pods of a namespace."""
 
 
 class ReportOutput(StrEnum):
@@ -63,7 +63,7 @@ Pool = Annotated[
     typer.Option(
         "--pool",
         metavar="DRIVER/POOL",
-        help=f"Only this pool ({', '.join(ABOUT_POOLS)}); for {', '.join(ABOUT_GPU_POOLS)} NAMESPACE/NAME of a "
+        help=f"Only this pool (for {', '.join(ABOUT_POOLS)}). For {', '.join(ABOUT_GPU_POOLS)}: NAMESPACE/NAME of a "
         "GPUPool, or NAME of pools of either kind.",
     ),
 ]
@@ -71,19 +71,21 @@ Node = Annotated[
     str | None,
     typer.Option(
         "--node",
-        help=f"Only this node ({', '.join(ABOUT_NODES)}), or the view of its own slices ({', '.join(ABOUT_VIEWS)}).",
+        help=f"Only this node (for {', '.join(ABOUT_NODES)}), or its own slices (for {', '.join(ABOUT_VIEWS)}).",
     ),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", help=f"Only claims or pods of this namespace ({', '.join(ABOUT_NAMESPACES)})."),
+    typer.Option(
+        "--namespace", "-n", help=f"Only claims or pods of this namespace (for {', '.join(ABOUT_NAMESPACES)})."
+    ),
 ]
 Drawable = Annotated[
     ReportOutput | None,
     typer.Option(
         "--output",
         "-o",
-        help=f"How to show the rows; {' and '.join(CHARTS)} can be drawn.",
+        help=f"Output format; {' and '.join(CHARTS)} can be drawn.",
         show_default="table; plot for one pool's availability on a terminal",
     ),
 ]
@@ -98,7 +100,7 @@ def report(
     no_headers: NoHeaders = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Show a report. Its columns are described in docs/reports.md and as comments in the database."""
+    """Display a report. docs/reports.md and comments in the database describe its columns."""
     wanted = name.replace("_", "-")
     if wanted not in REPORTS:
         raise CliError(f"There is no report {name!r}", f"Choose from {', '.join(REPORTS)}", ExitCode.USAGE)
@@ -115,10 +117,10 @@ def report(
 
 
 def selection(report: str, pool: str | None, node: str | None, namespace: str | None = None) -> Composed:
-    """The question that a report answers, narrowed to a pool, to one place that it is seen from, and to a namespace.
+    """The query of a report, for one pool, node and namespace where these are given.
 
     Raises:
-        CliError: this report's rows are not about that, or the pool is not written as one.
+        CliError: the report has no such column, or the text is no name of a pool.
     """
     conditions: list[Composed] = []
     if pool is not None:
@@ -143,7 +145,7 @@ def _of_pool(pool: str) -> Composed:
 
 
 def _of_gpu_pool(pool: str) -> Composed:
-    """That of this id; a name alone is that of a ClusterGPUPool, and of GPUPools of any namespace."""
+    """The pool of this id; a name alone stands for a ClusterGPUPool, and for GPUPools of any namespace."""
     return SQL("({0} IN (pool, split_part(pool, '/', 2)))").format(Literal(pool))
 
 
@@ -158,7 +160,7 @@ async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[
 
 
 def distinct(names: list[str]) -> list[str]:
-    """The names, those that occur again with a number behind them, so that no column hides another."""
+    """The names with a number behind those that occur again, so that no column hides another."""
     found: dict[str, None] = {}
     for name in names:
         number, unique = 0, name
@@ -170,7 +172,7 @@ def distinct(names: list[str]) -> list[str]:
 
 
 def _default(report: str, pool: str | None, *, is_terminal: bool) -> ReportOutput:
-    """A person who looks at one pool sees a picture; scripts always get columns."""
+    """A chart for one pool on a terminal; scripts always get columns."""
     is_drawn = is_terminal and pool is not None and report in CHARTS
     return ReportOutput.PLOT if is_drawn else ReportOutput.TABLE
 
@@ -191,11 +193,11 @@ def _draw(chart: Chart, output: ReportOutput, console: Console) -> None:
 
 
 def sql(
-    statement: Annotated[str, typer.Argument(metavar="QUERY", help="One SQL statement that gives rows.")],
+    statement: Annotated[str, typer.Argument(metavar="QUERY", help="One SQL statement that returns rows.")],
     output: OutputFormat = Output.TABLE,
     no_headers: NoHeaders = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Ask the database, as a role that can only read. The views of `report` and all tables are found by name."""
+    """Run an SQL query as a role that can only read. The views of `report` and all tables are found by name."""
     columns, rows = run(answer(statement, data_dir, "sql"))
     render(rows, View("row", columns_of(columns)), output, headers=not no_headers)

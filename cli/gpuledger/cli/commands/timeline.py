@@ -65,16 +65,16 @@ NODE_VIEW = View("event", (_TIME, _EVENT, _ABOUT, *_REST), "event_id")
 Kind = Annotated[
     str,
     typer.Argument(
-        help="What it is: device, node or pool.",
+        help="One of device, node, pool.",
         autocompletion=lambda: [*KINDS, POOL_KIND],
         show_default=False,
     ),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", help="That of a GPUPool.", show_default="any that has the name"),
+    typer.Option("--namespace", "-n", help="The namespace of a GPUPool.", show_default="any that has the name"),
 ]
-NoKube = Annotated[bool, typer.Option("--no-kube", help="Leave out the Events of Kubernetes.")]
+NoKube = Annotated[bool, typer.Option("--no-kube", help="Do not read from Kubernetes.")]
 
 
 def timeline(
@@ -83,7 +83,7 @@ def timeline(
         str,
         typer.Argument(
             metavar="ID",
-            help="Serial number, UUID or GPUDevice; or the node's name; or the pool's, as NAMESPACE/NAME or NAME.",
+            help="A device by serial number, UUID or GPUDevice; a node by name; a pool by NAMESPACE/NAME or NAME.",
             show_default=False,
         ),
     ],
@@ -95,7 +95,7 @@ def timeline(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show the whole life of a device, node or pool: the ledger, contradictions, and Kubernetes' own Events."""
+    """Show everything that happened to a device, node or pool, in order, with the Events of Kubernetes."""
     pool = pool_name(kind, name, namespace)
     if pool is None and namespace is not None:
         raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)

@@ -1,7 +1,7 @@
-"""`gpuledger up`: servers, projections and the Kubernetes edge in one process, until it is told to stop.
+"""`gpuledger up`: servers, projections and the Kubernetes edge in one process, until a signal stops it.
 
-It must end in an orderly way on SIGINT and SIGTERM, whatever it is just doing. What it runs is imported only then,
-because that takes longer than most other commands.
+It must end in an orderly way on SIGINT and SIGTERM, whatever it is doing. The command imports what it runs only when it
+runs, because these imports take longer than most other commands.
 """
 
 import os
@@ -28,7 +28,7 @@ Listen = Annotated[
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Where /metrics and /healthz are served (or $GPULEDGER_METRICS_LISTEN); port 0 is any free one.",
+        help="Address of /metrics and /healthz (or $GPULEDGER_METRICS_LISTEN); port 0 means any free port.",
         show_default="127.0.0.1:0",
     ),
 ]
@@ -37,15 +37,19 @@ Listen = Annotated[
 Fleet = Annotated[
     str | None,
     typer.Option(
-        "--fleet", metavar="SPEC", help="Simulate a fleet, for example nodes=16,gpus=8,profile=h200 (see the docs)."
+        "--fleet", metavar="SPEC", help="Simulate a fleet, such as nodes=16,gpus=8,profile=h200 (see the docs)."
     ),
 ]
-Speed = Annotated[float, typer.Option("--speed", help="How many simulated seconds a real one is.")]
-Seed = Annotated[int, typer.Option("--seed", help="What the fleet's identity and everything that happens follow from.")]
-KubeListen = Annotated[
-    str, typer.Option("--kube-listen", metavar="HOST:PORT", help="Where the embedded Kubernetes API is served.")
+Speed = Annotated[float, typer.Option("--speed", help="Simulated seconds per real second.")]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Seed of the simulation: the same seed gives the same fleet and the same events.")
 ]
-NoKube = Annotated[bool, typer.Option("--no-kube", help="Run without a Kubernetes API and what belongs to it.")]
+KubeListen = Annotated[
+    str, typer.Option("--kube-listen", metavar="HOST:PORT", help="Address of the embedded Kubernetes API.")
+]
+NoKube = Annotated[
+    bool, typer.Option("--no-kube", help="Run without Kubernetes: no API server, watchers, status writer or webhooks.")
+]
 
 
 def up(
@@ -59,9 +63,9 @@ def up(
 ) -> None:
     """Run the embedded servers, all projections and the Kubernetes edge until Ctrl-C.
 
-    With NATS_URL and DATABASE_URL set, those servers are used and none are started; with KUBECONFIG set, or in a pod
-    with a service account's token, that cluster instead of the embedded API server. Any other command with the same
-    --data-dir finds what runs here.
+    If NATS_URL and DATABASE_URL are set, it uses these servers and starts none. If KUBECONFIG is set, or in a pod with
+    a service account token, it uses that cluster in place of the embedded API server. Other commands with the same
+    --data-dir find the running servers.
     """
     from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
     from gpuledger.compose.edge import FleetOptions, check_fleet  # noqa: PLC0415

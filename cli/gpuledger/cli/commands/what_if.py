@@ -1,4 +1,4 @@
-"""`gpuledger what-if`: what would be if something were otherwise. Nothing is recorded, written or changed by asking."""
+"""`gpuledger what-if`: shows what a change would do. It records, writes and changes nothing."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 File = Annotated[
-    str, typer.Option("--file", "-f", metavar="FILE", help="The pool's manifest; - for stdin.", show_default=False)
+    str, typer.Option("--file", "-f", metavar="FILE", help="The manifest of the pool; - for stdin.", show_default=False)
 ]
 Since = Annotated[
     str | None,
     typer.Option(
         "--since",
         metavar="POSITION|TIME",
-        help="Had it been so since the log had come this far: a position (0 is its beginning) or a time of recording.",
+        help="Assume the definition since this position (0 is the start of the log) or time of recording.",
         show_default="now",
     ),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", help="That of a GPUPool whose manifest names none.", show_default=False),
+    typer.Option("--namespace", "-n", help="The namespace of a GPUPool, if its manifest has none.", show_default=False),
 ]
 
 
 @app.callback()
 def what_if() -> None:
-    """Show what would be if something were otherwise, without touching anything."""
+    """Show what a change would do, without changing anything."""
 
 
 @app.command()
@@ -49,9 +49,9 @@ def pool(
     output: Output = AnswerOutput.TABLE,
     data_dir: DataDir = None,
 ) -> None:
-    """Show which devices and capacities would differ if a GPUPool or ClusterGPUPool were defined as a file says.
+    """Show which devices and capacities would change if a GPUPool or ClusterGPUPool were defined as in a file.
 
-    What the ledger has is decided upon anew, under that definition. Agents are assumed to do what they are asked.
+    The decisions are made again from the ledger, under that definition. Agents are assumed to do what it requires.
     """
     from gpuledger.cli.commands.what_if_manifest import read_manifest  # noqa: PLC0415 - an API server's rules take time to import
 

@@ -1,7 +1,7 @@
-"""`gpuledger why`: why a claim has no devices, or a pod waits for devices or units of pools; now, or in the past.
+"""`gpuledger why`: explains why a claim has no devices, or why a pod waits for devices or units of pools.
 
-What is asked of pools and devices is answered from the ledger. Kubernetes is asked what a pod asks for, what keeps it
-off nodes, and which claims and pods may be named to whoever asks.
+Pools and devices come from the ledger, now or in the past. Kubernetes adds what the pod requests, what keeps it off
+nodes, and which claims and pods the user may read.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,15 +32,16 @@ CLAIM_KINDS = ("resourceclaim.resource.k8s.io", "resourceclaim")
 POD_KINDS = ("pod",)
 
 
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Which one.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The claim or pod.", show_default=False)]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", help="The namespace of a name that has none.", show_default=DEFAULT_NAMESPACE),
+    typer.Option("--namespace", "-n", help="The namespace, if NAME has none.", show_default=DEFAULT_NAMESPACE),
 ]
 Node = Annotated[
-    str | None, typer.Option("--node", help="As this node sees it.", show_default="the pod's node, else all nodes")
+    str | None,
+    typer.Option("--node", help="Explain for this node only.", show_default="the pod's node, else all nodes"),
 ]
-NoKube = Annotated[bool, typer.Option("--no-kube", help="Ask the ledger alone.")]
+NoKube = Annotated[bool, typer.Option("--no-kube", help="Use the ledger alone.")]
 
 
 @app.callback()
@@ -60,7 +61,7 @@ def claim(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Explain which request of a ResourceClaim fails on which pools, and why."""
+    """Explain why a ResourceClaim has no devices: which request fails on which pools."""
     access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
     query = _query(_full_name(name, namespace, *CLAIM_KINDS), at, node, access)
     show_answer(run(_explain(why_claim, query, data_dir)), output, why_page)
@@ -78,9 +79,9 @@ def pod(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Explain why a pod has no units of the pools that it asks for, or no devices for its claims.
+    """Explain why a pod waits for units of pools, or for devices for its claims.
 
-    It needs all of them on one node. In the past, and with --no-kube, less is known of it: see docs/kube-commands.md.
+    A pod needs all of them on one node. In the past, and with --no-kube, less is known: see docs/kube-commands.md.
     """
     access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
     query = _query(_full_name(name, namespace, *POD_KINDS), at, node, access)
@@ -109,5 +110,5 @@ def _full_name(name: str, namespace: str | None, *kinds: str) -> str:
         return f"{namespace or DEFAULT_NAMESPACE}/{name}"
     if namespace not in (None, parts[0]):
         hint = "Leave -n out, or name the same"
-        raise CliError(f"{name!r} is of the namespace {parts[0]}, and not {namespace}", hint, ExitCode.USAGE)
+        raise CliError(f"{name!r} is in namespace {parts[0]}, not in {namespace}", hint, ExitCode.USAGE)
     return name

@@ -48,17 +48,20 @@ SLICE_NAMES = (SLICE_KIND, "slices", *(f"resourceslice{end}" for end in ("", "s"
 Kind = Annotated[
     str,
     typer.Argument(
-        help="What it is: device, node, slice or pool.",
+        help="One of device, node, slice, pool.",
         autocompletion=lambda: [*KINDS, SLICE_KIND, POOL_KIND],
         show_default=False,
     ),
 ]
 Name = Annotated[
     str,
-    typer.Argument(help="Serial number, UUID or GPUDevice; or the node's, slice's or pool's name.", show_default=False),
+    typer.Argument(
+        help="A device by serial number, UUID or GPUDevice; a node, slice or pool by name.", show_default=False
+    ),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="That of a GPUPool.", show_default="any that has the name")
+    str | None,
+    typer.Option("--namespace", "-n", help="The namespace of a GPUPool.", show_default="any that has the name"),
 ]
 
 

@@ -25,33 +25,34 @@ Kind = Annotated[
     str, typer.Argument(help=f"One of {', '.join(KINDS)}.", autocompletion=lambda: list(KINDS), show_default=False)
 ]
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Only these; as `-o name` writes them, too.", show_default=False)
+    list[str] | None,
+    typer.Argument(help="Names of rows or objects, also as `-o name` prints them; all by default.", show_default=False),
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on with every change that comes, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="After listing, watch for changes until Ctrl-C.")]
 Kube = Annotated[
-    bool, typer.Option("--kube", help="The Kubernetes kind of that name (nodes).", rich_help_panel=KUBERNETES)
+    bool, typer.Option("--kube", help="List the Kubernetes kind with that name (nodes).", rich_help_panel=KUBERNETES)
 ]
-Node = Annotated[str | None, typer.Option("--node", help="Only this node's (allocations).")]
+Node = Annotated[str | None, typer.Option("--node", help="Only allocations on this node.")]
 Namespace = Annotated[
     str | None,
     typer.Option(
         "--namespace",
         "-n",
-        help="Only this namespace (claims and allocations, too).",
+        help="Only this namespace; works for claims and allocations, too.",
         rich_help_panel=KUBERNETES,
         show_default="all",
     ),
 ]
 AllNamespaces = Annotated[
-    bool, typer.Option("--all-namespaces", "-A", help="All namespaces.", rich_help_panel=KUBERNETES)
+    bool, typer.Option("--all-namespaces", "-A", help="List across all namespaces.", rich_help_panel=KUBERNETES)
 ]
 Selector = Annotated[
     str | None,
-    typer.Option("--selector", "-l", help="By labels, as kubectl takes them.", rich_help_panel=KUBERNETES),
+    typer.Option("--selector", "-l", help="Label selector, as in kubectl.", rich_help_panel=KUBERNETES),
 ]
 FieldSelector = Annotated[
     str | None,
-    typer.Option("--field-selector", help="By fields (status.state=Ready).", rich_help_panel=KUBERNETES),
+    typer.Option("--field-selector", help="Field selector, such as status.state=Ready.", rich_help_panel=KUBERNETES),
 ]
 
 
@@ -73,10 +74,10 @@ def get(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Show devices, nodes, slots, workloads, failures, sources, contradictions, allocations, slices and the like.
+    """Display rows of the ledger, or objects of Kubernetes.
 
-    --at answers what was true at a time, with all we know today. --as-recorded answers what we knew then. The
-    Kubernetes kinds are read from the API server, with its own columns: pools (gpupools and clustergpupools),
+    --at shows the state at a time, by everything recorded to date. --as-recorded shows the state as it was known then.
+    The Kubernetes kinds come from the API server, with its own columns: pools (gpupools and clustergpupools),
     gpudevices, gpunodestates, nodefeatures, and with --kube nodes.
     """
     noun = noun_to_get(kind, kube=kube)

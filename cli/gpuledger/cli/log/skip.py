@@ -21,9 +21,9 @@ from gpuledger.projection.store import Store
 from gpuledger.tools.log_restore import skip_positions
 from gpuledger.tools.queries.backend import Backend, all_projections
 
-Where = Annotated[str, typer.Argument(metavar="POSITION", help="A position, 1500 or 1/1500.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded with your name.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Where = Annotated[str, typer.Argument(metavar="POSITION", help="The position to skip, 1500 or 1/1500.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, which is recorded with your name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:

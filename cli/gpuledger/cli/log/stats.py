@@ -103,7 +103,7 @@ class Statistics:
 
 
 def stats(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False) -> None:
-    """Count what the log holds; reads all of it."""
+    """Count the events of the log by event and source. Reads the whole log."""
     render(run(_stats(data_dir)), STATISTICS, output, headers=not no_headers)
 
 

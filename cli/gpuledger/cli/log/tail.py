@@ -29,7 +29,7 @@ from gpuledger.tools.queries.backend import Backend
 SPAN_FIRST = 1024
 SPAN_GROWTH = 8
 
-Lines = Annotated[int, typer.Option("-n", "--lines", min=0, help="How many of the last events.")]
+Lines = Annotated[int, typer.Option("-n", "--lines", min=0, help="Number of events to show.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Show new events as they come, until Ctrl-C.")]
 
 
@@ -125,8 +125,8 @@ async def last_messages(ledger: Ledger, selected: Filter, lines: int, head: int)
 
 _POSITION = re.compile(r"[0-9]+(/[0-9]+)?")
 
-What = Annotated[str, typer.Argument(metavar="POSITION|ID", help="A position (1500 or 1/1500), or an event's id.")]
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to show it.")]
+What = Annotated[str, typer.Argument(metavar="POSITION|ID", help="A position (1500 or 1/1500), or the id of an event.")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 
 
 def show(what: What, data_dir: DataDir = None, output: Format = Output.YAML, no_headers: NoHeaders = False) -> None:

@@ -1,4 +1,4 @@
-"""Answers to questions: a page for people whose last line is the answer, or the whole document for programs."""
+"""Answers of `why` and `what-if`: a page that ends with the answer for people, the whole document for programs."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -21,7 +21,7 @@ class AnswerOutput(StrEnum):
     YAML = "yaml"
 
 
-Output = Annotated[AnswerOutput, typer.Option("--output", "-o", help="How to show the answer.")]
+Output = Annotated[AnswerOutput, typer.Option("--output", "-o", help="Output format.")]
 
 
 def show_answer(document: Document, output: AnswerOutput, page_of: Callable[[Document], Page]) -> None:
