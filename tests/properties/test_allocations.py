@@ -69,4 +69,4 @@ def test_what_comes_in_order_needs_no_past(said: list[Said]) -> None:
             for row in tables["container_allocation"].rows.values()}  # fmt: skip
     assert held == told_last(said, HOURS[-1])
     assert all(row.valid_to is None for row in tables["container_allocation_history"].rows.values())
-    assert {row.allocation for row in tables["container_allocation_told"].rows.values()} == {row[0] for row in held}
+    assert {row.allocation for row in tables["container_allocation_report"].rows.values()} == {row[0] for row in held}

@@ -1,4 +1,4 @@
-"""What a fold is given: a decoded event and where it stands in the log."""
+"""The input of every fold: a decoded event with its place in the log."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fact(NamedTuple):
-    """An event that was accepted. An event that a decider folds before it is published has sequence 0."""
+    """An accepted event. One that a decider folds before it is published has sequence 0."""
 
     event: Decoded
     sequence: int
@@ -20,7 +20,7 @@ class Fact(NamedTuple):
 
 
 class State(Protocol):
-    """What a projection folds into: its tables by name."""
+    """The state of a projection: its tables by name."""
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table of the state, by its spec's name."""

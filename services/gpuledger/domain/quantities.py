@@ -1,6 +1,6 @@
-"""Quantities of Kubernetes, exactly: whole billionths, and the way they were written.
+"""Kubernetes quantities, exactly: whole billionths, and the form in which they were written.
 
-What lies below a billionth is rounded away from zero, as Kubernetes does. Sums and comparisons are those of `nanos`.
+Amounts below a billionth are rounded away from zero, as Kubernetes does. Sums and comparisons use `nanos`.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Tables in memory: what a fold works on.
+"""Tables in memory: the state of a fold.
 
-A table knows which of its rows changed since they were last taken for writing, and keeps the indexes it declares. It
-does not know who writes them, and reads nothing by itself: whoever drives the fold hands back rows that had retired.
+A table tracks which rows changed since they were last taken for writing, and keeps its declared indexes. It does not
+know who writes the rows and reads nothing itself: the caller of the fold loads rows that have retired.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -16,7 +16,7 @@ Key = Any
 
 
 class TableSpec(NamedTuple, Generic[R]):
-    """What a table is.
+    """The definition of a table.
 
     `retires` names the columns that are all set once the fold is not expected to touch a row again; it then leaves
     memory when it is written (no columns: at once; None: never). Where `page_by` names a column, all rows that share
@@ -38,9 +38,9 @@ class TableSpec(NamedTuple, Generic[R]):
 
 
 class Changes(NamedTuple, Generic[R]):
-    """What has to be written: rows the store does not have, rows it may have otherwise, and keys it must forget.
+    """What to write: rows that the store does not have, rows that it may have in another form, and keys to delete.
 
-    A table whose rows leave memory at once cannot tell a key that comes again, so its rows all count as changed.
+    A table whose rows leave memory at once cannot recognise a key that returns, so all its rows count as changed.
     """
 
     new: list[R]
@@ -52,18 +52,18 @@ class Changes(NamedTuple, Generic[R]):
 
 
 KEYS_PER_TUPLE_MAX = 8
-"""Up to here an index keeps the keys of a value in a tuple, which most values have one of; beyond, copying it costs."""
+"""Up to here an index keeps the keys of a value in a tuple, usually of one key; copying a longer one is slow."""
 
 
 class _ManyKeys(dict[Key, None]):
-    """Keys in the order in which they came. Who iterates sees them as they are when it begins, as with a tuple."""
+    """Keys in order of insertion. An iteration sees the keys at its beginning, as with a tuple."""
 
     def __iter__(self) -> Iterator[Key]:
         return iter(tuple(self.keys()))
 
 
 class Index(Generic[R]):
-    """Keys of a table's rows by the value of one column, in the order in which the rows came."""
+    """Keys of a table's rows by the value of one column, in order of insertion."""
 
     def __init__(self, position: int) -> None:
         self._value_of: Callable[[R], Any] = itemgetter(position)
@@ -74,7 +74,7 @@ class Index(Generic[R]):
         return self._keys.get(value, ())
 
     def add(self, key: Key, row: R) -> None:
-        """Take in a row that the table did not have."""
+        """Add a row that the table did not have."""
         value = self._value_of(row)
         known = self._keys.get(value)
         if known is None:
@@ -131,7 +131,7 @@ class Table(Generic[R]):
         return len(self._was_stored)
 
     def never_written(self) -> None:
-        """Keep no account of changes, because nobody will take them; for folds that stay in memory."""
+        """Stop tracking changes; for folds whose rows are never written."""
         self._is_written = False
 
     def put(self, row: R) -> None:
@@ -157,7 +157,7 @@ class Table(Generic[R]):
             index.remove(key, row)
 
     def load(self, rows: Iterable[R]) -> None:
-        """Take in rows as the store has them; they count as unchanged. What changed or went meanwhile stays so."""
+        """Load rows from the store; they count as unchanged. Rows changed or deleted meanwhile stay so."""
         for row in rows:
             key = self.key_of(row)
             if key not in self.rows and key not in self._was_stored:
@@ -168,11 +168,11 @@ class Table(Generic[R]):
                     index.add(key, row)
 
     def has_changes(self) -> bool:
-        """Whether changes have to be taken: for writing, or only for rows that were paged in to leave again."""
+        """Whether to call `take_changes`: to write rows, or to let rows that were paged in leave memory."""
         return bool(self._was_stored or self._paged_in)
 
     def take_changes(self) -> Changes[R]:
-        """What changed since the last call; retired rows, among it or paged in meanwhile, leave memory."""
+        """The changes since the last call; retired rows, changed or paged in, leave memory."""
         changes, rows = Changes[R]([], [], []), self.rows
         for key, was_stored in self._was_stored.items():
             row = rows.get(key)

@@ -1,7 +1,7 @@
-"""Histories of facts: for each thing, what was true of it from when to when, in event time.
+"""Keeps histories of facts: for each thing, which version was in force from when to when, in event time.
 
-Order of recording does not matter: a late fact is put where it belongs, and corrects the ranges around it. Of two facts
-with the same time the one recorded later wins.
+The order of recording does not matter: a late fact goes where it belongs and corrects the ranges around it. Of two
+facts with the same time the one recorded later is in force.
 """
 
 from bisect import bisect_left
@@ -17,11 +17,11 @@ _valid_from = attrgetter("valid_from")
 
 
 def put_version(table: Table[V], known: list[V], version: V) -> V:
-    """Put a version among those known of the same thing, and return the latest one.
+    """Add a version of a thing to its history, and return the latest one.
 
     Args:
-        table: where the versions are kept.
-        known: every version of the thing, in any order.
+        table: the versions of all things.
+        known: all versions of this thing, in any order.
         version: the new one; its `valid_to` is computed here.
     """
     ordered: list[Any] = sorted(known, key=_valid_from)

@@ -26,7 +26,7 @@ class Management(NamedTuple):
 
 
 def is_managed(row: InventoryNode, settings: ModuleSettings) -> Management:
-    """Whether the node is managed: by its label if that is `true` or `false` (its key is a setting), else the default."""
+    """Whether the node is managed: by its label if that is `true` or `false`, else by default. The key is a setting."""
     label = orjson.loads(row.labels).get(settings.managed_label_key)
     if label == LABEL_FALSE:
         return Management(False, InventoryReason.DISABLED_BY_LABEL)

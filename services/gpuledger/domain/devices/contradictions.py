@@ -1,7 +1,7 @@
-"""Contradictions between installations, and the strays: found by the fold, kept, never repaired.
+"""Finds contradictions: overlapping installations, and insertions and removals that fit none. It never repairs them.
 
-Two lives overlap when each begins before the other ends; a life without an end is still going on. A late fact may end
-a contradiction, shorten it or show that there was none: rows follow the installations.
+Two installations overlap when each begins before the other ends; an open one has not ended. A late fact may end a
+contradiction, shorten it or show that there was none: the rows follow the installations.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ REMOVED_NOT_INSERTED = "removed-not-inserted"
 
 
 def reconcile_overlaps(state: Devices, old: list[Installation], new: list[Installation]) -> None:
-    """Replace what `old` installations contradicted by what the `new` ones, already in the table, contradict.
+    """Replace the contradictions of the `old` installations by those of the `new` ones, which are in the table.
 
-    All of them are of one device in one slot, so they contradict others and not each other. What the old ones
-    contradicted follows from them as it did then: nobody has to look for it among all that is known of the slot.
+    All are of one device in one slot, so they contradict others and not each other. The contradictions of the old ones
+    follow from them again, so the slot's other rows need not be searched.
     """
     was = {key: row for installation in old for key, row in _overlaps(state, installation)}
     for installation in new:
@@ -32,7 +32,7 @@ def reconcile_overlaps(state: Devices, old: list[Installation], new: list[Instal
 
 
 def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None:
-    """Replace the strays of one device in one slot, and the contradictions that tell of them."""
+    """Replace the strays of one device in one slot, and their contradictions."""
     before, after = set(old), set(new)
     for stray in old:
         if stray not in after:
@@ -45,7 +45,7 @@ def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None
 
 
 def _overlaps(state: Devices, installation: Installation) -> Iterator[tuple[Key, Contradiction]]:
-    """What an installation contradicts among the others of its slot and of its device."""
+    """The contradictions of an installation with others of its slot and of its device."""
     device, slot = installation.device, installation.slot
     installations, key_of = state.installation.rows, state.contradiction.key_of
     for key in state.installation.by["slot"].get(slot):

@@ -18,7 +18,7 @@ from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.subjects import origin_of
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
-"""Before this no error is known to have happened: agents' clocks may be wrong, and their words extreme."""
+"""The earliest time of an error: agents' clocks may be wrong by any amount."""
 
 IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unplaced"
 
@@ -60,10 +60,10 @@ class Installation(NamedTuple):
 
 
 class Stray(NamedTuple):
-    """An insertion or removal that fits no life: inserted where it sat already, or removed from where it did not.
+    """An insertion or removal that fits no installation: of a device that is there already, or that is not there.
 
-    It is kept whole, because a late fact may still give it a life. A life's source and epoch are its insertion's, so a
-    removal's are not kept (empty): it would lose them in a life and be another stray than before.
+    It is kept whole, because a late fact may still pair it. An installation's source and epoch are its insertion's, so
+    a removal's are empty: it would lose them in an installation and come out as another stray.
     """
 
     device: str
@@ -79,7 +79,7 @@ class Stray(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """One failure of a device: one event, which its source's numbering tells from every other."""
+    """One failure of a device, identified by its event's place in its source's numbering."""
 
     event_id: str
     device: str
@@ -93,7 +93,7 @@ class Failure(NamedTuple):
 
 
 class DeviceErrors(NamedTuple):
-    """The errors of one kind and cause that the agent of a node saw on a device, and that left it usable."""
+    """The errors of one kind and cause that a node's agent saw on a device and that left it usable."""
 
     device: str
     kind: str
@@ -191,7 +191,7 @@ class Devices:
 
 
 def passport(known: Device, installations: list[Installation]) -> Device:
-    """The passport that follows from a device's installations; failures and first sight are kept as known."""
+    """The passport that follows from a device's installations; failures and the first sight stay as they are."""
     if not installations:
         return known
     latest = max(installations, key=_began)
@@ -226,7 +226,7 @@ def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
 
 
 def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
-    """Bring a slot's row in line with the installations in it; of several occupants the last one that came is named."""
+    """Bring a slot's row in line with its installations; of several occupants it names the latest."""
     known = state.slot.get(slot) or unseen_slot(slot, seen_at)
     installations = state.installation.where("slot", slot)
     held = [installation for installation in installations if installation.valid_to is None]
@@ -246,7 +246,7 @@ def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
 
 
 def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
-    """Keep the failure, and count it in the passport."""
+    """Store the failure and count it in the passport."""
     event = fact.event
     time = event.time
     identity = (event.source, event.epoch, event.number)
@@ -261,7 +261,7 @@ def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
 
 
 def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> None:
-    """Count the errors; a device that only had such has no passport of its own."""
+    """Count the errors; they alone give a device no passport."""
     device, kind, node = intern(fact.event.subject), intern(data.kind), intern(origin_of(fact.event.source).name)
     last_at = fact.event.time
     first_at = min(max(data.first_at, _UNIX), last_at).astimezone(UTC)
@@ -288,12 +288,12 @@ def declared(state: Devices, fact: Fact, data: SlotDeclared) -> None:
 
 
 def unseen_device(device: str, seen_at: datetime) -> Device:
-    """The passport of a device of which nothing is known but that somebody spoke of it."""
+    """The passport of a device about which nothing is known but its id."""
     return Device(intern(device), UNPLACED, None, None, 0, None, None, None, seen_at, None, 0, 0, None)
 
 
 def unseen_slot(slot: str, seen_at: datetime) -> Slot:
-    """A slot of which nothing is known but that somebody spoke of it."""
+    """A slot about which nothing is known but its id."""
     return Slot(slot, None, None, None, 0, 0, seen_at, None)
 
 

@@ -1,8 +1,8 @@
-"""From insertions and removals to installations: which removal ends which insertion.
+"""Pairs insertions and removals into installations: which removal ends which insertion.
 
-For one device in one slot the facts are walked in event time. At one instant a removal first ends a life that began
-earlier, otherwise the one that begins now; what fits no life is kept as a stray. The result depends on the set of
-facts only, so a late fact re-pairs the device's lives in that slot and nothing else.
+The facts about one device in one slot are taken in event time. At one instant a removal first ends an earlier
+installation, otherwise the one that begins now; a fact that fits none is kept as a stray. The result depends only on
+the set of facts, so a late fact pairs those of its device and slot again and nothing else.
 """
 
 from collections.abc import Iterable
@@ -30,14 +30,14 @@ from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceInsert
 
 
 class Pairing(NamedTuple):
-    """What the facts about one device in one slot amount to."""
+    """The installations and strays of one device in one slot."""
 
     installations: list[Installation]
     strays: list[Stray]
 
 
 def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
-    """Begin a life, or find that the insertion fits none."""
+    """Begin an installation, or keep an insertion that fits none as a stray."""
     event = fact.event
     installation = Installation(
         intern(event.subject),
@@ -56,14 +56,14 @@ def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
 
 
 def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
-    """End a life, or find that the removal fits none."""
+    """End an installation, or keep a removal that fits none as a stray."""
     device, slot, at, retired = intern(fact.event.subject), intern(data.slot), fact.event.time, data.retired
     if not _end_in_order(state, device, slot, at, retired=retired):
         _repair(state, _removal(device, slot, at, retired=retired))
 
 
 def pair(marks: Iterable[Stray]) -> Pairing:
-    """The lives and strays that follow from the facts about one device in one slot, given in any order."""
+    """The installations and strays that follow from the facts about one device in one slot, in any order."""
     insertions, removals = _by_time(marks, inserted=True), _by_time(marks, inserted=False)
     result = Pairing([], [])
     began: Stray | None = None
@@ -89,7 +89,7 @@ def pair(marks: Iterable[Stray]) -> Pairing:
 
 
 def _begin_in_order(state: Devices, installation: Installation) -> bool:
-    """Begin a life behind everything known of the device, in a slot empty since; False where that is not so."""
+    """Begin an installation that is later than all facts about device and slot; False where it is not."""
     device, slot, at = installation.device, installation.slot, installation.valid_from
     passport = state.device.rows.get(device) or unseen_device(device, at)
     place = state.slot.rows.get(slot) or unseen_slot(slot, at)
@@ -121,7 +121,7 @@ def _begin_in_order(state: Devices, installation: Installation) -> bool:
 
 
 def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retired: bool) -> bool:
-    """End the device's one life, which contradicts nothing, behind everything known; False where that is not so."""
+    """End the device's only installation, later than all facts and without contradictions; False where it is not so."""
     passport, place = state.device.rows.get(device), state.slot.rows.get(slot)
     if passport is None or place is None or passport.slot != slot or passport.places != 1 or place.occupants != 1:
         return False
@@ -164,7 +164,7 @@ def _lies_before(time: datetime | None, at: datetime) -> bool:
 
 
 def _repair(state: Devices, mark: Stray) -> None:
-    """Pair all facts about the device in this slot anew, and bring everything in line that follows from them."""
+    """Pair all facts about the device in this slot again, and update all rows that follow from them."""
     before, strays = _installations_of(state, mark), _strays_of(state, mark)
     after = pair([mark, *strays, *(part for installation in before for part in _marks_of(installation))])
     was, will_be = set(before), set(after.installations)
@@ -197,7 +197,7 @@ def _strays_of(state: Devices, mark: Stray) -> list[Stray]:
 
 
 def _by_time(marks: Iterable[Stray], *, inserted: bool) -> dict[datetime, Stray]:
-    """One mark a time: saying the same twice says nothing new."""
+    """One fact for each time: a repeated fact adds nothing."""
     by_time: dict[datetime, Stray] = {}
     for mark in marks:
         if mark.inserted == inserted:
@@ -225,7 +225,7 @@ def _insertion_of(installation: Installation) -> Stray:
 
 
 def _removal(device: str, slot: str, at: datetime, *, retired: bool) -> Stray:
-    """A removal keeps no source: whoever told of it first would else decide what the rows are."""
+    """A removal has no source; otherwise the rows would depend on which source recorded it first."""
     return Stray(device, slot, at, False, retired, None, None, None, "", "")
 
 

@@ -1,4 +1,4 @@
-"""Nodes: what is known of each, now and at any time."""
+"""Folds nodes: the facts about each, now and at any time."""
 
 import re
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, No
 from gpuledger.events.slot import SlotDeclared
 
 COUNT = re.compile(r"[0-9]{1,9}").fullmatch
-"""What a count in a label looks like."""
+"""Matches a count in a label."""
 
 
 class Node(NamedTuple):
-    """A node as it is now; `slots` counts the slots that were declared on it."""
+    """A node as it is now; `slots` counts the slots declared on it."""
 
     node: str
     first_seen_at: datetime
@@ -30,7 +30,7 @@ class Node(NamedTuple):
 
 
 class NodeVersion(NamedTuple):
-    """What was registered of a node, from when to when. `present` is false after it was decommissioned."""
+    """A version of a node, from when to when. `present` is false after it was decommissioned."""
 
     node: str
     valid_from: datetime
@@ -44,7 +44,7 @@ class NodeVersion(NamedTuple):
 
 
 class NodeSlot(NamedTuple):
-    """A slot that was declared on a node, and when that was first said."""
+    """A slot declared on a node, and when it first was."""
 
     node: str
     slot: str
@@ -88,7 +88,7 @@ def _left(state: Nodes, fact: Fact, _data: NodeDecommissioned | NodeGone) -> Non
 
 
 def _observed(state: Nodes, fact: Fact, data: NodeObserved) -> None:
-    """What a Node's labels tell of its GPUs; a count that is none counts as unknown."""
+    """The facts about GPUs in a Node's labels; a count that is no number counts as unknown."""
     count = data.labels.get(LABEL_DEVICE_COUNT, "")
     gpu_count = int(count) if COUNT(count) else None
     model = data.labels.get(GFD_PRODUCT) or None

@@ -1,10 +1,9 @@
-"""Which containers have which devices, now and at any time, as the agents of their nodes tell.
+"""Folds the agents' reports of which containers have which devices, into the present and the past.
 
-An agent tells what a container has whenever that changes, and again when it starts anew; each time replaces the last.
-A unit that was told of again and again is held in one range, which begins when it was first told of. Facts may come in
-any order: a late one cuts and joins the ranges around it. For what comes in order it is enough to know what the
-container has; its past leaves memory, and is read back only for what comes late. Nothing is concluded from silence:
-what an agent told of stands until it tells otherwise.
+An agent reports everything that a container has whenever that changes, and again when the agent restarts; each report
+replaces the one before. Repeated reports of a unit make one range, which begins with the first. Reports may come in any
+order: a late one cuts and joins the ranges around it. In-order reports only need what the container has now, so its
+past leaves memory and is read back for a late report. Silence means nothing: a report holds until the next one.
 """
 
 import re
@@ -67,11 +66,11 @@ class AllocationRange(NamedTuple):
     valid_to: datetime | None
 
 
-class Told(NamedTuple):
-    """That it was told what a container has. It held until `until`; at once where it was nothing."""
+class AllocationReport(NamedTuple):
+    """A report of what a container has. It held until `until`; a report of nothing ends at once."""
 
     allocation: str
-    told_at: datetime
+    reported_at: datetime
     position: int
     until: datetime | None
 
@@ -84,10 +83,14 @@ HISTORY: TableSpec[AllocationRange] = TableSpec(
     retires=("valid_to",),
     page_by="allocation",
 )
-TOLD: TableSpec[Told] = TableSpec(
-    "container_allocation_told", Told, ("allocation", "told_at"), retires=("until",), page_by="allocation"
+REPORTS: TableSpec[AllocationReport] = TableSpec(
+    "container_allocation_report",
+    AllocationReport,
+    ("allocation", "reported_at"),
+    retires=("until",),
+    page_by="allocation",
 )
-SPECS = (ALLOCATION, HISTORY, TOLD)
+SPECS = (ALLOCATION, HISTORY, REPORTS)
 
 Unit = tuple[Any, ...]
 """The columns of a unit, from `allocation` to `pool`."""
@@ -99,86 +102,86 @@ class Allocations:
     def __init__(self) -> None:
         self.allocation = Table(ALLOCATION, "allocation")
         self.history = Table(HISTORY, "allocation")
-        self.told = Table(TOLD, "allocation")
+        self.reports = Table(REPORTS, "allocation")
         self._last: dict[str, datetime] | None = None
 
     @property
     def last(self) -> dict[str, datetime]:
-        """When it was last told of each container that has something; made from the rows when first asked for."""
+        """The time of the last report on each container that has something, computed from the rows on first use."""
         if self._last is None:
-            self._last = {row.allocation: row.told_at for row in self.told.rows.values() if row.until is None}
+            self._last = {row.allocation: row.reported_at for row in self.reports.rows.values() if row.until is None}
         return self._last
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (self.allocation, self.history, self.told)
+        tables: tuple[Table[Any], ...] = (self.allocation, self.history, self.reports)
         return {table.spec.name: table for table in tables}
 
 
 def touched(state: Allocations, fact: Fact) -> Touched:
-    """The container's past; nothing where it has devices, and the fact is later than all that was told of it."""
+    """The container's past; nothing where it has devices and the fact is later than all reports on it."""
     if _is_next(state, fact):
         return ()
-    return ((HISTORY.name, fact.event.subject), (TOLD.name, fact.event.subject))
+    return ((HISTORY.name, fact.event.subject), (REPORTS.name, fact.event.subject))
 
 
 def _is_next(state: Allocations, fact: Fact) -> bool:
-    """Whether the container has something, and nothing was told of it since; its past then does not matter."""
+    """Whether the container has something and this is its latest report; its past then does not matter."""
     last = state.last.get(fact.event.subject)
     return last is not None and last < fact.event.time
 
 
 def _observed(state: Allocations, fact: Fact, data: AllocationObserved) -> None:
     if is_agent_of(fact.event.source, data.node):
-        _tell(state, fact, set(_units(fact.event.subject, data).values()))
+        _set_units(state, fact, set(_units(fact.event.subject, data).values()))
 
 
 def _ended(state: Allocations, fact: Fact, _data: AllocationEnded) -> None:
-    _tell(state, fact, set())
+    _set_units(state, fact, set())
 
 
-def _tell(state: Allocations, fact: Fact, units: set[Unit]) -> None:
-    """From the fact's time on, up to the next that was told, the container has these units and no others."""
+def _set_units(state: Allocations, fact: Fact, units: set[Unit]) -> None:
+    """From the fact's time up to the next report, the container has exactly these units."""
     allocation, time = fact.event.subject, fact.event.time
-    told, ranges = _known(state, fact)
-    if any(one.told_at == time and one.position > fact.sequence for one in told):
+    reports, ranges = _known(state, fact)
+    if any(one.reported_at == time and one.position > fact.sequence for one in reports):
         return
-    following = min((one.told_at for one in told if one.told_at > time), default=None)
-    for one in told:
-        if one.told_at < time and (one.until is None or time < one.until):
-            state.told.put(one._replace(until=time))
-    state.told.put(Told(allocation, time, fact.sequence, following if units else time))
+    following = min((one.reported_at for one in reports if one.reported_at > time), default=None)
+    for one in reports:
+        if one.reported_at < time and (one.until is None or time < one.until):
+            state.reports.put(one._replace(until=time))
+    state.reports.put(AllocationReport(allocation, time, fact.sequence, following if units else time))
     if following is None:
-        _note_last(state, allocation, time if units else None)
-    had = {_unit_of(row): row for row in ranges if _holds(row, time)}
+        _set_last(state, allocation, time if units else None)
+    current = {_unit_of(row): row for row in ranges if _holds(row, time)}
     before = {_unit_of(row): row for row in ranges if row.valid_to == time}
     after = {_unit_of(row): row for row in ranges if row.valid_from == following}
-    for unit in had.keys() - units:
-        _cut(state, had[unit], time, following)
-    for unit in units - had.keys():
+    for unit in current.keys() - units:
+        _cut(state, current[unit], time, following)
+    for unit in units - current.keys():
         _join(state, AllocationRange._make((*unit, time, following)), before.get(unit), after.get(unit))
 
 
-def _known(state: Allocations, fact: Fact) -> tuple[list[Told], list[AllocationRange]]:
-    """What was told of the container and what it had, as far as it matters for the fact."""
+def _known(state: Allocations, fact: Fact) -> tuple[list[AllocationReport], list[AllocationRange]]:
+    """The reports on the container and its ranges, as far as they matter for the fact."""
     allocation = fact.event.subject
     if not _is_next(state, fact):
-        return state.told.where("allocation", allocation), state.history.where("allocation", allocation)
+        return state.reports.where("allocation", allocation), state.history.where("allocation", allocation)
     held = state.allocation.where("allocation", allocation)
     ranges = (state.history.get((allocation, row.unit, row.since)) for row in held)
-    last = state.told.get((allocation, state.last[allocation]))
+    last = state.reports.get((allocation, state.last[allocation]))
     return [last] if last else [], [row for row in ranges if row]
 
 
-def _note_last(state: Allocations, allocation: str, told_at: datetime | None) -> None:
-    if told_at is None:
+def _set_last(state: Allocations, allocation: str, reported_at: datetime | None) -> None:
+    if reported_at is None:
         state.last.pop(allocation, None)
     else:
-        state.last[allocation] = told_at
+        state.last[allocation] = reported_at
 
 
 def _cut(state: Allocations, row: AllocationRange, start: datetime, end: datetime | None) -> None:
-    """Take the time from start to end out of a range that holds at its start."""
+    """Cut the time from start to end out of a range that holds at its start."""
     if row.valid_to is None:
         state.allocation.delete((row.allocation, row.unit))
     if row.valid_from < start:
@@ -192,7 +195,7 @@ def _cut(state: Allocations, row: AllocationRange, start: datetime, end: datetim
 def _join(
     state: Allocations, row: AllocationRange, before: AllocationRange | None, after: AllocationRange | None
 ) -> None:
-    """Put a range, as one with those of the same unit that it touches."""
+    """Put a range, joined with the ranges of the same unit that it touches."""
     if after is not None:
         state.history.delete((after.allocation, after.unit, after.valid_from))
         row = row._replace(valid_to=after.valid_to)
@@ -214,27 +217,27 @@ def _unit_of(row: AllocationRange) -> Unit:
 
 
 def _units(allocation: str, data: AllocationObserved) -> dict[str, Unit]:
-    """The units that a container has, by what each is called; of what is called alike the last holds."""
+    """The units that a container has, by name; of several with one name the last is in force."""
     units: dict[str, Unit] = {}
     container = (data.node, data.namespace, data.pod, data.container)
     for held in data.resources:
         for device in held.devices:
-            unit = _name(held.resource, device)
-            units[unit] = (allocation, unit, *container, held.resource, *_sliced(device), None, None, None)
+            unit = _bounded_name(held.resource, device)
+            units[unit] = (allocation, unit, *container, held.resource, *_split_slice(device), None, None, None)
     for claim in data.claims:
-        unit = _name(claim.claim, claim.driver, claim.pool, claim.device)
+        unit = _bounded_name(claim.claim, claim.driver, claim.pool, claim.device)
         units[unit] = (allocation, unit, *container, None, claim.device, None, claim.claim, claim.driver, claim.pool)
     return units
 
 
-def _sliced(device: str) -> tuple[str, int | None]:
-    """What a unit's id is a unit of, and which slice of it."""
-    sliced = _SLICED(device)
-    return (device, None) if sliced is None else (sliced[1], int(sliced[2]))
+def _split_slice(device: str) -> tuple[str, int | None]:
+    """The device of a unit's id, and the slice of it."""
+    match = _SLICED(device)
+    return (device, None) if match is None else (match[1], int(match[2]))
 
 
-def _name(*parts: str) -> str:
-    """A name that an index can hold, whatever an agent says."""
+def _bounded_name(*parts: str) -> str:
+    """A name that fits into an index, whatever an agent reports."""
     whole = "/".join(parts)
     if len(whole) <= NAME_LENGTH_MAX:
         return whole

@@ -1,9 +1,9 @@
-"""Workloads: who asked for GPUs, what they got and for how long.
+"""Folds workloads: who requested GPUs, which they got, and for how long.
 
-A workload may be scheduled many times. Each scheduling is held until the next one or the first end that is not before
-it, whichever comes first; so a workload that is scheduled again after its end runs again, and of a scheduling and an
-end of one time the end holds. Facts may come in any order: what is allocated follows from the set of them. Ended
-workloads leave memory and are read back when an event still comes.
+A workload may be scheduled many times. Each scheduling lasts until the next one, or until the first end that is not
+before it; so a workload that is scheduled after its end runs again, and an end at the same time as a scheduling ends
+it. Facts may come in any order: allocations depend on the set of them. Ended workloads leave memory, and are read back
+for a late event.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ SUBMITTED, SCHEDULED, ENDING = "submitted", "scheduled", "ended"
 
 
 class Workload(NamedTuple):
-    """A workload. Of several facts of one kind the latest in (`time`, position) holds; each has its position.
+    """A workload. Of several facts of one kind the latest in (`time`, position) is in force; each has its position.
 
-    `source` and `epoch` are those of the submission; while that is not known, of the scheduling, else of the end.
+    `source` and `epoch` are those of the submission; without one, of the scheduling, else of the end.
     """
 
     workload: str
@@ -45,7 +45,7 @@ class Workload(NamedTuple):
 
 
 class WorkloadFact(NamedTuple):
-    """One thing that happened to a workload, for its past; of two of one kind and time the later recorded holds."""
+    """One thing that happened to a workload; of two of one kind and time the one recorded later is in force."""
 
     workload: str
     kind: str
@@ -102,7 +102,7 @@ class Workloads:
 
 
 def touched(fact: Fact) -> Touched:
-    """Any event may touch the workload's row and allocations; a scheduling looks at what else happened to it."""
+    """Any event may touch the workload's row and allocations; a scheduling also needs its other facts."""
     workload = fact.event.subject
     known = (("workload", workload), ("allocation", workload))
     return (*known, ("workload_fact", workload)) if isinstance(fact.event.data, WorkloadScheduled) else known
@@ -116,8 +116,8 @@ def phase_of(scheduled_at: datetime | None, ended_at: datetime | None) -> str:
 
 
 def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
-    asked = (data.owner, data.workload_class, data.gpu_milli, data.cpu_milli, data.memory_mib)
-    _keep(state, fact, SUBMITTED, *asked)
+    requested = (data.owner, data.workload_class, data.gpu_milli, data.cpu_milli, data.memory_mib)
+    _store(state, fact, SUBMITTED, *requested)
     row = _row(state, fact)
     if _is_newer(fact, row.submitted_at, row.submitted_position):
         _put(
@@ -137,32 +137,32 @@ def _submitted(state: Workloads, fact: Fact, data: WorkloadSubmitted) -> None:
 
 
 def _scheduled(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
-    _keep(state, fact, SCHEDULED, node=data.node)
+    _store(state, fact, SCHEDULED, node=data.node)
     _allocate(state, fact, data)
     row = _row(state, fact)
     if not _is_newer(fact, row.scheduled_at, row.scheduled_position):
         return
     if row.submitted_at is None:
-        row = _told_by(row, fact)
+        row = _with_source(row, fact)
     _put(state, row._replace(node=data.node, scheduled_at=fact.event.time, scheduled_position=fact.sequence))
 
 
 def _ended(state: Workloads, fact: Fact, data: WorkloadEnded) -> None:
-    _keep(state, fact, ENDING, outcome=data.outcome)
+    _store(state, fact, ENDING, outcome=data.outcome)
     _release(state, fact.event.subject, fact.event.time)
     row = _row(state, fact)
     if not _is_newer(fact, row.ended_at, row.ended_position):
         return
     if row.submitted_at is None and row.scheduled_at is None:
-        row = _told_by(row, fact)
+        row = _with_source(row, fact)
     _put(state, row._replace(outcome=data.outcome, ended_at=fact.event.time, ended_position=fact.sequence))
 
 
 def _allocate(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
     workload, start = fact.event.subject, fact.event.time
-    for held in state.allocation.where("workload", workload):
-        if held.valid_from == start:
-            state.allocation.delete((workload, held.device, start))
+    for allocation in state.allocation.where("workload", workload):
+        if allocation.valid_from == start:
+            state.allocation.delete((workload, allocation.device, start))
     _release(state, workload, start)
     end = _end_of_allocation(state, workload, start)
     for device, gpu_milli in _shares(data).items():
@@ -170,10 +170,10 @@ def _allocate(state: Workloads, fact: Fact, data: WorkloadScheduled) -> None:
 
 
 def _release(state: Workloads, workload: str, time: datetime) -> None:
-    """Nothing that was allocated by then is held any longer than that."""
-    for held in state.allocation.where("workload", workload):
-        if held.valid_from <= time and (held.valid_to is None or time < held.valid_to):
-            state.allocation.put(held._replace(valid_to=time))
+    """End all allocations that hold at this time."""
+    for allocation in state.allocation.where("workload", workload):
+        if allocation.valid_from <= time and (allocation.valid_to is None or time < allocation.valid_to):
+            state.allocation.put(allocation._replace(valid_to=time))
 
 
 def _end_of_allocation(state: Workloads, workload: str, start: datetime) -> datetime | None:
@@ -188,7 +188,7 @@ def _end_of_allocation(state: Workloads, workload: str, start: datetime) -> date
     )
 
 
-def _keep(
+def _store(
     state: Workloads,
     fact: Fact,
     kind: str,
@@ -200,9 +200,9 @@ def _keep(
     node: str | None = None,
     outcome: str | None = None,
 ) -> None:
-    asked = (owner, workload_class, gpu_milli, cpu_milli, memory_mib)
+    requested = (owner, workload_class, gpu_milli, cpu_milli, memory_mib)
     event = fact.event
-    state.fact.put(WorkloadFact(event.subject, kind, event.time, fact.sequence, *asked, node, outcome))
+    state.fact.put(WorkloadFact(event.subject, kind, event.time, fact.sequence, *requested, node, outcome))
 
 
 def _row(state: Workloads, fact: Fact) -> Workload:
@@ -214,7 +214,7 @@ def _row(state: Workloads, fact: Fact) -> Workload:
     return Workload(event.subject, PENDING, *nothing, None, 0, None, 0, None, 0, event.source, event.epoch)
 
 
-def _told_by(row: Workload, fact: Fact) -> Workload:
+def _with_source(row: Workload, fact: Fact) -> Workload:
     return row._replace(source=fact.event.source, epoch=fact.event.epoch)
 
 

@@ -94,7 +94,7 @@ def test_what_is_told_otherwise_of_the_last_time_looks_at_the_past() -> None:
     assert fact is not None
     assert {name for name, _ in fold.projection.touched(fold.state, fact)} == {
         "container_allocation_history",
-        "container_allocation_told",
+        "container_allocation_report",
     }
     for name, _ in fold.projection.touched(fold.state, fact):
         tables[name].load(row for row in written if isinstance(row, tables[name].spec.row))

@@ -17,6 +17,7 @@ SCHEMAS = ("gpuledger_live", "gpuledger_next", "gpuledger_prev")
 TABLES = {
     "stint": "installation",
     "inventory_sighting": "inventory_card_report",
+    "container_allocation_told": "container_allocation_report",
 }
 
 COLUMNS = {
@@ -24,6 +25,7 @@ COLUMNS = {
     "resource_claim": {"said": "payload"},
     "device_class": {"said": "payload"},
     "device_taint_rule": {"said": "payload"},
+    "container_allocation_report": {"told_at": "reported_at"},
     "inventory_node": {"told_at": "gpus_reported_at", "learnt": "hardware_facts"},
     "inventory_card_report": {"teller": "reporter", "seen_at": "reported_at"},
     "bootstrap_node": {
