@@ -87,10 +87,10 @@ async def _asked(pools: int, questions: list[tuple[str, bytes]]) -> list[float]:
     """Seconds from when each question was due to its answer."""
     async with process(__file__, str(pools)) as child:
         assert child.stdout is not None
-        told = json.loads(await child.stdout.readline())
-        context = ssl.create_default_context(cadata=told["authority"])
+        greeting = json.loads(await child.stdout.readline())
+        context = ssl.create_default_context(cadata=greeting["authority"])
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
-        async with aiohttp.ClientSession(told["url"], connector=connector) as session:
+        async with aiohttp.ClientSession(greeting["url"], connector=connector) as session:
             for path, body in questions[:WARMED_UP]:
                 await _answered(session, path, body)
             return await _paced(session, questions)
@@ -127,11 +127,11 @@ async def _serve(pools: int) -> None:
 
 
 def _deciding(pools: int) -> Callable[[Review], Verdict]:
-    said = []
+    facts = []
     for number in range(pools):
         spec: dict[str, Any] = {"node_selector": {"labels": {"zone": "a"}}, "taints": TAINTS, "strategy": "Spread"}
-        said += [namespace(f"team-{number}"), *pool(f"team-{number}/pool-{number}", **spec)]
-    state = known(*said)
+        facts += [namespace(f"team-{number}"), *pool(f"team-{number}/pool-{number}", **spec)]
+    state = known(*facts)
     return lambda review: decide(review, state)
 
 

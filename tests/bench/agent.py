@@ -139,7 +139,7 @@ def _pending() -> Outgoing:
         for number, card in enumerate(cards)
     )
     data = NodeDevicesWanted(devices=devices)
-    event = Event("wanted", "/services/pools", data.TYPE, NODE, now, data, "bench", 1)
+    event = Event("pending", "/services/pools", data.TYPE, NODE, now, data, "bench", 1)
     return Outgoing(nats_subject_of(event), event.id, encode(event))
 
 
@@ -191,11 +191,11 @@ async def _recorded(running: Running, fault: str) -> float:
 
 async def _faults(running: Running) -> list[float]:
     """Seconds until the kubelet knows, for each card; afterwards all of them are well again."""
-    known = [await _listed(running, card) for card in range(CARDS)]
+    latencies = [await _listed(running, card) for card in range(CARDS)]
     await asyncio.sleep(SEEN_S)
     await request_fault(running.state_dir, "recover")
     await _until(lambda: _healthy(running.kubelet) == CARDS)
-    return known
+    return latencies
 
 
 async def _listed(running: Running, card: int) -> float:
@@ -211,10 +211,10 @@ def _healthy(kubelet: FakeKubelet) -> int:
 
 
 async def _bare(ledger: Ledger, number: int) -> float:
-    wanted = _pending()
-    elsewhere = wanted.subject.replace(NODE, "node-2")
+    pending = _pending()
+    elsewhere = pending.subject.replace(NODE, "node-2")
     began = perf_counter()
-    await ledger.publish(Outgoing(elsewhere, f"bare-{number}", wanted.data))
+    await ledger.publish(Outgoing(elsewhere, f"bare-{number}", pending.data))
     return perf_counter() - began
 
 

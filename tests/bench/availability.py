@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from bench import fleet
-from bench.availability_services import Told
+from bench.availability_services import Report
 from bench.claim_cost import claim_cost
 from bench.processes import api_server, at_once, percentile_ms, process
 from bench.report import Figure
@@ -108,7 +108,7 @@ class Cluster:
         self._child = child
         self._sizes = sizes
         self._random = Random(fleet.SEED)
-        self._told = Told(0, 0, 0)
+        self._told = Report(0, 0, 0)
         self._held: dict[str, set[str]] = {}
         self._shown: list[float] = []
         self._own: list[float] = []
@@ -230,7 +230,7 @@ class Cluster:
     async def _listen(self) -> None:
         assert self._child.stdout is not None
         while line := await self._child.stdout.readline():
-            self._told = Told(**json.loads(line))
+            self._told = Report(**json.loads(line))
         raise RuntimeError("the services ended")
 
     async def _watch(self, resource: Resource, saw: Callable[[Object, float], None]) -> None:

@@ -28,7 +28,7 @@ from gpuledger.runtime.garbage import short_walks
 TELL_S = 0.1
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """What the services say of themselves: how much waits, statuses written, the most of one slice within a pause."""
 
     waiting: int
@@ -78,8 +78,8 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
 async def _tell(writer: StatusWriter, client: TimingClient) -> None:
     while True:
         health = writer.health()
-        told = Told(health.waiting + health.failing, client.written, client.most)
-        print(json.dumps(told._asdict()), flush=True)
+        report = Report(health.waiting + health.failing, client.written, client.most)
+        print(json.dumps(report._asdict()), flush=True)
         await asyncio.sleep(TELL_S)
 
 

@@ -51,8 +51,8 @@ class Folded:
     def change_us(self, changes: int) -> float:
         """Microseconds for a change: a claim goes, or comes back."""
         claims = [self._random.randrange(self._devices) for _ in range((changes + 1) // 2)]
-        said = [(_claim_name(claim), data) for claim in claims for data in (ClaimReleased(), _allocated(claim))]
-        messages = [self._message("claims", *one) for one in said]
+        facts = [(_claim_name(claim), data) for claim in claims for data in (ClaimReleased(), _allocated(claim))]
+        messages = [self._message("claims", *one) for one in facts]
         began = perf_counter()
         for message in messages:
             self._fold.apply(message)

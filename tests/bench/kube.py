@@ -75,7 +75,7 @@ Shown = tuple[str, str]
 """An object's name, and its node's."""
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """What the services say of themselves."""
 
     statuses: int
@@ -95,14 +95,14 @@ class Edge:
         self.relist_s = relist_s
         self.created_s = 0.0
         self.cold_s = 0.0
-        self.told = Told(0, 0, 0, 0, 0)
+        self.report = Report(0, 0, 0, 0, 0)
         self._child = child
 
     async def settle(self) -> None:
         """Return when every object has its status, and lists and idling have passed without more."""
         began = perf_counter()
         async with asyncio.timeout(SETTLE_S):
-            while self.told.statuses < self.objects or self.told.waiting:
+            while self.report.statuses < self.objects or self.report.waiting:
                 await self._listen()
             self.cold_s = perf_counter() - began
             until = perf_counter() + self.relist_s + STEADY_BEYOND_RELIST_S
@@ -114,7 +114,7 @@ class Edge:
         line = await self._child.stdout.readline()
         if not line:
             raise RuntimeError("the services ended")
-        self.told = Told(**json.loads(line))
+        self.report = Report(**json.loads(line))
 
     async def change(self, changes: int) -> tuple[list[float], list[float]]:
         """Seconds from labelling a Node until all its GPUDevices show it, and until the Node itself does."""
@@ -175,10 +175,10 @@ def _node_name(index: int) -> str:
 
 def _cold_start(edge: Edge) -> list[Figure]:
     name = f"cold start, {edge.nodes:,} nodes of {DEVICES_PER_NODE}"
-    bare_s = edge.created_s * edge.told.writes / edge.nodes
+    bare_s = edge.created_s * edge.report.writes / edge.nodes
     return [
         Figure(
-            f"{name}: status writes, idling and lists included", edge.told.statuses, "writes", "objects",
+            f"{name}: status writes, idling and lists included", edge.report.statuses, "writes", "objects",
             edge.objects, edge.objects, is_ratio=False,
         ),
         Figure(f"{name}: until all is written", edge.cold_s, "s", "as many bare creations", bare_s, None),
@@ -197,7 +197,7 @@ def _latency(shown: list[float], labelled: list[float]) -> list[Figure]:
 
 def _memory(edge: Edge) -> Figure:
     name = f"peak memory of the edge's services, {edge.nodes * DEVICES_PER_NODE:,} devices"
-    peak_mb, imports_mb = edge.told.peak_kib * 1024 / 1e6, edge.told.imports_kib * 1024 / 1e6
+    peak_mb, imports_mb = edge.report.peak_kib * 1024 / 1e6, edge.report.imports_kib * 1024 / 1e6
     return Figure(name, peak_mb, "MB", "the process after its imports", imports_mb, MEMORY_MB, is_ratio=False)
 
 
@@ -267,8 +267,8 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: st
 async def _tell(writer: StatusWriter, imports_kib: int) -> None:
     while True:
         health = writer.health()
-        told = Told(_writes("apply status"), _writes(), health.waiting + health.failing, imports_kib, peak_kib())
-        print(json.dumps(told._asdict()), flush=True)
+        report = Report(_writes("apply status"), _writes(), health.waiting + health.failing, imports_kib, peak_kib())
+        print(json.dumps(report._asdict()), flush=True)
         await asyncio.sleep(TELL_S)
 
 

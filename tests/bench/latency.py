@@ -118,10 +118,10 @@ async def _published(nats_url: str, events: int, *options: str) -> list[tuple[in
     """Publish from another process; what it prints, by the clock that processes share."""
     command = (sys.executable, str(CHILD), nats_url, str(events), str(RATE_PER_S), *options)
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    told, _ = await child.communicate()
+    output, _ = await child.communicate()
     if child.returncode:
         raise RuntimeError(f"{CHILD.name} ended with {child.returncode}")
-    return [(sequence, seconds) for sequence, seconds in json.loads(told)]
+    return [(sequence, seconds) for sequence, seconds in json.loads(output)]
 
 
 async def _bare(nats_url: str, database_url: str, events: int) -> tuple[list[float], list[float]]:

@@ -21,9 +21,9 @@ async def memory(database_url: str, events: int) -> list[Figure]:
     with unsynced_nats() as server:
         async with connect_ledger(server.url, name="bench") as ledger:
             await fill(ledger, fleet.history(events), "memory")
-        told = await asyncio.to_thread(_rebuild, server.url, database_url)
+        usage = await asyncio.to_thread(_rebuild, server.url, database_url)
     name = f"peak memory, {events:,} events, {events // fleet.EVENTS_PER_DEVICE:,} devices"
-    imports_mb, peak_mb = told["imports_kib"] * 1024 / 1e6, told["peak_kib"] * 1024 / 1e6
+    imports_mb, peak_mb = usage["imports_kib"] * 1024 / 1e6, usage["peak_kib"] * 1024 / 1e6
     return [
         Figure(name, peak_mb, "MB", "the process after its imports", imports_mb, MEGABYTES_MAX, is_ratio=False),
     ]
@@ -32,5 +32,5 @@ async def memory(database_url: str, events: int) -> list[Figure]:
 def _rebuild(nats_url: str, database_url: str) -> dict[str, float]:
     command = [sys.executable, str(CHILD), nats_url, database_url]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    usage: dict[str, float] = json.loads(done.stdout)
+    return usage

@@ -43,8 +43,8 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
                 ]
                 return [((await future).seq, perf_counter()) for future in futures]
 
-            began, told = await paced(publish_raw, messages, rate_per_s)
-            print(json.dumps([(seq, at - began - n / rate_per_s) for n, (seq, at) in enumerate(told)]))
+            began, stored = await paced(publish_raw, messages, rate_per_s)
+            print(json.dumps([(seq, at - began - n / rate_per_s) for n, (seq, at) in enumerate(stored)]))
         return
     async with connect_ledger(nats_url, name="bench pacing") as ledger:
 
@@ -52,8 +52,8 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
             receipts = await asyncio.gather(*(ledger.publish(message) for message in due))
             return [(receipt.sequence, 0.0) for receipt in receipts]
 
-        began, told = await paced(publish, messages, rate_per_s)
-        print(json.dumps([(seq, began + n / rate_per_s) for n, (seq, _) in enumerate(told)]))
+        began, stored = await paced(publish, messages, rate_per_s)
+        print(json.dumps([(seq, began + n / rate_per_s) for n, (seq, _) in enumerate(stored)]))
 
 
 async def paced(publish: Publish, messages: list[Outgoing], rate_per_s: int) -> tuple[float, list[tuple[int, float]]]:

@@ -67,7 +67,7 @@ def _latency(sizes: PoolsSizes, seen: list[Seen]) -> list[Figure]:
 
 
 def _cost(edge: Edge, sizes: PoolsSizes) -> list[Figure]:
-    changes, told, size = sizes.changes, edge.told, _size(sizes)
+    changes, report, size = sizes.changes, edge.report, _size(sizes)
     seconds, name = changes / CHANGES_PER_S, "full lists of GPUDevices"
     return [
         Figure(
@@ -75,10 +75,11 @@ def _cost(edge: Edge, sizes: PoolsSizes) -> list[Figure]:
             SAID_BY_OTHERS, None,
         ),
         Figure(f"{name} while annotated, {size}", edge.lists, "lists", "in production", seconds / RELIST_S, None),
-        Figure(f"{name}, the last one, {size}", told.list_s, "s", "between two", sizes.relist_s, None),
+        Figure(f"{name}, the last one, {size}", report.list_s, "s", "between two", sizes.relist_s, None),
         Figure(
-            f"peak memory of these services, {size}", told.peak_kib * 1024 / 1e6, "MB", "the process after its imports",
-            told.imports_kib * 1024 / 1e6, None,
+            f"peak memory of these services, {size}", report.peak_kib * 1024 / 1e6, "MB",
+            "the process after its imports",
+            report.imports_kib * 1024 / 1e6, None,
         ),
     ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from bench.pools_fleet import SLICES, Fleet, FleetPool, module_config, namespaces, node_name, node_object, pool_object
 from bench.pools_past import PEOPLE, Past, agent_of, device_at, make_past, show
-from bench.pools_services import WATCHERS, Told
+from bench.pools_services import WATCHERS, Report
 from bench.processes import api_server, at_once, process
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, MODULE_CONFIGS, NAMESPACES, NODES, Resource
 from gpuledger.api.phases import DeviceState
@@ -82,7 +82,7 @@ class Edge:
     """What is measured, and what was found on the way."""
 
     def __init__(self, client: KubeClient, ledger: Ledger, child: asyncio.subprocess.Process) -> None:
-        self.told = Told("", 0, 1, 0, 0, 0, 0.0, 0, 0)
+        self.report = Report("", 0, 1, 0, 0, 0, 0.0, 0, 0)
         self.objects = self.events = self.lists = self.changed_at_start = 0
         self.made_s = self.begun_s = 0.0
         self._client = client
@@ -99,11 +99,11 @@ class Edge:
             while not self._is_settled():
                 await self.listen()
         self.begun_s = perf_counter() - began
-        self.changed_at_start = self.told.writes + await self._ledger.head() - head
+        self.changed_at_start = self.report.writes + await self._ledger.head() - head
 
     def _is_settled(self) -> bool:
-        told = self.told
-        return told.state == "writing" and told.watchers == WATCHERS and not told.unlisted and not told.waiting
+        report = self.report
+        return report.state == "writing" and report.watchers == WATCHERS and not report.unlisted and not report.waiting
 
     async def listen(self) -> None:
         """Take what the services say next."""
@@ -111,11 +111,11 @@ class Edge:
         line = await self._child.stdout.readline()
         if not line:
             raise RuntimeError("the services ended")
-        self.told = Told(**json.loads(line))
+        self.report = Report(**json.loads(line))
 
     async def change(self, changes: list[Change]) -> list[Seen]:
         """Annotate the devices, each when it is due whatever became of those before, until everything follows."""
-        before, lists = await self._ledger.head(), self.told.lists
+        before, lists = await self._ledger.head(), self.report.lists
         async with self._watched(), asyncio.TaskGroup() as people:
             began = perf_counter()
             for number, change in enumerate(changes):
@@ -126,7 +126,7 @@ class Edge:
             async with asyncio.timeout(SEEN_S):
                 while not all(seen.is_over for seen in self._of_device.values()):  # noqa: ASYNC110
                     await asyncio.sleep(CATCH_UP_S)
-        self.events, self.lists = await self._ledger.head() - before, self.told.lists - lists
+        self.events, self.lists = await self._ledger.head() - before, self.report.lists - lists
         return list(self._of_device.values())
 
     async def _annotate(self, change: Change) -> None:
@@ -197,10 +197,10 @@ class Edge:
     async def _say_applied(self, change: Change) -> None:
         """The node's agent, which says nothing else meanwhile."""
         data, source = DevicePoolApplied(pool=change.pool.id), agent_of(change.node)
-        said = Event(
+        fact = Event(
             f"{change.device}-applied", source, data.TYPE, change.device, system_clock(), data, AGENTS_EPOCH, 1
         )
-        await self._ledger.publish(Outgoing(nats_subject_of(said), said.id, encode(said)))
+        await self._ledger.publish(Outgoing(nats_subject_of(fact), fact.id, encode(fact)))
 
 
 @asynccontextmanager
@@ -257,6 +257,6 @@ def _chosen(fleet: Fleet, past: Past, changes: int) -> list[Change]:
 def _change(fleet: Fleet, past: Past, pool: FleetPool, number: int) -> Change:
     nodes = range(pool.rack, fleet.nodes, fleet.racks)
     node = nodes[number % len(nodes)]
-    total = past.wanted.pools.total.rows[pool.id].total
+    total = past.desired.pools.total.rows[pool.id].total
     assert total is not None, "what people made is supported"
     return Change(device_at(past, node, fleet.free_slot(pool)), node_name(node), pool, total)

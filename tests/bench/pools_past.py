@@ -73,7 +73,7 @@ class Past:
         self.writer = self._fold(DesiredProjection())
 
     @property
-    def wanted(self) -> DesiredState:
+    def desired(self) -> DesiredState:
         """What the API server has to show."""
         state = self.writer.state
         assert isinstance(state, DesiredState)
@@ -113,7 +113,7 @@ class Past:
         message = Message(one.subject, one.data, self.position, int(event.time.timestamp() * 1e9))
         for fold in (*self.deciders, self.writer):
             fold.apply(message)
-        self.wanted.take_occurrences()
+        self.desired.take_occurrences()
 
     async def publish(self) -> None:
         """Have what was said so far in the ledger."""
@@ -130,9 +130,9 @@ async def make_past(fleet: Fleet, client: KubeClient, ledger: Ledger, database_u
     for node in range(fleet.nodes):
         await past.say(agent_of(node_name(node)), node_name(node), NodeDevicesObserved(cards=tuple(fleet.cards(node))))
     await past.notice(gpudevices.KIND, [gpudevices.read(_annotated(*one)) for one in _asked(fleet, past)])
-    for row in list(past.wanted.pools.assignment.rows.values()):
+    for row in list(past.desired.pools.assignment.rows.values()):
         if row.pool is not None:
-            agent = agent_of(past.wanted.device.rows[row.device].node)
+            agent = agent_of(past.desired.device.rows[row.device].node)
             await past.say(agent, row.device, DevicePoolApplied(pool=row.pool))
     await past.publish()
     for fold in past.deciders:
@@ -145,28 +145,28 @@ async def show(fleet: Fleet, past: Past, client: KubeClient) -> int:
     await at_once(
         client.apply(GPU_DEVICES, _annotated(*one), field_manager=PEOPLE) for one in list(_asked(fleet, past))
     )
-    view = Planner(past.wanted, crds.node_feature_rule())
+    view = Planner(past.desired, crds.node_feature_rule())
     keys = list(view.keys())
     await at_once(_show(client, view, key) for key in keys)
     return len(keys)
 
 
 async def _show(client: KubeClient, view: Planner, key: Key) -> None:
-    wanted = view.desired(key)
-    assert wanted is not None, "nothing was withdrawn"
+    desired = view.desired(key)
+    assert desired is not None, "nothing was withdrawn"
     resource = RESOURCES[key.kind]
     if key.kind is not Kind.MODULE:
-        await client.apply(resource, body(key, wanted.main, wanted.uid))
-    if wanted.status:
-        await client.apply(resource, body(key, {"status": wanted.status}, wanted.uid), subresource="status")
-    if wanted.approved:
-        part = body(key, {"annotations": wanted.approved})
+        await client.apply(resource, body(key, desired.main, desired.uid))
+    if desired.status:
+        await client.apply(resource, body(key, {"status": desired.status}, desired.uid), subresource="status")
+    if desired.approved:
+        part = body(key, {"annotations": desired.approved})
         await client.apply(resource, part, field_manager=ASSIGNMENT_FIELD_MANAGER)
 
 
 def device_at(past: Past, node: int, slot: int) -> str:
     """The GPUDevice in a slot of a node."""
-    rows = past.wanted.device.where("node", node_name(node))
+    rows = past.desired.device.where("node", node_name(node))
     return sorted(rows, key=lambda row: row.pci_address or "")[slot].name
 
 

@@ -37,7 +37,7 @@ WATCHERS = len(INDEPENDENT_KINDS) + 3
 """Those, settings, Nodes and components."""
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """What the services say of themselves: `lists` of all GPUDevices are done, the last of which took `list_s`."""
 
     state: str
@@ -89,7 +89,7 @@ async def _tell(writer: StatusWriter, client: ListingClient, imports_kib: int) -
     while True:
         health = writer.health()
         waiting, unlisted = health.waiting + health.failing, len(health.unlisted)
-        told = Told(
+        report = Report(
             health.state,
             _watchers(),
             unlisted,
@@ -100,7 +100,7 @@ async def _tell(writer: StatusWriter, client: ListingClient, imports_kib: int) -
             imports_kib,
             peak_kib(),
         )
-        print(json.dumps(told._asdict()), flush=True)
+        print(json.dumps(report._asdict()), flush=True)
         await asyncio.sleep(TELL_S)
 
 

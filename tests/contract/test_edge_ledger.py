@@ -29,7 +29,7 @@ def edge_of(url: str, **settings: float) -> AbstractAsyncContextManager[EdgeLedg
     return connect_edge(url, name="test", node=NODE, **settings)  # type: ignore[arg-type]
 
 
-def wanted(number: int, node: str = NODE) -> Outgoing:
+def orders_of(number: int, node: str = NODE) -> Outgoing:
     return Outgoing(desired_devices_subject(node), f"w-{node}-{number}", str(number).encode())
 
 
@@ -61,12 +61,12 @@ async def test_it_does_what_publishing_and_asking_need(edge: MemoryEdge | EdgeLe
 
 
 async def test_nothing_is_newest_where_nothing_was_published(edge: MemoryEdge | EdgeLedger) -> None:
-    await edge.publish(wanted(1, "another"))
+    await edge.publish(orders_of(1, "another"))
     assert await edge.newest(WANTED) is None
 
 
 async def test_the_newest_is_the_last_of_its_subject(edge: MemoryEdge | EdgeLedger) -> None:
-    await edge.publish_many([wanted(1), wanted(2), wanted(3, "another")])
+    await edge.publish_many([orders_of(1), orders_of(2), orders_of(3, "another")])
     newest = await edge.newest(WANTED)
     assert newest is not None
     assert (newest.subject, newest.data, newest.sequence) == (WANTED, b"2", 2)
@@ -83,18 +83,18 @@ async def test_what_is_published_has_its_order_and_counts_once(edge: MemoryEdge 
 async def test_a_poke_comes_with_each_event_of_the_subject(edge: MemoryEdge | EdgeLedger) -> None:
     poke = asyncio.Event()
     async with edge.notified(WANTED, poke.set):
-        await edge.publish(wanted(1, "another"))
+        await edge.publish(orders_of(1, "another"))
         assert not poke.is_set()
         for number in (1, 2):
-            await edge.publish(wanted(number))
+            await edge.publish(orders_of(number))
             await has_come(poke)
             poke.clear()
-    await edge.publish(wanted(3))
+    await edge.publish(orders_of(3))
     assert not poke.is_set()
 
 
 async def test_the_newest_is_as_readers_have_it(ledger: JetStreamLedger, clean_nats_url: str) -> None:
-    await ledger.publish(wanted(1))
+    await ledger.publish(orders_of(1))
     async with edge_of(clean_nats_url) as edge:
         assert [await edge.newest(WANTED)] == await everything(ledger)
 
@@ -110,7 +110,7 @@ async def test_where_there_is_no_ledger_it_says_so_and_makes_none(clean_nats_url
 async def test_a_ledger_that_comes_late_is_waited_for(clean_nats_url: str) -> None:
     async def publish() -> int:
         async with edge_of(clean_nats_url, stream_timeout_s=DEADLINE_S) as edge:
-            return (await edge.publish(wanted(1))).sequence
+            return (await edge.publish(orders_of(1))).sequence
 
     publishing = asyncio.create_task(publish())
     async with connected(clean_nats_url, name="test") as connection:
@@ -120,7 +120,7 @@ async def test_a_ledger_that_comes_late_is_waited_for(clean_nats_url: str) -> No
 
 
 async def test_another_generation_is_found_by_the_next_connection(ledger: JetStreamLedger, clean_nats_url: str) -> None:
-    await ledger.publish(wanted(1))
+    await ledger.publish(orders_of(1))
     async with edge_of(clean_nats_url) as writing, edge_of(clean_nats_url) as asking:
         async with connected(clean_nats_url, name="test") as connection:
             await begin_generation(connection)
@@ -143,7 +143,7 @@ async def test_a_stream_that_gives_nothing_directly_is_told_of(clean_nats_url: s
     jetstream: JetStreamContext = client.jetstream()
     await jetstream.add_stream(stream_config(1).evolve(allow_direct=False))
     async with edge_of(clean_nats_url, query_timeout_s=SHORT_S) as edge:
-        await edge.publish(wanted(1))
+        await edge.publish(orders_of(1))
         with pytest.raises(LedgerUnavailableError, match="nats stream edit LEDGER_1 --allow-direct"):
             await edge.newest(WANTED)
     await client.close()
@@ -153,7 +153,7 @@ async def test_it_outlives_the_server(fresh_nats: NatsServer) -> None:
     poke = asyncio.Event()
     url = fresh_nats.url
     async with jetstream_ledger(url), edge_of(url, query_timeout_s=3.0) as edge, edge.notified(WANTED, poke.set):
-        await edge.publish(wanted(1))
+        await edge.publish(orders_of(1))
         await has_come(poke)
         poke.clear()
         fresh_nats.kill()
@@ -161,10 +161,10 @@ async def test_it_outlives_the_server(fresh_nats: NatsServer) -> None:
         with pytest.raises(LedgerUnavailableError):
             await edge.newest(WANTED)
         await asyncio.to_thread(fresh_nats.start)
-        assert (await edge.publish(wanted(2))).sequence == 2
+        assert (await edge.publish(orders_of(2))).sequence == 2
         poke.clear()
         await edge.publish_many([outgoing(number) for number in range(100)])
-        assert (await edge.publish(wanted(3))).sequence == 103
+        assert (await edge.publish(orders_of(3))).sequence == 103
         await has_come(poke)
         newest = await edge.newest(WANTED)
         assert newest is not None

@@ -70,8 +70,8 @@ class Logged:
 
 def test_it_says_how_to_reach_everything(up: Up) -> None:
     endpoints = up.running.endpoints
-    assert f"export NATS_URL={endpoints.nats_url}\n" in up.said
-    assert f"export DATABASE_URL={endpoints.database_url}\n" in up.said
+    assert f"export NATS_URL={endpoints.nats_url}\n" in up.printed
+    assert f"export DATABASE_URL={endpoints.database_url}\n" in up.printed
     health = up.becomes(200)
     assert health.document["status"] == "ok"
     status, metrics = up.get("/metrics")
@@ -145,15 +145,15 @@ def test_a_signal_while_it_starts_ends_it_in_order() -> None:
     with short_directory() as directory, start(directory / "d", "up") as process:
         eventually((directory / "d" / "nats").exists)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=DEADLINE_S)
-        assert process.returncode == 0, said
+        _, printed = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0, printed
         assert not servers_in(directory / "d")
 
 
 def test_a_kubeconfig_that_is_not_there_is_all_that_is_complained_of() -> None:
     with short_directory() as directory:
-        told = gpuledger(directory / "d", "up", KUBECONFIG="/nowhere")
-        assert (told.returncode, told.stderr) == (
+        result = gpuledger(directory / "d", "up", KUBECONFIG="/nowhere")
+        assert (result.returncode, result.stderr) == (
             2,
             b"Error: There is no kubeconfig at /nowhere. Name one with --kubeconfig or KUBECONFIG.\n",
         )

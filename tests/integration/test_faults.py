@@ -66,8 +66,8 @@ def story(chance: random.Random) -> Iterator[Outgoing]:
         numbers[source] += 1
         data, subject = (UNFIT, "d1") if index % BAD_EVERY == 0 else _something(chance)
         late = chance.choice([0, 0, 0, -50])
-        said = event(data, subject, number=numbers[source], at=index / 10 + late, source=source)
-        ready = outgoing(said)
+        recorded = event(data, subject, number=numbers[source], at=index / 10 + late, source=source)
+        ready = outgoing(recorded)
         yield ready._replace(data=ready.data.replace(b'"kind":"?"', b'"kind":""'))
 
 
@@ -228,8 +228,8 @@ async def assert_nothing_lost_or_twice(ledger: JetStreamLedger, url: str, publis
     for one in events:
         by_source[one.source].append(one)
     decisions = by_source.pop("/services/sources", [])
-    numbers = {source: [one.number for one in said] for source, said in by_source.items()}
-    assert numbers == {source: list(range(1, len(said) + 1)) for source, said in numbers.items()}
+    numbers = {source: [one.number for one in recorded] for source, recorded in by_source.items()}
+    assert numbers == {source: list(range(1, len(recorded) + 1)) for source, recorded in numbers.items()}
     assert [one.id for one in events if one.source in by_source] == [message.id for message in published]
 
     turned_down = [message.sequence for message in messages if b'"kind":""' in message.data]
@@ -237,7 +237,7 @@ async def assert_nothing_lost_or_twice(ledger: JetStreamLedger, url: str, publis
     assert [one.number for one in decisions] == list(range(1, len(decisions) + 1))
 
     await assert_true(ledger, url, all_projections())
-    counts = {source: len(said) for source, said in by_source.items()}
+    counts = {source: len(recorded) for source, recorded in by_source.items()}
     counts |= {"/services/sources": len(decisions)} if decisions else {}
     rows = table(url, "source", "source, events, duplicates, missing")
     assert sorted(rows) == sorted((source, count, 0, 0) for source, count in counts.items())

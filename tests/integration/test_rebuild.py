@@ -63,8 +63,8 @@ def _said(number: int) -> Decoded:
 
 async def spoil(ledger: JetStreamLedger, number: int) -> int:
     """Record an event that is turned down."""
-    said = event(DeviceFailed(kind="?"), "d1", number=number, source=AGENT)
-    return (await ledger.publish(outgoing(said)._replace(data=encode(said).replace(b'"?"', b'""')))).sequence
+    broken = event(DeviceFailed(kind="?"), "d1", number=number, source=AGENT)
+    return (await ledger.publish(outgoing(broken)._replace(data=encode(broken).replace(b'"?"', b'""')))).sequence
 
 
 def leftovers(url: str) -> list[tuple[object, ...]]:
@@ -234,8 +234,8 @@ async def test_a_rebuild_that_meets_a_bad_event_leaves_the_rows_that_serve(ledge
     projection = DevicesProjection()
     head = await publish(ledger, history(1, 100))
     await Runner(projection, ledger, url).catch_up(head)
-    said = event(DeviceFailed(kind="?"), "d1", source=SERVICE)
-    await ledger.publish(outgoing(said)._replace(data=encode(said).replace(b'"?"', b'""')))
+    broken = event(DeviceFailed(kind="?"), "d1", source=SERVICE)
+    await ledger.publish(outgoing(broken)._replace(data=encode(broken).replace(b'"?"', b'""')))
     execute(url, "UPDATE gpuledger.projection SET position = position + 1")
     with pytest.raises(BadEventError):
         await rebuild(projection, ledger, url)

@@ -31,10 +31,10 @@ async def test_an_event_turned_down_is_told_of(ledger: JetStreamLedger, url: str
     async with running(devices, Runner(SourcesProjection(), ledger, url, settings=QUICK)):
         await reaches(url, "sources", head + 1)
         await reaches(url, "devices", head + 1)
-    (told,) = await decided(ledger)
-    assert told.type == "io.gpuledger.source.rejected.v1"
-    assert (told.data.sequence, told.data.nats_subject) == (bad, "ledger.node.n1.device.d1.failed")  # type: ignore[attr-defined]
-    assert "kind" in told.data.reason  # type: ignore[attr-defined]
+    (rejected,) = await decided(ledger)
+    assert rejected.type == "io.gpuledger.source.rejected.v1"
+    assert (rejected.data.sequence, rejected.data.nats_subject) == (bad, "ledger.node.n1.device.d1.failed")  # type: ignore[attr-defined]
+    assert "kind" in rejected.data.reason  # type: ignore[attr-defined]
     assert table(url, "rejection", "position, generation") == [(bad, 1)]
     assert len(table(url, "failure")) == 4
     await assert_true(ledger, url, [SourcesProjection(), DevicesProjection()])

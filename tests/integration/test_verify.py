@@ -21,11 +21,11 @@ HEAD = 8
 
 @pytest.fixture
 async def url(ledger: JetStreamLedger, migrated_url: str) -> str:
-    said = [event(DeviceInserted(slot=f"s{number}"), f"d{number}", number=number, at=number) for number in range(1, 6)]
-    said += [
+    facts = [event(DeviceInserted(slot=f"s{number}"), f"d{number}", number=number, at=number) for number in range(1, 6)]
+    facts += [
         event(DeviceFailed(kind="DBE"), "d1", number=number, at=number, event_id=f"f{number}") for number in (6, 7, 8)
     ]
-    await Runner(DevicesProjection(), ledger, migrated_url, settings=QUICK).catch_up(await publish(ledger, said))
+    await Runner(DevicesProjection(), ledger, migrated_url, settings=QUICK).catch_up(await publish(ledger, facts))
     return migrated_url
 
 
@@ -90,13 +90,13 @@ async def test_the_zone_of_the_environment_changes_nothing(
     ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch, zone: str, times: list[str]
 ) -> None:
     monkeypatch.setenv("PGTZ", zone)
-    said = [
+    facts = [
         event(DeviceInserted(slot=f"z{number}"), "d9", number=number)._replace(time=datetime.fromisoformat(time))
         for number, time in enumerate(times, 9)
     ]
-    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(await publish(ledger, said))
+    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(await publish(ledger, facts))
     assert (await verified(ledger, url)).differences == 0
-    late = said[0]._replace(id="again", number=20)
+    late = facts[0]._replace(id="again", number=20)
     await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(await publish(ledger, [late]))
     assert (await verified(ledger, url)).differences == 0
 

@@ -146,9 +146,9 @@ class FakeKubelet:
 
     def health(self, resource: str) -> dict[str, str]:
         """What it thinks of each device."""
-        known = self.resources.get(resource)
-        healthy = known.healthy if known else []
-        return {name: "Healthy" if name in healthy else "Unhealthy" for name in (known.devices if known else {})}
+        plugin = self.resources.get(resource)
+        healthy = plugin.healthy if plugin else []
+        return {name: "Healthy" if name in healthy else "Unhealthy" for name in (plugin.devices if plugin else {})}
 
     async def allocate(
         self, resource: str, count: int, pod: str, container: str = "main", *, after: str = ""
@@ -157,28 +157,28 @@ class FakeKubelet:
 
         Those of the init container that it comes `after` it has first of all, whatever the plugin says of them.
         """
-        known = self.resources[resource]
+        plugin = self.resources[resource]
         taken = {name for had in self.held.values() for name in had.get(resource, [])}
         again = sorted(self.held.get(("default", pod, after), {}).get(resource, []))[:count]
-        free = sorted(set(known.healthy) - taken)
+        free = sorted(set(plugin.healthy) - taken)
         if len(again) + len(free) < count:
             raise LookupError(f"{count} of {resource} were asked for, {len(free)} are left")
-        asks = known.options.get_preferred_allocation_available and len(again) < count
-        preferred = await self._preferred(known, free, again, count) if asks else []
+        asks = plugin.options.get_preferred_allocation_available and len(again) < count
+        preferred = await self._preferred(plugin, free, again, count) if asks else []
         chosen = (again + preferred + [name for name in free if name not in preferred])[:count]
         asked = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=chosen)])
-        answer: AllocateResponse = await known.method("Allocate", AllocateResponse)(asked)
+        answer: AllocateResponse = await plugin.method("Allocate", AllocateResponse)(asked)
         self.held.setdefault(("default", pod, container), {}).setdefault(resource, []).extend(chosen)
         return answer.container_responses[0]
 
-    async def _preferred(self, known: Registered, free: list[str], again: list[str], count: int) -> list[str]:
+    async def _preferred(self, plugin: Registered, free: list[str], again: list[str], count: int) -> list[str]:
         one = ContainerPreferredAllocationRequest(
             available_deviceIDs=sorted(free + again), must_include_deviceIDs=again, allocation_size=count
         )
         asked = PreferredAllocationRequest(container_requests=[one])
-        answer: PreferredAllocationResponse = await known.method("GetPreferredAllocation", PreferredAllocationResponse)(
-            asked
-        )
+        answer: PreferredAllocationResponse = await plugin.method(
+            "GetPreferredAllocation", PreferredAllocationResponse
+        )(asked)
         names = list(answer.container_responses[0].deviceIDs)
         if len(names) != count or len(set(names)) != count or not set(again) <= set(names) <= {*free, *again}:
             self.complaints.append(f"{names} are not {count} of {free} with {again}")

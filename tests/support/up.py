@@ -36,7 +36,7 @@ class Up(NamedTuple):
 
     process: subprocess.Popen[str]
     data_dir: Path
-    said: str
+    printed: str
 
     @property
     def running(self) -> Running:
@@ -47,7 +47,7 @@ class Up(NamedTuple):
 
     def get(self, path: str) -> tuple[int, bytes]:
         """Status and body of its HTTP endpoint's answer."""
-        base = next(word for word in self.said.split() if word.endswith("/metrics")).removesuffix("/metrics")
+        base = next(word for word in self.printed.split() if word.endswith("/metrics")).removesuffix("/metrics")
         try:
             with urllib.request.urlopen(f"{base}{path}", timeout=DEADLINE_S) as answer:
                 return answer.status, answer.read()
@@ -106,12 +106,12 @@ def running_up(data_dir: Path, *options: str) -> Iterator[Up]:
     with start(data_dir, "up", *options) as process:
         try:
             assert process.stdout is not None
-            said = ""
-            while "/healthz" not in said:
+            printed = ""
+            while "/healthz" not in printed:
                 line = process.stdout.readline()
                 assert line, process.stderr and process.stderr.read()
-                said += line
-            yield Up(process, data_dir, said)
+                printed += line
+            yield Up(process, data_dir, printed)
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=DEADLINE_S)

@@ -165,8 +165,8 @@ async def test_quotas_are_shown_with_their_pool(
     up: Up, offered: KubeClient, arguments: tuple[str, ...], quotas: list[list[str]]
 ) -> None:
     async def are_shown() -> bool:
-        told = await asyncio.to_thread(gpuledger, up.data_dir, "describe", "pool", *arguments)
-        shown = told.stdout.decode().partition("Resource quotas:")[2].splitlines()
+        result = await asyncio.to_thread(gpuledger, up.data_dir, "describe", "pool", *arguments)
+        shown = result.stdout.decode().partition("Resource quotas:")[2].splitlines()
         return [line.split() for line in shown if "gpu-team" in line] == quotas
 
     await eventually(are_shown)
@@ -195,8 +195,8 @@ async def test_no_pool_takes_devices_by_itself(up: Up, in_force: KubeClient) -> 
     await in_force.apply(CLUSTER_GPU_POOLS, {"metadata": {"name": "by-itself"}, "spec": spec}, field_manager="test")
 
     async def is_told() -> bool:
-        told = await asyncio.to_thread(gpuledger, up.data_dir, "describe", "pool", "by-itself")
-        return b"The module's setting has no pool approve devices by itself." in told.stdout
+        result = await asyncio.to_thread(gpuledger, up.data_dir, "describe", "pool", "by-itself")
+        return b"The module's setting has no pool approve devices by itself." in result.stdout
 
     await eventually(is_told)
     await in_force.delete(CLUSTER_GPU_POOLS, "by-itself")

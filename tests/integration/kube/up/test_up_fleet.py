@@ -38,8 +38,8 @@ async def test_every_card_becomes_a_gpudevice_with_a_status(client: KubeClient) 
         return sum("hardware" in status for status in await statuses(client)) == NODE_COUNT * GPUS
 
     await eventually(shown)
-    told = await statuses(client)
-    assert len({status["hardware"]["uuid"] for status in told}) == NODE_COUNT * GPUS
+    result = await statuses(client)
+    assert len({status["hardware"]["uuid"] for status in result}) == NODE_COUNT * GPUS
 
 
 async def test_every_node_has_its_components(client: KubeClient) -> None:
@@ -83,11 +83,11 @@ async def test_a_nodes_label_is_seen_in_the_status_of_its_devices(client: KubeCl
 
 
 async def test_the_ledger_answers_for_the_fleet(up: Up, client: KubeClient) -> None:
-    async def known() -> bool:
-        told = await asyncio.to_thread(gpuledger, up.data_dir, "get", "devices", "-o", "json")
-        return len(json.loads(told.stdout)) >= NODE_COUNT * GPUS
+    async def is_complete() -> bool:
+        result = await asyncio.to_thread(gpuledger, up.data_dir, "get", "devices", "-o", "json")
+        return len(json.loads(result.stdout)) >= NODE_COUNT * GPUS
 
-    await eventually(known)
+    await eventually(is_complete)
     assert gpuledger(up.data_dir, "verify").returncode == 0
 
 
@@ -100,19 +100,19 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 def test_no_fleet_is_made_up_in_a_real_cluster(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
-    told = cli("up", "--fleet", "nodes=1,gpus=1,profile=t4")
-    assert told.code == 2
-    assert told.err == (
+    result = cli("up", "--fleet", "nodes=1,gpus=1,profile=t4")
+    assert result.code == 2
+    assert result.err == (
         "Error: --fleet would make up Nodes in the cluster that KUBECONFIG names. "
         "Unset KUBECONFIG to use the embedded API server.\n"
     )
 
 
 def test_a_fleet_that_is_none_is_one_sentence(cli: Cli) -> None:
-    told = cli("up", "--fleet", "nodes=many")
-    assert (told.code, told.out) == (2, "")
-    assert "--fleet" in told.err
-    assert "Traceback" not in told.err
+    result = cli("up", "--fleet", "nodes=many")
+    assert (result.code, result.out) == (2, "")
+    assert "--fleet" in result.err
+    assert "Traceback" not in result.err
 
 
 def start_and_stop(data_dir: Path, *options: str) -> str:
@@ -122,9 +122,9 @@ def start_and_stop(data_dir: Path, *options: str) -> str:
         for line in process.stdout:
             if "/healthz" in line:
                 process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0, said
-    return said
+        _, printed = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, printed
+    return printed
 
 
 async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
@@ -138,8 +138,8 @@ async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
         with first_run as up:
             async with open_client(up.data_dir / "kubeconfig") as client:
                 await eventually(lambda: there(client))
-        said = await asyncio.to_thread(start_and_stop, directory, "--fleet", asked, "--seed", "7")
-        (warning,) = (line for line in said.splitlines() if line.startswith("Warning: "))
+        printed = await asyncio.to_thread(start_and_stop, directory, "--fleet", asked, "--seed", "7")
+        (warning,) = (line for line in printed.splitlines() if line.startswith("Warning: "))
         _, second, third = sorted(nodes)
         assert f"{directory} has already, 2 of 3 ({second} to {third}) are not in --fleet {asked} --seed 7." in warning
         assert "another --data-dir" in warning
