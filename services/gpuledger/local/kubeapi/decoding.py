@@ -41,28 +41,17 @@ _TIMES = {"date-time": "2006-01-02T15:04:05Z07:00", "micro-time": "2006-01-02T15
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d([.,]\d+)?([Zz]|[+-]\d\d:\d\d)")
 _FRACTION_DIGITS = 6
 _NULL_TIMES = frozenset(
-    {
-        "deprecatedFirstTimestamp",
-        "deprecatedLastTimestamp",
-        "eventTime",
-        "firstTimestamp",
-        "lastHeartbeatTime",
-        "lastProbeTime",
-        "lastTimestamp",
-        "lastTransitionTime",
-    }
+    "deprecatedFirstTimestamp deprecatedLastTimestamp eventTime firstTimestamp lastHeartbeatTime lastProbeTime "
+    "lastTimestamp lastTransitionTime".split()
 )
-"""Times that Kubernetes writes as null where they are not set."""
-
+"""Times that Kubernetes writes as null if they are not set."""
 
 _FLAGS = frozenset(
-    {"hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "unschedulable", "paused", "readOnly"}
-    | {"publishNotReadyAddresses", "globalDefault"}
+    "hostNetwork hostPID hostIPC stdin stdinOnce tty unschedulable paused readOnly publishNotReadyAddresses "
+    "globalDefault".split()
 )
-_TEXTS = frozenset(
-    {"value", "nodeName", "podCIDR", "providerID", "priorityClassName", "hostname", "subdomain", "subPath", "hostIP"}
-)
-"""Fields that Kubernetes leaves out where they are false, or empty texts."""
+_TEXTS = frozenset("value nodeName podCIDR providerID priorityClassName hostname subdomain subPath hostIP".split())
+"""Flags and texts that Kubernetes leaves out if they are false or empty."""
 
 
 def media_type_of(content_type: str) -> str:

@@ -31,50 +31,14 @@ _ALONE = {"ownerReferences": "V1OwnerReference", "managedFields": "V1ManagedFiel
 """Types of lists whose shape is not generated."""
 
 _KEPT_IF_ZERO = frozenset(
-    {
-        "activeDeadlineSeconds",
-        "allocateLoadBalancerNodePorts",
-        "allowPrivilegeEscalation",
-        "automountServiceAccountToken",
-        "backoffLimit",
-        "backoffLimitPerIndex",
-        "blockOwnerDeletion",
-        "completions",
-        "controller",
-        "defaultMode",
-        "deletionGracePeriodSeconds",
-        "enableServiceLinks",
-        "expirationSeconds",
-        "failedJobsHistoryLimit",
-        "fsGroup",
-        "gracePeriodSeconds",
-        "hostUsers",
-        "immutable",
-        "maxFailedIndexes",
-        "mode",
-        "optional",
-        "orphanDependents",
-        "parallelism",
-        "partition",
-        "priority",
-        "privileged",
-        "progressDeadlineSeconds",
-        "readOnlyRootFilesystem",
-        "replicas",
-        "revisionHistoryLimit",
-        "runAsGroup",
-        "runAsNonRoot",
-        "runAsUser",
-        "setHostnameAsFQDN",
-        "shareProcessNamespace",
-        "startingDeadlineSeconds",
-        "storageClassName",
-        "successfulJobsHistoryLimit",
-        "suspend",
-        "terminationGracePeriodSeconds",
-        "tolerationSeconds",
-        "ttlSecondsAfterFinished",
-    }
+    "activeDeadlineSeconds allocateLoadBalancerNodePorts allowPrivilegeEscalation automountServiceAccountToken "
+    "backoffLimit backoffLimitPerIndex blockOwnerDeletion completions controller defaultMode "
+    "deletionGracePeriodSeconds enableServiceLinks expirationSeconds failedJobsHistoryLimit fsGroup "
+    "gracePeriodSeconds hostUsers immutable maxFailedIndexes mode optional orphanDependents parallelism "
+    "partition priority privileged progressDeadlineSeconds readOnlyRootFilesystem replicas revisionHistoryLimit "
+    "runAsGroup runAsNonRoot runAsUser setHostnameAsFQDN shareProcessNamespace startingDeadlineSeconds "
+    "storageClassName successfulJobsHistoryLimit suspend terminationGracePeriodSeconds tolerationSeconds "
+    "ttlSecondsAfterFinished".split()
 )
 """Optional scalars, whose zeros are kept; for others a zero means absent."""
 

@@ -1,6 +1,6 @@
-"""What is wrong with a field of a Kubernetes object, worded as Kubernetes does: the causes of a refused write. Pure.
+"""Defines the causes of a refused write: what is wrong with which field, as Kubernetes words it. Pure.
 
-Reasons are those that clients branch on; messages are for people and only resemble the original.
+Clients branch on reasons, so these are exact; messages are for people and only resemble the original.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ Object = dict[str, Any]
 
 
 class Cause(NamedTuple):
-    """What is wrong with an object. `field` is a path such as `spec.resource.unit` or `spec.taints[0].key`."""
+    """A cause of a refusal. `field` is a path such as `spec.resource.unit` or `spec.taints[0].key`."""
 
     reason: str
     message: str
@@ -34,12 +34,12 @@ def forbidden(field: str, message: str) -> Cause:
 
 
 def duplicate(field: str, value: object) -> Cause:
-    """A value is there twice."""
+    """A value is a duplicate."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
 
 
 def not_supported(field: str, value: object, supported: Iterable[str]) -> Cause:
-    """A value is none of those that are known."""
+    """A value is not supported."""
     values = ", ".join(f'"{name}"' for name in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {values}", field)
 

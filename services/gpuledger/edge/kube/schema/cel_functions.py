@@ -1,7 +1,7 @@
-"""The functions that Kubernetes adds to CEL, and those of CEL's own libraries that the CEL library lacks.
+"""Implements the CEL functions that Kubernetes adds, and those of CEL's own libraries that the CEL library lacks.
 
-Quantities and versions have no type in the library: they are maps with one key that tells what they are, in a normal
-form, so that `==` compares them. Functions never change their arguments.
+Quantities and versions have no type in the library: they are maps with one key that names their type, in a normal form,
+so that `==` compares them. Functions never change their arguments.
 """
 
 import re
@@ -164,14 +164,14 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "optFirst": _opt_first,
     "optOnly": _opt_only,
 }
-"""By the name that expressions use; a method's receiver is the first argument."""
+"""Functions by their names in expressions; a method's receiver is the first argument."""
 
 NATIVE: Final = frozenset(
     "all exists exists_one map filter has contains startsWith endsWith matches size int uint double string bytes bool "
     "type dyn duration timestamp getFullYear getMonth getDate getDayOfMonth getDayOfWeek getDayOfYear getHours "
     "getMinutes getSeconds getMilliseconds value hasValue orValue or of none ofNonZeroValue".split()
 )
-"""What the library has of its own."""
+"""Names that the library implements."""
 
 NAMESPACES: Final = frozenset("math sets base64 strings lists cel optional google".split())
 NOT_IMPLEMENTED: Final = frozenset(
@@ -179,6 +179,6 @@ NOT_IMPLEMENTED: Final = frozenset(
     "isLoopback isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast cidr isCIDR containsIP containsCIDR masked "
     "prefixLength format named validate find findAll isSorted sum".split()
 )
-"""Functions that Kubernetes has beside these; rules that use them are refused as not implemented."""
+"""Further functions of Kubernetes; rules that use them are refused as not implemented."""
 
 TYPES: Final = frozenset("int uint double string bytes bool list map null_type type timestamp duration".split())

@@ -1,7 +1,7 @@
-"""Rewrites Kubernetes' CEL into what the CEL library evaluates, and reads from an expression what it refers to.
+"""Rewrites Kubernetes' CEL for the CEL library, and finds the names that an expression refers to.
 
 The library lacks optional selection (`a.?b`), `cel.bind`, comprehensions over two variables and `optMap`; each becomes
-an expression of functions and macros that it has. It never evaluates.
+an expression of functions and macros that it has. Nothing is evaluated here.
 """
 
 import re
@@ -30,7 +30,7 @@ def tokens_of(source: str) -> Tokens:
 
 
 def rewritten(source: str) -> str:
-    """The expression as the library understands it; what it does not know stays as it is."""
+    """The expression for the library; unknown parts stay unchanged."""
     return " ".join(_rewrite(tokens_of(source)))
 
 
@@ -60,7 +60,7 @@ def selections(source: str) -> Iterator[list[str]]:
 
 
 def mentions(source: str, name: str) -> bool:
-    """Whether a variable of that name is used."""
+    """Whether an expression uses a variable."""
     tokens = tokens_of(source)
     return any(one == name and (not i or tokens[i - 1] not in {".", ".?"}) for i, one in enumerate(tokens))
 

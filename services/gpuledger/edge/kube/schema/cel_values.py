@@ -1,7 +1,7 @@
-"""Turns what an object holds into what CEL rules see of it, by its schema.
+"""Converts objects into the values that CEL rules see, by their schema.
 
 Nulls are absent; names that CEL cannot spell are escaped; `date-time`, `date`, `duration` and `byte` strings get CEL's
-types; numbers are doubles. Of metadata only the names are seen. Values are copied, never changed.
+types; numbers are doubles. Of metadata only the names are visible. Values are copied, never changed.
 """
 
 import base64
@@ -45,7 +45,7 @@ def cel_name(name: str) -> str:
 
 
 def in_order_of(old: object, new: object, node: Node) -> object:
-    """The old value with sets and keyed lists in the order of the new one, as their order means nothing to rules."""
+    """The old value with sets and keyed lists in the new order, since their order has no meaning for rules."""
     if isinstance(old, dict) and isinstance(new, dict):
         return {name: _ordered_field(one, new, name, node) for name, one in old.items()}
     if isinstance(old, list) and isinstance(new, list) and node.list_type != "atomic":
@@ -54,7 +54,7 @@ def in_order_of(old: object, new: object, node: Node) -> object:
 
 
 def parsed_duration(text: str) -> timedelta | None:
-    """A duration as Go writes it, such as `1h30m`; None where it is none."""
+    """A duration in Go's notation, such as `1h30m`; None if malformed."""
     bare = text.lstrip("+-")
     parts = _DURATION.findall(bare)
     if bare != "0" and (not parts or "".join(number + unit for number, unit in parts) != bare):

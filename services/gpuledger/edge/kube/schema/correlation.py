@@ -1,7 +1,7 @@
-"""Pairs what an object holds with what its older self held at the same place.
+"""Pairs the parts of an object with the parts of its older self.
 
 A field pairs with the field of its name, an item of a list of type `map` with the item of the same keys. Items of other
-lists have no older self. It compares; it never changes anything.
+lists have no older self.
 """
 
 from collections.abc import Hashable, Mapping
@@ -16,16 +16,16 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""There was nothing."""
+"""The older self of a new part."""
 
 
 def old_field(old: object, name: str) -> object:
-    """What stood in a field."""
+    """The older value of a field."""
     return old.get(name, ABSENT) if isinstance(old, dict) else ABSENT
 
 
 def old_items(old: object, items: list[Any], node: Node) -> list[object]:
-    """What each item's older self was: the first of the same keys; ABSENT for all of a list that is not keyed."""
+    """The older self of each item: the first with the same keys; ABSENT for items of lists without keys."""
     if node.list_type != "map" or not isinstance(old, list):
         return [ABSENT] * len(items)
     older: dict[Hashable, object] = {}
@@ -45,5 +45,5 @@ def _identity(value: object) -> Hashable:
 
 
 def key_of(item: Mapping[str, Any], node: Node) -> dict[str, Any]:
-    """The keys of an item of a list of type `map`, as far as it has them."""
+    """The keys that an item of a list of type `map` has."""
     return {name: item[name] for name in node.list_keys if name in item}

@@ -1,8 +1,8 @@
-"""Fills in what a CRD's schema gives as defaults.
+"""Applies the defaults of a CRD's schema.
 
-Defaults go only into objects that are there, where a field is absent or holds a null that it may not hold. A null that
-is not allowed and has no default is dropped. It never replaces a value. What lies below an object may be shared with
-what is stored, so it is made anew where it changes.
+A default fills a field that is absent or holds a null that it may not hold, in objects that exist. A null that is not
+allowed and has no default is dropped. Values are never replaced. Parts below an object may be shared with stored ones,
+so changes make new parts.
 """
 
 from copy import deepcopy
@@ -14,11 +14,11 @@ from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.edge.kube.schema.structural import Node
 
 _NULL = b"null"
-"""Stands in the text of every value that holds a null; it may stand in one that holds none."""
+"""Occurs in the text of every value with a null, and sometimes in others."""
 
 
 def apply_defaults(obj: Object, node: Node) -> None:
-    """Fill in the defaults of an object, after `without_nulls`; nothing below it is changed in place."""
+    """Fill in the defaults of an object in place, without changing the parts below it."""
     filled: Object = without_nulls(obj, node) if _NULL in orjson.dumps(obj) else obj
     filled = _filled(filled, node)
     if filled is not obj:
@@ -37,7 +37,7 @@ def without_nulls(value: Any, node: Node) -> Any:
 
 
 def _filled(value: Any, node: Node) -> Any:
-    """The value with its defaults; itself where the schema has none for it."""
+    """The value with its defaults; the value itself if there are none."""
     if not node.has_defaults:
         return value
     if isinstance(value, dict):

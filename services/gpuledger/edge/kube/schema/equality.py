@@ -1,4 +1,4 @@
-"""Whether two JSON values are equal, as Kubernetes compares them. Pure."""
+"""Compares JSON values as Kubernetes does. Pure."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def same(one: object, other: object) -> bool:
 
 
 def is_written_as(one: object, other: object) -> bool:
-    """Whether two values have one text; those that are nested too deeply to be written have none."""
+    """Whether two values have the same JSON text; values that are nested too deeply have none."""
     try:
         return orjson.dumps(one) == orjson.dumps(other)
     except orjson.JSONEncodeError:
@@ -23,7 +23,7 @@ def is_written_as(one: object, other: object) -> bool:
 
 
 def _same_parts(one: Any, other: Any) -> bool:
-    """As `same`, of values that are equal in Python."""
+    """Like `same`, for values that are equal in Python."""
     if isinstance(one, dict):
         return all(_same_parts(part, other[key]) for key, part in one.items())
     if isinstance(one, list):

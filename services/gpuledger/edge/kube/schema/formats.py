@@ -1,6 +1,6 @@
-"""The string formats that are checked in custom resources; others are ignored, also some that Kubernetes checks.
+"""Checks the string formats of custom resources that Kubernetes checks, except some rare ones, which it ignores.
 
-A format's name is compared without dashes, as `date-time` and `datetime` are the same to Kubernetes.
+Names of formats are compared without dashes: `date-time` and `datetime` are the same to Kubernetes.
 """
 
 import base64
@@ -29,7 +29,7 @@ QUANTITY = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE
 
 
 def format_problem(format_: str, value: str) -> bool:
-    """Whether a string is not of the format; formats that nobody knows accept everything."""
+    """Whether a string violates its format; unknown formats accept everything."""
     check = _CHECKS.get(format_.replace("-", ""))
     return check is not None and not check(value)
 
@@ -56,7 +56,7 @@ def is_date(value: str) -> bool:
 
 
 def is_duration(value: str) -> bool:
-    """What Go parses (`1h30m`), or words such as `3 days`."""
+    """A duration in Go's notation (`1h30m`), or in words such as `3 days`."""
     return _GO_DURATION.fullmatch(value) is not None or _DURATION_PARTS.fullmatch(value) is not None
 
 

@@ -1,6 +1,6 @@
-"""Finds items that stand twice in lists of type `set` and `map`, and what embedded resources lack of every object.
+"""Finds duplicate items in lists of type `set` and `map`, and incomplete embedded resources.
 
-Kubernetes checks these beside the schema's own demands; lists of an older object that were wrong already are let be.
+Kubernetes checks these in addition to the schema. Lists that were wrong in the older object already are accepted.
 """
 
 import json
@@ -13,7 +13,7 @@ from gpuledger.edge.kube.schema.structural import Node
 
 
 def repeated_items(value: object, node: Node, path: str = "") -> Iterator[Cause]:
-    """A cause for every item that repeats one before it, at any depth."""
+    """A cause for every duplicate item, at any depth."""
     if not node.has_keyed_lists:
         return
     if isinstance(value, list) and node.list_type != "atomic":
@@ -23,7 +23,7 @@ def repeated_items(value: object, node: Node, path: str = "") -> Iterator[Cause]
 
 
 def embedded_problems(value: object, node: Node, path: str = "") -> Iterator[Cause]:
-    """What embedded resources lack of `apiVersion`, `kind` and an object for `metadata`."""
+    """Causes for embedded resources without `apiVersion`, `kind` or an object as `metadata`."""
     if not node.has_embedded:
         return
     if node.embedded and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The shape of `metadata`, which every object has and no schema describes.
+"""Describes `metadata`, which every object has and no schema describes.
 
 Field names and merge keys are those of ObjectMeta in Kubernetes' meta/v1.
 """

@@ -1,4 +1,4 @@
-"""Which names Kubernetes accepts (RFC 1123 and 1035, qualified names and label values)."""
+"""Checks names: RFC 1123 labels and subdomains, qualified names and label values."""
 
 import re
 
@@ -12,7 +12,7 @@ _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 def dns_subdomain_problem(name: str) -> str | None:
-    """What keeps a name from being an RFC 1123 subdomain; None where nothing does."""
+    """Why a name is no RFC 1123 subdomain; None if it is one."""
     if len(name) > NAME_MAX:
         return f"must be no more than {NAME_MAX} bytes"
     if not _DNS_SUBDOMAIN.fullmatch(name):
@@ -24,7 +24,7 @@ def dns_subdomain_problem(name: str) -> str | None:
 
 
 def dns_label_problem(name: str) -> str | None:
-    """What keeps a name from being an RFC 1123 label; None where nothing does."""
+    """Why a name is no RFC 1123 label; None if it is one."""
     if len(name) > LABEL_MAX:
         return f"must be no more than {LABEL_MAX} bytes"
     if not _DNS_LABEL.fullmatch(name):
@@ -36,7 +36,7 @@ def dns_label_problem(name: str) -> str | None:
 
 
 def qualified_name_problem(name: str) -> str | None:
-    """What keeps a name from being `[prefix/]name`, as keys of labels and annotations are; None where nothing does."""
+    """Why a name is no `[prefix/]name`, the form of label and annotation keys; None if it is one."""
     prefix, slash, last = name.rpartition("/")
     if slash and (not prefix or "/" in prefix or dns_subdomain_problem(prefix)):
         return "prefix part must be a lowercase RFC 1123 subdomain"
@@ -49,7 +49,7 @@ def qualified_name_problem(name: str) -> str | None:
 
 
 def label_value_problem(value: str) -> str | None:
-    """What keeps a string from being a label's value; None where nothing does."""
+    """Why a string is no label value; None if it is one."""
     if len(value) > LABEL_MAX:
         return f"must be no more than {LABEL_MAX} bytes"
     if value and not _QUALIFIED.fullmatch(value):

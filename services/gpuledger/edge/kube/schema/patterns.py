@@ -1,7 +1,7 @@
-"""Regular expressions as Go reads them (RE2), on Python's engine.
+"""Translates Go's regular expressions (RE2) for Python's engine.
 
-RE2 knows neither looking around nor back references, its `$` is the very end, and it has POSIX classes. A pattern
-matches anywhere unless it is anchored.
+RE2 has no lookaround and no back references, its `$` is the very end, and it has POSIX classes. A pattern matches
+anywhere unless it is anchored.
 """
 
 import re
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"\\Q(.*?)(?:\\E|$)|\\x\{([0-9A-Fa-f]+)\}|\\.|\[:(\w+):\]|\(
 
 
 def matches(pattern: str, value: str) -> bool:
-    """Whether the pattern is found in the value; a pattern that does not compile is found nowhere."""
+    """Whether the pattern occurs in the value; False for an invalid pattern."""
     try:
         return compiled(pattern).search(value) is not None
     except re.error:
@@ -38,7 +38,7 @@ def matches(pattern: str, value: str) -> bool:
 
 @lru_cache(maxsize=CACHED_PATTERNS)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern for Python's engine; raises `re.error` where RE2 would refuse it."""
+    """The pattern for Python's engine; raises `re.error` if RE2 refuses it."""
     inside = False
     parts = []
     for token in _TOKEN.finditer(pattern):

@@ -1,7 +1,7 @@
-"""What keeps a CRD's schema from being accepted: what Kubernetes forbids, and what makes a schema structural.
+"""Finds what keeps a CRD's schema from being accepted: forbidden keywords, and whatever makes it not structural.
 
-Structural means that every field's type is told outside of `allOf`, `anyOf`, `oneOf` and `not`, which may only demand
-more of values. Rules and defaults are for `problems_of_rules`. It judges schemas, never objects.
+In a structural schema every field's type stands outside of `allOf`, `anyOf`, `oneOf` and `not`, which may only restrict
+values further. `problems_of_rules` checks rules and defaults.
 """
 
 import re
@@ -41,7 +41,7 @@ _JUNCTORS = ("allOf", "anyOf", "oneOf")
 
 
 def schema_problems(schema: Object, path: str) -> list[Cause]:
-    """All that is wrong with an `openAPIV3Schema`; rules and defaults are looked at once the rest holds up."""
+    """Everything wrong with an `openAPIV3Schema`; rules and defaults are checked only if the rest is valid."""
     causes = list(_unsupported(schema, path))
     if schema.get("nullable"):
         causes.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -161,7 +161,7 @@ def _resource_fields(schema: Object, path: str, level: str) -> Iterator[Cause]:
 
 
 def _skipped(schema: Object) -> frozenset[str]:
-    """The `anyOf` of an int-or-string, where types may be told."""
+    """The `anyOf` of an int-or-string, which may have types."""
     if schema.get("anyOf") == _INT_OR_STRING:
         return frozenset({"anyOf"})
     first = (schema.get("allOf") or [{}])[0]
@@ -197,7 +197,7 @@ def _nested(schema: Object, path: str, *, skips: frozenset[str] = frozenset()) -
 
 
 def _completeness(schema: Object, structural: Object, path: str, logic_path: str) -> Iterator[Cause]:
-    """Fields that logic speaks of have to be there outside of it too."""
+    """Fields in junctors must be defined outside of them too."""
     for one, where in junctions(schema, logic_path):
         yield from _covered(one, structural, path, where)
     if schema is structural:

@@ -1,6 +1,6 @@
-"""What is wrong with the `x-kubernetes-list-*` and `x-kubernetes-map-type` of a schema.
+"""Checks the `x-kubernetes-list-*` and `x-kubernetes-map-type` keywords of a schema.
 
-The keys of a list of type `map` have to be scalar fields of its items that are always there. It judges no objects.
+The keys of a list of type `map` must be scalar fields of its items that are always present.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def list_problems(schema: Object, path: str) -> Iterator[Cause]:
 
 
 def _choice(schema: Object, path: str, keyword: str, type_: str, choices: tuple[str, ...]) -> Iterator[Cause]:
-    """A keyword has a value that there is not, or stands in a schema of another type."""
+    """Check the value of a keyword, and the type of the schema that has it."""
     value, actual = schema.get(keyword), schema.get("type")
     if value is None:
         return

@@ -1,7 +1,7 @@
-"""What is wrong with the rules and the defaults of a schema that is otherwise in order.
+"""Checks the rules and the defaults of a schema that is otherwise valid.
 
-Rules have to compile, refer to what there is, and use `oldSelf` only where an older value can be found. Defaults have
-to be valid by their own schema. It judges no objects.
+Rules must compile, refer to existing fields, and use `oldSelf` only where there can be an older value. Defaults must be
+valid by their own schema.
 """
 
 import re
@@ -21,7 +21,7 @@ _NAMES = re.compile(r"\['([^']+)'\]|\.([A-Za-z_$][\w$-]*)")
 
 
 def rule_problems(node: Node, path: str, *, whole: bool = True, correlatable: bool = True) -> Iterator[Cause]:
-    """The problems of all rules below a node; `correlatable` says that older values can be found there."""
+    """The problems of all rules below a node; `correlatable` means that it has older values."""
     for index, raw in enumerate(node.rules):
         yield from _of_rule(raw, node, f"{path}.{_RULES}[{index}]", whole=whole, correlatable=correlatable)
     for name, one in node.properties.items():
@@ -36,7 +36,7 @@ def rule_problems(node: Node, path: str, *, whole: bool = True, correlatable: bo
 
 
 def default_problems(node: Node, path: str) -> Iterator[Cause]:
-    """Defaults that their own schema refuses or does not know."""
+    """Defaults that are invalid by their own schema."""
     if node.default is not None:
         field = f"{path}.default"
         yield from problems_of_value(node.default, node, Place(field, field), ABSENT)

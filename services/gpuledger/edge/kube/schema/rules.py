@@ -1,7 +1,7 @@
 """Compiles and evaluates a schema's `x-kubernetes-validations`, the CEL rules of custom resources.
 
-A rule that uses `oldSelf` runs only where there was a value before. Rules whose value did not change are not held
-against an update unless they use `oldSelf`. Evaluation is bounded by a number of runs, not by Kubernetes' cost model.
+A rule that uses `oldSelf` runs only if there was a value before; an update runs other rules only for changed values.
+The number of runs bounds evaluation, instead of Kubernetes' cost model.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from gpuledger.edge.kube.schema.equality import same
 from gpuledger.edge.kube.schema.structural import Node
 
 RUNS_MAX = 100_000
-"""How many rules are evaluated for one object."""
+"""The maximum number of evaluations for one object."""
 
 MESSAGE_MAX = 5 * 1024
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -36,7 +36,7 @@ _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
 class RuleError(ValueError):
-    """The CEL library cannot compile an expression, or it refers to what there is not."""
+    """An expression does not compile, or refers to unknown names."""
 
 
 class UnsupportedRuleError(RuleError):
@@ -50,7 +50,7 @@ class Expression(NamedTuple):
     functions: Mapping[str, Callable[..., Any]]
 
     def value(self, variables: Mapping[str, Any]) -> Any:
-        """What it evaluates to; raises one of the library's errors."""
+        """The result; raises errors of the library."""
         context = cel.Context(dict(variables), dict(self.functions))
         return self.program.execute(context)
 
@@ -81,7 +81,7 @@ class RuleTree:
 
 
 def compiled(text: str, node: Node, *, whole: bool = False) -> Expression:
-    """An expression over `self`; raises RuleError where it does not compile."""
+    """An expression over `self`; raises RuleError if it does not compile."""
     try:
         program = cel.compile(rewritten(text))
     except ValueError as error:
@@ -94,7 +94,7 @@ def compiled(text: str, node: Node, *, whole: bool = False) -> Expression:
 
 
 def rule_of(raw: Mapping[str, Any], node: Node, *, whole: bool = False) -> Rule:
-    """A rule as it stands in a schema; raises RuleError where it does not compile."""
+    """A rule of a schema; raises RuleError if it does not compile."""
     text = str(raw.get("rule") or "")
     expression = raw.get("messageExpression")
     return Rule(
@@ -110,7 +110,7 @@ def rule_of(raw: Mapping[str, Any], node: Node, *, whole: bool = False) -> Rule:
 
 
 def rules_of(node: Node, *, whole: bool = True) -> RuleTree | None:
-    """The rules of a schema; None where there are none. Those that do not compile are left out."""
+    """The rules of a schema that compile; None if there are none."""
     tree = RuleTree(node, whole=whole, rules=tuple(_rules(node, whole=whole)))
     branches = {name: rules_of(one, whole=False) for name, one in node.properties.items()}
     tree.fields = {name: branch for name, branch in branches.items() if branch}
@@ -120,7 +120,7 @@ def rules_of(node: Node, *, whole: bool = True) -> RuleTree | None:
 
 
 def broken_rules(value: object, tree: RuleTree, old: object = ABSENT) -> list[Cause]:
-    """What the rules say against a value that the schema itself has nothing against."""
+    """The causes for which rules refuse a value that is valid by its schema."""
     causes: list[Cause] = []
     for runs, cause in enumerate(_broken(value, tree, old, ""), 1):
         if cause is not None:
@@ -231,5 +231,5 @@ def _cause(reason: str, message: str, path: str) -> Cause:
 
 
 def _spelt(below: str) -> str:
-    """A `fieldPath` as causes spell it: names in brackets lose their quotes."""
+    """A `fieldPath` in the notation of causes: names in brackets lose their quotes."""
     return below.replace("['", "[").replace("']", "]")

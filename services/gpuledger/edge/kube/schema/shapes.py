@@ -1,7 +1,7 @@
-"""What is known of a type's structure: which fields there are, and how lists and maps merge.
+"""Describes the structure of types: which fields there are, and how lists and maps merge.
 
-Patches, server-side apply and the check for unknown fields walk an object beside its shape. A shape comes from a CRD's
-structural schema or, for built-in types, from the table that `builtin_shapes` reads. It never validates values.
+Patches, server-side apply and the check for unknown fields walk an object along its shape. A shape comes from a CRD's
+structural schema or, for built-in types, from a generated table. It does not validate values.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ class Shape:
 
     An object has named `fields`, or `values` where any key is allowed (both may be set); an array has `items`.
     `atomic` objects and lists of type `atomic` have one owner as a whole. A list of type `map` is keyed by `keys`;
-    `key_defaults` gives what a key is where an item lacks it. `preserves` means that unknown fields are kept.
-    `patch_strategy` and `patch_key` tell how a strategic merge treats a list (an empty strategy replaces it); a list
+    `key_defaults` has the values of missing keys. `preserves` means that unknown fields are kept.
+    `patch_strategy` and `patch_key` are those of strategic merges (an empty strategy replaces a list); a list
     of scalars with strategy `merge` and no key is a set. `format` is OpenAPI's (`int64`, `byte`, `date-time`, ...).
     """
 
@@ -42,9 +42,9 @@ class Shape:
     description: str = ""
 
     def child(self, name: str) -> "Shape | None":
-        """The shape of a field; None where nothing is known of it."""
+        """The shape of a field; None if it is unknown."""
         return self.fields.get(name) or self.values
 
 
 ANYTHING = Shape("any", preserves=True)
-"""Of which nothing is known."""
+"""The shape of unknown values."""

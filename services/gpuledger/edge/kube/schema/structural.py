@@ -1,6 +1,6 @@
-"""Reads a CRD's `openAPIV3Schema` into typed nodes, and derives from them the shape that patches and pruning walk.
+"""Reads a CRD's `openAPIV3Schema` into typed nodes, and derives the shape that patches and pruning walk.
 
-It takes schemas as they are: whether one may be accepted at all is for `problems`. It never looks at objects.
+It accepts any schema; `problems` decides whether a schema is valid.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _KINDS = frozenset({"object", "array", "string", "integer", "number", "boolean"}
 
 @dataclass(slots=True)
 class Bounds:
-    """What a schema demands of a value besides its type. None is no demand."""
+    """The restrictions of a schema besides the type. None is no restriction."""
 
     enum: tuple[Any, ...] = ()
     pattern: str = ""
@@ -38,7 +38,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class Node:
-    """One place of a structural schema. `default` is None where there is none; `closed` forbids other properties.
+    """One place of a structural schema. `default` is None if there is none; `closed` forbids other properties.
 
     `open` is `additionalProperties: true`; `additional` is its schema, if there is one. `rules` are the raw
     `x-kubernetes-validations`.
@@ -120,7 +120,7 @@ def node_of(schema: object) -> Node:
 
 
 def shape_of(node: Node, metadata: Shape = OBJECT_META) -> Shape:
-    """The shape of a whole object: `apiVersion`, `kind` and `metadata` are known whatever the schema says."""
+    """The shape of a whole object, always with `apiVersion`, `kind` and `metadata`."""
     shape = _shape(node)
     shape.kind = "object"
     shape.fields = {**shape.fields, **_resource_fields(metadata)}

@@ -1,7 +1,7 @@
-"""Finds what is wrong with a custom resource by its schema: types, bounds, enums, formats and combinations of schemas.
+"""Validates a custom resource against its schema: types, bounds, enums, formats and combinations of schemas.
 
-Paths, reasons and which failures stop others are those of Kubernetes' validator. What has not changed since the old
-object is never held against an update. Lists of type `set` and `map` are for `lists`, CEL rules for `rules`.
+Paths, reasons and the order of failures are those of Kubernetes' validator. An update is never refused for parts that
+it does not change. `lists` checks lists of type `set` and `map`, `rules` CEL rules.
 """
 
 import json
@@ -16,7 +16,7 @@ from gpuledger.edge.kube.schema.patterns import matches
 from gpuledger.edge.kube.schema.structural import Bounds, Node
 
 NOWHERE = "<nil>"
-"""The field of a cause that concerns no field."""
+"""The field of causes without a field."""
 
 _JSON_TYPES = {
     type(None): "null", bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object",
@@ -26,7 +26,7 @@ _INT64 = 2**63
 
 
 class Place(NamedTuple):
-    """Where a value lies; `root` is the field of causes that name none."""
+    """The place of a value; `root` is the field of causes without a field."""
 
     path: str
     root: str = NOWHERE
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def problems_of_value(value: object, node: Node, place: Place, old: object = ABSENT) -> list[Cause]:
-    """What is wrong with a value and all below it. `old` is what stood there before, if anything did."""
+    """Everything wrong with a value and the parts below it; `old` is its older self."""
     if old is not ABSENT and same(value, old):
         return []
     if value is None:
