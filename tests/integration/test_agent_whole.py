@@ -116,10 +116,10 @@ class Circle:
         """Return when the agent asked the kubelet so often who has what that it would have taken anything back."""
         enough = self.kubelet.lists_asked + ASKED_TO_SETTLE
 
-        async def has_asked() -> bool:
+        async def has_requests() -> bool:
             return self.kubelet.lists_asked >= enough
 
-        await eventually(has_asked)
+        await eventually(has_requests)
 
     async def instances(self, card: str, profiles: list[str]) -> list[str]:
         """The UUIDs of a card's instances, once the ledger shows these profiles."""

@@ -33,8 +33,8 @@ class Decided:
         self.ledger = ledger
         self._numbers: dict[str, int] = {}
 
-    async def record(self, *said: tuple[str, Payload], at: datetime | None = None, **more: Any) -> None:
-        made = [self.event(subject, data, at, **more) for subject, data in said]
+    async def record(self, *facts: tuple[str, Payload], at: datetime | None = None, **more: Any) -> None:
+        made = [self.event(subject, data, at, **more) for subject, data in facts]
         await self.ledger.publish_many([outgoing(one) for one in made])
 
     def event(self, subject: str, data: Payload, at: datetime | None = None, **more: Any) -> Decoded:
@@ -102,6 +102,6 @@ async def events_number(client: KubeClient, number: int) -> bool:
     return len((await client.list(EVENTS)).items) == number
 
 
-async def has_asked(proxy: KubeProxy, number: int, part: str = "") -> bool:
+async def has_requests(proxy: KubeProxy, number: int, part: str = "") -> bool:
     """Whether the server was asked so often for paths with this in them."""
-    return sum(part in one.path for one in proxy.asked) >= number
+    return sum(part in one.path for one in proxy.requests) >= number

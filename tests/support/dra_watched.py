@@ -15,7 +15,7 @@ def published(devices: object = (), **spec: Any) -> Json:
     return {"metadata": {"name": "s", "uid": "u", "generation": 3}, "spec": whole}
 
 
-def said_of(kind: AnyKind, obj: Json) -> Any:
+def payload_of(kind: AnyKind, obj: Json) -> Any:
     """What an object says; None where it cannot be recorded."""
     part = kind.read(obj)
     return None if part.subject is None else kind.combine([part.content])

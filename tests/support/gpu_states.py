@@ -23,7 +23,7 @@ MIG = PoolDefined(uid="u1", unit="MIG", mig_profile="1g.10gb", slices_per_unit=2
 POOL, CLUSTER_POOL = "team/a", "c"
 """A GPUPool's id, and a ClusterGPUPool's."""
 
-Saying = tuple[str, Payload]
+SubjectFact = tuple[str, Payload]
 
 
 def source_of(data: Payload, node: str = "w1") -> str:
@@ -34,15 +34,16 @@ def source_of(data: Payload, node: str = "w1") -> str:
     return "/watchers/kubernetes" if kind is SourceKind.WATCHERS else f"/services/{kind}"
 
 
-def wanted(*said: Saying) -> DesiredState:
+def desired_state(*facts: SubjectFact) -> DesiredState:
     """What is wanted after this was said, an hour apart."""
-    facts = [Said(source_of(data), subject, at, data) for at, (subject, data) in enumerate(said, 1)]
-    state = folded(DesiredProjection(), log_of(numbered(facts))).state
+    numbers = enumerate(facts, 1)
+    log = log_of(numbered([Said(source_of(data), subject, at, data) for at, (subject, data) in numbers]))
+    state = folded(DesiredProjection(), log).state
     assert isinstance(state, DesiredState)
     return state
 
 
-def found(*names: str, node: str = "w1") -> list[Saying]:
+def found(*names: str, node: str = "w1") -> list[SubjectFact]:
     """A node with devices, as the inventory tells it."""
     hardware = Hardware(pci_vendor="10de", pci_device="20b5", product="NVIDIA A100-PCIE-40GB")
     cards = [DeviceDetected(hardware=hardware, managed=True, node=node, card=f"GPU-{name}") for name in names]
@@ -62,8 +63,8 @@ def assigned(phase: Any, pool: str | None = POOL, reason: str = "AskedFor", **mo
 
 def phase(name: Any, *conditions: tuple[str, Any]) -> NodeBootstrapChanged:
     """How far a node's preparation is."""
-    told = tuple(Condition(type=kind, status=status, reason=f"{kind}Is{status}") for kind, status in conditions)
-    return NodeBootstrapChanged(phase=name, conditions=told)
+    listed = tuple(Condition(type=kind, status=status, reason=f"{kind}Is{status}") for kind, status in conditions)
+    return NodeBootstrapChanged(phase=name, conditions=listed)
 
 
 def ready() -> NodeBootstrapChanged:
@@ -73,20 +74,20 @@ def ready() -> NodeBootstrapChanged:
 
 def offers(total: int | None, *conditions: tuple[str, Any], generation: int = 1) -> PoolChanged:
     """How many units a pool offers, and what holds for it."""
-    told = tuple(Condition(type=kind, status=status, reason=f"{kind}Is{status}") for kind, status in conditions)
-    return PoolChanged(total=total, observed_generation=generation, conditions=told)
+    listed = tuple(Condition(type=kind, status=status, reason=f"{kind}Is{status}") for kind, status in conditions)
+    return PoolChanged(total=total, observed_generation=generation, conditions=listed)
 
 
-class Teller:
+class FactRecorder:
     """Records in a ledger what everybody says of GPUs."""
 
     def __init__(self, ledger: JetStreamLedger) -> None:
         self.ledger = ledger
         self._numbers: Counter[str] = Counter()
 
-    async def say(self, *said: Saying) -> None:
+    async def record(self, *facts: SubjectFact) -> None:
         """It is recorded as said now."""
-        await self.ledger.publish_many([outgoing(self._event(subject, data)) for subject, data in said])
+        await self.ledger.publish_many([outgoing(self._event(subject, data)) for subject, data in facts])
 
     def _event(self, subject: str, data: Payload) -> Decoded:
         source = source_of(data)

@@ -30,7 +30,7 @@ Fault = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
 """What is answered instead of the server; None lets the request pass."""
 
 
-class Asked(NamedTuple):
+class ProxiedRequest(NamedTuple):
     """A request that arrived."""
 
     method: str
@@ -54,7 +54,7 @@ class KubeProxy:
         (self._port,) = free_ports(directory / "proxy", 1)
         self.url = f"http://{HOST}:{self._port}"
         self.kubeconfig = directory / "proxy" / "kubeconfig"
-        self.asked: list[Asked] = []
+        self.requests: list[ProxiedRequest] = []
         self.fault: Fault | None = None
         self._server = server
         self._serving = AsyncExitStack()
@@ -81,13 +81,13 @@ class KubeProxy:
         await self.back()
 
     @property
-    def written(self) -> list[Asked]:
+    def written(self) -> list[ProxiedRequest]:
         """What would have changed something."""
-        return [one for one in self.asked if one.writes]
+        return [one for one in self.requests if one.writes]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path, _, query = request.raw_path.partition("?")
-        self.asked.append(Asked(request.method, path, query))
+        self.requests.append(ProxiedRequest(request.method, path, query))
         if self.fault is not None and (failed := await self.fault(request)) is not None:
             return failed
         try:

@@ -39,9 +39,9 @@ def a_map(shape: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return maybe(st.dictionaries(texts, shape, max_size=3))
 
 
-def recorded(kind: AnyKind, subject: str, said: bytes) -> Event[Any]:
+def recorded(kind: AnyKind, subject: str, content: bytes) -> Event[Any]:
     """What a reader of the ledger finds of what an object says."""
-    data = kind.combine([said])
+    data = kind.combine([content])
     assert data is not None
     event = Event("e", kind.source, data.TYPE, subject, START, data, "epoch", 1)
     assert nats_subject_of(event).isascii()

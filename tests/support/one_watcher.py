@@ -33,13 +33,13 @@ def gpu_node(name: str, product: str = "a", version: str = "1", uid: str = "u") 
     return {"metadata": node(name, version)["metadata"] | metadata}
 
 
-async def said(ledger: MemoryLedger, epoch: bool = False) -> list[str]:
+async def recorded_lines(ledger: MemoryLedger, epoch: bool = False) -> list[str]:
     """What stands in the ledger, in words: number, subject and what was said."""
     words = []
     for message in await everything(ledger):
         one = decode(message.data)
-        told = "gone" if isinstance(one.data, NodeGone) else one.data.labels.get("nvidia.com/gpu.product", "")  # type: ignore[attr-defined]
-        words.append(f"{one.epoch + ' ' if epoch else ''}{one.number} {one.subject} {told}")
+        content = "gone" if isinstance(one.data, NodeGone) else one.data.labels.get("nvidia.com/gpu.product", "")  # type: ignore[attr-defined]
+        words.append(f"{one.epoch + ' ' if epoch else ''}{one.number} {one.subject} {content}")
     return words
 
 
@@ -63,8 +63,8 @@ class Watch:
         self.pauses_s: list[float] = []
         self.now = START
         bounds = WatcherSettings(audit_interval_s=audit_interval_s, backoff=Backoff(first_s=1, max_s=4))
-        around = WatchContext(client, self.clock, lambda: 1.0, self.sleep, bounds)
-        self.watcher = Watcher(kind, Journal(ledger, kind, lambda: epoch), around)
+        context = WatchContext(client, self.clock, lambda: 1.0, self.sleep, bounds)
+        self.watcher = Watcher(kind, Journal(ledger, kind, lambda: epoch), context)
 
     def clock(self) -> datetime:
         return self.now
@@ -97,16 +97,16 @@ async def comes(ledger: MemoryLedger, *words: str) -> None:
     """Return when the ledger says this, and nothing else."""
     try:
         async with asyncio.timeout(10):
-            while await said(ledger) != list(words):  # noqa: ASYNC110 - the condition is in the ledger
+            while await recorded_lines(ledger) != list(words):  # noqa: ASYNC110 - the condition is in the ledger
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        assert await said(ledger) == list(words)
+        assert await recorded_lines(ledger) == list(words)
 
 
-async def asked(api: ScriptedApi, count: int) -> None:
+async def requested(api: ScriptedApi, count: int) -> None:
     """Return when the API server was asked so often."""
 
     async def so_often() -> bool:
-        return len(api.asked) >= count
+        return len(api.requests) >= count
 
     await eventually(so_often)

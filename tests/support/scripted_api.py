@@ -20,7 +20,7 @@ class ScriptedApi:
     """Gives the answers one after another, whatever is asked, and remembers what that was."""
 
     def __init__(self, *answers: Answer) -> None:
-        self.asked: list[web.Request] = []
+        self.requests: list[web.Request] = []
         self._answers = list(answers)
 
     @asynccontextmanager
@@ -41,7 +41,7 @@ class ScriptedApi:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         await request.read()
-        self.asked.append(request)
+        self.requests.append(request)
         answer = self._answers.pop(0) if self._answers else refuse(503, message=OVER)
         return await answer(request)
 

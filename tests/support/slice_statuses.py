@@ -25,8 +25,8 @@ class Driver:
         self.client = client
         self._numbers: dict[str, int] = {}
 
-    async def record(self, *said: tuple[str, Payload]) -> None:
-        await self.ledger.publish_many([outgoing(self._event(subject, data)) for subject, data in said])
+    async def record(self, *facts: tuple[str, Payload]) -> None:
+        await self.ledger.publish_many([outgoing(self._event(subject, data)) for subject, data in facts])
 
     def _event(self, subject: str, data: Payload) -> Decoded:
         is_watched = not isinstance(data, DeviceDetected)

@@ -38,7 +38,7 @@ async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterato
         await stop(task)
 
 
-async def said_of(kinds: Collection[AnyKind], ledger: Ledger) -> list[str]:
+async def recorded_of(kinds: Collection[AnyKind], ledger: Ledger) -> list[str]:
     """What stands in the ledger of these kinds, in words."""
     sources = {kind.source for kind in kinds}
     events = [decode(message.data) for message in await everything(ledger)]
@@ -48,15 +48,15 @@ async def said_of(kinds: Collection[AnyKind], ledger: Ledger) -> list[str]:
 async def comes_of(kinds: Collection[AnyKind], ledger: Ledger, *words: str) -> None:
     """Return when all of this was said, and nothing else; kinds come in any order, what is about one subject in its."""
 
-    async def is_said() -> bool:
-        return sorted(await said_of(kinds, ledger)) == sorted(words)
+    async def is_recorded() -> bool:
+        return sorted(await recorded_of(kinds, ledger)) == sorted(words)
 
     try:
-        await eventually(is_said)
+        await eventually(is_recorded)
     except TimeoutError:
-        assert sorted(await said_of(kinds, ledger)) == sorted(words)
+        assert sorted(await recorded_of(kinds, ledger)) == sorted(words)
     for subject in {_about(one) for one in words}:
-        found = [one for one in await said_of(kinds, ledger) if _about(one) == subject]
+        found = [one for one in await recorded_of(kinds, ledger) if _about(one) == subject]
         assert found == [one for one in words if _about(one) == subject]
 
 

@@ -22,7 +22,7 @@ async def test_what_passes_is_counted(proxy: KubeProxy) -> None:
         await client.create(NODES, NODE)
         with pytest.raises(NotFoundError):
             await client.get(NODES, "none")
-    assert [(one.method, one.path) for one in proxy.asked] == [
+    assert [(one.method, one.path) for one in proxy.requests] == [
         ("POST", "/api/v1/nodes"),
         ("GET", "/api/v1/nodes/none"),
     ]

@@ -96,7 +96,7 @@ async def test_a_server_that_was_away_gets_what_is_new(
         await all_written(writer, driver.ledger)
         await proxy.away()
         await driver.record(("a/c", allocated(("p", "gpu-0", None))))
-        proxy.asked.clear()
+        proxy.requests.clear()
         await proxy.back()
 
         async def is_shown() -> bool:

@@ -13,7 +13,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings
-from support.gpu_states import Teller
+from support.gpu_states import FactRecorder
 from support.kube_fleet import create
 from support.kube_server import KubeServer
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
@@ -36,8 +36,8 @@ THEIRS = {
 
 
 @pytest.fixture
-def teller(ledger: JetStreamLedger) -> Teller:
-    return Teller(ledger)
+def facts(ledger: JetStreamLedger) -> FactRecorder:
+    return FactRecorder(ledger)
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ async def ours(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingCl
 
 @asynccontextmanager
 async def writing(
-    teller: Teller, database_url: str, client: KubeClient, components: ComponentSettings = KEPT
+    facts: FactRecorder, database_url: str, client: KubeClient, components: ComponentSettings = KEPT
 ) -> AsyncIterator[StatusWriter]:
     settings = replace(QUICK, components=components)
-    async with status_writer(teller.ledger, database_url, client, settings) as writer:
+    async with status_writer(facts.ledger, database_url, client, settings) as writer:
         yield writer
 
 
@@ -61,17 +61,17 @@ async def names(client: KubeClient) -> set[str]:
 
 
 async def test_they_come_follow_the_settings_and_go(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     await create(client, DAEMON_SETS, THEIRS)
-    async with writing(teller, database_url, ours) as writer:
+    async with writing(facts, database_url, ours) as writer:
 
         async def after(settings: SettingsChanged) -> set[str]:
-            await teller.say((MODULE_CONFIG, settings))
-            await all_written(writer, teller.ledger)
+            await facts.record((MODULE_CONFIG, settings))
+            await all_written(writer, facts.ledger)
             return await names(client) - {"theirs"}
 
-        await all_written(writer, teller.ledger)
+        await all_written(writer, facts.ledger)
         assert await names(client) == APPS | {"theirs"}
         assert len([one for one in ours.objects_written() if "daemonsets" in one]) == len(APPS)
         assert await after(SettingsChanged(gfd_enabled=False)) == APPS - {"gpu-feature-discovery"}
@@ -86,21 +86,21 @@ async def test_they_come_follow_the_settings_and_go(
 
 
 async def test_those_of_a_module_that_was_disabled_meanwhile_go(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours) as writer:
-        await all_written(writer, teller.ledger)
-    await teller.say((MODULE_CONFIG, SettingsChanged(enabled=False)))
-    async with writing(teller, database_url, ours) as writer:
-        await all_written(writer, teller.ledger)
+    async with writing(facts, database_url, ours) as writer:
+        await all_written(writer, facts.ledger)
+    await facts.record((MODULE_CONFIG, SettingsChanged(enabled=False)))
+    async with writing(facts, database_url, ours) as writer:
+        await all_written(writer, facts.ledger)
         assert await names(client) == set()
 
 
 async def test_what_others_change_is_undone_and_a_status_is_theirs(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours) as writer:
-        await all_written(writer, teller.ledger)
+    async with writing(facts, database_url, ours) as writer:
+        await all_written(writer, facts.ledger)
         ours.written.clear()
         status = {"currentNumberScheduled": 1, "numberMisscheduled": 0, "desiredNumberScheduled": 1, "numberReady": 1}
         await client.merge_patch(DAEMON_SETS, "nvidia-dcgm", {"status": status}, NAMESPACE, subresource="status")
@@ -114,17 +114,17 @@ async def test_what_others_change_is_undone_and_a_status_is_theirs(
             return (set(found), image) == (APPS, IMAGES["gfd"])
 
         await eventually(is_as_before)
-        await all_written(writer, teller.ledger)
+        await all_written(writer, facts.ledger)
         assert not [one for one in ours.objects_written() if "nvidia-dcgm?" in one or one.endswith("/nvidia-dcgm")]
         assert (await client.get(DAEMON_SETS, "nvidia-dcgm", NAMESPACE))["status"]["numberReady"] == 1
 
 
 async def test_where_somebody_else_runs_them_nothing_is_done(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours, ComponentSettings()) as writer:
-        await all_written(writer, teller.ledger)
-        await teller.say((MODULE_CONFIG, SettingsChanged(gfd_enabled=False)))
-        await all_written(writer, teller.ledger)
+    async with writing(facts, database_url, ours, ComponentSettings()) as writer:
+        await all_written(writer, facts.ledger)
+        await facts.record((MODULE_CONFIG, SettingsChanged(gfd_enabled=False)))
+        await all_written(writer, facts.ledger)
         assert await names(client) == set()
         assert "DaemonSet" not in writer.health().unlisted

@@ -8,7 +8,7 @@ from gpuledger.api.kinds import EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.node import NodeInventoryChanged
 from gpuledger.runtime.clock import system_clock
-from support.decided import MANAGED, Decided, events, has_asked, has_event, names, settled, writing
+from support.decided import MANAGED, Decided, events, has_event, has_requests, names, settled, writing
 from support.gpu_states import COMPLETE, INCOMPLETE
 from support.kube_proxy import KubeProxy, only
 from support.scripted_api import refuse
@@ -23,7 +23,7 @@ async def test_events_that_are_not_taken_hold_nothing_up(
     async with counting(proxy.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
         proxy.fault = only("/events", refuse(code, "Trouble"))
         await decided.node("w1", 1)
-        await eventually(lambda: has_asked(proxy, tries, "/events"))
+        await eventually(lambda: has_requests(proxy, tries, "/events"))
         await settled(writer, decided)
         proxy.fault = None
         await decided.node("w2", 1)

@@ -8,7 +8,7 @@ from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.source import SourcePositionSkipped
-from support.decided import Decided, has_asked, names, settled, writing
+from support.decided import Decided, has_requests, names, settled, writing
 from support.events import event, outgoing
 from support.kube_equipped import equip, equipped_client
 from support.kube_proxy import KubeProxy
@@ -46,7 +46,7 @@ async def test_a_server_that_was_away_gets_only_what_is_new(
         await settled(writer, decided)
         await kube.stop()
         await decided.node("w2", 1)
-        proxy.asked.clear()
+        proxy.requests.clear()
         await kube.start()
         await eventually(lambda: has_names(ours, 5))
         await settled(writer, decided)
@@ -66,11 +66,11 @@ async def test_a_failing_server_is_not_stormed(
     async with counting(proxy.kubeconfig) as ours, writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
         proxy.fault = refuse(code, "Trouble", headers={"Retry-After": "1"} if code == 429 else None)
-        proxy.asked.clear()
+        proxy.requests.clear()
         for index in range(10):
             await decided.node(f"w{index}", 4)
-        await eventually(lambda: has_asked(proxy, 4))
-        assert len(proxy.asked) < 40
+        await eventually(lambda: has_requests(proxy, 4))
+        assert len(proxy.requests) < 40
         proxy.fault = None
         await settled(writer, decided)
         assert len(await names(ours)) == 40

@@ -25,7 +25,7 @@ from gpuledger.events.pod import PodObserved
 from gpuledger.events.pool import PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
-from support.gpu_states import CARD, POOL, Teller, assigned, found, offers, phase, prepared, ready
+from support.gpu_states import CARD, POOL, FactRecorder, assigned, found, offers, phase, prepared, ready
 from support.kube_fleet import create
 from support.kube_server import KubeServer
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
@@ -36,8 +36,8 @@ THEIRS = {"labels": {"team": "x"}, "annotations": {"note": "mine"}, "finalizers"
 
 
 @pytest.fixture
-def teller(ledger: JetStreamLedger) -> Teller:
-    return Teller(ledger)
+def facts(ledger: JetStreamLedger) -> FactRecorder:
+    return FactRecorder(ledger)
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ async def ours(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingCl
 
 
 @asynccontextmanager
-async def writing(teller: Teller, database_url: str, client: KubeClient) -> AsyncIterator[StatusWriter]:
+async def writing(facts: FactRecorder, database_url: str, client: KubeClient) -> AsyncIterator[StatusWriter]:
     settings = replace(QUICK, without_pool_grace_s=0.05)
-    async with status_writer(teller.ledger, database_url, client, settings) as writer:
+    async with status_writer(facts.ledger, database_url, client, settings) as writer:
         yield writer
 
 
@@ -59,12 +59,12 @@ async def pool(client: KubeClient) -> Object:
     return await client.get(GPU_POOLS, "a", "team")
 
 
-async def define(client: KubeClient, teller: Teller, **metadata: Any) -> str:
+async def define(client: KubeClient, facts: FactRecorder, **metadata: Any) -> str:
     """Somebody makes a pool, and a watcher tells of it; returns its UID."""
     body = {"apiVersion": GPU_POOLS.api_version, "kind": "GPUPool", "spec": {"resource": {"unit": "Card"}}}
     made = await client.create(GPU_POOLS, body | {"metadata": {"name": "a", "namespace": "team", **metadata}})
     uid = str(made["metadata"]["uid"])
-    await teller.say((POOL, CARD.model_copy(update={"uid": uid})))
+    await facts.record((POOL, CARD.model_copy(update={"uid": uid})))
     return uid
 
 
@@ -77,26 +77,26 @@ async def is_gone(client: KubeClient) -> bool:
 
 
 async def event(client: KubeClient, reason: str) -> Object:
-    told: list[Object] = []
+    notes: list[Object] = []
 
     async def is_told() -> bool:
-        told[:] = [one for one in (await client.list(EVENTS)).items if one["reason"] == reason]
-        return bool(told)
+        notes[:] = [one for one in (await client.list(EVENTS)).items if one["reason"] == reason]
+        return bool(notes)
 
     await eventually(is_told)
-    return told[0]
+    return notes[0]
 
 
 async def test_a_pool_is_kept_shown_and_let_go(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours) as writer:
-        uid = await define(client, teller, **THEIRS)
-        await teller.say(
+    async with writing(facts, database_url, ours) as writer:
+        uid = await define(client, facts, **THEIRS)
+        await facts.record(
             ("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 2})),
             (POOL, offers(4, ("Supported", "True"), ("Configured", "True"))),
         )
-        await all_written(writer, teller.ledger)
+        await all_written(writer, facts.ledger)
         made = await pool(client)
         assert made["status"]["capacity"] == {"total": 4, "used": 2, "available": 2}
         assert {one["type"]: one["observedGeneration"] for one in made["status"]["conditions"]} == {
@@ -107,68 +107,68 @@ async def test_a_pool_is_kept_shown_and_let_go(
             name: THEIRS[name] for name in ("labels", "annotations")
         }
         assert made["metadata"]["generation"] == 1
-        assert (await compare(client, teller.ledger)).differences == 0
+        assert (await compare(client, facts.ledger)).differences == 0
 
         await client.delete(GPU_POOLS, "a", "team")
-        await teller.say((POOL, CARD.model_copy(update={"uid": uid, "deleting": True})), (POOL, offers(0)))
-        await all_written(writer, teller.ledger)
+        await facts.record((POOL, CARD.model_copy(update={"uid": uid, "deleting": True})), (POOL, offers(0)))
+        await all_written(writer, facts.ledger)
         made = await pool(client)
         assert made["status"]["capacity"]["total"] == 0
         assert POOL_FINALIZER in made["metadata"]["finalizers"]
 
-        await teller.say((POOL, PoolReleased()))
-        await all_written(writer, teller.ledger)
+        await facts.record((POOL, PoolReleased()))
+        await all_written(writer, facts.ledger)
         assert (await pool(client))["metadata"]["finalizers"] == THEIRS["finalizers"]
         await client.merge_patch(GPU_POOLS, "a", {"metadata": {"finalizers": None}}, "team")
         await eventually(lambda: is_gone(client))
-        await teller.say((POOL, PoolGone()))
-        await all_written(writer, teller.ledger)
-        assert (await compare(client, teller.ledger)).differences == 0
+        await facts.record((POOL, PoolGone()))
+        await all_written(writer, facts.ledger)
+        assert (await compare(client, facts.ledger)).differences == 0
 
 
 async def test_a_pool_is_never_made_nor_removed(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours) as writer:
-        await teller.say((POOL, CARD), (POOL, offers(4)), ("c", CARD), ("c", offers(4)))
-        await all_written(writer, teller.ledger)
+    async with writing(facts, database_url, ours) as writer:
+        await facts.record((POOL, CARD), (POOL, offers(4)), ("c", CARD), ("c", offers(4)))
+        await all_written(writer, facts.ledger)
         assert (await client.list(GPU_POOLS)).items == (await client.list(CLUSTER_GPU_POOLS)).items == []
-        uid = await define(client, teller)
-        await all_written(writer, teller.ledger)
-        await teller.say((POOL, PoolGone()))
-        await all_written(writer, teller.ledger)
+        uid = await define(client, facts)
+        await all_written(writer, facts.ledger)
+        await facts.record((POOL, PoolGone()))
+        await all_written(writer, facts.ledger)
         assert (await pool(client))["metadata"]["uid"] == uid
 
 
 async def test_a_pool_of_the_same_name_is_another_one(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours) as writer:
-        await define(client, teller)
-        await teller.say((POOL, offers(4)))
-        await all_written(writer, teller.ledger)
-        await teller.say((POOL, PoolReleased()))
-        await all_written(writer, teller.ledger)
+    async with writing(facts, database_url, ours) as writer:
+        await define(client, facts)
+        await facts.record((POOL, offers(4)))
+        await all_written(writer, facts.ledger)
+        await facts.record((POOL, PoolReleased()))
+        await all_written(writer, facts.ledger)
         await client.delete(GPU_POOLS, "a", "team")
         await eventually(lambda: is_gone(client))
         ours.written.clear()
         body = {"apiVersion": GPU_POOLS.api_version, "kind": "GPUPool", "spec": {"resource": {"unit": "Card"}}}
         made = await client.create(GPU_POOLS, body | {"metadata": {"name": "a", "namespace": "team"}})
-        await teller.say((POOL, offers(5)))
-        await all_written(writer, teller.ledger)
+        await facts.record((POOL, offers(5)))
+        await all_written(writer, facts.ledger)
         assert ours.objects_written() == []
-        await teller.say((POOL, CARD.model_copy(update={"uid": made["metadata"]["uid"]})))
-        await all_written(writer, teller.ledger)
+        await facts.record((POOL, CARD.model_copy(update={"uid": made["metadata"]["uid"]})))
+        await all_written(writer, facts.ledger)
         assert (await pool(client))["metadata"]["finalizers"] == [POOL_FINALIZER]
 
 
 async def test_what_others_do_to_a_pools_status_and_finalizer_is_undone(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours) as writer:
-        await define(client, teller)
-        await teller.say((POOL, offers(4)))
-        await all_written(writer, teller.ledger)
+    async with writing(facts, database_url, ours) as writer:
+        await define(client, facts)
+        await facts.record((POOL, offers(4)))
+        await all_written(writer, facts.ledger)
         await client.merge_patch(GPU_POOLS, "a", {"metadata": {"finalizers": None}}, "team")
         await client.merge_patch(GPU_POOLS, "a", {"status": {"capacity": {"total": 9}}}, "team", subresource="status")
 
@@ -178,22 +178,22 @@ async def test_what_others_do_to_a_pools_status_and_finalizer_is_undone(
             return bool(shown == ([POOL_FINALIZER], 4))
 
         await eventually(is_as_before)
-        told = await event(client, "GPUStatusRestored")
-        assert (told["metadata"]["namespace"], told["regarding"]["namespace"]) == ("team", "team")
-        await all_written(writer, teller.ledger)
+        notes = await event(client, "GPUStatusRestored")
+        assert (notes["metadata"]["namespace"], notes["regarding"]["namespace"]) == ("team", "team")
+        await all_written(writer, facts.ledger)
 
 
 async def test_a_device_goes_through_preparation_into_a_pool_and_out(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     async def state() -> str:
-        await all_written(writer, teller.ledger)
+        await all_written(writer, facts.ledger)
         return str((await client.get(GPU_DEVICES, "w1-0"))["status"]["state"])
 
-    async with writing(teller, database_url, ours) as writer:
-        await teller.say(*found("w1-0"))
+    async with writing(facts, database_url, ours) as writer:
+        await facts.record(*found("w1-0"))
         assert await state() == "Discovered"
-        for said, shown in [
+        for given, shown in [
             (prepared("Validating"), "Validating"),
             (prepared("Ready"), "Ready"),
             (assigned("Pending"), "PendingAssignment"),
@@ -203,29 +203,29 @@ async def test_a_device_goes_through_preparation_into_a_pool_and_out(
             (assigned("Unassigning"), "Assigned"),
             (assigned(None), "Ready"),
         ]:
-            await teller.say(("w1-0", said))
+            await facts.record(("w1-0", given))
             assert await state() == shown
-        await teller.say(("w1", phase("ValidatingFailed", ("DriverMissing", "True"))))
-        await all_written(writer, teller.ledger)
+        await facts.record(("w1", phase("ValidatingFailed", ("DriverMissing", "True"))))
+        await all_written(writer, facts.ledger)
         node = await client.get(GPU_NODE_STATES, "w1")
         assert {one["type"] for one in node["status"]["conditions"]} == {"InventoryComplete", "DriverMissing"}
-        told = await event(client, "GPUBootstrapPhaseChanged")
-        assert (told["type"], told["regarding"]["name"]) == ("Warning", "w1")
-        assert (await compare(client, teller.ledger)).differences == 0
+        notes = await event(client, "GPUBootstrapPhaseChanged")
+        assert (notes["type"], notes["regarding"]["name"]) == ("Warning", "w1")
+        assert (await compare(client, facts.ledger)).differences == 0
 
 
 async def test_an_automatic_assignment_is_written_on_the_device_and_taken_back(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     async def annotations() -> Object:
-        await all_written(writer, teller.ledger)
+        await all_written(writer, facts.ledger)
         return (await client.get(GPU_DEVICES, "w1-0"))["metadata"].get("annotations") or {}
 
-    async with writing(teller, database_url, ours) as writer:
-        await teller.say(*found("w1-0"), ("w1-0", prepared("Ready")))
-        await all_written(writer, teller.ledger)
+    async with writing(facts, database_url, ours) as writer:
+        await facts.record(*found("w1-0"), ("w1-0", prepared("Ready")))
+        await all_written(writer, facts.ledger)
         await client.merge_patch(GPU_DEVICES, "w1-0", {"metadata": {"annotations": {"note": "mine"}}})
-        await teller.say(("w1-0", assigned("Pending", automatic=True)))
+        await facts.record(("w1-0", assigned("Pending", automatic=True)))
         assert await annotations() == {"note": "mine", ANNOTATION_ASSIGNMENT: "a"}
         managers = {
             one["manager"]
@@ -233,55 +233,55 @@ async def test_an_automatic_assignment_is_written_on_the_device_and_taken_back(
             if ANNOTATION_ASSIGNMENT in str(one["fieldsV1"])
         }
         assert managers == {"gpuledger-auto-approval"}
-        await teller.say(("w1-0", assigned("Assigned", automatic=True)))
+        await facts.record(("w1-0", assigned("Assigned", automatic=True)))
         assert ANNOTATION_ASSIGNMENT in await annotations()
-        await teller.say(("w1-0", assigned(None)))
+        await facts.record(("w1-0", assigned(None)))
         assert await annotations() == {"note": "mine"}
-        assert (await compare(client, teller.ledger)).differences == 0
+        assert (await compare(client, facts.ledger)).differences == 0
 
 
 async def test_what_a_person_wrote_on_a_device_stands(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours) as writer:
-        await teller.say(*found("w1-0"), ("w1-0", prepared("Ready")))
-        await all_written(writer, teller.ledger)
-        asked = {"metadata": {"name": "w1-0", "annotations": {ANNOTATION_ASSIGNMENT: "b"}}}
-        await client.apply(GPU_DEVICES, asked, field_manager="kubectl")
+    async with writing(facts, database_url, ours) as writer:
+        await facts.record(*found("w1-0"), ("w1-0", prepared("Ready")))
+        await all_written(writer, facts.ledger)
+        requests = {"metadata": {"name": "w1-0", "annotations": {ANNOTATION_ASSIGNMENT: "b"}}}
+        await client.apply(GPU_DEVICES, requests, field_manager="kubectl")
         await event(client, "GPUDeviceDetected")
-        await teller.say(("w1-0", assigned("Pending", automatic=True)))
-        await all_written(writer, teller.ledger)
+        await facts.record(("w1-0", assigned("Pending", automatic=True)))
+        await all_written(writer, facts.ledger)
         ours.written.clear()
-        await teller.say(("w1-0", assigned(None)))
-        await all_written(writer, teller.ledger)
+        await facts.record(("w1-0", assigned(None)))
+        await all_written(writer, facts.ledger)
         assert (await client.get(GPU_DEVICES, "w1-0"))["metadata"]["annotations"] == {ANNOTATION_ASSIGNMENT: "b"}
         assert [one["reason"] for one in (await client.list(EVENTS)).items] == ["GPUDeviceDetected"]
         assert writer.health().left == 0
 
 
 async def test_people_are_told_of_what_goes_nowhere(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    async with writing(teller, database_url, ours):
+    async with writing(facts, database_url, ours):
         mismatch = assigned(None, reason="AnnotationMismatch", message="There is no pool b.")
-        await teller.say(*found("w1-0"), ("w1-0", prepared("Ready")), ("w1", ready()), ("w1-0", mismatch))
-        told = await event(client, "GPUAnnotationMismatch")
-        assert (told["type"], told["regarding"]["name"], told["note"]) == ("Warning", "w1-0", "There is no pool b.")
-        told = await event(client, "GPUNodeWithoutPool")
-        assert (told["type"], told["regarding"]["kind"], told["regarding"]["name"]) == (
+        await facts.record(*found("w1-0"), ("w1-0", prepared("Ready")), ("w1", ready()), ("w1-0", mismatch))
+        notes = await event(client, "GPUAnnotationMismatch")
+        assert (notes["type"], notes["regarding"]["name"], notes["note"]) == ("Warning", "w1-0", "There is no pool b.")
+        notes = await event(client, "GPUNodeWithoutPool")
+        assert (notes["type"], notes["regarding"]["kind"], notes["regarding"]["name"]) == (
             "Warning", "GPUNodeState", "w1",
         )  # fmt: skip
 
 
 async def test_a_disabled_module_leaves_pools_alone(
-    teller: Teller, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
-    await teller.say((MODULE_CONFIG, SettingsChanged(enabled=False)))
-    async with writing(teller, database_url, ours) as writer:
-        await define(client, teller)
-        await teller.say((POOL, offers(4)))
-        await all_written(writer, teller.ledger)
+    await facts.record((MODULE_CONFIG, SettingsChanged(enabled=False)))
+    async with writing(facts, database_url, ours) as writer:
+        await define(client, facts)
+        await facts.record((POOL, offers(4)))
+        await all_written(writer, facts.ledger)
         assert ours.written == []
-        await teller.say((MODULE_CONFIG, SettingsChanged()))
-        await all_written(writer, teller.ledger)
+        await facts.record((MODULE_CONFIG, SettingsChanged()))
+        await all_written(writer, facts.ledger)
         assert (await pool(client))["status"]["capacity"]["total"] == 4

@@ -19,7 +19,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.backoff import Backoff
-from support.gpu_states import Teller, found
+from support.gpu_states import FactRecorder, found
 from support.kube_proxy import Fault, KubeProxy
 from support.scripted_api import refuse
 from support.statuswriting import QUICK, WRITING, CountingClient, all_written, counting, status_writer
@@ -58,7 +58,7 @@ async def has(client: KubeClient, *states: str, devices: tuple[str, ...]) -> Non
     await eventually(there)
 
 
-def asked(ours: CountingClient, path: str) -> int:
+def count_of_writes(ours: CountingClient, path: str) -> int:
     return sum(path in one for one in ours.written)
 
 
@@ -78,9 +78,9 @@ async def test_others_are_written_and_it_is_made_up_for_once_it_may_be(
     states: tuple[str, ...],
     devices: tuple[str, ...],
 ) -> None:
-    teller, proxy.fault = Teller(ledger), unwritable(path)
+    facts, proxy.fault = FactRecorder(ledger), unwritable(path)
     async with counting(proxy.kubeconfig) as ours, status_writer(ledger, database_url, ours, SOON) as writer:
-        await teller.say(*found("w1-0", "w1-1", "w1-2"))
+        await facts.record(*found("w1-0", "w1-1", "w1-2"))
         await has(client, *states, devices=devices)
         assert writer.health().failing == 1
         proxy.fault = None
@@ -91,17 +91,17 @@ async def test_others_are_written_and_it_is_made_up_for_once_it_may_be(
 async def test_it_is_counted_and_not_asked_again_at_once(
     ledger: JetStreamLedger, database_url: str, client: KubeClient, proxy: KubeProxy
 ) -> None:
-    teller, path = Teller(ledger), f"{GPU_DEVICES.path()}/w1-0"
+    facts, path = FactRecorder(ledger), f"{GPU_DEVICES.path()}/w1-0"
     proxy.fault = unwritable(path)
     writes = {"kind": "GPUDevice", "action": "create", "outcome": "ForbiddenError"}
     before = counted("gpuledger_statuswriter_writes_total", **writes)
     errors = counted("gpu_inventory_handler_errors_total", handler="gpudevices")
     async with counting(proxy.kubeconfig) as ours, status_writer(ledger, database_url, ours, ONCE) as writer:
-        await teller.say(*found("w1-0", "w1-1"))
+        await facts.record(*found("w1-0", "w1-1"))
         await has(client, "w1", devices=("w1-1",))
-        await teller.say(*found("w1-0", "w1-1", "w1-2"))
+        await facts.record(*found("w1-0", "w1-1", "w1-2"))
         await has(client, "w1", devices=("w1-1", "w1-2"))
-        assert (asked(ours, path), writer.health().failing) == (1, 1)
+        assert (count_of_writes(ours, path), writer.health().failing) == (1, 1)
     assert counted("gpuledger_statuswriter_writes_total", **writes) == before + 1
     assert counted("gpu_inventory_handler_errors_total", handler="gpudevices") == errors + 1
 
@@ -111,9 +111,9 @@ async def knows_only(client: KubeClient, resource: Resource, *fields: str) -> No
     (crd,) = (
         deepcopy(one) for one in (*crds.shipped(), *crds.foreign()) if one["metadata"]["name"] == resource.full_name
     )
-    known: dict[str, Any] = {name: {"type": "string"} for name in fields}
+    allowed: dict[str, Any] = {name: {"type": "string"} for name in fields}
     (version,) = crd["spec"]["versions"]
-    version["schema"]["openAPIV3Schema"]["properties"]["status"] = {"type": "object", "properties": known}
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = {"type": "object", "properties": allowed}
     version["additionalPrinterColumns"] = []
     await client.apply(CRDS, crd, force=True)
     await eventually(lambda: has_no_conditions(client, resource))
@@ -141,13 +141,13 @@ async def test_a_crd_of_another_version_holds_up_its_own_kind_alone(
     ledger: JetStreamLedger, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     await knows_only(client, GPU_NODE_STATES, "phase")
-    teller, path = Teller(ledger), f"{GPU_NODE_STATES.path()}/w1/status"
-    await teller.say(*found("w1-0", "w1-1"))
+    facts, path = FactRecorder(ledger), f"{GPU_NODE_STATES.path()}/w1/status"
+    await facts.record(*found("w1-0", "w1-1"))
     async with status_writer(ledger, database_url, ours, ONCE) as writer:
         await eventually(lambda: is_failing(writer))
-        await teller.say(*found("w1-2"))
+        await facts.record(*found("w1-2"))
         await eventually(lambda: are_shown(client, GPU_DEVICES, 3))
-        assert (asked(ours, path), writer.health().failing) == (1, 1)
+        assert (count_of_writes(ours, path), writer.health().failing) == (1, 1)
 
 
 NOBODY = "https://127.0.0.1:1/"
@@ -163,16 +163,16 @@ async def test_a_webhook_that_is_away_holds_up_its_own_kind_alone(
     }  # fmt: skip
     await client.apply(VALIDATING, {"metadata": {"name": "away"}, "webhooks": [hook]})
     await eventually(lambda: needs_the_webhook(client))
-    teller, path = Teller(ledger), GPU_NODE_STATES.path()
+    facts, path = FactRecorder(ledger), GPU_NODE_STATES.path()
     (device, node), (other, _) = found("w1-0"), found("w1-1")
     async with status_writer(ledger, database_url, ours, ONCE) as writer:
-        await teller.say(device)
+        await facts.record(device)
         await eventually(lambda: are_shown(client, GPU_DEVICES, 1))
-        await teller.say(node)
+        await facts.record(node)
         await eventually(lambda: is_failing(writer))
-        await teller.say(other)
+        await facts.record(other)
         await eventually(lambda: are_shown(client, GPU_DEVICES, 2))
-        assert (asked(ours, path), writer.health().failing) == (1, 1)
+        assert (count_of_writes(ours, path), writer.health().failing) == (1, 1)
 
 
 async def needs_the_webhook(client: KubeClient) -> bool:
@@ -198,18 +198,18 @@ async def test_a_module_config_as_deckhouse_has_it_shows_no_conditions_and_holds
     await knows_only(client, MODULE_CONFIGS, "version", "message")
     config = {"apiVersion": MODULE_CONFIGS.api_version, "kind": MODULE_CONFIGS.kind, "spec": {"enabled": True}}
     await client.create(MODULE_CONFIGS, config | {"metadata": {"name": MODULE_CONFIG}})
-    teller = Teller(ledger)
+    facts = FactRecorder(ledger)
     missing = ModulePrerequisiteChanged(met=False, reason="NodeFeatureDiscoveryMissing", message="Enable it.")
-    await teller.say((MODULE_CONFIG, missing))
+    await facts.record((MODULE_CONFIG, missing))
     async with status_writer(ledger, database_url, ours, ONCE) as writer:
         await all_written(writer, ledger)
-        await teller.say(*found("w1-0"))
+        await facts.record(*found("w1-0"))
         await all_written(writer, ledger)
         await eventually(lambda: is_told(client))
-        assert asked(ours, MODULE_CONFIGS.path()) == 1
-        await teller.say((MODULE_CONFIG, ModulePrerequisiteChanged(met=True, reason="NodeFeatureDiscoveryRuns")))
+        assert count_of_writes(ours, MODULE_CONFIGS.path()) == 1
+        await facts.record((MODULE_CONFIG, ModulePrerequisiteChanged(met=True, reason="NodeFeatureDiscoveryRuns")))
         await all_written(writer, ledger)
-    assert asked(ours, MODULE_CONFIGS.path()) == 2
+    assert count_of_writes(ours, MODULE_CONFIGS.path()) == 2
     assert await names(client, GPU_DEVICES) == {"w1-0"}
     assert "status" not in await client.get(MODULE_CONFIGS, MODULE_CONFIG)
 

@@ -29,7 +29,7 @@ DEFAULTS = "settings gpu-control-plane changed"
 PRODUCT = "nvidia.com/gpu.product"
 
 
-async def said(ledger: Ledger, source: str | None = None) -> list[str]:
+async def recorded_lines(ledger: Ledger, source: str | None = None) -> list[str]:
     """What stands in the ledger, in words, by one source or all but those of which every test would have to tell."""
     events = [decode(message.data) for message in await everything(ledger)]
     found = [one for one in events if one.source not in WITH_TESTS_OF_THEIR_OWN]
@@ -40,12 +40,12 @@ async def comes(ledger: Ledger, *words: str, source: str | None = None) -> None:
     """Return when all of this was said, and nothing else, in whatever order kinds come."""
 
     async def is_said() -> bool:
-        return sorted(await said(ledger, source)) == sorted(words)
+        return sorted(await recorded_lines(ledger, source)) == sorted(words)
 
     try:
         await eventually(is_said)
     except TimeoutError:
-        assert sorted(await said(ledger, source)) == sorted(words)
+        assert sorted(await recorded_lines(ledger, source)) == sorted(words)
 
 
 async def numbers(ledger: Ledger) -> dict[str, list[int]]:
@@ -276,7 +276,7 @@ async def test_a_lost_lock_stops_recording_until_it_is_back(
         await asyncio.to_thread(fresh_postgres.kill)
         await eventually(inactive)
         await put_node(client, "w1")
-        assert await said(ledger) == [DEFAULTS]
+        assert await recorded_lines(ledger) == [DEFAULTS]
         await asyncio.to_thread(fresh_postgres.start)
         await comes(ledger, DEFAULTS, "node w1 observed")
 

@@ -30,7 +30,7 @@ from support.kube_server import KubeServer
 from support.ledgers import everything
 from support.scripted_api import refuse
 from support.waiting import eventually
-from support.watching import comes_of, listed_again, lists, said_of, watching
+from support.watching import comes_of, listed_again, lists, recorded_of, watching
 
 KINDS = (nodes.LABELS_KIND, slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND)
 LISTED = (slices.KIND, claims.KIND, deviceclasses.KIND)
@@ -47,7 +47,7 @@ async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
         yield client
 
 
-said, comes = partial(said_of, KINDS), partial(comes_of, KINDS)
+recorded_lines, comes = partial(recorded_of, KINDS), partial(comes_of, KINDS)
 
 
 async def put_slice(client: KubeClient, name: str, *devices: str, generation: int = 1) -> Json:
@@ -125,8 +125,8 @@ async def test_a_claim_from_its_beginning_to_its_end(
         await set_status(client, "c", {"allocation": None})
         await allocate(client, "c", "gpu-1")
         await delete_claim(client, "c")
-        told = ["requested", "allocated", "requested", "allocated", "released"]
-        await comes(ledger, *(f"{CLAIM} {one}" for one in told))
+        payloads = ["requested", "allocated", "requested", "allocated", "released"]
+        await comes(ledger, *(f"{CLAIM} {one}" for one in payloads))
 
 
 async def test_what_there_is_is_said_once_whatever_is_listed_again(
@@ -167,8 +167,8 @@ async def test_what_happened_while_nobody_watched_is_said_afterwards(
     begins = {"slice": "published", "claim": "allocated", "device-class": "defined", "node": "labelled"}
     ends = {"slice": "withdrawn", "claim": "released", "device-class": "removed", "node": "unlabelled"}
 
-    def words(name: str, told: dict[str, str]) -> list[str]:
-        return [f"{one} {f'default/{name}' if one == 'claim' else name} {event}" for one, event in told.items()]
+    def words(name: str, payloads: dict[str, str]) -> list[str]:
+        return [f"{one} {f'default/{name}' if one == 'claim' else name} {event}" for one, event in payloads.items()]
 
     first = [*words("gone", begins), *words("again", begins)]
     async with watching(client, ledger, database_url):
@@ -306,7 +306,7 @@ async def test_taint_rules_are_followed_from_one_version_to_another(
             older.hidden = {hidden}
             await older.back()
             await listed_again(LISTED, before)
-            assert [*(await said(ledger))] == ["taint-rule t set"]
+            assert [*(await recorded_lines(ledger))] == ["taint-rule t set"]
         await comes(ledger, "taint-rule t set")
         await client.delete(DEVICE_TAINT_RULES, "t")
         await comes(ledger, "taint-rule t set", "taint-rule t lifted")

@@ -19,10 +19,10 @@ from support.kube_fleet import create
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
 from support.ledgers import everything
-from support.watching import comes_of, listed_again, lists, said_of, watching
+from support.watching import comes_of, listed_again, lists, recorded_of, watching
 
 KINDS = (components.kind("default"), gpupools.KIND, gpupools.CLUSTER_KIND, pods.KIND)
-said, comes = partial(said_of, KINDS), partial(comes_of, KINDS)
+recorded_lines, comes = partial(recorded_of, KINDS), partial(comes_of, KINDS)
 comes_of_namespaces = partial(comes_of, (namespaces.KIND,))
 
 CRASHES = "CrashLoopBackOff"
@@ -146,9 +146,9 @@ async def test_components_of_a_node_and_nothing_else_of_it(
         await client.delete(PODS, "validator", "default")
         await comes(ledger, *[observed] * 8)
     seen = await payloads(ledger, NodeComponentsObserved)
-    told = [[(pod.component, pod.ready, pod.failing) for pod in one.pods] for one in seen]
+    progress = [[(pod.component, pod.ready, pod.failing) for pod in one.pods] for one in seen]
     validator = ("validator", False, False)
-    assert told == [
+    assert progress == [
         [validator],
         [("dcgm-exporter", False, False), validator],
         [("dcgm-exporter", True, False), validator],
@@ -159,7 +159,7 @@ async def test_components_of_a_node_and_nothing_else_of_it(
         [],
     ]
     assert [pod.reason for one in seen for pod in one.pods if pod.reason] == [CRASHES, TERMINATING, TERMINATING]
-    assert any("labelSelector=app" in one.query for one in proxy.asked if one.path == PODS.path("default"))
+    assert any("labelSelector=app" in one.query for one in proxy.requests if one.path == PODS.path("default"))
 
 
 async def test_what_there_is_is_said_once_whatever_is_listed_again(
@@ -197,11 +197,11 @@ async def test_what_happened_while_nobody_watched_is_said_afterwards(
     begins = {"pool": "defined", "pod": "observed"}
     ends = {"pool": "gone", "pod": "gone"}
 
-    def words(name: str, told: dict[str, str]) -> list[str]:
-        return [f"{one} default/{name} {event}" for one, event in told.items()]
+    def lines(name: str, events: dict[str, str]) -> list[str]:
+        return [f"{one} default/{name} {event}" for one, event in events.items()]
 
     nodes = [f"node {name} components-observed" for name in ("gone", "again")]
-    first = [*words("gone", begins), *words("again", begins), *nodes]
+    first = [*lines("gone", begins), *lines("again", begins), *nodes]
     async with watching(client, ledger, database_url):
         await comes(ledger, *first)
     for name in ("gone", "again"):
@@ -210,8 +210,8 @@ async def test_what_happened_while_nobody_watched_is_said_afterwards(
     await put_pool(client, "again")
     await put_pod(client, "again", "nvidia-dcgm", units="1", node="again")
     async with watching(client, ledger, database_url):
-        again = [*words("again", ends), *words("again", begins)]
-        await comes(ledger, *first, *words("gone", ends), nodes[0], *again)
+        again = [*lines("again", ends), *lines("again", begins)]
+        await comes(ledger, *first, *lines("gone", ends), nodes[0], *again)
 
 
 async def test_pools_that_are_not_installed_are_waited_for(

@@ -24,7 +24,7 @@ async def names_of(api: ScriptedApi, **more: Any) -> list[str]:
 async def test_a_list_is_read_page_by_page() -> None:
     api = ScriptedApi(listing(node("a"), node("b"), version="7", more="t1"), listing(node("c"), version="7"))
     assert await names_of(api, selection=Selection(labels="gpu=yes", fields="x=y"), page=2) == ["a", "b", "c"]
-    first, second = (dict(request.query) for request in api.asked)
+    first, second = (dict(request.query) for request in api.requests)
     assert first == {"labelSelector": "gpu=yes", "fieldSelector": "x=y", "limit": "2"}
     assert second == first | {"continue": "t1"}
 
@@ -40,7 +40,7 @@ async def test_pages_that_keep_expiring_are_asked_for_at_once() -> None:
     again = [listing(node("a"), version="7", more="t"), refuse(410, "Expired")]
     api = ScriptedApi(*again, *again, listing(node("a"), node("b"), version="9"))
     assert await names_of(api) == ["a", "b"]
-    assert "limit" not in api.asked[-1].query
+    assert "limit" not in api.requests[-1].query
 
 
 async def test_a_list_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ async def test_namespaces_are_part_of_the_path() -> None:
         await client.list(NODE_FEATURES, Selection(namespace="nfd"))
         await client.get(NODE_FEATURES, "w1", "nfd")
     root = "/apis/nfd.k8s-sigs.io/v1alpha1"
-    assert [request.path for request in api.asked] == [
+    assert [request.path for request in api.requests] == [
         f"{root}/nodefeatures", f"{root}/namespaces/nfd/nodefeatures", f"{root}/namespaces/nfd/nodefeatures/w1"
     ]  # fmt: skip
 
@@ -65,7 +65,7 @@ async def test_an_apply_says_who_owns_the_fields() -> None:
     api = ScriptedApi(answer({}))
     async with api.serving() as client:
         await client.apply(GPU_DEVICES, {"metadata": {"name": "d0"}, "status": {}}, subresource="status")
-    (request,) = api.asked
+    (request,) = api.requests
     assert (request.method, request.path) == ("PATCH", "/apis/gpu.deckhouse.io/v1alpha1/gpudevices/d0/status")
     assert dict(request.query) == {"fieldManager": "gpuledger", "force": "false"}
     assert request.headers["Content-Type"] == "application/apply-patch+yaml"
@@ -77,7 +77,7 @@ async def test_a_delete_may_have_preconditions() -> None:
     api = ScriptedApi(answer({}))
     async with api.serving() as client:
         await client.delete(GPU_DEVICES, "d0", uid="u1", resource_version="5")
-    assert orjson.loads(await api.asked[0].read())["preconditions"] == {"uid": "u1", "resourceVersion": "5"}
+    assert orjson.loads(await api.requests[0].read())["preconditions"] == {"uid": "u1", "resourceVersion": "5"}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_events_are_put_together_from_whatever_chunks_come() -> None:
     whole = event("ADDED", node("a")) + event("MODIFIED", node("b"))
     api = ScriptedApi(stream(whole[:10], whole[10:60], whole[60:], b"\n"))
     assert await events_of(api) == ["a", "b"]
-    query = api.asked[0].query
+    query = api.requests[0].query
     assert (query["watch"], query["resourceVersion"], query["allowWatchBookmarks"]) == ("1", "5", "true")
 
 
@@ -225,7 +225,7 @@ async def test_a_token_is_sent(tmp_path: Path) -> None:
         mine = KubeClient(configuration)
         await mine.get(NODES, "w1")
         await mine.close()
-    assert api.asked[0].headers["Authorization"] == "Bearer s3cret"
+    assert api.requests[0].headers["Authorization"] == "Bearer s3cret"
 
 
 async def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:

@@ -130,9 +130,9 @@ def test_conditions_are_a_map_by_type(crd: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("crd", SHIPPED, ids=ids)
 def test_selectable_fields_exist_and_are_scalars(crd: dict[str, Any]) -> None:
-    known = dict(nodes(schema(crd)))
+    allowed = dict(nodes(schema(crd)))
     for selectable in version(crd)["selectableFields"]:
-        assert known[selectable["jsonPath"]]["type"] == "string"
+        assert allowed[selectable["jsonPath"]]["type"] == "string"
 
 
 def test_states_are_those_of_the_code() -> None:
@@ -141,9 +141,9 @@ def test_states_are_those_of_the_code() -> None:
 
 
 def test_states_and_reasons_of_a_slices_devices_are_those_of_the_code() -> None:
-    known = dict(nodes(schema(by_name("resourceslicestatuses.resource.gpuledger.io"))))
-    assert set(known[".status.devices[].state"]["enum"]) == set(AvailabilityState)
-    assert set(known[".status.devices[].stateReason"]["enum"]) == set(UnavailableReason) - {UnavailableReason.TAKEN}
+    allowed = dict(nodes(schema(by_name("resourceslicestatuses.resource.gpuledger.io"))))
+    assert set(allowed[".status.devices[].state"]["enum"]) == set(AvailabilityState)
+    assert set(allowed[".status.devices[].stateReason"]["enum"]) == set(UnavailableReason) - {UnavailableReason.TAKEN}
 
 
 def test_the_description_names_every_condition_of_a_node() -> None:
@@ -159,11 +159,11 @@ def test_what_the_code_calls_the_rule_is_what_is_shipped() -> None:
 
 def test_the_rule_gives_every_label_that_the_code_reads() -> None:
     text = str(crds.node_feature_rule())
-    wanted = [
+    expected = [
         LABEL_PRESENT, LABEL_DEVICE_COUNT, LABEL_DEVICE_PREFIX, LABEL_DRIVER_NAME,
         LABEL_DRIVER_MODULE_PREFIX, LABEL_KERNEL_PREFIX, LABEL_OS_ID, LABEL_OS_VERSION_ID,
     ]  # fmt: skip
-    assert [label for label in wanted if label not in text] == []
+    assert [label for label in expected if label not in text] == []
 
 
 def test_a_crd_does_not_differ_from_what_a_server_makes_of_it() -> None:

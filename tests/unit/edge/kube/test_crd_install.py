@@ -24,7 +24,7 @@ async def test_it_waits_until_the_kind_can_be_listed(not_yet: Answer) -> None:
     api = ScriptedApi(refuse(404, "NotFound"), answer(LIVE), *served)
     async with api.serving() as client:
         assert [one.change for one in await crds.install(client, [CRD])] == ["created"]
-    assert len(api.asked) == 6
+    assert len(api.requests) == 6
 
 
 async def test_a_server_that_fails_is_no_server_that_takes_its_time() -> None:

@@ -42,10 +42,10 @@ def names(objects: list[Object]) -> list[str]:
 
 
 def test_a_further_page_does_not_go_through_all_objects(nodes: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[Object] = []
+    listed: list[Object] = []
 
     def looking(obj: Object) -> store.ObjectKey:
-        looked.append(obj)
+        listed.append(obj)
         return key_of(obj)
 
     monkeypatch.setattr(reading, "key_of", looking)
@@ -53,11 +53,11 @@ def test_a_further_page_does_not_go_through_all_objects(nodes: Store, monkeypatc
     found, token = [], ""
     for number in range(PAGES):
         nodes.put(NODES, node(0))
-        looked.clear()
+        listed.clear()
         one = page(nodes, token)
         token = one.metadata.get("continue", "")
         found += names(one.objects)
-        assert number == 0 or len(looked) <= LOOKS_MAX
+        assert number == 0 or len(listed) <= LOOKS_MAX
         assert one.metadata.get("remainingItemCount", 0) == LIMIT * (PAGES - number - 1)
     assert found == names(nodes.collection(NODES).objects())
     assert not token

@@ -55,7 +55,7 @@ async def follow(*answers: Answer, jitter: float = 1.0, **settings: Any) -> tupl
                 if not followed.take(one):
                     break
     followed.errors.pop()
-    return followed, [dict(request.query) for request in api.asked[:-1]]
+    return followed, [dict(request.query) for request in api.requests[:-1]]
 
 
 def versions(queries: list[dict[str, str]]) -> list[str]:
@@ -107,8 +107,8 @@ async def test_an_expired_version_lists_anew(gone: Answer) -> None:
 
 
 async def test_a_server_that_knows_less_than_we_do_is_listed_anew() -> None:
-    behind = refuse(504, "Timeout", causes=[{"reason": "ResourceVersionTooLarge"}])
-    _followed, queries = await follow(listing(version="5"), behind, listing(version="2"), stream())
+    older = refuse(504, "Timeout", causes=[{"reason": "ResourceVersionTooLarge"}])
+    _followed, queries = await follow(listing(version="5"), older, listing(version="2"), stream())
     assert versions(queries) == ["list", "5", "list", "2"]
 
 

@@ -25,9 +25,9 @@ def shown(app: str, components: Components = COMPONENTS, **module: Any) -> Desir
 
 
 def pod(app: str, components: Components = COMPONENTS, **module: Any) -> Document:
-    wanted = shown(app, components, **module)
-    assert wanted is not None
-    spec: Document = wanted.main["spec"]["template"]["spec"]
+    desired = shown(app, components, **module)
+    assert desired is not None
+    spec: Document = desired.main["spec"]["template"]["spec"]
     return spec
 
 

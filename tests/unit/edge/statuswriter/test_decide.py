@@ -15,7 +15,7 @@ from support.statuswriter_parts import DEVICE, NODE, RIGHT, obj
 
 
 @pytest.mark.parametrize(
-    ("wanted", "withdrawn", "found", "action"),
+    ("desired", "withdrawn", "found", "action"),
     [
         (None, False, None, Action.NOTHING),
         (None, False, obj(), Action.NOTHING),
@@ -30,9 +30,9 @@ from support.statuswriter_parts import DEVICE, NODE, RIGHT, obj
         (RIGHT._replace(main={"labels": {"gpu.deckhouse.io/precision.fp8": "true"}}), False, obj(), Action.MAIN),
     ],
 )
-def test_the_next_step(wanted: DesiredObject | None, withdrawn: bool, found: Document | None, action: Action) -> None:
+def test_the_next_step(desired: DesiredObject | None, withdrawn: bool, found: Document | None, action: Action) -> None:
     actual = observe(Kind.DEVICE, found) if found else None
-    assert decide(Kind.DEVICE, wanted, withdrawn=withdrawn, observed=actual) is action
+    assert decide(Kind.DEVICE, desired, withdrawn=withdrawn, observed=actual) is action
 
 
 FINALIZED = {"finalizers": ["theirs", POOL_FINALIZER]}
@@ -42,7 +42,7 @@ RELEASED = POOL._replace(main={"finalizers": []})
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "action"),
+    ("desired", "found", "action"),
     [
         (POOL, None, Action.NOTHING),
         (None, obj(), Action.NOTHING),
@@ -56,10 +56,10 @@ RELEASED = POOL._replace(main={"finalizers": []})
         (RELEASED, obj(metadata=LEAVING | {"finalizers": ["theirs"]}), Action.NOTHING),
     ],
 )
-def test_the_next_step_with_a_pool(wanted: DesiredObject | None, found: Document | None, action: Action) -> None:
+def test_the_next_step_with_a_pool(desired: DesiredObject | None, found: Document | None, action: Action) -> None:
     for kind in POOL_KINDS:
         actual = observe(kind, found) if found else None
-        assert decide(kind, wanted, withdrawn=True, observed=actual) is action
+        assert decide(kind, desired, withdrawn=True, observed=actual) is action
 
 
 def approved(pool: str, manager: str = ASSIGNMENT_FIELD_MANAGER) -> Document:
@@ -73,7 +73,7 @@ TAKEN = RIGHT._replace(approved={ANNOTATION_ASSIGNMENT: "a"})
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "action"),
+    ("desired", "found", "action"),
     [
         (TAKEN, obj(), Action.APPROVE),
         (TAKEN, approved("a"), Action.NOTHING),
@@ -83,8 +83,8 @@ TAKEN = RIGHT._replace(approved={ANNOTATION_ASSIGNMENT: "a"})
         (RIGHT, approved("a", "kubectl"), Action.NOTHING),
     ],
 )
-def test_the_next_step_with_an_approval(wanted: DesiredObject, found: Document, action: Action) -> None:
-    assert decide(Kind.DEVICE, wanted, withdrawn=False, observed=observe(Kind.DEVICE, found)) is action
+def test_the_next_step_with_an_approval(desired: DesiredObject, found: Document, action: Action) -> None:
+    assert decide(Kind.DEVICE, desired, withdrawn=False, observed=observe(Kind.DEVICE, found)) is action
 
 
 def test_an_approval_that_a_person_overrules_is_not_sent_again() -> None:
@@ -141,13 +141,13 @@ def test_only_what_was_right_can_be_disturbed() -> None:
 
 
 def test_what_others_added_is_removed() -> None:
-    wanted = {"a": 1, "conditions": [{"type": "A", "status": "True"}], "set": ["x"]}
+    desired = {"a": 1, "conditions": [{"type": "A", "status": "True"}], "set": ["x"]}
     theirs = {"type": "A", "status": "True", "message": "m"}
     found = {"a": 2, "b/c": 1, "conditions": [{"type": "B"}, theirs, {"type": "C"}], "set": ["x", "y"]}
-    assert [one["path"] for one in removals(wanted, found, "/status")] == [
+    assert [one["path"] for one in removals(desired, found, "/status")] == [
         "/status/b~1c", "/status/conditions/2", "/status/conditions/1/message", "/status/conditions/0", "/status/set/1",
     ]  # fmt: skip
-    assert removals(wanted, wanted, "") == []
+    assert removals(desired, desired, "") == []
 
 
 def test_of_the_rule_as_it_is_shipped_nothing_is_removed() -> None:
@@ -164,8 +164,8 @@ def test_bodies_hold_what_is_applied_and_nothing_else() -> None:
 def test_differences_name_the_place() -> None:
     found = obj(status={"state": "Faulted"})
     actual = {DEVICE: observe(Kind.DEVICE, found), Key(Kind.DEVICE, "x"): observe(Kind.DEVICE, obj())}
-    wanted = {DEVICE: RIGHT, NODE: DesiredObject({"spec": {}}, {})}
-    assert sorted(differing(wanted, actual)) == [DEVICE, Key(Kind.DEVICE, "x"), NODE]
+    desired = {DEVICE: RIGHT, NODE: DesiredObject({"spec": {}}, {})}
+    assert sorted(differing(desired, actual)) == [DEVICE, Key(Kind.DEVICE, "x"), NODE]
     first = first_difference(DEVICE, RIGHT, found)
     assert first is not None
     assert (first.path, first.expected, first.found) == ("status.state", "Ready", "Faulted")

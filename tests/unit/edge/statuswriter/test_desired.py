@@ -26,8 +26,8 @@ def detected(node: str = "w1", **more: Any) -> DeviceDetected:
     return DeviceDetected(hardware=FULL, managed=True, node=node, card="GPU-1", **more)
 
 
-def wanted(*said: tuple[str, Any]) -> DesiredState:
-    events = [event(data, name, number=at, at=at, source=INVENTORY) for at, (name, data) in enumerate(said, 1)]
+def desired_state(*facts: tuple[str, Any]) -> DesiredState:
+    events = [event(data, name, number=at, at=at, source=INVENTORY) for at, (name, data) in enumerate(facts, 1)]
     state = folded(DesiredProjection(), log_of(events)).state
     assert isinstance(state, DesiredState)
     return state
@@ -35,8 +35,8 @@ def wanted(*said: tuple[str, Any]) -> DesiredState:
 
 def test_a_node_is_shown_once_something_was_decided_of_it() -> None:
     rule = node_feature_rule()
-    assert desired_object(wanted(("w1-0", detected())), NODE, rule) is None
-    state = wanted(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))))
+    assert desired_object(desired_state(("w1-0", detected())), NODE, rule) is None
+    state = desired_state(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))))
     shown = desired_object(state, NODE, rule)
     assert shown is not None
     assert shown.main == {"spec": {"nodeName": "w1"}}
@@ -44,21 +44,21 @@ def test_a_node_is_shown_once_something_was_decided_of_it() -> None:
 
 
 def test_what_changed_and_what_was_withdrawn() -> None:
-    state = wanted(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))))
+    state = desired_state(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))))
     assert set(state.take_changed()) == {DEVICE, NODE}
     assert state.take_changed() == {}
-    state = wanted(
+    state = desired_state(
         ("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))),
         ("w1-0", DeviceWithdrawn(moved_to="w2")), ("w1", NodeInventoryWithdrawn()),
     )  # fmt: skip
     assert set(state.take_changed()) == set(state.withdrawn) == {DEVICE, NODE}
-    state = wanted(("w1-0", detected()), ("w1-0", DeviceWithdrawn()), ("w1-0", detected()))
+    state = desired_state(("w1-0", detected()), ("w1-0", DeviceWithdrawn()), ("w1-0", detected()))
     assert not state.withdrawn
 
 
 def test_what_is_news() -> None:
     inventory = NodeInventoryChanged(present=False, conditions=(INCOMPLETE,))
-    state = wanted(
+    state = desired_state(
         ("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))),
         ("w1", inventory), ("w1", inventory), ("w1-0", DeviceWithdrawn(moved_to="w2")),
     )  # fmt: skip
@@ -77,12 +77,12 @@ def _unknown_fields(value: Any, schema: Document, path: str) -> list[str]:
         return []
     properties = schema.get("properties", {})
     unknown = [f"{path}.{name}" for name in value if name not in properties]
-    known = [(name, one) for name, one in value.items() if name in properties]
-    return unknown + [name for key, one in known for name in _unknown_fields(one, properties[key], f"{path}.{key}")]
+    listed = [(name, one) for name, one in value.items() if name in properties]
+    return unknown + [name for key, one in listed for name in _unknown_fields(one, properties[key], f"{path}.{key}")]
 
 
 def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
-    state = wanted(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(INCOMPLETE,))))
+    state = desired_state(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(INCOMPLETE,))))
     crds = {crd["spec"]["names"]["kind"]: crd for crd in shipped()}
     for key in (DEVICE, NODE):
         schema = crds[key.kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
@@ -92,7 +92,7 @@ def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
 
 
 def test_metrics_have_the_names_that_dashboards_know() -> None:
-    state = wanted(
+    state = desired_state(
         ("w1-0", detected()), ("w1-1", detected(missing=True)),
         ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))),
     )  # fmt: skip
@@ -103,10 +103,10 @@ def test_metrics_have_the_names_that_dashboards_know() -> None:
         ("gpu_device_unassigned_total",): 0,
     }
     gone = ("w1", NodeInventoryChanged(present=False, conditions=(INCOMPLETE,)))
-    assert samples(wanted(("w1-0", detected()), gone))["gpu_inventory_devices_total", "w1"] == 0
+    assert samples(desired_state(("w1-0", detected()), gone))["gpu_inventory_devices_total", "w1"] == 0
 
 
 def test_a_disabled_module_has_no_metrics() -> None:
-    state = wanted(("w1-0", detected()))
+    state = desired_state(("w1-0", detected()))
     state.settings.put(state.settings_in_force()._replace(enabled=False, module=MODULE_CONFIG))
     assert samples(state) == {}

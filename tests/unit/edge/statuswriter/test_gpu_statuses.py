@@ -28,6 +28,7 @@ from support.gpu_states import (
     MIG,
     POOL,
     assigned,
+    desired_state,
     found,
     offers,
     phase,
@@ -35,7 +36,6 @@ from support.gpu_states import (
     ready,
     samples,
     source_of,
-    wanted,
 )
 
 DEVICE, NODE = Key(Kind.DEVICE, "w1-0"), Key(Kind.NODE, "w1")
@@ -44,9 +44,9 @@ AGAIN = CARD.model_copy(update={"uid": "u2"})
 
 
 def shown(state: DesiredState, key: Key = DEVICE) -> DesiredObject:
-    wanted = desired_object(state, key, node_feature_rule())
-    assert wanted is not None
-    return wanted
+    desired_state = desired_object(state, key, node_feature_rule())
+    assert desired_state is not None
+    return desired_state
 
 
 def conditions(state: DesiredState, key: Key = DEVICE) -> dict[str, tuple[str, str]]:
@@ -83,34 +83,34 @@ def test_the_state_follows_from_preparation_and_assignment(so_far: str, assignme
     ],
 )
 def test_a_device_that_leaves_its_pool_shows_what_it_showed_before(phases: tuple[str, ...], state: str) -> None:
-    said = [*found("w1-0"), ("w1-0", prepared("Ready")), *(("w1-0", assigned(phase)) for phase in phases)]
-    assert shown(wanted(*said)).status["state"] == state
+    facts = [*found("w1-0"), ("w1-0", prepared("Ready")), *(("w1-0", assigned(phase)) for phase in phases)]
+    assert shown(desired_state(*facts)).status["state"] == state
 
 
 def test_a_device_shows_its_pool_and_how_far_it_is_in_it() -> None:
-    said = [*found("w1-0"), ("w1-0", prepared("Ready"))]
-    assert "poolRef" not in shown(wanted(*said)).status
-    assert conditions(wanted(*said)).keys() == {"Ignored", "ManagedDisabled", "Missing"}
+    facts = [*found("w1-0"), ("w1-0", prepared("Ready"))]
+    assert "poolRef" not in shown(desired_state(*facts)).status
+    assert conditions(desired_state(*facts)).keys() == {"Ignored", "ManagedDisabled", "Missing"}
 
-    said += [("w1-0", assigned("Pending", automatic=True))]
-    status = shown(wanted(*said)).status
+    facts += [("w1-0", assigned("Pending", automatic=True))]
+    status = shown(desired_state(*facts)).status
     assert (status["state"], status["poolRef"], status["autoAttach"]) == (
         "PendingAssignment", {"name": "a", "namespace": "team"}, True,
     )  # fmt: skip
-    assert conditions(wanted(*said))["Configured"] == ("False", "AskedFor")
+    assert conditions(desired_state(*facts))["Configured"] == ("False", "AskedFor")
 
-    said += [("w1-0", assigned("Assigned", reason="ConfirmedByAgent"))]
-    assert shown(wanted(*said)).status["autoAttach"] is False
-    assert conditions(wanted(*said))["Configured"] == ("True", "ConfirmedByAgent")
+    facts += [("w1-0", assigned("Assigned", reason="ConfirmedByAgent"))]
+    assert shown(desired_state(*facts)).status["autoAttach"] is False
+    assert conditions(desired_state(*facts))["Configured"] == ("True", "ConfirmedByAgent")
 
-    said += [("w1-0", assigned("Unassigning", reason="NotAskedFor"))]
-    assert conditions(wanted(*said))["Unassigning"] == ("True", "NotAskedFor")
-    assert shown(wanted(*said)).status["poolRef"]["name"] == "a"
+    facts += [("w1-0", assigned("Unassigning", reason="NotAskedFor"))]
+    assert conditions(desired_state(*facts))["Unassigning"] == ("True", "NotAskedFor")
+    assert shown(desired_state(*facts)).status["poolRef"]["name"] == "a"
 
-    said += [("w1-0", assigned(None, reason="NotAskedFor"))]
-    status = shown(wanted(*said)).status
+    facts += [("w1-0", assigned(None, reason="NotAskedFor"))]
+    status = shown(desired_state(*facts)).status
     assert (status["state"], "poolRef" in status, "autoAttach" in status) == ("Ready", False, False)
-    assert conditions(wanted(*said)).keys() == {"Ignored", "ManagedDisabled", "Missing"}
+    assert conditions(desired_state(*facts)).keys() == {"Ignored", "ManagedDisabled", "Missing"}
 
 
 def test_a_cluster_pool_has_no_namespace() -> None:
@@ -118,26 +118,26 @@ def test_a_cluster_pool_has_no_namespace() -> None:
 
 
 def test_a_fault_says_why_since_when() -> None:
-    state = wanted(
+    state = desired_state(
         *found("w1-0"), ("w1-0", prepared("Faulted", "HardwareFault", "XID 79")), ("w1-0", prepared("Faulted", "Other"))
     )
     (fault,) = (one for one in shown(state).status["conditions"] if one["type"] == "Faulted")
     assert fault == {
         "type": "Faulted", "status": "True", "reason": "Other", "lastTransitionTime": "2026-01-01T03:00:00Z",
     }  # fmt: skip
-    state = wanted(*found("w1-0"), ("w1-0", prepared("Faulted")), ("w1-0", prepared("Validating")))
+    state = desired_state(*found("w1-0"), ("w1-0", prepared("Faulted")), ("w1-0", prepared("Validating")))
     assert "Faulted" not in conditions(state)
 
 
 def test_a_node_shows_inventory_and_preparation_together() -> None:
-    said = [*found("w1-0"), ("w1", phase("Validating", ("DriverMissing", "Unknown"), ("ReadyForPooling", "False")))]
-    assert conditions(wanted(*said), NODE) == {
+    facts = [*found("w1-0"), ("w1", phase("Validating", ("DriverMissing", "Unknown"), ("ReadyForPooling", "False")))]
+    assert conditions(desired_state(*facts), NODE) == {
         "InventoryComplete": ("True", "AllDevicesDescribed"),
         "DriverMissing": ("Unknown", "DriverMissingIsUnknown"),
         "ReadyForPooling": ("False", "ReadyForPoolingIsFalse"),
     }
-    said += [("w1", phase("Disabled", ("ReadyForPooling", "False")))]
-    assert conditions(wanted(*said), NODE).keys() == {"InventoryComplete", "ReadyForPooling"}
+    facts += [("w1", phase("Disabled", ("ReadyForPooling", "False")))]
+    assert conditions(desired_state(*facts), NODE).keys() == {"InventoryComplete", "ReadyForPooling"}
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ def test_a_node_shows_inventory_and_preparation_together() -> None:
 )
 def test_what_changes_is_looked_at(what: Any, key: Key) -> None:
     before = [*found("w1-0"), (POOL, CARD), ("w1", phase("Validating", ("GFDReady", "Unknown")))]
-    state = wanted(*before, what)
+    state = desired_state(*before, what)
     assert key in state.take_changed()
     assert state.take_changed() == {}
-    others = wanted(*before)
+    others = desired_state(*before)
     others.take_changed()
     assert key not in others.take_changed()
 
@@ -177,7 +177,7 @@ def test_a_pool_shows_what_was_decided_and_what_pods_use() -> None:
         ("other/one", PodObserved(uid="3", node="w1", requests={"gpu.deckhouse.io/a": 8})),
         ("team/two", PodObserved(uid="4", node="w1", requests={"cluster.gpu.deckhouse.io/a": 16, "cpu": 32})),
     ]
-    state = wanted((POOL, CARD), *pods, (POOL, offers(8, ("Supported", "True"), generation=3)))
+    state = desired_state((POOL, CARD), *pods, (POOL, offers(8, ("Supported", "True"), generation=3)))
     pool = shown(state, POOL_KEY)
     assert (pool.main, pool.uid, pool.approved) == ({"finalizers": [POOL_FINALIZER]}, "u1", None)
     assert pool.status == {
@@ -192,34 +192,34 @@ def test_a_pool_shows_what_was_decided_and_what_pods_use() -> None:
 
 
 def test_pods_that_move_end_or_ask_for_something_else_use_nothing_twice() -> None:
-    def used(*said: Any) -> dict[str, int]:
-        return dict(wanted(*said).pool_usage.used)
+    def used(*facts: Any) -> dict[str, int]:
+        return dict(desired_state(*facts).pool_usage.used)
 
-    asks = ("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 2}))
+    requesting = ("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 2}))
     other = ("team/p", PodObserved(uid="q", node="w2", requests={"cluster.gpu.deckhouse.io/c": 1}))
-    assert used(asks, asks) == {POOL: 2}
-    assert used(asks, other) == {CLUSTER_POOL: 1}
-    assert used(asks, ("team/p", PodGone())) == {}
+    assert used(requesting, requesting) == {POOL: 2}
+    assert used(requesting, other) == {CLUSTER_POOL: 1}
+    assert used(requesting, ("team/p", PodGone())) == {}
     assert used(("team/p", PodGone())) == {}
 
 
 def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_gets_it() -> None:
     deleting = CARD.model_copy(update={"deleting": True})
-    said = [(POOL, deleting), (POOL, PoolReleased())]
-    assert shown(wanted(*said), POOL_KEY).main == {"finalizers": []}
-    assert shown(wanted(*said, (POOL, deleting)), POOL_KEY).main == {"finalizers": []}
-    assert shown(wanted(*said, (POOL, AGAIN)), POOL_KEY).main["finalizers"]
-    assert desired_object(wanted(*said, (POOL, PoolGone())), POOL_KEY, node_feature_rule()) is None
+    facts = [(POOL, deleting), (POOL, PoolReleased())]
+    assert shown(desired_state(*facts), POOL_KEY).main == {"finalizers": []}
+    assert shown(desired_state(*facts, (POOL, deleting)), POOL_KEY).main == {"finalizers": []}
+    assert shown(desired_state(*facts, (POOL, AGAIN)), POOL_KEY).main["finalizers"]
+    assert desired_object(desired_state(*facts, (POOL, PoolGone())), POOL_KEY, node_feature_rule()) is None
 
 
 @pytest.mark.parametrize(
-    ("said", "uid"),
+    ("facts", "uid"),
     [([(1, CARD), (3, PoolGone()), (2, CARD)], None), ([(2, CARD), (3, AGAIN), (1, PoolGone())], "u2")],
     ids=["defined", "gone"],
 )
-def test_what_is_recorded_late_of_a_pools_object_changes_nothing(said: list[tuple[int, Any]], uid: str | None) -> None:
-    facts = [Said(source_of(data), POOL, at, data) for at, data in said]
-    state = folded(DesiredProjection(), log_of(numbered(facts))).state
+def test_what_is_recorded_late_of_a_pools_object_changes_nothing(facts: list[tuple[int, Any]], uid: str | None) -> None:
+    log = log_of(numbered([Said(source_of(data), POOL, at, data) for at, data in facts]))
+    state = folded(DesiredProjection(), log).state
     assert isinstance(state, DesiredState)
     kept = desired_object(state, POOL_KEY, node_feature_rule())
     assert (kept.uid if kept else None) == uid
@@ -242,56 +242,56 @@ def test_what_was_decided_of_a_pool_outlives_an_end_that_is_recorded_late() -> N
     ],
 )
 def test_a_pool_that_takes_devices_by_itself_says_so_on_them(assignment: Any, annotation: Document | None) -> None:
-    state = wanted(*found("w1-0"), ("w1-0", prepared("Ready")), ("w1-0", assignment))
+    state = desired_state(*found("w1-0"), ("w1-0", prepared("Ready")), ("w1-0", assignment))
     assert shown(state).approved == annotation
 
 
-def news(*said: Any) -> list[tuple[EventReason, str, bool]]:
-    told = wanted(*found("w1-0"), *said).take_occurrences()
-    return [(one.reason, one.key.id, one.is_warning) for one in told if one.reason != EventReason.DEVICE_DETECTED]
+def events(*facts: Any) -> list[tuple[EventReason, str, bool]]:
+    notes = desired_state(*found("w1-0"), *facts).take_occurrences()
+    return [(one.reason, one.key.id, one.is_warning) for one in notes if one.reason != EventReason.DEVICE_DETECTED]
 
 
-def test_what_people_are_told_of() -> None:
-    assert news(("w1", phase("Validating")), ("w1", phase("GFD")), ("w1", phase("GFD"))) == [
+def test_occurrences_that_become_events() -> None:
+    assert events(("w1", phase("Validating")), ("w1", phase("GFD")), ("w1", phase("GFD"))) == [
         (EventReason.PHASE_CHANGED, "w1", False)
     ]
-    assert news(("w1", phase("ValidatingFailed", ("DriverMissing", "True")))) == [
+    assert events(("w1", phase("ValidatingFailed", ("DriverMissing", "True")))) == [
         (EventReason.PHASE_CHANGED, "w1", True)
     ]
-    assert news(("w1-0", prepared("Faulted")), ("w1-0", prepared("Faulted", "Still"))) == [
+    assert events(("w1-0", prepared("Faulted")), ("w1-0", prepared("Faulted", "Still"))) == [
         (EventReason.DEVICE_FAULTED, "w1-0", True)
     ]
-    assert news(("w1-0", assigned(None, reason="AnnotationMismatch")), ("w1-0", assigned(None, reason="Other"))) == [
+    assert events(("w1-0", assigned(None, reason="AnnotationMismatch")), ("w1-0", assigned(None, reason="Other"))) == [
         (EventReason.ANNOTATION_MISMATCH, "w1-0", True)
     ]
     low, off = ("CapacityLow", "True"), ("Maintenance", "False")
     on = ("Maintenance", "True")
-    assert news((POOL, CARD), (POOL, offers(0, low, off)), (POOL, offers(0, low, on)), (POOL, offers(0, off))) == [
+    assert events((POOL, CARD), (POOL, offers(0, low, off)), (POOL, offers(0, low, on)), (POOL, offers(0, off))) == [
         (EventReason.MAINTENANCE, POOL, True), (EventReason.MAINTENANCE, POOL, False),
     ]  # fmt: skip
 
 
 def test_a_node_without_a_pool_is_told_of_once_it_lasts() -> None:
-    said = [*found("w1-0", "w1-1"), ("w1-0", prepared("Ready")), ("w1", ready())]
-    began = hour(len(said))
-    state = wanted(*said)
+    facts = [*found("w1-0", "w1-1"), ("w1-0", prepared("Ready")), ("w1", ready())]
+    began = hour(len(facts))
+    state = desired_state(*facts)
     now = [began]
     unpooled = UnpooledNodes(state, lambda: now[0], 60.0)
     assert list(unpooled.take_occurrences()) == []
-    now[0] = hour(len(said) + 1)
-    (told,) = unpooled.take_occurrences()
-    assert (told.key, told.reason, told.is_warning, told.happened_at) == (
+    now[0] = hour(len(facts) + 1)
+    (notes,) = unpooled.take_occurrences()
+    assert (notes.key, notes.reason, notes.is_warning, notes.happened_at) == (
         NODE, EventReason.NODE_WITHOUT_POOL, True, began,
     )  # fmt: skip
     assert list(unpooled.take_occurrences()) == []
     state.without_pool.clear()
     assert list(unpooled.take_occurrences()) == []
-    state.without_pool |= wanted(*said).without_pool
+    state.without_pool |= desired_state(*facts).without_pool
     assert len(list(unpooled.take_occurrences())) == 1
 
 
 @pytest.mark.parametrize(
-    "said",
+    "facts",
     [
         [("w1-0", prepared("Ready"))],
         [("w1", ready())],
@@ -308,20 +308,20 @@ def test_a_node_without_a_pool_is_told_of_once_it_lasts() -> None:
         ],
     ],
 )
-def test_a_node_that_has_a_pool_or_nothing_to_give_is_none_without_a_pool(said: list[Any]) -> None:
-    assert wanted(*found("w1-0", "w1-1"), *said).without_pool == {}
+def test_a_node_that_has_a_pool_or_nothing_to_give_is_none_without_a_pool(facts: list[Any]) -> None:
+    assert desired_state(*found("w1-0", "w1-1"), *facts).without_pool == {}
 
 
 def test_metrics_have_the_names_that_dashboards_know() -> None:
-    said = [
+    facts = [
         *found("w1-0", "w1-1", "w1-2"), *found("w2-0", node="w2"), ("w1", ready()),
         *((name, prepared("Ready")) for name in ("w1-0", "w1-1", "w1-2", "w2-0")),
         (POOL, CARD), (POOL, offers(8)), (CLUSTER_POOL, MIG), (CLUSTER_POOL, offers(None)),
         ("w1-0", assigned("Assigned")), ("w2-0", assigned("Pending")), ("w1-1", assigned("Assigned", CLUSTER_POOL)),
         ("w1-1", DevicePoolApplied(pool=CLUSTER_POOL, partitions=7)),
     ]  # fmt: skip
-    told = samples(wanted(*said))
-    assert {key: value for key, value in told.items() if not key[0].startswith("gpu_inventory")} == {
+    notes = samples(desired_state(*facts))
+    assert {key: value for key, value in notes.items() if not key[0].startswith("gpu_inventory")} == {
         ("gpu_bootstrap_node_phase", "w1", "Ready"): 1,
         ("gpu_bootstrap_ready", "w1"): 1,
         ("gpu_bootstrap_condition", "w1", "ReadyForPooling"): 1,
@@ -333,44 +333,44 @@ def test_metrics_have_the_names_that_dashboards_know() -> None:
         ("gpupool_node_slots", "a", "team", "w1"): 4,
         ("gpupool_node_slots", "c", "", "w1"): 14,
     }
-    assert told["gpu_inventory_devices_state", "w1", "Assigned"] == 2
-    capped = wanted(*said, (MODULE_CONFIG, SettingsChanged(max_slices_per_device=1)))
+    assert notes["gpu_inventory_devices_state", "w1", "Assigned"] == 2
+    capped = desired_state(*facts, (MODULE_CONFIG, SettingsChanged(max_slices_per_device=1)))
     assert samples(capped)["gpupool_node_slots", "c", "", "w1"] == 7
-    assert samples(wanted(*said, (MODULE_CONFIG, SettingsChanged(enabled=False)))) == {}
+    assert samples(desired_state(*facts, (MODULE_CONFIG, SettingsChanged(enabled=False)))) == {}
 
 
-@pytest.mark.parametrize("said", [{"ignored": True}, {"missing": True}], ids=str)
-def test_a_device_that_no_pool_may_take_is_none_without_a_pool(said: dict[str, bool]) -> None:
+@pytest.mark.parametrize("facts", [{"ignored": True}, {"missing": True}], ids=str)
+def test_a_device_that_no_pool_may_take_is_none_without_a_pool(facts: dict[str, bool]) -> None:
     hardware = Hardware(pci_vendor="10de", pci_device="20b5")
-    detected = DeviceDetected(hardware=hardware, managed=True, node="w1", card="GPU-9", **said)
-    told = samples(
-        wanted(*found("w1-0"), ("w1-9", detected), *((name, prepared("Ready")) for name in ("w1-0", "w1-9")))
+    detected = DeviceDetected(hardware=hardware, managed=True, node="w1", card="GPU-9", **facts)
+    notes = samples(
+        desired_state(*found("w1-0"), ("w1-9", detected), *((name, prepared("Ready")) for name in ("w1-0", "w1-9")))
     )
-    assert told["gpu_device_unassigned_total",] == 1
+    assert notes["gpu_device_unassigned_total",] == 1
 
 
 def test_a_card_that_its_agent_misses_is_counted_as_faulted_and_is_not_in_sight() -> None:
     lost = DeviceDescribed(hardware=Hardware(pci_vendor="10de", pci_device="20b5"), managed=True, missing=True)
     states_of = (("w1-0", prepared("Ready")), ("w1-1", prepared("Faulted")))
-    told = samples(wanted(*found("w1-0", "w1-1"), ("w1-1", lost), *states_of))
-    states = {key[2]: value for key, value in told.items() if key[0] == "gpu_inventory_devices_state"}
-    assert (told["gpu_inventory_devices_total", "w1"], states) == (1, {"Ready": 1, "Faulted": 1})
+    notes = samples(desired_state(*found("w1-0", "w1-1"), ("w1-1", lost), *states_of))
+    states = {key[2]: value for key, value in notes.items() if key[0] == "gpu_inventory_devices_state"}
+    assert (notes["gpu_inventory_devices_total", "w1"], states) == (1, {"Ready": 1, "Faulted": 1})
 
 
 def test_an_agent_speaks_of_its_own_nodes_devices_only() -> None:
-    said = [*found("w1-0"), *found("w2-0", node="w2"), (POOL, MIG)]
-    said += [("w1-0", assigned("Pending")), ("w2-0", assigned("Pending"))]
+    facts = [*found("w1-0"), *found("w2-0", node="w2"), (POOL, MIG)]
+    facts += [("w1-0", assigned("Pending")), ("w2-0", assigned("Pending"))]
     applied = DevicePoolApplied(pool=POOL, partitions=7)
-    assert wanted(*said, ("w1-0", applied), ("w2-0", applied)).pool_usage.partitions == {"w1-0": 7}
-    assert wanted(*said, ("w1-0", applied), ("w1-0", DeviceWithdrawn())).pool_usage.partitions == {}
+    assert desired_state(*facts, ("w1-0", applied), ("w2-0", applied)).pool_usage.partitions == {"w1-0": 7}
+    assert desired_state(*facts, ("w1-0", applied), ("w1-0", DeviceWithdrawn())).pool_usage.partitions == {}
 
 
 def test_an_agent_is_heard_about_the_pool_that_a_device_belongs_to_only() -> None:
-    said = [*found("w1-0"), (POOL, MIG), (CLUSTER_POOL, MIG), ("w1-0", assigned("Pending"))]
-    said += [
+    facts = [*found("w1-0"), (POOL, MIG), (CLUSTER_POOL, MIG), ("w1-0", assigned("Pending"))]
+    facts += [
         ("w1-0", DevicePoolApplied(pool=pool, partitions=number)) for pool, number in ((POOL, 7), (CLUSTER_POOL, 2))
     ]
-    assert samples(wanted(*said, ("w1-0", assigned("Assigned"))))["gpupool_node_slots", "a", "team", "w1"] == 14
+    assert samples(desired_state(*facts, ("w1-0", assigned("Assigned"))))["gpupool_node_slots", "a", "team", "w1"] == 14
 
 
 def _unknown(value: Any, schema: Document, path: str) -> list[str]:
@@ -388,7 +388,7 @@ def _unknown(value: Any, schema: Document, path: str) -> list[str]:
 
 
 def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
-    state = wanted(
+    state = desired_state(
         *found("w1-0"), ("w1-0", prepared("Ready")), ("w1-0", assigned("Unassigning", automatic=True)), ("w1", ready()),
         (POOL, CARD), (POOL, offers(3, ("Supported", "True"))),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
-from support.gpu_states import CARD, CLUSTER_POOL, POOL, found, ready, wanted
+from support.gpu_states import CARD, CLUSTER_POOL, POOL, desired_state, found, ready
 
 KEYS = {
     Kind.NODE: [Key(Kind.NODE, "w1")],
@@ -34,7 +34,7 @@ class Rows(dict[str, Any]):
 
 @pytest.fixture
 def state() -> DesiredState:
-    state = wanted(*found("d1", "d2"), ("w1", ready()), (POOL, CARD), (CLUSTER_POOL, CARD))
+    state = desired_state(*found("d1", "d2"), ("w1", ready()), (POOL, CARD), (CLUSTER_POOL, CARD))
     state.withdraw(Key(Kind.SLICE, "gone"))
     return state
 

@@ -25,7 +25,7 @@ SELECTOR = re.compile(r"([a-z_]{6,})(?:\{([a-z]+)(?:=|!=)\"[^\"]*\"\})?(?=\[|\{|
 BEHIND_S = 7.0
 
 
-def wanted(*facts: tuple[str, Payload], **settings: Any) -> DesiredState:
+def desired_state(*facts: tuple[str, Payload], **settings: Any) -> DesiredState:
     state = folded(DesiredProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
     assert isinstance(state, DesiredState)
     state.settings.put(state.settings_in_force()._replace(module=MODULE_CONFIG, **settings))
@@ -35,8 +35,8 @@ def wanted(*facts: tuple[str, Payload], **settings: Any) -> DesiredState:
 def samples(state: DesiredState) -> dict[tuple[str, ...], float]:
     """As a scrape sees them, by name and labels."""
     registry = CollectorRegistry()
-    behind = {Key(Kind.SLICE, "s1"): BEHIND_S}
-    registry.register(SliceMetrics(lambda: state, lambda _kind: 3, lambda key: behind.get(key, 0.0)))
+    lags = {Key(Kind.SLICE, "s1"): BEHIND_S}
+    registry.register(SliceMetrics(lambda: state, lambda _kind: 3, lambda key: lags.get(key, 0.0)))
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
 
@@ -50,7 +50,7 @@ POOLS = (
 
 
 def test_what_stands_now_is_told() -> None:
-    found = samples(wanted(*POOLS))
+    found = samples(desired_state(*POOLS))
     assert found["dra_resourceslice_status_staleness_seconds", "s1"] == BEHIND_S
     assert found["dra_resourceslice_status_staleness_seconds", "s2"] == 0.0
     assert found[("dra_resourceslice_claims_tracked_total",)] == 2
@@ -60,7 +60,7 @@ def test_what_stands_now_is_told() -> None:
 
 
 def test_what_is_noted_of_slices_counts_and_of_other_kinds_does_not() -> None:
-    state = wanted()
+    state = desired_state()
     before = samples(state)
     note_sync(Kind.SLICE, "failed")
     note_sync(Kind.SLICE, "written")
@@ -82,7 +82,7 @@ def test_what_is_noted_of_slices_counts_and_of_other_kinds_does_not() -> None:
 
 @pytest.mark.parametrize("settings", [{"enabled": False}, {"dra_availability": False}])
 def test_while_statuses_are_not_kept_nothing_is_told(settings: dict[str, bool]) -> None:
-    assert samples(wanted(*POOLS, **settings)) == {}
+    assert samples(desired_state(*POOLS, **settings)) == {}
 
 
 def alerts() -> Iterator[dict[str, Any]]:
@@ -92,26 +92,26 @@ def alerts() -> Iterator[dict[str, Any]]:
 
 def test_alerts_ask_for_metrics_and_labels_that_there_are() -> None:
     note_sync(Kind.SLICE, "written")
-    told = generate_latest(_registry()).decode()
-    families = [one for family in text_string_to_metric_families(told) for one in family.samples]
+    text = generate_latest(_registry()).decode()
+    families = [one for family in text_string_to_metric_families(text) for one in family.samples]
     labels: dict[str, set[str]] = {}
     for one in families:
         labels.setdefault(one.name, set()).update(one.labels)
-    asked = [found for rule in alerts() for found in SELECTOR.findall(rule["expr"])]
-    assert {name for name, _ in asked} == {
+    queried = [found for rule in alerts() for found in SELECTOR.findall(rule["expr"])]
+    assert {name for name, _ in queried} == {
         "dra_resourceslice_status_update_errors_total",
         "dra_resourceslice_status_controller_sync_total",
         "dra_resourceslice_status_update_duration_seconds_bucket",
         "workqueue_depth",
     }
-    for name, label in asked:
+    for name, label in queried:
         assert name in labels
         assert not label or label in labels[name]
 
 
 def _registry() -> CollectorRegistry:
     registry = CollectorRegistry()
-    state = wanted()
+    state = desired_state()
     registry.register(SliceMetrics(lambda: state, lambda _kind: 0, lambda _key: 0.0))
     return registry
 

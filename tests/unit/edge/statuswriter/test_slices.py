@@ -29,7 +29,7 @@ SLICE, OTHER, DEVICE = Key(Kind.SLICE, "s1"), Key(Kind.SLICE, "s2"), Key(Kind.DE
 PAUSE_S = 0.2
 
 
-def wanted(*facts: tuple[str, Payload]) -> DesiredState:
+def desired_state(*facts: tuple[str, Payload]) -> DesiredState:
     state = folded(DesiredProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
     assert isinstance(state, DesiredState)
     return state
@@ -46,12 +46,12 @@ HELD = ("a/c", allocated(("p", "gpu-0", None), ("p", "gone", None)))
 
 
 def test_an_object_is_named_after_its_slice_and_goes_with_it() -> None:
-    found = shown(wanted(PUBLISHED))
+    found = shown(desired_state(PUBLISHED))
     owner = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "name": "s1", "uid": "u"}
     spec = {"sliceName": "s1", "sliceUID": "u", "driver": "gpu.example.com", "pool": "p", "nodeName": "n1"}
     assert found.main == {"spec": spec, "ownerReferences": [owner]}
     assert body(SLICE, found.main) == {"metadata": {"name": "s1", "ownerReferences": [owner]}, "spec": spec}
-    assert "nodeName" not in shown(wanted(("s1", published("p", [])))).main["spec"]
+    assert "nodeName" not in shown(desired_state(("s1", published("p", [])))).main["spec"]
 
 
 def kept(found: DesiredObject, **metadata: Any) -> ObservedObject:
@@ -62,8 +62,8 @@ def kept(found: DesiredObject, **metadata: Any) -> ObservedObject:
 
 
 def test_what_is_about_another_slice_is_replaced() -> None:
-    found = shown(wanted(PUBLISHED))
-    another = shown(wanted(("s1", published("p", [device("gpu-0")]).model_copy(update={"uid": "v"}))))
+    found = shown(desired_state(PUBLISHED))
+    another = shown(desired_state(("s1", published("p", [device("gpu-0")]).model_copy(update={"uid": "v"}))))
     actions = [decide(Kind.SLICE, one, withdrawn=False, observed=kept(found)) for one in (found, another)]
     assert actions == [Action.NOTHING, Action.DELETE]
     assert decide(Kind.SLICE, another, withdrawn=False, observed=kept(found)._replace(deleting=True)) is Action.NOTHING
@@ -71,7 +71,7 @@ def test_what_is_about_another_slice_is_replaced() -> None:
 
 
 def test_owners_that_others_gave_it_are_theirs() -> None:
-    found = shown(wanted(PUBLISHED))
+    found = shown(desired_state(PUBLISHED))
     theirs = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n"}
     more = kept(found, ownerReferences=[theirs, *found.main["ownerReferences"]])
     assert decide(Kind.SLICE, found, withdrawn=False, observed=more) is Action.NOTHING
@@ -80,7 +80,7 @@ def test_owners_that_others_gave_it_are_theirs() -> None:
 def test_lists_of_a_status_are_alike_on_both_sides() -> None:
     share = allocated(("p", "gpu-0", "s"), consumed={"memory": "1Gi"})
     held = [(f"{namespace}/c{number}", share) for namespace in "ba" for number in (10, 9)]
-    state = wanted(("s1", published("p", [device("gpu-1"), device("gpu-0", memory="16Gi")])), *held)
+    state = desired_state(("s1", published("p", [device("gpu-1"), device("gpu-0", memory="16Gi")])), *held)
     found = shown(state)
     assert [one["name"] for one in found.status["devices"]] == ["gpu-0", "gpu-1"]
     allocations = found.status["devices"][0]["allocations"]
@@ -95,17 +95,17 @@ def test_lists_of_a_status_are_alike_on_both_sides() -> None:
 
 
 def test_what_changes_is_looked_at() -> None:
-    state = wanted(PUBLISHED, ("s2", published("q", [])))
+    state = desired_state(PUBLISHED, ("s2", published("q", [])))
     assert set(state.take_changed()) == {SLICE, OTHER}
     assert state.take_changed() == {}
-    state = wanted(PUBLISHED, ("s1", withdrawn()))
+    state = desired_state(PUBLISHED, ("s1", withdrawn()))
     assert set(state.take_changed()) == set(state.withdrawn) == {SLICE}
-    assert not wanted(PUBLISHED, ("s1", withdrawn()), PUBLISHED).withdrawn
-    assert not wanted(("s1", withdrawn())).withdrawn
+    assert not desired_state(PUBLISHED, ("s1", withdrawn()), PUBLISHED).withdrawn
+    assert not desired_state(("s1", withdrawn())).withdrawn
 
 
 def test_settings_change_how_every_slice_is_shown() -> None:
-    state = wanted(PUBLISHED, HELD, ("s2", published("q", [])), ("s3", published("r", [])), ("s3", withdrawn()))
+    state = desired_state(PUBLISHED, HELD, ("s2", published("q", [])), ("s3", published("r", [])), ("s3", withdrawn()))
     state.take_changed()
     full = shown(state).status
     put = state.settings_in_force()._replace(module=MODULE_CONFIG)
@@ -119,7 +119,7 @@ def test_settings_change_how_every_slice_is_shown() -> None:
 
 
 def test_a_closed_gate_leaves_objects_as_they_are() -> None:
-    state = wanted(PUBLISHED)
+    state = desired_state(PUBLISHED)
     planner = Planner(state, node_feature_rule())
     other = {"metadata": {"name": "x", "uid": "u", "resourceVersion": "1"}}
     planner.cache.kinds[Kind.SLICE].listed([read(Kind.SLICE, other)], "1", 0.0)
@@ -130,7 +130,7 @@ def test_a_closed_gate_leaves_objects_as_they_are() -> None:
 
 
 def test_a_status_is_made_up_anew_when_something_changed() -> None:
-    state = wanted(PUBLISHED)
+    state = desired_state(PUBLISHED)
     planner = Planner(state, node_feature_rule())
     before = planner.desired(SLICE)
     assert before is not None
@@ -146,7 +146,7 @@ def test_a_status_is_made_up_anew_when_something_changed() -> None:
 
 def test_only_so_many_statuses_are_kept() -> None:
     facts = [(f"s{number}", published(f"p{number}", [])) for number in range(STATUSES_MEMOIZED_MAX + 1)]
-    planner = Planner(wanted(*facts), node_feature_rule())
+    planner = Planner(desired_state(*facts), node_feature_rule())
     first = planner.desired(Key(Kind.SLICE, "s0"))
     for name, _ in facts:
         planner.desired(Key(Kind.SLICE, name))
@@ -156,7 +156,7 @@ def test_only_so_many_statuses_are_kept() -> None:
 
 def test_the_past_does_not_stay_in_memory() -> None:
     rounds = [fact for _ in range(50) for fact in (HELD, ("a/c", released()))]
-    state = wanted(PUBLISHED, *rounds)
+    state = desired_state(PUBLISHED, *rounds)
     assert (len(state.slices.allocation), len(state.slices.availability), len(state.slices.claim)) == (0, 1, 0)
 
 
@@ -174,7 +174,7 @@ def _unknown_fields(value: Any, schema: dict[str, Any], path: str) -> list[str]:
 
 def test_every_field_that_is_written_is_one_that_the_crd_keeps() -> None:
     share = ("b/c", allocated(("p", "gpu-1", "s"), consumed={"memory": "1Gi"}))
-    found = shown(wanted(("s1", published("p", [device("gpu-0"), device("gpu-1", memory="2Gi")])), HELD, share))
+    found = shown(desired_state(("s1", published("p", [device("gpu-0"), device("gpu-1", memory="2Gi")])), HELD, share))
     (crd,) = (crd for crd in shipped() if crd["spec"]["names"]["kind"] == Kind.SLICE)
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     assert _unknown_fields(found.status, schema["status"], "status") == []

@@ -90,7 +90,7 @@ async def test_a_server_in_trouble_is_asked_by_one_at_a_time() -> None:
             raise UnavailableError("no")
     inside = most = 0
 
-    async def ask() -> None:
+    async def send() -> None:
         nonlocal inside, most
         async with breaker.request():
             inside += 1
@@ -98,7 +98,7 @@ async def test_a_server_in_trouble_is_asked_by_one_at_a_time() -> None:
             await asyncio.sleep(0)
             inside -= 1
 
-    await asyncio.gather(*(ask() for _ in range(5)))
+    await asyncio.gather(*(send() for _ in range(5)))
     assert most == 1
 
 
@@ -107,16 +107,16 @@ async def test_requests_that_fail_together_count_once_and_retry_after_is_kept() 
     breaker = CircuitBreaker(RateLimiter(1000.0, 1000, clock), Backoff(first_s=1.0, max_s=64.0), lambda: 0.0, clock)
     go = asyncio.Event()
 
-    async def ask() -> None:
+    async def send() -> None:
         async with breaker.request():
             await go.wait()
             clock.now_s += 1
             raise TooManyRequestsError("wait", 20.0)
 
-    asked = [asyncio.create_task(ask()) for _ in range(5)]
+    sending = [asyncio.create_task(send()) for _ in range(5)]
     await asyncio.sleep(0.01)
     go.set()
-    await asyncio.gather(*asked, return_exceptions=True)
+    await asyncio.gather(*sending, return_exceptions=True)
     assert breaker.retry_at_s - 1001.0 == pytest.approx(20.0)
 
 

@@ -8,7 +8,7 @@ from gpuledger.edge.watchers.resources import claims
 from gpuledger.events.claim import RESULTS_MAX, ClaimAllocated, ClaimRequested, Constraint, Result, Toleration
 from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX
 from gpuledger.events.reach import NodeReach
-from support.dra_watched import IS_NAMED, NAMED, Json, said_of, terms
+from support.dra_watched import IS_NAMED, NAMED, Json, payload_of, terms
 from support.odd_objects import recorded
 
 
@@ -30,17 +30,17 @@ def exactly(**more: Any) -> Json:
 
 
 def claim_said(obj: Json) -> Any:
-    return said_of(claims.KIND, obj)
+    return payload_of(claims.KIND, obj)
 
 
 def test_a_claim_that_is_too_large_keeps_what_it_holds() -> None:
     selectors = [{"cel": {"expression": "x" * 10_000}}] * 32
     requests = [exactly(selectors=selectors, name="r") | {"name": f"r{index}"} for index in range(4)]
     part = claims.read(claim(*requests, status=allocated(result())))
-    said = claims.KIND.combine([part.content])
-    assert isinstance(said, ClaimAllocated)
-    assert len(said.results) == 1
-    assert [wish.selectors for request in said.requests for wish in request.wishes] == [()] * 4
+    payload = claims.KIND.combine([part.content])
+    assert isinstance(payload, ClaimAllocated)
+    assert len(payload.results) == 1
+    assert [wish.selectors for request in payload.requests for wish in request.wishes] == [()] * 4
     assert part.problems == ("it is too large for an event; the selectors of its requests are left out",)
 
 
@@ -120,10 +120,10 @@ def test_constraints_of_requests() -> None:
 
 def test_what_a_claim_was_given() -> None:
     share = result(shareID="s1", consumedCapacity={"memory": "2048Mi"}, device="gpu-1")
-    said = claim_said(claim(exactly(), status=allocated(result(), share, result(adminAccess=True))))
-    assert isinstance(said, ClaimAllocated)
+    payload = claim_said(claim(exactly(), status=allocated(result(), share, result(adminAccess=True))))
+    assert isinstance(payload, ClaimAllocated)
     plain = Result(request="r", driver="gpu.example.com", pool="p", device="gpu-0")
-    assert said.results == (
+    assert payload.results == (
         plain,
         plain.model_copy(update={"device": "gpu-1", "share": "s1", "consumed": {"memory": "2Gi"}}),
         plain.model_copy(update={"admin_access": True}),
@@ -167,9 +167,9 @@ def test_the_pod_that_a_claim_was_made_for() -> None:
 
 def test_more_results_than_an_event_holds_are_told() -> None:
     part = claims.read(claim(status=allocated(*[result()] * (RESULTS_MAX + 1))))
-    said = claims.KIND.combine([part.content])
-    assert isinstance(said, ClaimAllocated)
-    assert len(said.results) == RESULTS_MAX
+    payload = claims.KIND.combine([part.content])
+    assert isinstance(payload, ClaimAllocated)
+    assert len(payload.results) == RESULTS_MAX
     assert part.problems
 
 

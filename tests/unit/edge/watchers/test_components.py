@@ -34,8 +34,12 @@ def component(app: str, name: str = "p", node: str | None = "w1", status: Json |
 def validator(init: list[Json], main: Json | None = None, **status: Any) -> Json:
     """A validator with two init containers, of which statuses are given in any order, and a container."""
     spec = {"initContainers": [{"name": DRIVER}, {"name": TOOLKIT}], "containers": [{"name": CUDA}]}
-    told = {"phase": "Pending", "initContainerStatuses": init, "containerStatuses": [main] if main else []} | status
-    return {"metadata": {"name": "v"}, "spec": spec, "status": told}
+    shown = {
+        "phase": "Pending",
+        "initContainerStatuses": init,
+        "containerStatuses": [main] if main else [],
+    } | status
+    return {"metadata": {"name": "v"}, "spec": spec, "status": shown}
 
 
 def on(name: str, **state: Json) -> Json:
@@ -160,15 +164,15 @@ def test_what_is_no_component_on_a_node_says_nothing(obj: Json) -> None:
 
 
 def test_the_components_of_a_node_are_one_fact_and_the_last_one_ends_it() -> None:
-    view = WatchedObjects(components.kind(NAMESPACE))
-    assert view.put(components.read(component("nvidia-dcgm", "b"))) == ("w1",)
-    assert view.put(components.read(component("gpu-feature-discovery", "a", status=READY))) == ("w1",)
-    both = view.payload("w1")
+    objects = WatchedObjects(components.kind(NAMESPACE))
+    assert objects.put(components.read(component("nvidia-dcgm", "b"))) == ("w1",)
+    assert objects.put(components.read(component("gpu-feature-discovery", "a", status=READY))) == ("w1",)
+    both = objects.payload("w1")
     assert isinstance(both, NodeComponentsObserved)
     assert [(one.component, one.ready, one.step) for one in both.pods] == [("gfd", True, None), ("dcgm", False, "c")]
-    assert view.drop("d8-gpu-operator/a") == ("w1",)
-    assert view.drop("d8-gpu-operator/b") == ("w1",)
-    assert view.payload("w1") is None
+    assert objects.drop("d8-gpu-operator/a") == ("w1",)
+    assert objects.drop("d8-gpu-operator/b") == ("w1",)
+    assert objects.payload("w1") is None
     assert components.kind(NAMESPACE).tombstone_of(None) == NodeComponentsObserved()
 
 

@@ -63,8 +63,8 @@ def module_config(settings: object, **spec: Any) -> dict[str, Any]:
 
 def marked(labels: dict[str, str], annotations: dict[str, str], *managed: dict[str, Any]) -> DeviceMarked | None:
     metadata = {"name": "d0", "labels": labels, "annotations": annotations, "managedFields": list(managed)}
-    view = WatchedObjects(gpudevices.KIND, [gpudevices.read({"metadata": metadata, "status": {"state": "Ready"}})])
-    payload = view.payload("d0")
+    watched = WatchedObjects(gpudevices.KIND, [gpudevices.read({"metadata": metadata, "status": {"state": "Ready"}})])
+    payload = watched.payload("d0")
     assert payload is None or isinstance(payload, DeviceMarked)
     return payload
 
@@ -80,15 +80,15 @@ def settings(given: object, **spec: Any) -> SettingsChanged:
 
 
 def known_of(kind: AnyKind, *facts: NewFact) -> dict[str, LastRecord]:
-    known: dict[str, LastRecord] = {}
+    recorded: dict[str, LastRecord] = {}
     for fact in facts:
-        note(kind, known, fact)
-    return known
+        note(kind, recorded, fact)
+    return recorded
 
 
-def compared(kind: AnyKind, known: dict[str, LastRecord], *objects: dict[str, Any]) -> list[NewFact]:
-    view = WatchedObjects(kind, map(kind.read, objects))
-    return differences(kind, known, view, subjects_to_compare(known, view), START)
+def compared(kind: AnyKind, recorded: dict[str, LastRecord], *objects: dict[str, Any]) -> list[NewFact]:
+    watched = WatchedObjects(kind, map(kind.read, objects))
+    return differences(kind, recorded, watched, subjects_to_compare(recorded, watched), START)
 
 
 def test_of_a_node_only_labels_that_tell_of_gpus_or_their_management_matter() -> None:
@@ -136,17 +136,17 @@ def test_a_node_feature_tells_of_gpus_in_their_order() -> None:
 
 def test_the_node_features_of_a_node_are_one_fact_and_the_last_one_ends_it() -> None:
     gpu = {"vendor": "10de", "device": "20b0", "class": "0302"}
-    view = WatchedObjects(nodefeatures.KIND)
-    assert view.put(nodefeatures.read(feature("b", a="2"))) == ("w1",)
-    assert view.put(nodefeatures.read(feature("a", gpu, version="v0.17.0", a="1"))) == ("w1",)
-    both = view.payload("w1")
+    watched = WatchedObjects(nodefeatures.KIND)
+    assert watched.put(nodefeatures.read(feature("b", a="2"))) == ("w1",)
+    assert watched.put(nodefeatures.read(feature("a", gpu, version="v0.17.0", a="1"))) == ("w1",)
+    both = watched.payload("w1")
     assert isinstance(both, NodeFeaturesObserved)
     assert (len(both.devices), both.labels, both.nfd_version) == (1, {"nvidia.com/a": "2"}, "v0.17.0")
-    assert view.put(nodefeatures.read(feature("a", gpu, node_name="w2"))) == ("w1", "w2")
-    assert view.drop("nfd/b") == ("w1",)
-    assert view.payload("w1") is None
-    assert view.drop("nfd/b") == ()
-    assert view.subjects() == {"w2"}
+    assert watched.put(nodefeatures.read(feature("a", gpu, node_name="w2"))) == ("w1", "w2")
+    assert watched.drop("nfd/b") == ("w1",)
+    assert watched.payload("w1") is None
+    assert watched.drop("nfd/b") == ()
+    assert watched.subjects() == {"w2"}
 
 
 def test_a_node_feature_of_no_node_says_nothing() -> None:
@@ -294,9 +294,9 @@ _odd = st.fixed_dictionaries(
 @given(obj=_odd)
 def test_any_object_can_be_read(obj: dict[str, Any]) -> None:
     for kind in KINDS:
-        view = WatchedObjects(kind, [kind.read(obj)])
-        for subject in view.subjects():
-            view.payload(subject)
+        watched = WatchedObjects(kind, [kind.read(obj)])
+        for subject in watched.subjects():
+            watched.payload(subject)
 
 
 def test_what_is_kept_of_an_object_takes_no_more_room_than_it_looks() -> None:
@@ -310,17 +310,17 @@ def test_what_is_kept_of_an_object_takes_no_more_room_than_it_looks() -> None:
 def test_what_the_ledger_says_already_is_no_difference() -> None:
     first = compared(NODES, {}, node(product="a"), node("w2", "u2"))
     assert [fact.subject for fact in first] == ["w1", "w2"]
-    known = known_of(NODES, *first)
-    assert compared(NODES, known, node(product="a"), node("w2", "u2")) == []
-    changed, gone = compared(NODES, known, node(product="b"))
+    recorded = known_of(NODES, *first)
+    assert compared(NODES, recorded, node(product="a"), node("w2", "u2")) == []
+    changed, gone = compared(NODES, recorded, node(product="b"))
     assert isinstance(changed.data, NodeObserved)
     assert gone.data == NodeGone(uid="u2")
     assert compared(NODES, known_of(NODES, *first, changed, gone), node(product="b")) == []
 
 
 def test_a_node_with_another_uid_is_another_node() -> None:
-    known = known_of(NODES, *compared(NODES, {}, node()))
-    gone, come = compared(NODES, known, node(uid="u9"))
+    recorded = known_of(NODES, *compared(NODES, {}, node()))
+    gone, come = compared(NODES, recorded, node(uid="u9"))
     assert (gone.data, come.data) == (NodeGone(uid="u1"), NodeObserved(uid="u9"))
     assert gone.time < come.time
 
@@ -341,12 +341,12 @@ def test_what_is_gone_is_told_once(kind: AnyKind) -> None:
 
 
 def test_a_clock_that_goes_back_puts_no_fact_before_the_last() -> None:
-    known = known_of(NODES, NewFact("w1", hour(5), NodeObserved(uid="u1")))
-    (fact,) = facts_about(NODES, "w1", known["w1"], NodeObserved(uid="u1", nfd_version="1"), hour(1))
+    recorded = known_of(NODES, NewFact("w1", hour(5), NodeObserved(uid="u1")))
+    (fact,) = facts_about(NODES, "w1", recorded["w1"], NodeObserved(uid="u1", nfd_version="1"), hour(1))
     assert hour(5) < fact.time < hour(5) + SECOND
-    note(NODES, known, fact)
-    note(NODES, known, NewFact("w1", hour(2), NodeGone()))
-    assert known["w1"].digest is not None
+    note(NODES, recorded, fact)
+    note(NODES, recorded, NewFact("w1", hour(2), NodeGone()))
+    assert recorded["w1"].digest is not None
 
 
 _states = st.dictionaries(
@@ -356,12 +356,12 @@ _states = st.dictionaries(
 
 @given(states=st.lists(_states, max_size=6))
 def test_whatever_was_missed_the_ledger_says_what_there_is(states: list[dict[str, tuple[str, str]]]) -> None:
-    known: dict[str, LastRecord] = {}
+    recorded: dict[str, LastRecord] = {}
     for at, state in enumerate(states):
         objects = [node(name, uid, product=product) for name, (uid, product) in state.items()]
-        view = WatchedObjects(NODES, map(NODES.read, objects))
-        facts = differences(NODES, known, view, subjects_to_compare(known, view), hour(-at))
+        watched = WatchedObjects(NODES, map(NODES.read, objects))
+        facts = differences(NODES, recorded, watched, subjects_to_compare(recorded, watched), hour(-at))
         for fact in facts:
-            note(NODES, known, fact)
-        assert compared(NODES, known, *objects) == []
-        assert {name for name, last in known.items() if last.digest is not None} == set(state)
+            note(NODES, recorded, fact)
+        assert compared(NODES, recorded, *objects) == []
+        assert {name for name, last in recorded.items() if last.digest is not None} == set(state)

@@ -23,7 +23,7 @@ from gpuledger.events.slice import (
     TaintRuleLifted,
     TaintRuleSet,
 )
-from support.dra_watched import Json, published, said_of
+from support.dra_watched import Json, payload_of, published
 from support.odd_objects import a_list, a_map, an_object, recorded, texts
 
 KINDS = (slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND, nodes.LABELS_KIND)
@@ -32,7 +32,7 @@ KINDS = (slices.KIND, claims.KIND, deviceclasses.KIND, taintrules.KIND, nodes.LA
 def test_device_classes() -> None:
     selectors = [{"cel": {"expression": "a"}}, {"cel": {"expression": "b"}}]
     obj = {"metadata": {"name": "gpu", "uid": "u"}, "spec": {"selectors": selectors, "config": [{}]}}
-    assert said_of(deviceclasses.KIND, obj) == DeviceClassDefined(uid="u", selectors=("a", "b"))
+    assert payload_of(deviceclasses.KIND, obj) == DeviceClassDefined(uid="u", selectors=("a", "b"))
 
 
 def rule(**spec: Any) -> Json:
@@ -52,8 +52,8 @@ HARD = {"key": "k", "effect": "NoExecute"}
     ],
 )
 def test_taint_rules(selector: Json | None, expected: Json) -> None:
-    said = said_of(taintrules.KIND, rule(deviceSelector=selector, taint=HARD | {"value": "v"}))
-    assert said == TaintRuleSet(uid="u", taint=Taint(key="k", value="v", effect="NoExecute"), **expected)
+    payload = payload_of(taintrules.KIND, rule(deviceSelector=selector, taint=HARD | {"value": "v"}))
+    assert payload == TaintRuleSet(uid="u", taint=Taint(key="k", value="v", effect="NoExecute"), **expected)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_all_labels_of_a_node_but_those_that_tick() -> None:
     labels = {"a": "b", "kubernetes.io/hostname": "w1", "empty": "", "nvidia.com/gfd.timestamp": "1"}
     obj = {"metadata": {"name": "w1", "uid": "u", "labels": labels}}
     kept = {"a": "b", "empty": "", "kubernetes.io/hostname": "w1"}
-    assert said_of(nodes.LABELS_KIND, obj) == NodeLabelled(uid="u", labels=kept)
-    assert said_of(nodes.LABELS_KIND, {"metadata": {"name": "w1", "uid": "u"}}) == NodeLabelled(uid="u")
-    assert said_of(nodes.LABELS_KIND, {"metadata": {"name": "w1"}}) is None
+    assert payload_of(nodes.LABELS_KIND, obj) == NodeLabelled(uid="u", labels=kept)
+    assert payload_of(nodes.LABELS_KIND, {"metadata": {"name": "w1", "uid": "u"}}) == NodeLabelled(uid="u")
+    assert payload_of(nodes.LABELS_KIND, {"metadata": {"name": "w1"}}) is None
 
 
 def test_labels_that_no_event_holds_are_told() -> None:
@@ -89,7 +89,7 @@ def test_labels_that_no_event_holds_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "farewell"),
+    ("kind", "tombstone"),
     [
         (slices.KIND, SliceWithdrawn(uid="u")),
         (claims.KIND, ClaimReleased(uid="u")),
@@ -98,8 +98,8 @@ def test_labels_that_no_event_holds_are_told() -> None:
         (nodes.LABELS_KIND, NodeUnlabelled(uid="u")),
     ],
 )
-def test_what_says_that_something_is_gone(kind: AnyKind, farewell: object) -> None:
-    assert kind.tombstone_of("u") == farewell
+def test_what_says_that_something_is_gone(kind: AnyKind, tombstone: object) -> None:
+    assert kind.tombstone_of("u") == tombstone
 
 
 def test_kinds_of_one_aggregate_have_sources_of_their_own() -> None:
@@ -179,12 +179,12 @@ def test_any_object_can_be_read_recorded_and_understood(obj: Json) -> None:
         if part.subject is None:
             continue
         match recorded(kind, part.subject, part.content).data:
-            case SlicePublished() as said:
-                slice_of(part.subject, said)
-            case ClaimAllocated() as said:
-                list(holdings_of(ClaimId("ns", "n", said.uid), said))
-            case TaintRuleSet() as said:
-                rule_of(part.subject, said)
+            case SlicePublished() as payload:
+                slice_of(part.subject, payload)
+            case ClaimAllocated() as payload:
+                list(holdings_of(ClaimId("ns", "n", payload.uid), payload))
+            case TaintRuleSet() as payload:
+                rule_of(part.subject, payload)
 
 
 @given(obj=_odd)

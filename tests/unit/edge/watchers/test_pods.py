@@ -20,7 +20,7 @@ A, B = "gpu.deckhouse.io/a", "cluster.gpu.deckhouse.io/b"
 Json = dict[str, Any]
 
 
-def asks(units: object = None, *, of: str = A, stays: bool = False, **resources: Json) -> Json:
+def container(units: object = None, *, of: str = A, stays: bool = False, **resources: Json) -> Json:
     given = resources or {"limits": {of: units}}
     return {"name": "c", "resources": given} | ({"restartPolicy": "Always"} if stays else {})
 
@@ -37,29 +37,32 @@ def requests(obj: Json) -> dict[str, int]:
 
 
 def test_a_pod_is_observed_where_it_runs() -> None:
-    part = pods.read(pod(asks("2"), nodeName="w1"))
+    part = pods.read(pod(container("2"), nodeName="w1"))
     assert part.subject == "ns/p"
     assert pods.KIND.combine([part.content]) == PodObserved(uid="u", node="w1", requests={A: 2})
-    assert pods.KIND.combine([pods.read(pod(asks("2"))).content]).node is None
+    assert pods.KIND.combine([pods.read(pod(container("2"))).content]).node is None
 
 
 @pytest.mark.parametrize(
     ("obj", "units"),
     [
-        (pod(asks("1"), asks("2")), {A: 3}),
-        (pod(asks("1"), asks(2, of=B)), {A: 1, B: 2}),
-        (pod(asks("1"), init=[asks("2"), asks("3")]), {A: 3}),
-        (pod(asks("4"), init=[asks("2"), asks("3")]), {A: 4}),
-        (pod(init=[asks("2")]), {A: 2}),
-        (pod(asks("1"), init=[asks("1", stays=True)]), {A: 2}),
-        (pod(asks("1"), init=[asks("1", stays=True), asks("5")]), {A: 6}),
-        (pod(asks("1"), init=[asks("5"), asks("1", stays=True)]), {A: 5}),
-        (pod(asks("1"), init=[asks("1", stays=True), asks("2", stays=True), asks("1")]), {A: 4}),
-        (pod(asks(limits={A: "2"}, requests={A: "2"})), {A: 2}),
-        (pod(asks(limits={A: "2"}, requests={A: None})), {A: 2}),
-        (pod(asks(requests={A: "2", "cpu": "500m"}, limits={"nvidia.com/gpu": "1"})), {A: 2}),
-        (pod(asks("1k")), {A: 1000}),
-        (pod(asks(str(BIGINT_MAX)), asks("1")), {A: BIGINT_MAX}),
+        (pod(container("1"), container("2")), {A: 3}),
+        (pod(container("1"), container(2, of=B)), {A: 1, B: 2}),
+        (pod(container("1"), init=[container("2"), container("3")]), {A: 3}),
+        (pod(container("4"), init=[container("2"), container("3")]), {A: 4}),
+        (pod(init=[container("2")]), {A: 2}),
+        (pod(container("1"), init=[container("1", stays=True)]), {A: 2}),
+        (pod(container("1"), init=[container("1", stays=True), container("5")]), {A: 6}),
+        (pod(container("1"), init=[container("5"), container("1", stays=True)]), {A: 5}),
+        (
+            pod(container("1"), init=[container("1", stays=True), container("2", stays=True), container("1")]),
+            {A: 4},
+        ),
+        (pod(container(limits={A: "2"}, requests={A: "2"})), {A: 2}),
+        (pod(container(limits={A: "2"}, requests={A: None})), {A: 2}),
+        (pod(container(requests={A: "2", "cpu": "500m"}, limits={"nvidia.com/gpu": "1"})), {A: 2}),
+        (pod(container("1k")), {A: 1000}),
+        (pod(container(str(BIGINT_MAX)), container("1")), {A: BIGINT_MAX}),
     ],
 )
 def test_how_much_a_pod_needs_at_once(obj: Json, units: dict[str, int]) -> None:
@@ -72,11 +75,11 @@ def test_how_much_a_pod_needs_at_once(obj: Json, units: dict[str, int]) -> None:
     [
         pod(),
         pod({"name": "c"}),
-        pod(asks("0")),
-        pod(asks("1", of="nvidia.com/gpu")),
-        pod(asks("1", of="other.gpu.deckhouse.io/a")),
-        pod(asks("1"), phase="Succeeded"),
-        pod(asks("1"), phase="Failed"),
+        pod(container("0")),
+        pod(container("1", of="nvidia.com/gpu")),
+        pod(container("1", of="other.gpu.deckhouse.io/a")),
+        pod(container("1"), phase="Succeeded"),
+        pod(container("1"), phase="Failed"),
         {},
     ],
 )
@@ -96,13 +99,13 @@ def test_a_pod_that_holds_nothing_of_a_pool_says_nothing(obj: Json) -> None:
     ],
 )
 def test_amounts_that_are_not_whole_are_told(amount: object, units: dict[str, int], is_told: bool) -> None:
-    obj = pod(asks(amount))
+    obj = pod(container(amount))
     assert requests(obj) == units
     assert bool(pods.read(obj).problems) == is_told
 
 
 def test_more_resources_than_an_event_holds_are_told() -> None:
-    obj = pod(*(asks("1", of=f"gpu.deckhouse.io/p{index:03}") for index in range(RESOURCES_MAX + 1)))
+    obj = pod(*(container("1", of=f"gpu.deckhouse.io/p{index:03}") for index in range(RESOURCES_MAX + 1)))
     assert len(requests(obj)) == RESOURCES_MAX
     assert pods.read(obj).problems == (
         f"it requests {RESOURCES_MAX + 1} resources; only {RESOURCES_MAX} of them are recorded",
@@ -110,14 +113,14 @@ def test_more_resources_than_an_event_holds_are_told() -> None:
 
 
 def test_a_pod_that_ends_is_gone() -> None:
-    view = WatchedObjects(pods.KIND, [pods.read(pod(asks("1")))])
-    assert view.put(pods.read(pod(asks("1"), phase="Succeeded"))) == ("ns/p",)
-    assert view.payload("ns/p") is None
+    watched = WatchedObjects(pods.KIND, [pods.read(pod(container("1")))])
+    assert watched.put(pods.read(pod(container("1"), phase="Succeeded"))) == ("ns/p",)
+    assert watched.payload("ns/p") is None
     assert pods.KIND.tombstone_of("u") == PodGone(uid="u")
 
 
 def test_how_a_pod_gets_on_changes_nothing() -> None:
-    before, after = pod(asks("1"), nodeName="w1"), pod(asks("1"), nodeName="w1", phase="Pending")
+    before, after = pod(container("1"), nodeName="w1"), pod(container("1"), nodeName="w1", phase="Pending")
     after["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     assert pods.read(before) == pods.read(after)
 
@@ -166,7 +169,7 @@ _asking = st.tuples(_units, st.booleans())
 
 @given(init=st.lists(_asking, max_size=5), containers=st.lists(_units, max_size=4))
 def test_a_pod_needs_no_less_than_it_ever_has_at_once(init: list[tuple[int, bool]], containers: list[int]) -> None:
-    obj = pod(*map(asks, containers), init=[asks(units, stays=stays) for units, stays in init])
+    obj = pod(*map(container, containers), init=[container(units, stays=stays) for units, stays in init])
     staying = [sum(units for units, stays in init[:index] if stays) for index in range(len(init) + 1)]
     at_start = [units + before for (units, _), before in zip(init, staying[:-1], strict=True)]
     most = max([*at_start, staying[-1] + sum(containers)])

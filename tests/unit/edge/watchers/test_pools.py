@@ -38,7 +38,7 @@ def spec_with(**more: Any) -> Json:
     return {"resource": {"unit": "Card"}} | more
 
 
-def said_of(obj: Json) -> PoolDefined:
+def payload_of(obj: Json) -> PoolDefined:
     return gpupools.KIND.combine([gpupools.KIND.read(obj).content])
 
 
@@ -47,7 +47,7 @@ def problems_of(obj: Json) -> tuple[str, ...]:
 
 
 def test_a_pool_that_says_nothing_more_than_it_must() -> None:
-    assert said_of(pool()) == PoolDefined(uid="u", generation=3, unit="Card")
+    assert payload_of(pool()) == PoolDefined(uid="u", generation=3, unit="Card")
     assert problems_of(pool()) == ()
 
 
@@ -81,7 +81,7 @@ def test_everything_that_a_pool_can_say() -> None:
     )
     requirement = NodeRequirement(key="k", operator="In", values=("x", ""))
     selector = LabelSelector(labels={"team": "a"}, requirements=(requirement,))
-    assert said_of(obj) == PoolDefined(
+    assert payload_of(obj) == PoolDefined(
         uid="u",
         generation=3,
         deleting=True,
@@ -127,8 +127,8 @@ def test_an_empty_exclude_excludes_nothing_and_an_empty_auto_approval_approves_a
     spec = spec_with(
         deviceSelector={"include": {}, "exclude": {"products": []}}, deviceAssignment={"autoApproveSelector": {}}
     )
-    said = said_of(pool(spec))
-    assert (said.include, said.exclude, said.auto_approve) == (DeviceFilter(), None, LabelSelector())
+    payload = payload_of(pool(spec))
+    assert (payload.include, payload.exclude, payload.auto_approve) == (DeviceFilter(), None, LabelSelector())
 
 
 IN_ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
@@ -158,11 +158,11 @@ IN_ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
 )
 def test_labels_that_are_not_understood_select_nothing(selector: Any) -> None:
     by_node, by_device = spec_with(nodeSelector=selector), {"requireAnnotation": False, "autoApproveSelector": selector}
-    said = said_of(pool(by_node))
-    assert (said.node_selector, said.include) == (LabelSelector(), NO_DEVICES)
+    payload = payload_of(pool(by_node))
+    assert (payload.node_selector, payload.include) == (LabelSelector(), NO_DEVICES)
     assert problems_of(pool(by_node))[0].startswith(("nodeSelector", "'matchFields' in nodeSelector"))
-    said = said_of(pool(spec_with(deviceAssignment=by_device)))
-    assert (said.requires_annotation, said.auto_approve, said.include) == (True, None, DeviceFilter())
+    payload = payload_of(pool(spec_with(deviceAssignment=by_device)))
+    assert (payload.requires_annotation, payload.auto_approve, payload.include) == (True, None, DeviceFilter())
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_labels_that_are_not_understood_select_nothing(selector: Any) -> None:
 @pytest.mark.parametrize("where", ["include", "exclude"])
 def test_devices_that_are_not_understood_are_not_taken(devices: Any, where: str) -> None:
     other = {"include": {"products": ["A100"]}} if where == "exclude" else {"exclude": {"products": ["A100"]}}
-    said = said_of(pool(spec_with(deviceSelector={where: devices} | other)))
-    assert (said.include, said.exclude) == (NO_DEVICES, None)
+    payload = payload_of(pool(spec_with(deviceSelector={where: devices} | other)))
+    assert (payload.include, payload.exclude) == (NO_DEVICES, None)
 
 
 @pytest.mark.parametrize(
@@ -202,23 +202,23 @@ def test_devices_that_are_not_understood_are_not_taken(devices: Any, where: str)
     ],
 )
 def test_a_pool_that_is_not_understood_takes_nothing_and_tells_why(spec: Any, problem: str) -> None:
-    said = said_of(pool(spec))
-    assert (said.include, said.devices_per_node_max) == (NO_DEVICES, None)
+    payload = payload_of(pool(spec))
+    assert (payload.include, payload.devices_per_node_max) == (NO_DEVICES, None)
     assert problems_of(pool(spec))[0] == problem
 
 
 @pytest.mark.parametrize("slices", [0, 65, -1, "2", True, 1.5])
 def test_slices_that_are_not_understood_are_one(slices: object) -> None:
     obj = pool({"resource": {"unit": "Card", "slicesPerUnit": slices}})
-    said = said_of(obj)
-    assert (said.slices_per_unit, said.include) == (1, DeviceFilter())
+    payload = payload_of(obj)
+    assert (payload.slices_per_unit, payload.include) == (1, DeviceFilter())
     assert problems_of(obj) == (f"resource.slicesPerUnit is {slices!r}",)
 
 
 @pytest.mark.parametrize("assignment", [1, {"requireAnnotation": "no"}, {"requireAnnotation": False, "approve": "all"}])
 def test_an_assignment_that_is_not_understood_waits_for_people(assignment: Any) -> None:
-    said = said_of(pool(spec_with(deviceAssignment=assignment)))
-    assert (said.requires_annotation, said.auto_approve, said.include) == (True, None, DeviceFilter())
+    payload = payload_of(pool(spec_with(deviceAssignment=assignment)))
+    assert (payload.requires_annotation, payload.auto_approve, payload.include) == (True, None, DeviceFilter())
     assert problems_of(pool(spec_with(deviceAssignment=assignment)))
 
 
@@ -232,14 +232,14 @@ def test_an_assignment_that_is_not_understood_waits_for_people(assignment: Any) 
 )
 def test_scheduling_that_is_not_understood_is_left_out(scheduling: Any) -> None:
     obj = pool(spec_with(scheduling=scheduling))
-    assert said_of(obj) == PoolDefined(uid="u", generation=3, unit="Card")
+    assert payload_of(obj) == PoolDefined(uid="u", generation=3, unit="Card")
     assert problems_of(obj)
 
 
 def test_more_taints_than_an_event_holds_are_told() -> None:
     taints = [{"key": f"t{index}", "effect": "NoSchedule"} for index in range(TAINTS_MAX + 1)]
     obj = pool(spec_with(scheduling={"taints": taints}))
-    assert len(said_of(obj).taints) == TAINTS_MAX
+    assert len(payload_of(obj).taints) == TAINTS_MAX
     problem = f"scheduling.taints has {TAINTS_MAX + 1} entries; only {TAINTS_MAX} of them are recorded"
     assert problems_of(obj) == (problem,)
 
@@ -258,7 +258,7 @@ def test_more_taints_than_an_event_holds_are_told() -> None:
 )
 def test_maintenance_is_kept_where_it_is_not_understood(annotation: Any, maintenance: Any, is_told: bool) -> None:
     obj = pool(annotations={ANNOTATION_MAINTENANCE: annotation})
-    assert said_of(obj).maintenance == maintenance
+    assert payload_of(obj).maintenance == maintenance
     assert bool(problems_of(obj)) == is_told
 
 
@@ -275,8 +275,8 @@ def test_problems_that_are_too_many_to_tell_still_count() -> None:
     obj = pool(spec_with(nodeSelector={"matchLabels": {"a": 1}}), annotations={ANNOTATION_MAINTENANCE: "x"})
     obj["spec"]["scheduling"] = {f"k{index}": 1 for index in range(PROBLEMS_MAX)}
     obj["spec"]["deviceAssignment"] = {"autoApproveSelector": {f"k{index}": 1 for index in range(PROBLEMS_MAX)}}
-    said = said_of(obj)
-    assert (said.include, said.auto_approve) == (NO_DEVICES, None)
+    payload = payload_of(obj)
+    assert (payload.include, payload.auto_approve) == (NO_DEVICES, None)
     assert len(problems_of(obj)) == PROBLEMS_MAX
 
 
@@ -341,11 +341,11 @@ def test_a_pool_without_a_problem_was_understood_whole(obj: Json) -> None:
     part = gpupools.KIND.read(obj)
     if part.subject is None or part.problems:
         return
-    said, spec = gpupools.KIND.combine([part.content]), obj["spec"]
+    payload, spec = gpupools.KIND.combine([part.content]), obj["spec"]
     written = spec.get("nodeSelector") or {}
-    assert len(said.node_selector.labels) == len(written.get("matchLabels") or {})
-    assert len(said.node_selector.requirements) == len(written.get("matchExpressions") or [])
+    assert len(payload.node_selector.labels) == len(written.get("matchLabels") or {})
+    assert len(payload.node_selector.requirements) == len(written.get("matchExpressions") or [])
     include = (spec.get("deviceSelector") or {}).get("include") or {}
-    assert sum(map(len, (said.include.products, said.include.mig_profiles))) == sum(
+    assert sum(map(len, (payload.include.products, payload.include.mig_profiles))) == sum(
         len(include.get(name) or []) for name in ("products", "migProfiles")
     )

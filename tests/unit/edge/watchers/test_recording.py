@@ -16,7 +16,7 @@ from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.memory import MemoryLedger, MemoryReader
 from support.events import START, hour
 from support.ledgers import everything
-from support.one_watcher import NODES, ON, asked, comes, gpu_node, said, watching
+from support.one_watcher import NODES, ON, comes, gpu_node, recorded_lines, requested, watching
 from support.projections import stop
 from support.scripted_api import listing
 
@@ -63,8 +63,8 @@ async def test_what_was_not_acknowledged_is_recorded_once(trouble: Before) -> No
     ledger = TroubledLedger(trouble)
     whole = listing(gpu_node("w1"), gpu_node("w2"), version="5")
     async with watching(ledger, whole, whole, ON) as (watch, api):
-        await asked(api, 3)
-    assert sorted(await said(ledger)) == ["1 w1 a", "2 w2 a"]
+        await requested(api, 3)
+    assert sorted(await recorded_lines(ledger)) == ["1 w1 a", "2 w2 a"]
     assert watch.pauses_s == [1.0]
 
 
@@ -107,19 +107,19 @@ async def test_a_book_that_was_left_while_reading_knows_everything_afterwards() 
     first = Journal(ledger, NODES, lambda: "e")
     facts = [NewFact(f"w{index}", START, NodeObserved(uid="u")) for index in range(9_000)]
     await first.record(facts)
-    book = Journal(ledger, NODES, lambda: "other")
+    journal = Journal(ledger, NODES, lambda: "other")
 
     async def read() -> None:
-        await book.catch_up()
+        await journal.catch_up()
 
     for turns in range(3):
         reading = asyncio.create_task(read())
         for _ in range(turns):
             await asyncio.sleep(0)
         await stop(reading)
-    await book.catch_up()
-    assert book.recorded == first.recorded
-    await book.record([NewFact("w0", START, NodeGone(uid="u"))])
+    await journal.catch_up()
+    assert journal.recorded == first.recorded
+    await journal.record([NewFact("w0", START, NodeGone(uid="u"))])
     assert decode((await everything(ledger))[-1].data).number == 9_001
 
 
@@ -140,11 +140,11 @@ class SlowToShow(MemoryLedger):
 async def test_what_was_recorded_is_read_back_without_a_search_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuledger.edge.watchers.journal.READ_BACK_TIMEOUT_S", 0.01)
     ledger = SlowToShow()
-    book = Journal(ledger, NODES, lambda: "e")
-    assert await book.record([NewFact("w1", START, NodeObserved(uid="u"))]) == {"w1"}
+    journal = Journal(ledger, NODES, lambda: "e")
+    assert await journal.record([NewFact("w1", START, NodeObserved(uid="u"))]) == {"w1"}
     ledger.shows = False
     with pytest.raises(LedgerUnavailableError, match=r"position 2 .* only up to 1\."):
-        await book.record([NewFact("w1", hour(1), NodeGone(uid="u"))])
+        await journal.record([NewFact("w1", hour(1), NodeGone(uid="u"))])
     ledger.shows = True
-    assert await book.record([NewFact("w1", hour(1), NodeGone(uid="u"))]) == {"w1"}
+    assert await journal.record([NewFact("w1", hour(1), NodeGone(uid="u"))]) == {"w1"}
     assert await ledger.head() == 2

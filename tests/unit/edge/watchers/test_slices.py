@@ -16,7 +16,7 @@ from gpuledger.events.slice import (
     Taint,
     Version,
 )
-from support.dra_watched import IS_NAMED, NAMED, Json, published, said_of, terms
+from support.dra_watched import IS_NAMED, NAMED, Json, payload_of, published, terms
 
 
 def device(**more: Any) -> Json:
@@ -24,9 +24,9 @@ def device(**more: Any) -> Json:
 
 
 def slice_said(obj: Json) -> SlicePublished:
-    said = said_of(slices.KIND, obj)
-    assert isinstance(said, SlicePublished)
-    return said
+    payload = payload_of(slices.KIND, obj)
+    assert isinstance(payload, SlicePublished)
+    return payload
 
 
 ZONE = {"key": "zone", "operator": "In", "values": ["a", "b"]}
@@ -73,9 +73,9 @@ def test_a_term_that_is_not_understood_selects_no_node(requirement: Any) -> None
 
 
 def test_what_a_slice_says_of_itself() -> None:
-    said = slice_said(published())
-    assert (said.uid, said.generation, said.driver, said.pool) == ("u", 3, "gpu.example.com", "p")
-    assert (said.pool_generation, said.slice_count) == (2, 1)
+    payload = slice_said(published())
+    assert (payload.uid, payload.generation, payload.driver, payload.pool) == ("u", 3, "gpu.example.com", "p")
+    assert (payload.pool_generation, payload.slice_count) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_more_than_an_event_holds_is_cut_and_told() -> None:
     devices = [{"name": f"gpu-{index}"} for index in range(DEVICES_PER_SLICE_MAX + 2)]
     devices[0]["attributes"] = attributes  # type: ignore[assignment] # a device holds more than texts
     part = slices.read(published(devices))
-    said = slices.KIND.combine([part.content])
-    assert len(said.devices) == DEVICES_PER_SLICE_MAX
-    assert len(said.devices[0].attributes) == ATTRIBUTES_MAX
+    payload = slices.KIND.combine([part.content])
+    assert len(payload.devices) == DEVICES_PER_SLICE_MAX
+    assert len(payload.devices[0].attributes) == ATTRIBUTES_MAX
     assert part.problems == (
         f"devices has {DEVICES_PER_SLICE_MAX + 2} entries; only {DEVICES_PER_SLICE_MAX} of them are recorded",
         f"devices[0].attributes has {ATTRIBUTES_MAX + 1} entries; only {ATTRIBUTES_MAX} of them are recorded",

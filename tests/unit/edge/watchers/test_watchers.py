@@ -12,7 +12,7 @@ from gpuledger.events.envelope import decode
 from gpuledger.ledger.memory import MemoryLedger
 from support.events import START, hour
 from support.ledgers import everything
-from support.one_watcher import ON, asked, comes, gpu_node, said, watching
+from support.one_watcher import ON, comes, gpu_node, recorded_lines, requested, watching
 from support.scripted_api import Answer, answer, event, listing, refuse, stream
 from support.waiting import eventually
 
@@ -42,9 +42,9 @@ async def test_a_restart_records_what_was_missed_and_goes_on_counting() -> None:
     async with watching(ledger, missed, ON, epoch="never"):
         await comes(ledger, "1 w1 a", "2 w2 a", "3 w3 a", "4 w1 b", "5 w2 gone", "6 w3 gone", "7 w3 a", "8 w4 a")
     async with watching(ledger, missed, ON) as (_, api):
-        await asked(api, 2)
-    assert len(await said(ledger)) == 8
-    assert {one.split()[0] for one in await said(ledger, epoch=True)} == {"e"}
+        await requested(api, 2)
+    assert len(await recorded_lines(ledger)) == 8
+    assert {one.split()[0] for one in await recorded_lines(ledger, epoch=True)} == {"e"}
 
 
 @pytest.mark.parametrize("gone", [refuse(410, "Expired"), stream(event("ERROR", {"code": 410, "reason": "Expired"}))])
@@ -140,7 +140,7 @@ async def test_a_long_list_is_recorded_whole() -> None:
     many = [gpu_node(f"w{index:04}") for index in range(1_200)]
     async with watching(ledger, listing(*many, version="5"), ON):
         await eventually(lambda: has(ledger, 1_200))
-    assert [int(one.split()[0]) for one in await said(ledger)] == list(range(1, 1_201))
+    assert [int(one.split()[0]) for one in await recorded_lines(ledger)] == list(range(1, 1_201))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ async def test_versions_of_another_cluster_are_not_believed(
         await end.wait()
         api.cluster = after
         begin.set()
-        await asked(api, 5 if is_another else 3)
+        await requested(api, 5 if is_another else 3)
         await comes(ledger, "1 w1 a", *(["2 w1 gone", "3 w2 a"] if is_another else []))
 
 
@@ -176,7 +176,7 @@ async def test_metrics_tell_what_was_recorded_what_failed_and_how_long_it_is_qui
     ledger = MemoryLedger()
     before = [metric("events_total"), metric("lists_total"), metric("errors_total", error="UnavailableError")]
     async with watching(ledger, refuse(500), listing(gpu_node("w1"), gpu_node("w2"), version="5"), ON) as (watch, api):
-        await asked(api, 3)
+        await requested(api, 3)
         after = [metric("events_total"), metric("lists_total"), metric("errors_total", error="UnavailableError")]
         assert [b - a for a, b in zip(before, after, strict=True)] == [2, 1, 1]
         watch.now = hour(1)
