@@ -1,4 +1,4 @@
-"""The `gpuledger` command line, put together from its commands.
+"""The `gpuledger` command line: all commands under their names.
 
 A paragraph of a help text is as wide as the terminal, however its source is broken into lines.
 """

@@ -31,7 +31,7 @@ async def open_backend(data_dir: Path | None, command: str) -> AsyncIterator[Bac
     """Find or start the servers, and connect to them.
 
     Args:
-        data_dir: as given on the command line.
+        data_dir: from the command line.
         command: the name that other commands see while this one uses the data directory.
     """
     settings = read_settings(os.environ, data_dir)

@@ -11,7 +11,7 @@ from gpuledger.tools.errors import ToolError
 
 
 class ExitCode(IntEnum):
-    """How a command ended, for scripts.
+    """The exit codes, for scripts.
 
     | code | name        | meaning                                                                          |
     | ---- | ----------- | -------------------------------------------------------------------------------- |

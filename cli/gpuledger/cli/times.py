@@ -30,7 +30,7 @@ _FIELDS: Final = ("year", "month", "day", "hour", "minute", "second")
 
 
 class TimeFormatError(CliError):
-    """The text is no time (or no position, where one was asked for)."""
+    """The text is no time, or no position where a position is required."""
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ async def test_from_the_ledger_alone(run: Run) -> None:
     elsewhere = await document(run, "pod/waits", "-n", "team-a", "--no-kube", "--node", "nowhere")
     assert "The ledger knows no node nowhere." in elsewhere["notes"]
     other = await run("why", "pod", "team-a/waits", "-n", "team-b", "--no-kube")
-    assert (other.code, "is of the namespace team-a, and not team-b" in other.err) == (2, True)
+    assert (other.code, "is in namespace team-a, not in team-b" in other.err) == (2, True)
 
 
 async def test_pods_of_now_are_told_by_rows_and_those_of_the_past_by_the_log(run: Run, migrated_url: str) -> None:

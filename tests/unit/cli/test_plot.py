@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.cli.commands.report import CHARTS, RANGE_MIN, chart_of
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render.plot import (
     COUNT_TICKS_MAX,
@@ -22,7 +23,6 @@ from gpuledger.cli.render.plot import (
     time_label,
     time_ticks,
 )
-from gpuledger.cli.render.plot_reports import CHARTS, RANGE_MIN, chart_of
 from gpuledger.cli.render.plot_svg import svg
 from gpuledger.cli.render.plot_terminal import WIDTH_MIN, coloured, terminal_lines
 from support.events import hour

@@ -3,9 +3,9 @@
 import pytest
 
 from gpuledger.cli.commands.timeline import NODE_VIEW
+from gpuledger.cli.describe.pool import spec_tree
 from gpuledger.cli.get.nouns import pool_name
 from gpuledger.cli.render.page import tree_lines
-from gpuledger.cli.render.pool_spec import spec_tree
 from gpuledger.cli.render.values import cell
 from gpuledger.events.node import NodeBootstrapChanged
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolTaint

@@ -99,7 +99,7 @@ def test_a_manifest_may_say_something_of_maintenance(reading: Reader) -> None:
         (GOOD.replace("{name: a, namespace: team-a}", "[]"), "is no GPUPool: GPUPool in version"),
         (GOOD.replace("name: a, ", ""), "is a GPUPool without a name: metadata.name is missing."),
         (GOOD.replace(", namespace: team-a", ""), "is a GPUPool without a namespace. Give it with -n"),
-        (GOOD.replace("team-a", "team-b"), "is of the namespace team-b, and not team-a. Leave -n out"),
+        (GOOD.replace("team-a", "team-b"), "is in namespace team-b, not in team-a. Leave -n out"),
         (CLUSTER.replace("name: a", "name: a, namespace: b"), "metadata.namespace: Forbidden"),
         (HEAD + NAMED, "is no valid GPUPool: spec: Required value"),
         (GOOD.replace("Card}", "Card, count: 1}"), 'is no GPUPool: unknown field "spec.resource.count"'),

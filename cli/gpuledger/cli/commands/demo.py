@@ -43,7 +43,7 @@ BAD_ROWS = (
     ("9000000000003", "c9-0c0s0n2", "yesterday", "2015-02-01 00:00:00", "0", "TRUE", ""),
     ("9000000000004", "c9-0c0s0n3", "2015-01-01 00:00:00", "2015-02-01 00:00:00", "2678400", "TRUE", "GREMLIN"),
 )
-"""One good row; then an end before its start, a time that is none, and an event that nobody knows."""
+"""One good row; then an end before its start, a malformed time, and an unknown event."""
 
 DemoDir = Annotated[
     Path | None,
@@ -65,7 +65,7 @@ def demo(data_dir: DemoDir = None, keep: Keep = False) -> None:
 
 
 class Stage:
-    """Where the demonstration runs its commands and shows what they say."""
+    """Runs the commands of the demonstration in a directory, and shows their output."""
 
     def __init__(self, folder: Path, console: Console) -> None:
         self.console = console
@@ -81,7 +81,7 @@ class Stage:
         self.console.out.flush()
 
     def run(self, why: str, *arguments: str, expect: ExitCode = ExitCode.OK) -> str:
-        """Show what is done and why, do it, and show what came out (the beginning, if it is long)."""
+        """Show the reason and the command, run it, and show its output (the beginning, if it is long)."""
         self.say("", f"# {why}", f"$ gpuledger {shlex.join(arguments)}")
         output = self.ask(*arguments, expect=expect, stderr=subprocess.STDOUT)
         lines = output.splitlines()
@@ -96,7 +96,7 @@ class Stage:
         self.say("", f"$ cat {name}", (self.folder / name).read_text(encoding="utf-8").rstrip())
 
     def ask(self, *arguments: str, expect: ExitCode = ExitCode.OK, stderr: int = subprocess.DEVNULL) -> str:
-        """What a command writes.
+        """The output of a command.
 
         Raises:
             CliError: it ended with another code than expected.
@@ -178,7 +178,7 @@ def perform(stage: Stage) -> None:
 
 
 def summarise(stage: Stage) -> None:
-    """What was seen, in words."""
+    """A summary in words."""
     log = stage.table("log", "stats")[0]
     fleet = stage.table("report", "fleet")[0]
     stage.say(
@@ -190,7 +190,7 @@ def summarise(stage: Stage) -> None:
 
 
 def write_files(folder: Path) -> int:
-    """Make the sample and the file with bad rows; says how many rows the sample has."""
+    """Write the sample and the file with bad rows; returns the number of rows of the sample."""
     with (folder / SAMPLE).open("w", newline="") as file:
         write_titan_sample(file, seed=SEED, devices=DEVICES)
     _write_rows(folder / BAD, [COLUMNS, *BAD_ROWS])

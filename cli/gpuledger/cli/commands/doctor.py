@@ -43,7 +43,7 @@ async def _examine(settings: Settings) -> list[Check]:
     found = list(host_checks(settings))
     servers = settings.servers or _running(settings.data_dir)
     if servers is None:
-        return [*found, warning("ledger and tables", "They were not looked at, because no server runs.")]
+        return [*found, warning("ledger and tables", "They were not checked, because no server runs.")]
     return [*found, *[check async for check in _servers(servers, None if settings.servers else settings.data_dir)]]
 
 
@@ -81,7 +81,7 @@ def host_checks(settings: Settings) -> Iterator[Check]:
 
 
 def python_check(version: tuple[int, ...]) -> Check:
-    """Whether this Python is one that gpuledger runs on."""
+    """Whether gpuledger runs on this Python."""
     if version < PYTHON_MIN:
         required = ".".join(map(str, PYTHON_MIN))
         return failed("python", f"{platform.python_version()} is too old. Install Python {required} or newer.")
@@ -102,7 +102,7 @@ def _program(name: str, find: Callable[[], Path]) -> Check:
 
 
 def directory_checks(path: Path) -> Iterator[Check]:
-    """Whether the data directory can be used, who uses it, and how much room is left."""
+    """Whether the data directory can be used, which process uses it, and how much space is left."""
     if not path.exists():
         yield warning("data directory", f"{path} is not there yet. `gpuledger up` makes it.")
         return
@@ -136,7 +136,7 @@ def _in_use(directory: DataDirectory) -> Check:
 
 
 def disk_check(free_bytes: int) -> Check:
-    """Whether there is room for the log to grow."""
+    """Whether there is space for the log to grow."""
     detail = f"{free_bytes / GIB:.1f} GiB are free"
     if free_bytes < FREE_MIN_BYTES:
         return failed("disk", f"{detail}, too little to write. Make room, or move the data directory.")

@@ -15,6 +15,7 @@ from gpuledger.cli.render import message, progress
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.db.readonly import read_only
+from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.importers.draft import Reject
 from gpuledger.tools.importers.rejects import RejectFile
@@ -31,7 +32,7 @@ Rejects = Annotated[
 
 REJECTS_SHOWN_MAX = 10
 
-Importing = Callable[[Backend, RejectSink, Progress], Awaitable[ImportResult]]
+Importing = Callable[[Ledger, RejectSink, Progress], Awaitable[ImportResult]]
 
 
 @app.command()
@@ -39,7 +40,7 @@ def titan(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
     """Import GPU lifetimes in the format of the Titan data set (Ostrouchov et al., SC20)."""
     now = system_clock()
     _import(
-        lambda backend, sink, told: import_titan(backend.ledger, file, now=now, rejects=sink, on_progress=told),
+        lambda ledger, sink, bar: import_titan(ledger, file, now=now, rejects=sink, on_progress=bar),
         "titan",
         rejects,
         data_dir,
@@ -61,8 +62,8 @@ def openb(
     now = system_clock()
     began: datetime = parse_time(start, now)
     _import(
-        lambda backend, sink, told: import_openb(
-            backend.ledger, nodes, pods, now=now, rejects=sink, start=began, on_progress=told
+        lambda ledger, sink, bar: import_openb(
+            ledger, nodes, pods, now=now, rejects=sink, start=began, on_progress=bar
         ),
         "openb",
         rejects,
@@ -77,7 +78,7 @@ def jsonl(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
     """Import events from JSON lines with the type, subject, time and data of each."""
     now = system_clock()
     _import(
-        lambda backend, sink, told: import_jsonl(backend.ledger, file, now=now, rejects=sink, on_progress=told),
+        lambda ledger, sink, bar: import_jsonl(ledger, file, now=now, rejects=sink, on_progress=bar),
         "jsonl",
         rejects,
         data_dir,
@@ -87,8 +88,8 @@ def jsonl(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
 
 def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Path | None, *inputs: Path) -> None:
     if rejects is not None and rejects.exists() and any(file.exists() and rejects.samefile(file) for file in inputs):
-        raise CliError(f"{rejects} is what is to be imported", "Name another file for the rejects", ExitCode.USAGE)
-    with nullcontext(_Shown()) if rejects is None else RejectFile(rejects) as sink:
+        raise CliError(f"{rejects} is the file to import", "Name another file for the rejects", ExitCode.USAGE)
+    with nullcontext(_FirstRejects()) if rejects is None else RejectFile(rejects) as sink:
         try:
             result = run(_work(importing, name, sink, data_dir))
         except KeyboardInterrupt:
@@ -107,24 +108,24 @@ def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Pat
 async def _work(importing: Importing, name: str, sink: RejectSink, data_dir: Path | None) -> ImportResult:
     async with open_backend(data_dir, f"import {name}") as backend:
         with progress(f"Importing {name}", total=None) as advance:
-            result = await importing(backend, sink, advance.to)
+            result = await importing(backend.ledger, sink, advance.to)
         await bring_current(backend)
-        if result.published and name != "jsonl" and await _told_before(backend, result):
+        if result.published and name != "jsonl" and await _has_other_import(backend, result):
             message(
-                f"Another {name} file is in the log as well: what both of them tell is recorded twice, and failures "
-                "count twice. Import repaired rows in a file of their own."
+                f"Another {name} file is in the log as well: rows of both are recorded twice, and failures count "
+                "twice. Import repaired rows in a file of their own."
             )
         return result
 
 
-async def _told_before(backend: Backend, result: ImportResult) -> bool:
+async def _has_other_import(backend: Backend, result: ImportResult) -> bool:
     async with read_only(backend.database_url, application_name="gpuledger import") as connection:
         query = "SELECT 1 FROM gpuledger_live.source WHERE source = %s AND epoch <> %s LIMIT 1"
         return await (await connection.execute(query, (result.source, result.epoch))).fetchone() is not None
 
 
-class _Shown:
-    """Shows the first rejects on stderr, where no file was named for them."""
+class _FirstRejects:
+    """Shows the first rejects on stderr, if they go to no file."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -117,7 +117,7 @@ def _show_objects(objects: "KubeVerification | None") -> None:
     if objects is None:
         return
     if not objects.enabled:
-        message("The module is disabled by its ModuleConfig: nobody keeps the objects in Kubernetes.")
+        message("The module is disabled by its ModuleConfig: no service keeps the objects in Kubernetes.")
     for one in objects.first:
         expected, actual = _value(one.expected), _value(one.found)
         message(f"{one.key.kind} {one.key.id} {one.path}: the ledger says {expected}, Kubernetes has {actual}.")

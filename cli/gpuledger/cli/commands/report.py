@@ -1,9 +1,10 @@
 """`gpuledger report` and `gpuledger sql`: the documented views by name, as rows or drawn over time, and any query."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from psycopg.sql import SQL, Composed, Identifier, Literal
@@ -12,8 +13,7 @@ from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Console, Output, View, columns_of, quiet_pipe, render
-from gpuledger.cli.render.plot import Chart
-from gpuledger.cli.render.plot_reports import CHARTS, chart_of
+from gpuledger.cli.render.plot import Chart, Point, Series
 from gpuledger.cli.render.plot_svg import svg
 from gpuledger.cli.render.plot_terminal import coloured, plain, terminal_lines
 from gpuledger.cli.run import run
@@ -37,6 +37,75 @@ ABOUT_NODES = ("container-allocations", "device-errors")
 
 ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "pool-pods", "container-allocations")
 """Reports with rows about claims or pods of a namespace."""
+
+
+RANGE_MIN = timedelta(seconds=1)
+"""The shortest range of a chart."""
+
+_COUNTED = ("total", "allocated", "available")
+
+
+def chart_of(report: str, rows: Sequence[RowDict], now: datetime) -> Chart:
+    """The chart of a report's rows; rows that are still valid extend to now.
+
+    Raises:
+        CliError: the report has no time axis, there are no rows, or they are about several pools.
+    """
+    if report not in CHARTS:
+        hint = f"Draw {' or '.join(CHARTS)}, or leave out `-o`"
+        raise CliError(f"The report {report} has no time axis", hint, ExitCode.USAGE)
+    if not rows:
+        raise CliError("There is nothing to draw", "`gpuledger get slicepools` lists the pools")
+    return CHARTS[report](rows, now)
+
+
+def _availability(rows: Sequence[Mapping[str, Any]], now: datetime) -> Chart:
+    """The devices of one view of a pool."""
+    found = {(row["driver"], row["pool"], row["node"]): None for row in rows}
+    if len(found) > 1:
+        raise CliError(f"These are {len(found)} pools", _how_to_choose(list(found)), ExitCode.USAGE)
+    ((driver, pool, node),) = found
+    begins, ends = rows[0]["valid_from"], rows[-1]["valid_to"] or now
+    series = tuple(Series(name, tuple(_steps(rows, name))) for name in _COUNTED)
+    title = f"{driver}/{pool}{'' if node is None else f' on {node}'}: devices"
+    return Chart(title, begins, max(ends, begins + RANGE_MIN, rows[-1]["valid_from"]), series)
+
+
+def _steps(rows: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
+    """A point where a number changes; nothing between the end of a row and a later beginning of the next."""
+    points: list[Point] = []
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        if not points or points[-1].value != row[name]:
+            points.append(Point(row["valid_from"], row[name]))
+        if following is not None and row["valid_to"] != following["valid_from"]:
+            points.append(Point(row["valid_to"], None))
+    return points
+
+
+def _how_to_choose(found: Sequence[tuple[str, str, str | None]]) -> str:
+    driver, pool, node = found[0]
+    if len({one[:2] for one in found}) > 1:
+        return f"Choose one, such as --pool {driver}/{pool}"
+    nodes = [node for _, _, node in found if node is not None]
+    return f"The pool is seen from several nodes: choose one, such as --node {node or nodes[0]}"
+
+
+def _fleet_by_day(rows: Sequence[Mapping[str, Any]], _now: datetime) -> Chart:
+    """Devices in service as each day ends."""
+    points = tuple(Point(_midnight(row["day"]), int(row["in_service"])) for row in rows)
+    ends = _midnight(rows[-1]["day"]) + timedelta(days=1)
+    return Chart("Devices in service as each day ends", points[0].at, ends, (Series("in_service", points),))
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+CHARTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]], datetime], Chart]] = {
+    "availability": _availability,
+    "fleet-by-day": _fleet_by_day,
+}
+"""The reports with a time axis."""
 
 
 class ReportOutput(StrEnum):
@@ -101,19 +170,19 @@ def report(
     data_dir: DataDir = None,
 ) -> None:
     """Display a report. docs/reports.md and comments in the database describe its columns."""
-    wanted = name.replace("_", "-")
-    if wanted not in REPORTS:
+    report_name = name.replace("_", "-")
+    if report_name not in REPORTS:
         raise CliError(f"There is no report {name!r}", f"Choose from {', '.join(REPORTS)}", ExitCode.USAGE)
     console = Console.standard()
-    chosen = output or _default(wanted, pool, is_terminal=console.terminal)
-    if chosen in DRAWN and wanted not in CHARTS:
-        chart_of(wanted, (), system_clock())
-    statement = selection(wanted, pool, node, namespace).as_string()
-    columns, rows = run(answer(statement, data_dir, f"report {wanted}"))
-    if chosen in DRAWN:
-        _draw(chart_of(wanted, rows, system_clock()), chosen, console)
+    form = output or _default(report_name, pool, is_terminal=console.terminal)
+    if form in DRAWN and report_name not in CHARTS:
+        chart_of(report_name, (), system_clock())
+    statement = selection(report_name, pool, node, namespace).as_string()
+    columns, rows = run(answer(statement, data_dir, f"report {report_name}"))
+    if form in DRAWN:
+        _draw(chart_of(report_name, rows, system_clock()), form, console)
         return
-    render(rows, View("row", columns_of(columns)), Output(chosen.value), headers=not no_headers)
+    render(rows, View("row", columns_of(columns)), Output(form.value), headers=not no_headers)
 
 
 def selection(report: str, pool: str | None, node: str | None, namespace: str | None = None) -> Composed:

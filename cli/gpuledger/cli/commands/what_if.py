@@ -7,7 +7,7 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.options import DataDir
-from gpuledger.cli.render.answers import AnswerOutput, Document, Output, show_answer
+from gpuledger.cli.render.page import AnswerOutput, Document, Output, show_answer
 from gpuledger.cli.render.what_if_page import what_if_page
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_as_recorded

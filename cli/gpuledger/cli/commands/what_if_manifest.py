@@ -1,4 +1,4 @@
-"""The manifest of a pool that is to be supposed, held to all that is asked of a manifest wherever it is applied."""
+"""Reads the manifest for `what-if pool`, and validates it as an API server would when it is applied."""
 
 import sys
 from pathlib import Path
@@ -24,10 +24,10 @@ STDIN: Final = "-"
 Json = dict[str, Any]
 
 KINDS: Final = {one.kind: one for one in (GPU_POOLS, CLUSTER_GPU_POOLS)}
-CORRECT: Final = "Correct what is named, and ask again"
+CORRECT: Final = "Correct it, and run the command again"
 ONE: Final = "Give the manifest of one GPUPool or ClusterGPUPool"
 UNCHECKED: Final = "<nil>"
-"""The field of a cause that only says that more may be wrong."""
+"""The field of a cause that only announces that there may be more causes."""
 
 _YAML: Final = "application/yaml"
 _HEAD: Final = Shape("object", fields={"metadata": OBJECT_META})
@@ -77,7 +77,7 @@ def _parsed(named: str, body: bytes) -> tuple[Json, list[str]]:
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, and in which line and column of the text."""
+    """The problem with its line and column in the text."""
     mark, problem = error.problem_mark, error.problem or error.context
     return f"{problem}" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
@@ -135,18 +135,18 @@ def _complete(named: str, resource: Resource, obj: Json, duplicates: list[str], 
     served.strategy.default(obj)
     causes = [*validate_metadata(served, obj), *served.strategy.validate(obj)]
     if causes := [one for one in causes if one.field != UNCHECKED]:
-        told = "; ".join(f"{one.field}: {one.message}" if one.field else one.message for one in causes)
-        raise _wrong(f"{named} is no valid {resource.kind}: {told}")
+        problems = "; ".join(f"{one.field}: {one.message}" if one.field else one.message for one in causes)
+        raise _wrong(f"{named} is no valid {resource.kind}: {problems}")
 
 
 def _placed(named: str, resource: Resource, metadata: Json, namespace: str | None) -> Json:
     if not metadata.get("name"):
         raise _wrong(f"{named} is a {resource.kind} without a name: metadata.name is missing")
-    given = metadata.get("namespace")
-    if resource.namespaced and given and namespace not in (None, given):
+    own = metadata.get("namespace")
+    if resource.namespaced and own and namespace not in (None, own):
         hint = "Leave -n out, or name the same"
-        raise CliError(f"{named} is of the namespace {given}, and not {namespace}", hint, ExitCode.USAGE)
-    if given or not resource.namespaced:
+        raise CliError(f"{named} is in namespace {own}, not in {namespace}", hint, ExitCode.USAGE)
+    if own or not resource.namespaced:
         return metadata
     if namespace is None:
         hint = "Give it with -n, or write metadata.namespace"

@@ -13,7 +13,7 @@ import typer
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
-from gpuledger.cli.render.answers import AnswerOutput, Document, Output, show_answer
+from gpuledger.cli.render.page import AnswerOutput, Document, Output, show_answer
 from gpuledger.cli.render.why_page import why_page
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time, parse_time

@@ -3,20 +3,22 @@
 All of it comes from the ledger, except for quotas, which only Kubernetes has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.cli.describe.sections import CONDITIONS, ROWS_SHOWN, conditions_of, counted, events_section
 from gpuledger.cli.render import Column
-from gpuledger.cli.render.page import Page
-from gpuledger.cli.render.pool_spec import spec_tree
+from gpuledger.cli.render.page import Page, Tree
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import pool_status
+from gpuledger.domain.pools.validation import unsupported
 from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined, PoolTaint
+from gpuledger.events.reach import NodeRequirement
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none, quotas_on
 from gpuledger.tools.explain.pool_outsiders import Outsider, outsiders
 from gpuledger.tools.explain.pools import PodUse, uses_of
@@ -163,3 +165,72 @@ def _outsider_row(one: Outsider) -> RowDict:
         "why": ", ".join(obstacle.reason for obstacle in one.obstacles) or None,
         "message": " ".join(obstacle.message for obstacle in one.obstacles if obstacle.message) or None,
     }
+
+
+EVERYTHING = "everything"
+
+
+def spec_tree(pool: PoolDefined) -> Tree:
+    """The spec by the fields of its manifest; parts that are not set are left out."""
+    problem = unsupported(pool)
+    return {
+        "Provider": pool.provider,
+        "Backend": pool.backend,
+        "Not supported": None if problem is None else problem.message,
+        "Resource": {
+            "Unit": pool.unit,
+            "MIG Profile": pool.mig_profile,
+            "Slices Per Unit": pool.slices_per_unit,
+            "Max Devices Per Node": pool.devices_per_node_max,
+        },
+        "Node Selector": _selector(pool.node_selector),
+        "Device Selector": _non_empty(
+            {"Include": _filter(pool.include), "Exclude": pool.exclude and _filter(pool.exclude)}
+        )
+        or EVERYTHING,
+        "Device Assignment": {
+            "Require Annotation": pool.requires_annotation,
+            "Auto Approve Selector": None if pool.auto_approve is None else _selector(pool.auto_approve),
+        },
+        "Scheduling": {
+            "Strategy": pool.strategy or "as the module says",
+            "Topology Key": pool.topology_key,
+            "Taints Enabled": pool.taints_enabled,
+            "Taints": [_taint(one) for one in pool.taints] or None,
+        },
+        "Maintenance": pool.maintenance,
+    }
+
+
+def _selector(selector: LabelSelector) -> str:
+    """A selector on one line, as `kubectl get -l` takes it."""
+    labels = (f"{key}={value}" for key, value in sorted(selector.labels.items()))
+    return ", ".join((*labels, *_expressions(selector.requirements))) or EVERYTHING
+
+
+def _expressions(requirements: Iterable[NodeRequirement]) -> Iterable[str]:
+    for one in requirements:
+        values = f" ({', '.join(one.values)})" if one.values else ""
+        yield f"{one.key} {one.operator}{values}"
+
+
+def _filter(devices: DeviceFilter) -> Tree:
+    return _non_empty(
+        {
+            "Inventory IDs": ", ".join(devices.inventory_ids),
+            "Products": ", ".join(devices.products),
+            "PCI Vendors": ", ".join(devices.pci_vendors),
+            "PCI Devices": ", ".join(devices.pci_devices),
+            "MIG Capable": devices.mig_capable,
+            "MIG Profiles": ", ".join(devices.mig_profiles),
+        }
+    )
+
+
+def _non_empty(fields: Tree) -> Tree:
+    """The fields that are set: neither absent nor empty, though a `false` counts."""
+    return {name: value for name, value in fields.items() if value is False or value}
+
+
+def _taint(taint: PoolTaint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -89,7 +89,7 @@ UNDECIDED = Decided()
 
 
 async def holders_of(connection: AsyncConnection[Any], devices: Sequence[str]) -> Holders:
-    """Who has and who had a device with these ids."""
+    """The current and former holders of a device with these ids."""
     ids = {"device": list(devices)}
     ended = await rows_where(connection, HISTORY, ids, newest=["valid_to"], limit=FORMER_SHOWN)
     return Holders(
@@ -125,7 +125,7 @@ def pool_of_status(status: Mapping[str, Any]) -> str | None:
 
 
 def counted(rows: Sequence[object]) -> str:
-    """The part of a title that says how many rows are shown, where these are not all."""
+    """The part of a title with the number of rows, where not all are shown."""
     return f" ({ROWS_SHOWN} of {len(rows)})" if len(rows) > ROWS_SHOWN else ""
 
 
@@ -144,13 +144,13 @@ def events_section(page: Page, events: Sequence[KubeEvent] | None, problem: str)
 
 
 def holders_section(page: Page, holders: Holders) -> None:
-    """Who has the device, and who had it last."""
+    """The current and the last holders of the device."""
     page.table(f"Held by{counted(holders.now)}", holders.now[:ROWS_SHOWN], HOLDERS)
     page.table("Held last by", holders.before, FORMER)
 
 
 def preparation_section(page: Page, row: GpuDevice, decided: Decided) -> None:
-    """How far the device is prepared, why, and since when."""
+    """The state of the device's preparation, its reason and time."""
     prepared = decided.prepared or PreparedDevice(row.name, row.state, "", "", row.detected_at)
     fields = {
         "State": prepared.state,
@@ -162,7 +162,7 @@ def preparation_section(page: Page, row: GpuDevice, decided: Decided) -> None:
 
 
 def assignment_section(page: Page, assignment: Assignment | None) -> None:
-    """The pool of the device, the phase of the assignment, its reason, and since when."""
+    """The pool of the device, and the phase, reason and time of the assignment."""
     if assignment is None:
         page.fields({}, title="Assignment")
         return

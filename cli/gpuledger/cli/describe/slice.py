@@ -146,8 +146,7 @@ def _device_status(device: Mapping[str, Any]) -> Tree:
 
 
 def _allocation(allocation: Mapping[str, Any]) -> Tree:
-    known = {key: value for key, value in allocation.items() if value != ""}
-    return {field_name(key): value for key, value in known.items()}
+    return {field_name(key): value for key, value in allocation.items() if value != ""}
 
 
 def _spec(published: SlicePublished) -> Tree:

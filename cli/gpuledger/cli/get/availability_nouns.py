@@ -13,7 +13,7 @@ NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityNoun:
-    """One kind of thing. `key` tells rows apart; `name_of` names a row in `-o name`, and several may have one name."""
+    """One kind of thing. `key` identifies a row; `name_of` is its name in `-o name`, which several rows may share."""
 
     view: View
     rows: Callable[[Availability], Iterator[RowDict]]

@@ -117,7 +117,7 @@ def _parse_point_in_time(at: str | None, as_recorded: str | None, now: datetime)
     """The point in time that `--at` and `--as-recorded` give.
 
     Raises:
-        CliError: both are given, or one cannot be read.
+        CliError: there are both, or one cannot be parsed.
     """
     if at is not None and as_recorded is not None:
         raise CliError("--at and --as-recorded exclude each other", "Choose one", ExitCode.USAGE)
@@ -134,8 +134,8 @@ def _filters_of(noun: Noun | AvailabilityNoun | KubeNoun) -> tuple[str, ...]:
     return ("namespace",) if isinstance(noun, KubeNoun) or noun.namespaced else ()
 
 
-def _refuse(given: dict[str, str | None], why: str, hint: str) -> None:
-    for option, value in given.items():
+def _refuse(options: dict[str, str | None], why: str, hint: str) -> None:
+    for option, value in options.items():
         if value is not None:
             raise CliError(f"{option} does not apply: {why}", hint, ExitCode.USAGE)
 

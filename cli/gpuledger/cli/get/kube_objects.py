@@ -37,7 +37,7 @@ class ObjectQuery(NamedTuple):
 
     @property
     def nouns(self) -> tuple[KubeNoun, ...]:
-        """The kinds that are shown together; of one namespace only those that have namespaces."""
+        """The kinds to show; in one namespace only those that have namespaces."""
         beside = (one for one in self.noun.beside if one.resource.namespaced or self.selection.namespace is None)
         return (self.noun, *beside)
 
@@ -59,11 +59,11 @@ async def get_objects(query: ObjectQuery, output: Output, *, headers: bool) -> N
     async with open_kube(query.access, _client_class(output)) as client:
         found = [await _found(query._replace(noun=noun), client, output) for noun in query.nouns]
     if any(one.rows for one in found) or not query.names:
-        for rows, view in _together(found, output):
+        for rows, view in _tables(found, output):
             render(rows, view, output, headers=headers)
-    known = frozenset[str]().union(*(one.names for one in found))
+    names = frozenset[str]().union(*(one.names for one in found))
     for name in query.names:
-        if name not in known:
+        if name not in names:
             kinds = " or ".join(noun.kind for noun in query.nouns)
             lists = " or ".join(f"`gpuledger get {noun.resource.plural}`" for noun in query.nouns)
             raise CliError(f"{kinds} {name!r} was not found", f"List them with {lists}")
@@ -78,8 +78,8 @@ async def _found(query: ObjectQuery, client: KubeClient, output: Output) -> _Fou
     return _Found(list(_rows(objects, noun, client, output)), _view(noun, client), names)
 
 
-def _together(found: Sequence[_Found], output: Output) -> list[tuple[list[dict[str, Any]], View]]:
-    """What is rendered at once: everything, in the first kind's columns; but names are told with their own kind."""
+def _tables(found: Sequence[_Found], output: Output) -> list[tuple[list[dict[str, Any]], View]]:
+    """The tables to render: one in the first kind's columns, but names with their own kind."""
     if output is Output.NAME:
         return [(one.rows, one.view) for one in found if one.rows] or [(found[0].rows, found[0].view)]
     view = found[0].view
@@ -87,7 +87,7 @@ def _together(found: Sequence[_Found], output: Output) -> list[tuple[list[dict[s
 
 
 def _padded(rows: Iterable[dict[str, Any]], view: View) -> Iterator[dict[str, Any]]:
-    """Rows with all columns of a table's view: what is in no namespace has none."""
+    """Rows with all columns of a table's view; objects without a namespace have none."""
     return ({column.field: None for column in view.columns} | row for row in rows)
 
 
@@ -95,7 +95,7 @@ async def watch_objects(query: ObjectQuery, output: Output, *, headers: bool) ->
     """Show the objects, then every one that changes, for ever.
 
     Raises:
-        KubeError: the API server refuses, or could not even be asked a first time.
+        KubeError: the API server refuses, or the first request fails.
     """
     screen = _Screen(query.nouns, output, headers)
     async with open_kube(query.access, _client_class(output)) as client:
@@ -127,8 +127,8 @@ class _Screen:
         found, self._waiting = sorted(self._waiting, key=lambda one: self._kinds.index(one.view.kind)), []
         self._plain = self._plain or found[0].view
         self._steady = self._steady or steady(self._plain)
-        for together, view in _together(found, self._output):
-            self._render(together, view.kind, self._plain, self._steady)
+        for table, view in _tables(found, self._output):
+            self._render(table, view.kind, self._plain, self._steady)
 
     def _render(self, found: list[dict[str, Any]], kind: str, plain: View, shown: View) -> None:
         if found:
@@ -144,7 +144,7 @@ async def _watch(query: ObjectQuery, client: KubeClient, screen: _Screen) -> Non
 
 
 async def _changing(query: ObjectQuery, client: KubeClient) -> AsyncGenerator[list[Object]]:
-    """First all objects, be there none, then those that changed."""
+    """First all objects, even if there are none, then those that changed."""
     selection = _named(query, query.names[0]) if len(query.names) == 1 else query.selection
     seen = _SeenObjects(query)
     reflector: Reflector[Object] = Reflector(client, query.noun.resource, dict, selection=selection)
@@ -162,7 +162,7 @@ async def _changing(query: ObjectQuery, client: KubeClient) -> AsyncGenerator[li
 
 
 class _SeenObjects:
-    """What has been shown, so that a list that is made anew shows differences only."""
+    """The versions that have been shown, so that a new list shows differences only."""
 
     def __init__(self, query: ObjectQuery) -> None:
         self._noun = query.noun
@@ -176,7 +176,7 @@ class _SeenObjects:
         selected = list(self._selected(objects))
         for identity in self._versions.keys() - set(map(_identity, selected)):
             self._gone(identity)
-        return [obj for obj in selected if self._is_news(obj)]
+        return [obj for obj in selected if self._is_new(obj)]
 
     def changed(self, changes: Iterable[Changed[Object]]) -> list[Object]:
         """Those that came or changed."""
@@ -185,17 +185,17 @@ class _SeenObjects:
             for obj in self._selected([change.object]):
                 if change.type == "DELETED":
                     self._gone(_identity(obj))
-                elif self._is_news(obj):
+                elif self._is_new(obj):
                     fresh.append(obj)
         return fresh
 
     def _selected(self, objects: Iterable[Object]) -> Iterator[Object]:
         return (obj for obj in objects if not self._names or obj["metadata"]["name"] in self._names)
 
-    def _is_news(self, obj: Object) -> bool:
+    def _is_new(self, obj: Object) -> bool:
         identity, version = _identity(obj), str(obj["metadata"]["resourceVersion"])
-        known, self._versions[identity] = self._versions.get(identity), version
-        return known != version
+        before, self._versions[identity] = self._versions.get(identity), version
+        return before != version
 
     def _gone(self, identity: Identity) -> None:
         self._versions.pop(identity, None)

@@ -37,7 +37,7 @@ RowKey = tuple[object, ...]
 
 
 class LedgerQuery(Protocol):
-    """Which rows of a kind to show. Their projection, and how they are told apart, named and laid out."""
+    """The rows of a kind to show, with their projection, key, name and layout."""
 
     @property
     def view(self) -> View:
@@ -59,7 +59,7 @@ class LedgerQuery(Protocol):
         ...
 
     def key(self, row: RowDict) -> RowKey:
-        """What tells a row from others."""
+        """The key that identifies a row."""
         ...
 
     def name(self, row: RowDict) -> object:

@@ -1,4 +1,4 @@
-"""What `get` can show: the ledger's kinds with their columns, table and past, and the Kubernetes kinds.
+"""The kinds that `get` can show: those of the ledger with their columns and tables, and those of Kubernetes.
 
 The same columns come from the tables of now, from the history functions (`--at`) and from a fold of the log
 (`--as-recorded`), so that the three can be compared. Kinds whose rows have to be computed are in `availability_nouns`;
@@ -64,8 +64,8 @@ class KubeNoun:
     def bare(self, name: str) -> str:
         """A name as people give it: alone, or behind its kind."""
         kind, slash, rest = name.partition("/")
-        known = {word for one in (self, *self.beside) for word in (one.kind, one.resource.plural, *one.aliases)}
-        return rest if slash and kind.lower() in known else name
+        words = {word for one in (self, *self.beside) for word in (one.kind, one.resource.plural, *one.aliases)}
+        return rest if slash and kind.lower() in words else name
 
 
 class Named(Protocol):
@@ -301,7 +301,7 @@ KUBE_NOUNS = {
     "nodefeatures": KubeNoun(NODE_FEATURES, ("nodefeature", "nf", NODE_FEATURES.full_name)),
     "nodes": KubeNoun(KUBE_NODES, ("node", "no")),
 }
-"""The Kubernetes kinds. `nodes` are the ledger's unless Kubernetes' are asked for; `pools` are those of both kinds."""
+"""The Kubernetes kinds. `nodes` are those of the ledger without --kube; `pools` are those of both kinds."""
 
 POOL_KINDS = ("pools", "gpupools", "clustergpupools")
 
@@ -313,7 +313,7 @@ def noun_of(kind: str, choices: Iterable[str] = NOUNS) -> Noun:
     """The ledger's noun of a name or alias.
 
     Raises:
-        CliError: there is none; `choices` are those that can be named instead.
+        CliError: there is none; the error lists `choices`.
     """
     noun = _named(kind, NOUNS)
     if noun is None:
@@ -322,7 +322,7 @@ def noun_of(kind: str, choices: Iterable[str] = NOUNS) -> Noun:
 
 
 def noun_to_get(kind: str, *, kube: bool = False) -> Noun | AvailabilityNoun | KubeNoun:
-    """What is meant by a name or alias; `kube` has Kubernetes' own come first where both have it.
+    """The noun of a name or alias; with `kube` that of Kubernetes, where both have it.
 
     Raises:
         CliError: there is none.
@@ -339,7 +339,7 @@ def noun_to_get(kind: str, *, kube: bool = False) -> Noun | AvailabilityNoun | K
 
 
 def pool_name(kind: str, name: str, namespace: str | None = None) -> PoolName | None:
-    """The pool that a name stands for behind a kind of pool; None behind any other kind. `<namespace>/<name>` works."""
+    """The pool of a name, if `kind` is a kind of pool, else None. The name may be `<namespace>/<name>`."""
     noun = _named(kind, {one: KUBE_NOUNS[one] for one in POOL_KINDS})
     if noun is None:
         return None

@@ -1,4 +1,4 @@
-"""The commands of `gpuledger log`, put together."""
+"""The `gpuledger log` group: its commands under their names."""
 
 import typer
 

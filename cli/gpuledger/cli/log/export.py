@@ -9,7 +9,7 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.log.skip import Yes, consent
+from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import message, quiet_pipe
 from gpuledger.cli.run import run
@@ -65,4 +65,4 @@ async def _write_file(backend: Backend, path: Path, exported_at: str) -> int:
 
 async def _restore(data_dir: Path | None, archive: Path, header: Header, *, yes: bool) -> Restored:
     async with open_backend(data_dir, "log import") as backend:
-        return await restore_log(backend, archive, header, partial(consent, given=yes))
+        return await restore_log(backend, archive, header, partial(confirm, confirmed=yes))

@@ -1,6 +1,6 @@
-"""A message of the log as a row to show, whatever somebody put into it.
+"""A message of the log as a row, whatever its bytes are.
 
-Nothing here fails: what is no event of ours is shown as that, with its bytes spelt out.
+Nothing here fails: a message that is no event of ours shows as undecodable, with its bytes escaped.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from gpuledger.ledger.api import Message, Position
 
 UNDECODABLE = "undecodable"
 DATA_CHARS_MAX = 160
-"""How much of an event's data fits a table."""
+"""Characters of an event's data in a table."""
 
 DEPTH_MAX = 100
 """Data that nests deeper is shown as text."""
@@ -44,7 +44,7 @@ VIEW = View("event", COLUMNS, name_key="position")
 
 
 def row_of(message: Message, generation: int) -> Row:
-    """Everything that a message says, under the names of its attributes."""
+    """All attributes of a message by name."""
     row: Row = {"position": str(Position(generation, message.sequence)), "time": None}
     row |= {"recorded": time_of_ns(message.recorded_ns), "source": None, "event": UNDECODABLE}
     row |= {"subject": None, "data": None, "problem": None, "nats_subject": message.subject}

@@ -45,7 +45,7 @@ async def _skip(data_dir: Path | None, generation: int | None, sequence: int, re
         if position in await skipped_positions(ledger):
             message(f"Position {position} is passed over already.")
             return
-        consent(f"Pass over {position} ({found.subject}) for good?", given=yes)
+        confirm(f"Pass over {position} ({found.subject}) for good?", confirmed=yes)
         (recorded,) = await skip_positions(ledger, [(position, reason)])
         message(f"Position {position} is passed over from now on; recorded at {recorded}.")
         if beyond := await _beyond(backend, sequence):
@@ -59,13 +59,13 @@ async def _beyond(backend: Backend, sequence: int) -> list[str]:
     return [name for name, checkpoint in checkpoints.items() if checkpoint and checkpoint.position >= sequence]
 
 
-def consent(question: str, *, given: bool) -> None:
+def confirm(question: str, *, confirmed: bool) -> None:
     """Ask the user, unless they gave `--yes`.
 
     Raises:
         CliError: the answer is no, or there is no terminal to ask.
     """
-    if given:
+    if confirmed:
         return
     if not sys.stdin.isatty():
         raise CliError(f"{question} This needs your consent", "Give it with --yes", ExitCode.USAGE)

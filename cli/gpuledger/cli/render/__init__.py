@@ -1,6 +1,6 @@
-"""What every command shows goes through here, so that all of them look and behave alike.
+"""Everything that commands show: tables, pages, documents, charts, messages and progress.
 
-A command makes rows and a `View`; it must never print to stdout by itself.
+A command makes rows and a `View`; it must never print to stdout itself.
 """
 
 from gpuledger.cli.render.rows import render

@@ -4,14 +4,16 @@ Text comes from machines that nobody vouches for, so no control character of it 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
+import typer
 from rich.cells import cell_len
 
 from gpuledger.cli.errors import visible
 from gpuledger.cli.render import Column, Console, quiet_pipe
-from gpuledger.cli.render.values import NONE, cell
+from gpuledger.cli.render.values import NONE, cell, json_text, yaml_text
 
 INDENT: Final = "  "
 GAP: Final = "  "
@@ -79,7 +81,7 @@ def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def tree_lines(tree: Tree, depth: int = 0) -> Iterator[str]:
-    """The lines of a tree; what is None is left out."""
+    """The lines of a tree; fields that are None are left out."""
     indent = INDENT * depth
     shown = {key: value for key, value in tree.items() if value is not None}
     width = max((cell_len(key) for key, value in shown.items() if not _is_nested(value)), default=0) + 1
@@ -116,3 +118,28 @@ def _below(value: object, depth: int) -> Iterator[str]:
 
 def _is_nested(value: object) -> bool:
     return isinstance(value, Mapping | list | tuple)
+
+
+Document = dict[str, Any]
+
+
+class AnswerOutput(StrEnum):
+    """The formats of `-o`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Output = Annotated[AnswerOutput, typer.Option("--output", "-o", help="Output format.")]
+
+
+def show_answer(document: Document, output: AnswerOutput, page_of: Callable[[Document], Page]) -> None:
+    """Print it."""
+    if output is AnswerOutput.TABLE:
+        page_of(document).show()
+        return
+    console = Console.standard()
+    with quiet_pipe(console.out):
+        as_json = output is AnswerOutput.JSON
+        console.out.write(f"{json_text(document, indent=True)}\n" if as_json else yaml_text(document))

@@ -16,7 +16,7 @@ _TIME_STEPS_S: Final = (
         for days in (1, 2, 7, 14, 28, 91, 182, 364, 728, 1_820, 3_640, 7_280, 18_200, 36_400, 182_000, 728_000)
     ),
 )
-"""How far ticks can be apart; the first of these that leaves few enough is taken."""
+"""Possible distances of ticks; the first that gives few enough ticks is used."""
 
 _COUNT_STEPS: Final = tuple(nice * 10**power for power in range(19) for nice in (1, 2, 5))
 _MIDNIGHT = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ class Series(NamedTuple):
     points: tuple[Point, ...]
 
     def at(self, time: datetime) -> int | None:
-        """How many there are at a time."""
+        """The number at a time."""
         index = bisect_right(self.points, time, key=lambda point: point.at)
         return self.points[index - 1].value if index else None
 
@@ -67,7 +67,7 @@ class Chart(NamedTuple):
         return max((point.value or 1 for one in self.series for point in one.points), default=1)
 
     def share_of(self, time: datetime) -> float:
-        """How far along the range a time is: 0 at its beginning, 1 at its end."""
+        """The position of a time in the range: 0 at its beginning, 1 at its end."""
         return (time - self.begins) / (self.ends - self.begins)
 
     def time_at(self, share: float) -> datetime:

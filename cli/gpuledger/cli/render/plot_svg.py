@@ -23,7 +23,7 @@ STYLES: Final = (
     ("#7e22ce", "10 2 2 2"),
     ("#1d4ed8", "1 3"),
 )
-"""Colour and dashes of each line, so that they are told apart without colours, too."""
+"""Colour and dashes of each line; the dashes tell lines apart without colours."""
 
 
 class Scale(NamedTuple):

@@ -11,7 +11,7 @@ from gpuledger.cli.times import format_time
 WIDTH_MIN: Final = 60
 WIDTH_MAX: Final = 200
 LINES_OF_STEPS: Final = 16
-"""How many lines the steps themselves take at the most."""
+"""The most lines that the steps themselves take."""
 
 GLYPHS: Final = "=#o+x"
 SEVERAL: Final = "*"
@@ -20,7 +20,7 @@ COLOURS: Final = ("36", "33", "32", "35", "34")
 _TICK_ROOM_CHARS: Final = 14
 
 Paint = Callable[[str, str], str]
-"""Gives text a colour, where colours are wanted."""
+"""Gives text a colour, if the terminal has colours."""
 
 Canvas = list[list[str]]
 

@@ -45,7 +45,7 @@ def render(
     that arrive over time. Ends with exit code 141 when the reader of stdout leaves early.
 
     Raises:
-        CliError: names were asked for and rows of this kind have none.
+        CliError: rows of this kind have no names for `-o name`.
     """
     if output is Output.NAME and not view.name_key:
         hint = "Use `-o table`, `-o json` or `-o csv`"

@@ -59,7 +59,7 @@ def progress(
 ) -> Iterator[Advance]:
     """A bar on stderr with rate and time left, gone when the block ends; nothing at all off a terminal.
 
-    Without a total the bar only moves. `unit` names what is counted, in the plural (`events`).
+    Without a total the bar only moves. `unit` is the unit of the count, in the plural (`events`).
     """
     console = console or Console.standard()
     if not console.bars:

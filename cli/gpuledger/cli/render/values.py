@@ -28,7 +28,7 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 
 def cell(value: object, column: Column) -> str:
-    """The text of a table's cell; what is empty shows as `<none>`, so that lines split into columns."""
+    """The text of a table's cell; empty values show as `<none>`, so that lines split into columns."""
     if value is None:
         return NONE
     text = column.format(value) if column.format else _table_text(value)
@@ -64,7 +64,7 @@ def yaml_text(document: object) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether the value counts something (a bool does not)."""
+    """Whether the value is a number (a bool is none)."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 

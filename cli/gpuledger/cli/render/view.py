@@ -1,4 +1,4 @@
-"""How a kind of row is shown: its columns, its name, and the formats a user can ask for. Data only."""
+"""The layout of a kind of row: its columns and its name, and the output formats. Data only."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Output(StrEnum):
-    """What `-o` takes."""
+    """The formats of `-o`."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -66,7 +66,7 @@ class View:
 
 
 def columns_of(keys: Iterable[str]) -> tuple[Column, ...]:
-    """Columns for rows whose keys are known only when they are read, such as those of a query."""
+    """Columns for rows whose keys come with the rows, such as those of a query."""
     return tuple(Column(key, key) for key in keys)
 
 

@@ -1,4 +1,4 @@
-"""What would be, as a page: devices, then capacities; the answer is the last line."""
+"""The page of `what-if`: devices, then capacities; the answer is the last line."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -35,7 +35,7 @@ Document = Mapping[str, Any]
 
 
 def what_if_page(document: Document) -> Page:
-    """The page."""
+    """Lay out the page."""
     page = Page()
     page.fields(
         {"Pool": f"{document['kind']} {document['pool']}", "From": document["file"], "Since": document["since"]}

@@ -1,4 +1,4 @@
-"""An explanation as a page: each pool or request with where it was looked for; the answer is the last line."""
+"""The page of `why`: every pool and request with its nodes and devices; the answer is the last line."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,7 +16,7 @@ POOLS_SHOWN_MAX: Final = 20
 """Pools of a table; those with the most devices that match come first, and `-o json` has them all."""
 
 DETAIL_CHARS_MAX: Final = 160
-"""Of what a detail says, such as an expression; `-o json` has all of it."""
+"""Characters of a detail, such as an expression; `-o json` has all of it."""
 
 POOLS: Final = (
     Column("Pool", "pool"),
@@ -36,7 +36,7 @@ ALLOCATION: Final = (
 
 
 def why_page(document: Document) -> Page:
-    """The page."""
+    """Lay out the page."""
     page = Page()
     page.fields({name: document[key] for name, key in _HEAD if document.get(key) is not None})
     if "pod" in document:
@@ -74,11 +74,11 @@ _CLAIM: Final = (
 
 def _option(page: Page, request: str, option: Document) -> None:
     label = request if option["name"] == request else f"{request}/{option['name']}"
-    asked = option["asked"] if isinstance(option["asked"], int) else "all"
+    requested = option["asked"] if isinstance(option["asked"], int) else "all"
     admin = ", administrators' access" if option["adminAccess"] else ""
     pools = sorted(option["pools"], key=lambda pool: -pool["matching"])
     more = f" ({POOLS_SHOWN_MAX} of {len(pools)})" if len(pools) > POOLS_SHOWN_MAX else ""
-    page.line(f"Request {label}", f"{asked} of DeviceClass {option['deviceClass']}{admin}; {option['answer']}")
+    page.line(f"Request {label}", f"{requested} of DeviceClass {option['deviceClass']}{admin}; {option['answer']}")
     page.table(f"Pools{more}", [_pool(one) for one in pools[:POOLS_SHOWN_MAX]], POOLS)
 
 
@@ -130,24 +130,24 @@ PODS: Final = (Column("Pod", "pod"), Column("Node", "node"), Column("Units", "un
 QUOTAS: Final = (Column("Quota", "name"), Column("Used", "used"), Column("Hard", "hard"), Column("Left", "left"))
 
 TOO_FEW: Final = "has too few free"
-"""What a node is said to be that has fewer free units than the pod asks for."""
+"""The words for a node that has fewer free units than the pod requests."""
 
 
 def pod_part(page: Page, pod: Document) -> None:
-    """How far the pod is."""
+    """The fields about the pod."""
     scheduler = pod["scheduler"]
-    told = {
+    fields = {
         "Bound to": pod["node"],
         "Since": pod["since"],
         "Ended": pod["ended"],
         "Scheduling gates": ", ".join(pod["schedulingGates"]) or None,
         "Scheduler says": scheduler and f"{scheduler['reason']}: {scheduler['message']}",
     }
-    page.fields({name: value for name, value in told.items() if value is not None})
+    page.fields({name: value for name, value in fields.items() if value is not None})
 
 
 def pool_part(page: Page, pool: Document) -> None:
-    """One pool that the pod asks for units of."""
+    """The part about one pool whose units the pod requests."""
     page.line("Pool", f"{pool['pool']}: {pool['answer']}")
     if pool["nodes"]:
         page.line("Units", _units(pool))
@@ -156,9 +156,9 @@ def pool_part(page: Page, pool: Document) -> None:
     if pool["conditions"]:
         page.table("Conditions", pool["conditions"], CONDITIONS)
     if pool["nodes"]:
-        wanted = 0 if pool["reason"] in HAS_OR_NEEDS_NONE else pool["asked"]
+        requested = 0 if pool["reason"] in HAS_OR_NEEDS_NONE else pool["asked"]
         nodes = sorted(pool["nodes"], key=lambda one: (not one["fits"], -one["free"]))
-        page.table(f"Nodes{_counted(nodes)}", [_node(one, wanted) for one in nodes[:ROWS_SHOWN_MAX]], NODES)
+        page.table(f"Nodes{_counted(nodes)}", [_node(one, requested) for one in nodes[:ROWS_SHOWN_MAX]], NODES)
     if pool["devicesThatOfferNothing"]:
         page.table("Devices that offer nothing", pool["devicesThatOfferNothing"], IDLE)
     if pool["pods"]:
@@ -175,8 +175,8 @@ def _units(pool: Document) -> str:
     return f"{pool['asked']} asked; {total} in all, {pool['used']} used, {pool['free']} free"
 
 
-def _node(node: Document, wanted: int) -> Document:
-    barriers = [*map(_barrier, node["inTheWay"]), *([] if node["free"] >= wanted else [TOO_FEW])]
+def _node(node: Document, requested: int) -> Document:
+    barriers = [*map(_barrier, node["inTheWay"]), *([] if node["free"] >= requested else [TOO_FEW])]
     return {**node, "inTheWay": "; ".join(barriers) or None}
 
 
