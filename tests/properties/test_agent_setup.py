@@ -16,7 +16,7 @@ from gpuledger.agent.setup.situation import SETTLE_S
 from gpuledger.agent.setup.state import HeldDevice, Outcome, SetupState, dump, load
 from gpuledger.domain.mig.plan import MigState, Plan, plan
 from gpuledger.events.node import WantedDevice
-from support.device_setup import NOON, Node, later, wish
+from support.device_setup import NOON, Node, desired, later
 
 CARDS: Final = 2
 LONG_S: Final = 2 * SETTLE_S
@@ -62,7 +62,7 @@ class Story:
 
     async def do(self, move: tuple[Any, ...]) -> None:
         getattr(self, "_" + move[0].replace(" ", "_"))(*move[1:])
-        await self.node.work(move[1] if move[0] == "wait" else 0.0)
+        await self.node.reconcile(move[1] if move[0] == "wait" else 0.0)
         for offer in self.node.board.state.offers:
             self.seen_at |= {(offer.resource, unit.id, unit.uuid): self.node.now for unit in offer.units}
         self.check()
@@ -111,13 +111,13 @@ class Story:
         self.check()
         for index in range(CARDS):
             self._check_end(index)
-        node.told()
+        node.recorded()
         node.calls.changes.clear()
         node.restart()
         node.see_use()
         node.want(*self.wishes.values())
         await node.settle(500.0)
-        assert (node.told(), node.calls.changes) == ([], [])
+        assert (node.recorded(), node.calls.changes) == ([], [])
 
     def _check_end(self, index: int) -> None:
         card, one = self.node.card(index), self.wishes.get(f"gpu-{index}")
@@ -131,15 +131,15 @@ class Story:
         assert found.steps == ()
         uuids = unit_uuids(card, one)
         assert units == {each for uuid in uuids for each in ids_of(uuid, one.slices_per_unit)} != set()
-        assert self._memory().told[one.device] == Outcome(one.pool, one.asked_at, "applied", partitions(one, uuids))
+        assert self._memory().outcomes[one.device] == Outcome(one.pool, one.asked_at, "applied", partitions(one, uuids))
 
     def _memory(self) -> SetupState:
-        mine = self.node.setup._mine
-        return mine.memory if mine is not None else SetupState()
+        mine = self.node.setup._store
+        return mine.state if mine is not None else SetupState()
 
     def _want(self, index: int, shape: dict[str, Any]) -> None:
         self.asked += 1
-        one = later(wish(self.node, index, **shape), self.asked)
+        one = later(desired(self.node, index, **shape), self.asked)
         self.wishes[one.device] = one
         self._tell_wishes()
 
@@ -255,10 +255,10 @@ QUIET: Final[tuple[Any, ...]] = ("wait", 2.0)
 @example([WHOLE, QUIET, ("divisible", 0)])
 @example([("unknown",), WHOLE, ("foreign", 0), QUIET])
 @given(st.lists(moves, max_size=40))
-def test_nothing_in_use_is_touched_and_all_ends_as_wanted(told: list[tuple[Any, ...]]) -> None:
+def test_nothing_in_use_is_touched_and_all_ends_as_wanted(recorded: list[tuple[Any, ...]]) -> None:
     async def record() -> None:
         story = Story()
-        for move in told:
+        for move in recorded:
             await story.do(move)
         await story.end()
 
@@ -267,14 +267,14 @@ def test_nothing_in_use_is_touched_and_all_ends_as_wanted(told: list[tuple[Any, 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(moves, max_size=30))
-def test_no_result_is_told_twice_in_a_row(told: list[tuple[Any, ...]]) -> None:
+def test_no_result_is_told_twice_in_a_row(recorded: list[tuple[Any, ...]]) -> None:
     async def record() -> None:
         story = Story()
         last: dict[str, tuple[Any, ...]] = {}
-        for move in told:
+        for move in recorded:
             done = len(story.node.calls.changes)
             await story.do(move)
-            for each in story.node.told():
+            for each in story.node.recorded():
                 key = (*each, story.wishes[each[0]].asked_at if each[0] in story.wishes else None)
                 assert last.get(each[0]) != key or len(story.node.calls.changes) > done
                 last[each[0]] = key
@@ -308,8 +308,8 @@ memories = st.builds(SetupState, st.dictionaries(st.text(), held), st.dictionari
 
 
 @given(memories)
-def test_what_is_kept_comes_back(memory: SetupState) -> None:
-    assert load(dump(memory)) == memory
+def test_what_is_kept_comes_back(state: SetupState) -> None:
+    assert load(dump(state)) == state
 
 
 @given(st.binary())

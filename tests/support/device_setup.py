@@ -47,14 +47,14 @@ class WatchedCalls:
         self._hardware = hardware
         self._node = node
         self.fail_at: int | None = None
-        self.blind: HardwareError | None = None
+        self.survey_error: HardwareError | None = None
         self.changes: list[str] = []
         self.surveys = 0
 
     async def survey(self) -> Survey:
         self.surveys += 1
-        if self.blind is not None:
-            raise self.blind
+        if self.survey_error is not None:
+            raise self.survey_error
         return self._hardware.survey()
 
     async def readings(self, address: str) -> Readings:
@@ -131,17 +131,17 @@ class Node:
     def want(self, *wishes: WantedDevice) -> None:
         self.board.put(desired=wishes)
 
-    async def work(self, after_s: float = 0.0) -> float | None:
+    async def reconcile(self, after_s: float = 0.0) -> float | None:
         """See, and do what there is to do, some time later."""
         self.now += after_s
         self.discover()
-        return await self.setup.work(self._record)
+        return await self.setup.reconcile(self._record)
 
     async def settle(self, within_s: float = 1000.0) -> None:
         """Work until nothing is left but to wait for something else."""
         end = self.now + within_s
         for _ in range(ROUNDS_MAX):
-            until = await self.work()
+            until = await self.reconcile()
             if until is None or until > end:
                 return
             self.now = max(self.now, until)
@@ -149,7 +149,7 @@ class Node:
     async def _record(self, facts: Sequence[AgentFact]) -> None:
         self.facts += facts
 
-    def told(self) -> list[tuple[Any, ...]]:
+    def recorded(self) -> list[tuple[Any, ...]]:
         """What was told since the last time."""
         facts, self.facts = self.facts, []
         return [_words(fact) for fact in facts]
@@ -187,7 +187,7 @@ def _words(fact: AgentFact) -> tuple[Any, ...]:
     raise AssertionError(f"{fact.data} is nothing of this part")
 
 
-def wish(node: Node, index: int = 0, pool: str = "p", **other: Any) -> WantedDevice:
+def desired(node: Node, index: int = 0, pool: str = "p", **other: Any) -> WantedDevice:
     """What a pool wants of a card of the node: the whole of it, unless something else is said."""
     card = node.card(index)
     if "mig_profile" in other:
@@ -213,12 +213,12 @@ async def ready(**other: Any) -> Node:
     """A node whose first card is set up for a pool."""
     node = Node()
     node.see_use()
-    node.want(wish(node, **other))
+    node.want(desired(node, **other))
     await node.settle()
-    node.told()
+    node.recorded()
     node.calls.changes.clear()
     return node
 
 
-def wanted(node: Node) -> tuple[WantedDevice, ...]:
+def desired_list(node: Node) -> tuple[WantedDevice, ...]:
     return node.board.state.desired or ()

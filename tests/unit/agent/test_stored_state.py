@@ -7,7 +7,10 @@ import orjson
 from gpuledger.agent.health import state as health_state
 from gpuledger.agent.health.card import CardFault, FaultHistory
 from gpuledger.agent.part import Instant
+from gpuledger.agent.setup import state as setup_state
+from gpuledger.agent.setup.state import HeldDevice, Outcome
 from gpuledger.agent.survey_history import CardIdentity, load
+from gpuledger.events.node import WantedDevice
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NOW = Instant(1_000.0, NOON)
@@ -37,6 +40,39 @@ HEALTH = {
         }
     ],
 }
+
+
+DESIRED = WantedDevice(
+    device="gpu-0", uuid="GPU-17", pool="p", resource="gpu.deckhouse.io/p", unit="Card", asked_at=NOON
+)
+SETUP = {
+    "version": 1,
+    "held": {
+        "gpu-0": {
+            "wish": DESIRED.model_dump(mode="json"),
+            "address": "0000:17:00.0",
+            "card": "GPU-17",
+            "uuids": ["GPU-17"],
+            "offered": True,
+        }
+    },
+    "told": {
+        "gpu-0": {
+            "pool": "p",
+            "asked_at": "2026-01-02T12:00:00+00:00",
+            "word": "applied",
+            "partitions": None,
+            "reason": "",
+        }
+    },
+}
+
+
+def test_setup() -> None:
+    state = setup_state.load(orjson.dumps(SETUP))
+    assert state.held == {"gpu-0": HeldDevice(DESIRED, "0000:17:00.0", "GPU-17", ("GPU-17",), offered=True)}
+    assert state.outcomes == {"gpu-0": Outcome("p", NOON, "applied")}
+    assert orjson.loads(setup_state.dump(state)) == SETUP
 
 
 def test_health() -> None:

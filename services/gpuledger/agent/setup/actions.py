@@ -1,4 +1,4 @@
-"""What may follow from how things stand with the devices: one step, which leaves who takes it no choice."""
+"""The steps that setup may decide on; each leaves the executor no choice. Pure."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ from gpuledger.events.node import WantedDevice
 
 
 class Withdraw(NamedTuple):
-    """Offer the device's units no more. `wish` is why, where a pool wants it so."""
+    """Stop offering the device's units; `desired` is the reason, where a pool is."""
 
     device: str
-    wish: WantedDevice | None
+    desired: WantedDevice | None
 
 
 class Refresh(NamedTuple):
@@ -22,18 +22,18 @@ class Refresh(NamedTuple):
     uuids: tuple[str, ...]
 
 
-class Look(NamedTuple):
-    """Ask the hardware which instances of the card processes use."""
+class QueryUsers(NamedTuple):
+    """Query which instances of the card processes use."""
 
     device: str
     address: str
 
 
 class Divide(NamedTuple):
-    """Change how the card is divided, for a pool; what was done is undone where a step fails."""
+    """Repartition the card for a pool; a step that fails reverts the steps before it."""
 
     device: str
-    wish: WantedDevice
+    desired: WantedDevice
     address: str
     card: str
     before: MigState
@@ -41,10 +41,10 @@ class Divide(NamedTuple):
 
 
 class Clear(NamedTuple):
-    """Take back how the card is divided."""
+    """Remove the card's partitions."""
 
     device: str
-    wish: WantedDevice | None
+    desired: WantedDevice | None
     address: str
     card: str
     before: MigState
@@ -52,44 +52,46 @@ class Clear(NamedTuple):
 
 
 class Adopt(NamedTuple):
-    """The card is as the pool wants it: offer its units."""
+    """The card is as the pool desires it: offer its units."""
 
     device: str
-    wish: WantedDevice
+    desired: WantedDevice
     address: str
     card: str
     uuids: tuple[str, ...]
 
 
-class Say(NamedTuple):
-    """Tell that the device was set up, or why it was not; `failed` says that it is to be tried again."""
+class ReportOutcome(NamedTuple):
+    """Report that the device was set up, or why it was not; `failed` schedules another attempt."""
 
     device: str
-    wish: WantedDevice
-    told: Outcome
+    desired: WantedDevice
+    outcome: Outcome
     message: str = ""
     failed: bool = False
 
 
 class Release(NamedTuple):
-    """Nothing is left of the device's set-up: forget it, and tell the pool that asked for it; None: nobody did."""
+    """Nothing of the setup is left: forget the device, and report the release, if a pool requested one."""
 
     device: str
-    told: Outcome | None
+    outcome: Outcome | None
 
 
 class Postpone(NamedTuple):
-    """Nothing can be done now, and the board will not show when something can be: try again after a pause."""
+    """No step is possible, and the board will not show when one is: try again after a pause."""
 
     device: str
-    wish: WantedDevice | None
-    why: str
+    desired: WantedDevice | None
+    reason: str
 
 
 class Wait(NamedTuple):
-    """Nothing is to be done before `until`, in seconds of the event loop's clock, or before something changes."""
+    """No step is due before `until`, by the event loop's clock, or before the board changes."""
 
     until: float | None = None
 
 
-Action = Withdraw | Refresh | Look | Divide | Clear | Adopt | Say | Release | Postpone
+Action = Withdraw | Refresh | QueryUsers | Divide | Clear | Adopt | ReportOutcome | Release | Postpone
+
+SetupDecision = Action | Wait

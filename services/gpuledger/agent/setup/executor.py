@@ -1,6 +1,6 @@
-"""Does what was decided for a device: on the hardware, on the board, in memory, and towards the ledger, in this order.
+"""Executes the decisions of setup: on the hardware, on the board, in the stored state and in the ledger, in this order.
 
-It decides nothing. What it is told to do is done, or failed and noted, and the next decision sees how things are.
+The executor makes no decisions. A step that fails is noted, and the next decision starts from what is so then.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from gpuledger.events.node import WantedDevice
 from gpuledger.events.payload import TEXT_LENGTH_MAX, Payload
 from gpuledger.runtime.clock import Clock
 
-BUSY_TOLD_AFTER: Final = 3
-"""So often in a row a card must be in use before that is told: what has just ended uses it for a moment more."""
+BUSY_REPORTED_AFTER: Final = 3
+"""How often in a row a card must be in use before that is reported: what has just ended uses it a moment longer."""
 
 NOT_AS_DIVIDED: Final = "CardNotAsDivided"
 
@@ -33,125 +33,148 @@ log = structlog.get_logger("gpuledger.agent")
 
 
 class SetupExecutor:
-    """Acts for one agent; `beat` is called whenever something was done."""
+    """Executes the actions of one agent; calls `beat` before each step on the hardware."""
 
     def __init__(
-        self, calls: AsyncHardware, board: Board, remembering: SetupStore, *, clock: Clock, beat: Callable[[], None]
+        self, hardware: AsyncHardware, board: Board, store: SetupStore, *, clock: Clock, beat: Callable[[], None]
     ) -> None:
-        self._calls = calls
+        self._hardware = hardware
         self._board = board
-        self._mine = remembering
+        self._store = store
         self._clock = clock
         self._beat = beat
 
     def offer(self) -> None:
-        """Put on the board what is offered."""
-        self._board.put(offers=offers(self._mine.memory.held.values()))
+        """Put all offers on the board."""
+        self._board.put(offers=offers(self._store.state.held.values()))
 
-    async def refresh(self, do: actions.Refresh, now: float) -> None:
-        """The offers follow when all that are out of date are up to date."""
-        held = self._mine.memory.held[do.device]
-        if not do.uuids and without(self._board.state.offers, held) != self._board.state.offers:
-            self._mine.withdrawn_at[do.device] = now
-        log.info("what a card offers changed", device=do.device, card=do.address, units_of=do.uuids)
-        await self._mine.hold(do.device, held._replace(address=do.address, uuids=do.uuids))
+    async def refresh(self, action: actions.Refresh, now: float) -> None:
+        """See `actions.Refresh`. The board follows when no offer is out of date any more."""
+        held = self._store.state.held[action.device]
+        if not action.uuids and without(self._board.state.offers, held) != self._board.state.offers:
+            self._store.withdrawn_at[action.device] = now
+        log.info("what a card offers changed", device=action.device, card=action.address, units_of=action.uuids)
+        await self._store.set_held(action.device, held._replace(address=action.address, uuids=action.uuids))
 
-    async def withdraw(self, do: actions.Withdraw, now: float) -> None:
-        """See `actions.Withdraw`. What else is remembered may be out of date, and is not offered by the way."""
-        held = self._mine.memory.held[do.device]._replace(offered=False)
-        if do.wish is not None and do.wish.releasing and do.wish.pool == held.wish.pool:
-            asked = {"releasing": True, "asked_at": do.wish.asked_at}
-            held = held._replace(wish=held.wish.model_copy(update=asked))
-        log.info("a device is withdrawn", device=do.device, pool=held.wish.pool)
-        self._mine.withdrawn_at[do.device] = now
-        await self._mine.hold(do.device, held)
+    async def withdraw(self, action: actions.Withdraw, now: float) -> None:
+        """See `actions.Withdraw`. Other offers may be out of date, and are left as they are."""
+        held = self._store.state.held[action.device]._replace(offered=False)
+        if action.desired is not None and action.desired.releasing and action.desired.pool == held.desired.pool:
+            update = {"releasing": True, "asked_at": action.desired.asked_at}
+            held = held._replace(desired=held.desired.model_copy(update=update))
+        log.info("a device is withdrawn", device=action.device, pool=held.desired.pool)
+        self._store.withdrawn_at[action.device] = now
+        await self._store.set_held(action.device, held)
         self._board.put(offers=without(self._board.state.offers, held))
 
-    async def adopt(self, do: actions.Adopt) -> None:
+    async def adopt(self, action: actions.Adopt) -> None:
         """See `actions.Adopt`."""
-        log.info("a device is set up", device=do.device, pool=do.wish.pool, card=do.address, units_of=do.uuids)
-        self._mine.retries.pop(do.device, None)
-        self._mine.withdrawn_at.pop(do.device, None)
-        await self._mine.hold(do.device, HeldDevice(do.wish, do.address, do.card, do.uuids, offered=True))
+        log.info(
+            "a device is set up",
+            device=action.device,
+            pool=action.desired.pool,
+            card=action.address,
+            units_of=action.uuids,
+        )
+        self._store.retries.pop(action.device, None)
+        self._store.withdrawn_at.pop(action.device, None)
+        await self._store.set_held(
+            action.device, HeldDevice(action.desired, action.address, action.card, action.uuids, offered=True)
+        )
         self.offer()
 
-    async def divide(self, do: actions.Divide, it: Situation, record: Recorder) -> None:
-        """See `actions.Divide`; that it was for this pool is remembered first, so that it can be taken back."""
-        held = self._mine.memory.held.get(do.device)
+    async def divide(self, action: actions.Divide, situation: Situation, record: Recorder) -> None:
+        """See `actions.Divide`. The pool is stored first, so that the card can be cleared whatever happens."""
+        held = self._store.state.held.get(action.device)
         if held is None or not held.offered:
-            await self._mine.hold(do.device, HeldDevice(do.wish, do.address, do.card, held.uuids if held else ()))
+            await self._store.set_held(
+                action.device, HeldDevice(action.desired, action.address, action.card, held.uuids if held else ())
+            )
         self.offer()
-        log.info("a card is divided", device=do.device, card=do.address, steps=[str(step) for step in do.steps])
+        log.info(
+            "partitioning a card", device=action.device, card=action.address, steps=[str(step) for step in action.steps]
+        )
         try:
-            await self._carrying(do.address, do.card).divide(do.steps, do.before)
-        except StepFailedError as stopped:
-            await self._refuse(do.device, do.wish, stopped.refusal, it, record)
+            await self._mig_executor(action.address, action.card).divide(action.steps, action.before)
+        except StepFailedError as failure:
+            await self._refuse(action.device, action.desired, failure.refusal, situation, record)
         else:
-            self._mine.retries.pop(do.device, None)
-            await self._mine.told(do.device, None)
+            self._store.retries.pop(action.device, None)
+            await self._store.set_outcome(action.device, None)
 
-    async def clear(self, do: actions.Clear, it: Situation) -> None:
+    async def clear(self, action: actions.Clear, situation: Situation) -> None:
         """See `actions.Clear`."""
-        log.info("a card is taken back", device=do.device, card=do.address, steps=[str(step) for step in do.steps])
+        log.info(
+            "clearing a card",
+            device=action.device,
+            card=action.address,
+            steps=[str(step) for step in action.steps],
+        )
         try:
-            await self._carrying(do.address, do.card).clear(do.steps, do.before)
-        except StepFailedError as stopped:
-            self.postpone(actions.Postpone(do.device, do.wish, stopped.refusal.message), it)
+            await self._mig_executor(action.address, action.card).clear(action.steps, action.before)
+        except StepFailedError as failure:
+            self.postpone(actions.Postpone(action.device, action.desired, failure.refusal.message), situation)
 
-    async def puzzle(self, do: actions.Divide | actions.Clear, it: Situation, record: Recorder) -> None:
-        """The card does not show what was just done to it; it is not done again and again."""
+    async def on_unchanged(
+        self, action: actions.Divide | actions.Clear, situation: Situation, record: Recorder
+    ) -> None:
+        """The card does not show what was just done to it; it is not done over and over."""
         refusal = Refusal(NOT_AS_DIVIDED, "The card does not show what was done to it; look at its driver.")
-        if isinstance(do, actions.Divide):
-            await self._refuse(do.device, do.wish, refusal, it, record)
+        if isinstance(action, actions.Divide):
+            await self._refuse(action.device, action.desired, refusal, situation, record)
         else:
-            self.postpone(actions.Postpone(do.device, do.wish, refusal.message), it)
+            self.postpone(actions.Postpone(action.device, action.desired, refusal.message), situation)
 
-    async def say(self, do: actions.Say, it: Situation, record: Recorder) -> None:
-        """See `actions.Say`; what was told before is not told again, and what is told is offered first."""
-        if do.failed:
-            self._fail(do.device, do.wish, it)
-        if do.told == self._mine.memory.told.get(do.device) or self._is_early(do):
+    async def report(self, action: actions.ReportOutcome, situation: Situation, record: Recorder) -> None:
+        """See `actions.ReportOutcome`. Offers come first, and a reported outcome is not repeated."""
+        if action.failed:
+            self._fail(action.device, action.desired, situation)
+        if action.outcome == self._store.state.outcomes.get(action.device) or self._is_transient(action):
             return
         self.offer()
-        await self._record(do.device, _payload(do.told, do.message), record)
-        await self._mine.told(do.device, do.told)
+        await self._record(action.device, _payload(action.outcome, action.message), record)
+        await self._store.set_outcome(action.device, action.outcome)
 
-    async def release(self, do: actions.Release, record: Recorder) -> None:
+    async def release(self, action: actions.Release, record: Recorder) -> None:
         """See `actions.Release`."""
-        if do.told is not None:
-            await self._record(do.device, _payload(do.told, ""), record)
-        await self._mine.released(do.device, do.told)
+        if action.outcome is not None:
+            await self._record(action.device, _payload(action.outcome, ""), record)
+        await self._store.release(action.device, action.outcome)
 
-    def postpone(self, do: actions.Postpone, it: Situation) -> None:
-        """See `actions.Postpone`; the first time it is logged."""
-        if self._fail(do.device, do.wish, it) == 1:
-            log.warning("a device has to wait", device=do.device, reason=do.why)
+    def postpone(self, action: actions.Postpone, situation: Situation) -> None:
+        """See `actions.Postpone`; logged the first time."""
+        if self._fail(action.device, action.desired, situation) == 1:
+            log.warning("a device has to wait", device=action.device, reason=action.reason)
 
-    async def _refuse(self, device: str, wish: WantedDevice, refusal: Refusal, it: Situation, record: Recorder) -> None:
-        told = Outcome(wish.pool, wish.asked_at, "refused", reason=refusal.reason)
-        await self.say(actions.Say(device, wish, told, refusal.message, failed=True), it, record)
+    async def _refuse(
+        self, device: str, desired: WantedDevice, refusal: Refusal, situation: Situation, record: Recorder
+    ) -> None:
+        outcome = Outcome(desired.pool, desired.asked_at, "refused", reason=refusal.reason)
+        await self.report(
+            actions.ReportOutcome(device, desired, outcome, refusal.message, failed=True), situation, record
+        )
 
-    def _carrying(self, address: str, card: str) -> MigExecutor:
-        return MigExecutor(self._calls, address, card, lambda: self._board.state.in_use, self._beat)
+    def _mig_executor(self, address: str, card: str) -> MigExecutor:
+        return MigExecutor(self._hardware, address, card, lambda: self._board.state.in_use, self._beat)
 
-    def _fail(self, device: str, wish: WantedDevice | None, it: Situation) -> int:
-        attempt = failed(self._mine.retries.get(device), wish, it.mark(device, wish), it.now)
-        self._mine.retries[device] = attempt
+    def _fail(self, device: str, desired: WantedDevice | None, situation: Situation) -> int:
+        attempt = failed(self._store.retries.get(device), desired, situation.conditions(device, desired), situation.now)
+        self._store.retries[device] = attempt
         return attempt.failures
 
-    def _is_early(self, do: actions.Say) -> bool:
-        return do.told.reason == IN_USE and self._mine.retries[do.device].failures < BUSY_TOLD_AFTER
+    def _is_transient(self, action: actions.ReportOutcome) -> bool:
+        return action.outcome.reason == IN_USE and self._store.retries[action.device].failures < BUSY_REPORTED_AFTER
 
     async def _record(self, device: str, data: Payload, record: Recorder) -> None:
-        log.info("told of a device", device=device, told=data.EVENT, **data.model_dump(mode="json"))
+        log.info("reported the outcome of a device", device=device, outcome=data.EVENT, **data.model_dump(mode="json"))
         await record([AgentFact(device, data, self._clock())])
 
 
-def _payload(told: Outcome, message: str) -> Payload:
-    match told.word:
+def _payload(outcome: Outcome, message: str) -> Payload:
+    match outcome.kind:
         case "applied":
-            return DevicePoolApplied(pool=told.pool, partitions=told.partitions)
+            return DevicePoolApplied(pool=outcome.pool, partitions=outcome.partitions)
         case "refused":
-            return DevicePoolRefused(pool=told.pool, reason=told.reason, message=message[:TEXT_LENGTH_MAX])
+            return DevicePoolRefused(pool=outcome.pool, reason=outcome.reason, message=message[:TEXT_LENGTH_MAX])
         case "released":
-            return DevicePoolReleased(pool=told.pool)
+            return DevicePoolReleased(pool=outcome.pool)

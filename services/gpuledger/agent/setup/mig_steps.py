@@ -1,6 +1,6 @@
-"""Carries out the steps of a plan on a card, one after the other, and undoes what was done where one of them fails.
+"""Executes the steps of a MIG plan on a card, one after the other, and reverts them where one of them fails.
 
-It decides nothing. Before each step it asks once more whether containers got what the step would take away.
+The executor makes no decisions. Before each step it checks again that no container has got what the step would remove.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ from gpuledger.domain.mig.plan import (
 log = structlog.get_logger("gpuledger.agent")
 
 InUse = Callable[[], Mapping[str, frozenset[str]] | None]
-"""The ids of units that containers have at the moment, by resource; None: unknown."""
+"""The ids of the units that containers hold now, by resource; None: unknown."""
 
 _REASONS = (
     (BusyError, IN_USE),
@@ -46,7 +46,7 @@ _REASONS = (
 
 
 class StepFailedError(Exception):
-    """A step could not be done; `refusal` says why in the words of events."""
+    """A step failed; `refusal` says why, in the terms of events."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -54,33 +54,35 @@ class StepFailedError(Exception):
 
 
 class MigExecutor:
-    """Carries out steps on one card; `uuid` is the card's own."""
+    """Executes steps on one card; `uuid` is the card's own."""
 
-    def __init__(self, calls: AsyncHardware, address: str, uuid: str, in_use: InUse, beat: Callable[[], None]) -> None:
-        self._calls = calls
+    def __init__(
+        self, hardware: AsyncHardware, address: str, uuid: str, in_use: InUse, beat: Callable[[], None]
+    ) -> None:
+        self._hardware = hardware
         self._address = address
         self._uuid = uuid
         self._in_use = in_use
         self._beat = beat
 
     async def divide(self, steps: Sequence[Step], before: MigState) -> None:
-        """Do the steps, all of them or, as far as the card lets itself be restored, none.
+        """Take all steps, or none as far as the card can be restored.
 
         Raises:
-            Stopped: one of them failed.
+            StepFailedError: a step failed.
         """
         done: list[Done] = []
         for step in steps:
             try:
                 done.append(await self._do(step, before))
-            except StepFailedError as stopped:
-                raise StepFailedError(await self._restored(done, before, stopped.refusal)) from stopped
+            except StepFailedError as failure:
+                raise StepFailedError(await self._restore(done, before, failure.refusal)) from failure
 
     async def clear(self, steps: Sequence[Step], before: MigState) -> None:
-        """Do the steps; what was done stays done where one fails, as nobody wants the card as it was.
+        """Take the steps; those before a failed one stay taken, because no pool desires the card as it was.
 
         Raises:
-            Stopped: one of them failed.
+            StepFailedError: a step failed.
         """
         for step in steps:
             await self._do(step, before)
@@ -92,7 +94,7 @@ class MigExecutor:
             return await self._done(step)
         except HardwareError as error:
             reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), "HardwareError")
-            raise StepFailedError(Refusal(reason, f"{_words(step)} failed: {error}")) from error
+            raise StepFailedError(Refusal(reason, f"{_description(step)} failed: {error}")) from error
 
     def _check(self, step: Step, before: MigState) -> None:
         in_use = self._in_use()
@@ -109,33 +111,33 @@ class MigExecutor:
             case Enable() | Disable():
                 await self._set_mig(enabled=isinstance(step, Enable))
             case Destroy(uuid):
-                await self._calls.destroy_instance(self._address, uuid)
+                await self._hardware.destroy_instance(self._address, uuid)
             case Create(profile, start):
-                return Done(step, await self._calls.create_instance(self._address, profile, start))
+                return Done(step, await self._hardware.create_instance(self._address, profile, start))
         return Done(step)
 
     async def _set_mig(self, *, enabled: bool) -> None:
-        if not await self._calls.set_mig(self._address, enabled=enabled):
-            word = "on" if enabled else "off"
-            text = f"MIG turns {word} with the card's next reset; reset the card or reboot the node."
+        if not await self._hardware.set_mig(self._address, enabled=enabled):
+            kind = "on" if enabled else "off"
+            text = f"MIG turns {kind} with the card's next reset; reset the card or reboot the node."
             raise StepFailedError(Refusal(RESET_PENDING, text))
 
-    async def _restored(self, done: Sequence[Done], before: MigState, refusal: Refusal) -> Refusal:
-        """Undo what can be; the refusal, and what is left undone."""
+    async def _restore(self, done: Sequence[Done], before: MigState, refusal: Refusal) -> Refusal:
+        """Revert what can be reverted; returns the refusal, with what could not."""
         left: list[str] = []
         for step in rollback(done, before):
             self._beat()
             try:
                 await self._done(step)
             except (HardwareError, StepFailedError) as error:
-                left.append(f"{_words(step)} failed: {error}")
+                left.append(f"{_description(step)} failed: {error}")
         log.warning("a card could not be divided", card=self._address, reason=refusal.message, not_restored=left)
         if not left:
             return refusal
         return refusal._replace(message=f"{refusal.message} It could not be restored either. {' '.join(left)}")
 
 
-def _words(step: Step) -> str:
+def _description(step: Step) -> str:
     match step:
         case Enable():
             return "Turning MIG on"

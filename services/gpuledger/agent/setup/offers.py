@@ -1,7 +1,7 @@
-"""Which units of extended resources the node has to offer, from what was set up for pools. Pure.
+"""The units of extended resources that the node offers for the devices set up for pools. Pure.
 
-Only what was set up and not withdrawn is offered: a card that nobody has, that changes hands, or that is taken back
-makes no units. Whether a unit can be used at the moment is not asked: what is unhealthy stays offered, and is marked.
+Only devices that are set up and not withdrawn are offered. Whether a unit can be used at present does not matter here:
+an unhealthy unit stays offered, and is marked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,35 +15,35 @@ from gpuledger.events.node import WantedDevice
 
 UNIT_MIG: Final = "MIG"
 SLICE: Final = "::"
-"""Stands between a UUID and the number of a slice, as NVIDIA's device plugin has it."""
+"""Separates a UUID from the number of a slice, as in NVIDIA's device plugin."""
 
 ID_LENGTH_MAX: Final = 63
-"""The kubelet takes no longer id."""
+"""The kubelet takes no longer ids."""
 
 _SUFFIX_LENGTH: Final = len(SLICE) + 2
 _DIGEST_LENGTH: Final = 16
 
 Used = frozenset[tuple[str, str]]
-"""Units that containers have: resource and id."""
+"""The units that containers hold: resource and id."""
 
 
-def profile_of(wish: WantedDevice) -> str | None:
-    """The MIG profile that a card is to be divided by; None: not at all."""
-    return wish.mig_profile or "" if wish.unit == UNIT_MIG else None
+def profile_of(desired: WantedDevice) -> str | None:
+    """The MIG profile that a card is partitioned by; None: by none."""
+    return desired.mig_profile or "" if desired.unit == UNIT_MIG else None
 
 
-def unit_uuids(card: CardFacts, wish: WantedDevice) -> tuple[str, ...]:
-    """The UUIDs of what makes units for a pool of a card as it is divided now: itself, or instances by their places."""
-    profile = profile_of(wish)
+def unit_uuids(card: CardFacts, desired: WantedDevice) -> tuple[str, ...]:
+    """The UUIDs that make a pool's units of a card as it is now: its own, or its instances' in order of place."""
+    profile = profile_of(desired)
     if profile is not None:
         found = sorted((each.start, each.uuid) for each in card.instances if each.profile == profile)
         return tuple(uuid for _, uuid in found)
     return (card.uuid,) if card.uuid is not None and not card.mig_enabled else ()
 
 
-def partitions(wish: WantedDevice, uuids: tuple[str, ...]) -> int | None:
-    """How many instances a pool of instances has of a card; None for a pool of cards."""
-    return len(uuids) if wish.unit == UNIT_MIG else None
+def partitions(desired: WantedDevice, uuids: tuple[str, ...]) -> int | None:
+    """How many instances of a card a pool of instances has; None for a pool of cards."""
+    return len(uuids) if desired.unit == UNIT_MIG else None
 
 
 def ids_of(uuid: str, slices: int) -> tuple[str, ...]:
@@ -53,34 +53,34 @@ def ids_of(uuid: str, slices: int) -> tuple[str, ...]:
 
 
 def offers(held: Iterable[HeldDevice]) -> tuple[ResourceOffer, ...]:
-    """All that is offered, by resource, the units in the order of their cards' addresses and of their places there."""
+    """All offers by resource; their units in order of the cards' addresses and of the places on each."""
     units: dict[str, list[DeviceUnit]] = {}
     for each in sorted((each for each in held if each.offered), key=lambda each: each.address):
-        units.setdefault(each.wish.resource, []).extend(_units(each))
+        units.setdefault(each.desired.resource, []).extend(_units(each))
     return tuple(ResourceOffer(resource, tuple(made)) for resource, made in sorted(units.items()) if made)
 
 
 def without(offered: Iterable[ResourceOffer], held: HeldDevice) -> tuple[ResourceOffer, ...]:
-    """What is left of offers without the units of a device."""
+    """The offers without the units of a device."""
     left = ((each.resource, tuple(unit for unit in each.units if not _is_of(unit, held))) for each in offered)
     return tuple(ResourceOffer(resource, units) for resource, units in left if units)
 
 
 def used_of(in_use: Mapping[str, frozenset[str]], uuids: Iterable[str]) -> Used:
-    """The units of these cards and instances that containers have, of whichever resource."""
+    """The units of these cards and instances that containers hold, of any resource."""
     bases = frozenset(map(_base, uuids))
     return frozenset((resource, each) for resource, ids in in_use.items() for each in ids if _base_of(each) in bases)
 
 
 def uuids_used(used: Used, uuids: Iterable[str]) -> frozenset[str]:
-    """Which of the cards and instances containers have units of."""
+    """The cards and instances whose units containers hold."""
     bases = frozenset(_base_of(each) for _, each in used)
     return frozenset(uuid for uuid in uuids if _base(uuid) in bases)
 
 
 def _units(held: HeldDevice) -> Iterator[DeviceUnit]:
     for uuid in held.uuids:
-        for each in ids_of(uuid, held.wish.slices_per_unit):
+        for each in ids_of(uuid, held.desired.slices_per_unit):
             yield DeviceUnit(each, uuid, held.address)
 
 
@@ -93,7 +93,7 @@ def _base_of(unit: str) -> str:
 
 
 def _base(uuid: str) -> str:
-    """A UUID, cut where it leaves no room for the number of a slice; what is cut off is told by a digest."""
+    """The UUID, shortened by a digest where it leaves no room for the number of a slice."""
     room = ID_LENGTH_MAX - _SUFFIX_LENGTH
     if len(uuid) <= room:
         return uuid

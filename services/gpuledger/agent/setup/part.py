@@ -1,7 +1,7 @@
-"""The part that sets devices up for pools and takes them back: sees, lets `decide` say what follows, and has that done.
+"""Setup: the part that prepares devices for pools and clears them again, by reconciling the hardware with the board.
 
-It tells only what is really so, offers units before it says that they are there, and withdraws them before it takes
-away what is behind them.
+It records only what is so already: it offers units before it reports a device as applied, and withdraws them before it
+changes the card behind them.
 """
 
 import asyncio
@@ -26,163 +26,175 @@ from gpuledger.agent.setup.timing import Debounce
 from gpuledger.runtime.clock import Clock
 from gpuledger.runtime.tasks import end
 
-LOOK_S: Final = 15.0
-"""How long nothing is decided anew at most: what processes do shows nowhere but on the hardware."""
+RECONCILE_PERIOD_S: Final = 15.0
+"""How often the part reconciles without a change of the board: only the hardware shows what processes do."""
 
 STUCK_AFTER_S: Final = 180.0
 """Longer than any one call to the hardware takes."""
 
 STEPS_MAX: Final = 4096
-"""So many steps are done without a pause; a node has 256 cards at most, and each needs fewer than ten."""
+"""How many steps are taken without a pause; a node has at most 256 cards, each of which needs fewer than ten."""
 
 log = structlog.get_logger("gpuledger.agent")
 
 
 class PoolSetup:
-    """Keeps a node's devices as pools want them; `now` is the event loop's clock, in seconds."""
+    """Keeps a node's devices as pools desire them; `now` is the event loop's clock. See `gpuledger.agent.part.Part`."""
 
     name = "setup"
     stuck_after_s = STUCK_AFTER_S
 
     def __init__(
         self,
-        calls: AsyncHardware,
+        hardware: AsyncHardware,
         board: Board,
-        keep: StateStore,
+        state_store: StateStore,
         *,
         clock: Clock,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self._calls = calls
+        self._hardware = hardware
         self._board = board
-        self._keep = keep
+        self._state_store = state_store
         self._clock = clock
         self._now = now or (lambda: asyncio.get_running_loop().time())
-        self._quiet = Debounce()
-        self._mine: SetupStore | None = None
+        self._debounce = Debounce()
+        self._store: SetupStore | None = None
         self.alive_at: float | None = None
         self.trouble: str | None = None
 
     async def run(self, record: Recorder) -> None:
-        """See `gpuledger.agent.part.Part.run`."""
-        changes = asyncio.Event()
-        following = asyncio.create_task(self._follow(changes))
+        """Reconcile after each change of the board, and periodically, until cancelled."""
+        changed = asyncio.Event()
+        watching = asyncio.create_task(self._watch_board(changed))
         try:
             while True:
-                changes.clear()
-                until = await self.work(record)
-                pause_s = LOOK_S if until is None else min(until - self._now(), LOOK_S)
+                changed.clear()
+                until = await self.reconcile(record)
+                pause_s = RECONCILE_PERIOD_S if until is None else min(until - self._now(), RECONCILE_PERIOD_S)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(pause_s, 0.0)):
-                        await changes.wait()
+                        await changed.wait()
         finally:
-            await end([following])
+            await end([watching])
 
-    async def work(self, record: Recorder) -> float | None:
-        """Do all that can be done now; returns when there is more to do though nothing changes, or None."""
-        mine = self._mine = self._mine or SetupStore(self._keep, self._now())
-        sight = _Sight(self._calls)
-        acting = SetupExecutor(self._calls, self._board, mine, clock=self._clock, beat=self._beat)
+    async def reconcile(self, record: Recorder) -> float | None:
+        """Take all steps that are possible now; returns when the next one is due without a change, or None."""
+        store = self._store = self._store or SetupStore(self._state_store, self._now())
+        view = _HardwareView(self._hardware)
+        executor = SetupExecutor(self._hardware, self._board, store, clock=self._clock, beat=self._beat)
         for _ in range(STEPS_MAX):
             self._beat()
-            it = self._situation(mine, sight)
-            choice = decide(it)
-            if isinstance(choice, Wait):
-                self.trouble = sight.blind
-                await self._rest(it, mine, acting)
-                return choice.until
-            if isinstance(choice, actions.Withdraw) or not await sight.see():
-                await _take(choice, it, acting, sight, record)
-        log.error("setting devices up gets nowhere; it goes on after a pause", next=str(choice))
+            situation = self._situation(store, view)
+            decision = decide(situation)
+            if isinstance(decision, Wait):
+                self.trouble = view.error
+                await self._settle(situation, store, executor)
+                return decision.until
+            if isinstance(decision, actions.Withdraw) or not await view.survey_once():
+                await _execute(decision, situation, executor, view, record)
+        log.error("setting devices up makes no progress; it goes on after a pause", next=str(decision))
         return None
 
-    async def _rest(self, it: Situation, mine: SetupStore, acting: SetupExecutor) -> None:
-        if it.board.survey is not None:
-            acting.offer()
-        if it.board.desired is not None and it.now >= it.quiet_at:
-            await mine.keep_only(wish.device for wish in it.board.desired)
+    async def _settle(self, situation: Situation, store: SetupStore, executor: SetupExecutor) -> None:
+        if situation.board.survey is not None:
+            executor.offer()
+        if situation.board.desired is not None and situation.now >= situation.debounced_at:
+            await store.retain(desired.device for desired in situation.board.desired)
 
-    async def _follow(self, changes: asyncio.Event) -> None:
+    async def _watch_board(self, changed: asyncio.Event) -> None:
         async for _ in self._board.changes():
-            changes.set()
+            changed.set()
 
-    def _situation(self, mine: SetupStore, sight: "_Sight") -> Situation:
-        seen, now = self._board.state, self._now()
-        quiet_at = self._quiet.until(seen.desired, now)
+    def _situation(self, store: SetupStore, view: "_HardwareView") -> Situation:
+        board, now = self._board.state, self._now()
         return Situation(
-            seen, mine.memory, mine.retries, mine.withdrawn_at, now, quiet_at, sight.survey, sight.blind, sight.busy
+            board,
+            store.state,
+            store.retries,
+            store.withdrawn_at,
+            now,
+            self._debounce.until(board.desired, now),
+            view.survey,
+            view.error,
+            view.processes,
         )
 
     def _beat(self) -> None:
         self.alive_at = self._now()
 
 
-class _Sight:
-    """What was seen of the hardware since it was changed last; what the board shows may be older than that."""
+class _HardwareView:
+    """What the hardware showed since it was last changed; the board may show an earlier state."""
 
-    def __init__(self, calls: AsyncHardware) -> None:
-        self._calls = calls
+    def __init__(self, hardware: AsyncHardware) -> None:
+        self._hardware = hardware
         self.survey: Survey | None = None
-        self.blind: str | None = None
-        self.busy: dict[str, frozenset[str] | None] = {}
+        self.error: str | None = None
+        self.processes: dict[str, frozenset[str] | None] = {}
         self.changed: set[str] = set()
 
-    async def see(self) -> bool:
-        """Look at the cards, unless that was done already; returns whether it was done now."""
-        if self.survey is not None or self.blind is not None:
+    async def survey_once(self) -> bool:
+        """Survey the cards unless that was done since the last change; returns whether it was done now."""
+        if self.survey is not None or self.error is not None:
             return False
         try:
-            self.survey = await self._calls.survey()
+            self.survey = await self._hardware.survey()
         except HardwareError as error:
-            self.blind = str(error) or type(error).__name__
-            log.warning("the cards cannot be seen", reason=self.blind)
+            self.error = str(error) or type(error).__name__
+            log.warning("the cards cannot be surveyed", reason=self.error)
         return True
 
-    async def look(self, address: str) -> None:
-        """Ask what processes use a card."""
+    async def query_users(self, address: str) -> None:
+        """Query which processes use a card."""
         try:
-            self.busy[address] = await self._calls.users(address)
+            self.processes[address] = await self._hardware.users(address)
         except HardwareError as error:
-            self.busy[address] = None
-            log.warning("nobody can tell what processes use a card", card=address, reason=str(error))
+            self.processes[address] = None
+            log.warning("it is unknown which processes use a card", card=address, reason=str(error))
 
-    def forget(self, device: str) -> None:
-        """A device's card was changed, or may have been."""
+    def invalidate(self, device: str) -> None:
+        """Forget everything, because a device's card was changed, or may have been."""
         self.changed.add(device)
-        self.survey = self.blind = None
-        self.busy = {}
+        self.survey = self.error = None
+        self.processes = {}
 
 
-async def _take(do: Action, it: Situation, acting: SetupExecutor, sight: _Sight, record: Recorder) -> None:
-    """Take a step."""
-    match do:
-        case actions.Look():
-            await sight.look(do.address)
-        case actions.Refresh():
-            await acting.refresh(do, it.now)
-        case actions.Withdraw():
-            await acting.withdraw(do, it.now)
-        case actions.Adopt():
-            await acting.adopt(do)
-        case actions.Postpone():
-            acting.postpone(do, it)
-        case actions.Say():
-            await acting.say(do, it, record)
-        case actions.Release():
-            await acting.release(do, record)
-        case actions.Divide() | actions.Clear():
-            await _change(do, it, acting, sight, record)
-
-
-async def _change(
-    do: actions.Divide | actions.Clear, it: Situation, acting: SetupExecutor, sight: _Sight, record: Recorder
+async def _execute(
+    action: Action, situation: Situation, executor: SetupExecutor, view: _HardwareView, record: Recorder
 ) -> None:
-    """Change a card, unless that was just done and it does not show."""
-    if do.device in sight.changed:
-        await acting.puzzle(do, it, record)
+    match action:
+        case actions.QueryUsers():
+            await view.query_users(action.address)
+        case actions.Refresh():
+            await executor.refresh(action, situation.now)
+        case actions.Withdraw():
+            await executor.withdraw(action, situation.now)
+        case actions.Adopt():
+            await executor.adopt(action)
+        case actions.Postpone():
+            executor.postpone(action, situation)
+        case actions.ReportOutcome():
+            await executor.report(action, situation, record)
+        case actions.Release():
+            await executor.release(action, record)
+        case actions.Divide() | actions.Clear():
+            await _change_card(action, situation, executor, view, record)
+
+
+async def _change_card(
+    action: actions.Divide | actions.Clear,
+    situation: Situation,
+    executor: SetupExecutor,
+    view: _HardwareView,
+    record: Recorder,
+) -> None:
+    """Change a card, unless that was just done and the card does not show it."""
+    if action.device in view.changed:
+        await executor.on_unchanged(action, situation, record)
         return
-    if isinstance(do, actions.Divide):
-        await acting.divide(do, it, record)
+    if isinstance(action, actions.Divide):
+        await executor.divide(action, situation, record)
     else:
-        await acting.clear(do, it)
-    sight.forget(do.device)
+        await executor.clear(action, situation)
+    view.invalidate(action.device)

@@ -1,6 +1,8 @@
-"""What the agent remembers of the devices that it set up, so that a restart changes and tells nothing anew.
+"""The setup state that survives a restart: which device is held for which pool, and the last reported outcomes. Pure.
 
-The hardware shows how a card is divided, and not for whom; that and what was told already stand here and nowhere else.
+The hardware shows how a card is partitioned but not for which pool; that, and what was reported already, is stored here
+alone. The names of the stored fields are a format: an agent that is upgraded in place reads what the one before it
+stored.
 """
 
 from collections.abc import Mapping
@@ -12,21 +14,21 @@ import orjson
 from gpuledger.events.node import WantedDevice
 
 VERSION: Final = 1
-"""Of what is kept; a value of another version is forgotten."""
+"""The version of the format; a value of another version is forgotten."""
 
-_Value = TypeVar("_Value")
+T = TypeVar("T")
 OutcomeKind = Literal["applied", "refused", "released"]
 _KINDS: Final[dict[str, OutcomeKind]] = {"applied": "applied", "refused": "refused", "released": "released"}
 
 
 class HeldDevice(NamedTuple):
-    """A device that was set up for a pool, or is to be: nobody else gets its card until it was taken back.
+    """A device that was set up for a pool, or will be: until it is cleared, its card is held for it.
 
-    `wish` is what it was set up by, `card` the card's UUID, and `uuids` are of what makes its units, in order of their
-    places. What is not `offered` is being set up, changes hands, or is to be taken back.
+    `desired` is what the device was set up for, `card` the card's UUID, and `uuids` those of the card or instances that
+    make its units, in order of their places. A device that is not `offered` is being set up, changed or cleared.
     """
 
-    wish: WantedDevice
+    desired: WantedDevice
     address: str
     card: str
     uuids: tuple[str, ...] = ()
@@ -34,74 +36,85 @@ class HeldDevice(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What was told last of a device: to which pool, in answer to what it asked when, and for a refusal why."""
+    """The outcome that was last reported of a device: for which pool, for which request, and why it was refused."""
 
     pool: str
     asked_at: datetime
-    word: OutcomeKind
+    kind: OutcomeKind
     partitions: int | None = None
     reason: str = ""
 
 
 class SetupState(NamedTuple):
-    """What is remembered, by the device's name."""
+    """Held devices and reported outcomes, by the device's name."""
 
     held: Mapping[str, HeldDevice] = {}
-    told: Mapping[str, Outcome] = {}
+    outcomes: Mapping[str, Outcome] = {}
 
-    def holding(self, device: str, held: HeldDevice | None) -> "SetupState":
-        """With another `held` of the device; None forgets it."""
+    def with_held(self, device: str, held: HeldDevice | None) -> "SetupState":
+        """The state with another `held` of the device; None removes it."""
         return self._replace(held=_with(self.held, device, held))
 
-    def telling(self, device: str, told: Outcome | None) -> "SetupState":
-        """With another `told` of the device; None forgets it."""
-        return self._replace(told=_with(self.told, device, told))
+    def with_outcome(self, device: str, outcome: Outcome | None) -> "SetupState":
+        """The state with another outcome of the device; None removes it."""
+        return self._replace(outcomes=_with(self.outcomes, device, outcome))
 
 
-def dump(memory: SetupState) -> bytes:
-    """What is kept of it."""
+def dump(state: SetupState) -> bytes:
+    """The state as JSON."""
     return orjson.dumps(
         {
             "version": VERSION,
-            "held": {
-                device: {**each._asdict(), "wish": each.wish.model_dump(mode="json")}
-                for device, each in memory.held.items()
-            },
-            "told": {device: each._asdict() for device, each in memory.told.items()},
+            "held": {device: _dump_held(held) for device, held in state.held.items()},
+            "told": {device: _dump_outcome(outcome) for device, outcome in state.outcomes.items()},
         }
     )
 
 
-def load(kept: bytes) -> SetupState:
-    """What was remembered.
+def load(stored: bytes) -> SetupState:
+    """The state that `dump` wrote.
 
     Raises:
-        ValueError: that is not what `dump` gives; nothing of it can be trusted.
+        ValueError: `dump` did not write this; nothing in it can be trusted.
     """
     try:
-        document = orjson.loads(kept)
+        document = orjson.loads(stored)
         if document["version"] != VERSION:
-            raise ValueError(f"It is of version {document['version']}, and not of {VERSION}.")
-        held = {str(device): _held(each) for device, each in document["held"].items()}
-        return SetupState(held, {str(device): _told(each) for device, each in document["told"].items()})
+            raise ValueError(f"It has version {document['version']}, and this build reads {VERSION}.")
+        held = {str(device): _load_held(each) for device, each in document["held"].items()}
+        return SetupState(held, {str(device): _load_outcome(each) for device, each in document["told"].items()})
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"It is no memory of devices: {error!r}.") from error
+        raise ValueError(f"It does not have the shape that this build stores: {error!r}.") from error
 
 
-def _held(each: dict[str, Any]) -> HeldDevice:
-    wish = WantedDevice.model_validate(each["wish"])
+def _dump_held(held: HeldDevice) -> dict[str, Any]:
+    return {
+        "wish": held.desired.model_dump(mode="json"),
+        "address": held.address,
+        "card": held.card,
+        "uuids": held.uuids,
+        "offered": held.offered,
+    }
+
+
+def _dump_outcome(outcome: Outcome) -> dict[str, Any]:
+    pool, asked_at, kind, partitions, reason = outcome
+    return {"pool": pool, "asked_at": asked_at, "word": kind, "partitions": partitions, "reason": reason}
+
+
+def _load_held(each: dict[str, Any]) -> HeldDevice:
+    desired = WantedDevice.model_validate(each["wish"])
     uuids = tuple(str(uuid) for uuid in each["uuids"])
-    return HeldDevice(wish, str(each["address"]), str(each["card"]), uuids, bool(each["offered"]))
+    return HeldDevice(desired, str(each["address"]), str(each["card"]), uuids, bool(each["offered"]))
 
 
-def _told(each: dict[str, Any]) -> Outcome:
+def _load_outcome(each: dict[str, Any]) -> Outcome:
     count = each["partitions"]
+    partitions = None if count is None else int(count)
     asked_at = datetime.fromisoformat(each["asked_at"])
-    return Outcome(
-        str(each["pool"]), asked_at, _KINDS[each["word"]], None if count is None else int(count), each["reason"]
-    )
+    return Outcome(str(each["pool"]), asked_at, _KINDS[each["word"]], partitions, each["reason"])
 
 
-def _with(values: Mapping[str, _Value], name: str, value: _Value | None) -> dict[str, _Value]:
-    others = {each: known for each, known in values.items() if each != name}
+def _with(values: Mapping[str, T], name: str, value: T | None) -> dict[str, T]:
+    others = {each: other for each, other in values.items() if each != name}
     return others if value is None else {**others, name: value}

@@ -1,4 +1,7 @@
-"""When what did not work out is tried again: after pauses that grow, or soon after what it depends on changed. Pure."""
+"""When setup acts: once desired devices have stopped changing, and again after a failure with growing pauses. Pure.
+
+A retry comes soon where something that the attempt depends on has changed.
+"""
 
 from typing import Final, NamedTuple
 
@@ -8,33 +11,30 @@ from gpuledger.events.node import WantedDevice
 from gpuledger.runtime.backoff import Backoff
 
 DEBOUNCE_S: Final = 2.0
-"""For so long nothing more must have been asked for."""
+"""How long the desired devices must not change."""
 
 DEBOUNCE_MAX_S: Final = 20.0
-"""So long changes are waited out at most, however they keep coming."""
+"""How long a series of changes is waited out."""
 
-Wanted = tuple[WantedDevice, ...] | None
+RETRY: Final = Backoff(first_s=1.0, max_s=60.0)
 
 
 class Debounce:
-    """Follows what is wanted."""
+    """Waits for the desired devices to stop changing, so that pools' changes are applied together; reads no clock."""
 
     def __init__(self) -> None:
-        self._wanted: Wanted = None
+        self._desired: tuple[WantedDevice, ...] | None = None
         self._until = self._latest = 0.0
         self._rested = True
 
-    def until(self, wanted: Wanted, now: float) -> float:
-        """When it counts, if nothing more comes; in seconds of the same clock as `now`."""
-        if wanted != self._wanted:
+    def until(self, desired: tuple[WantedDevice, ...] | None, now: float) -> float:
+        """When these devices count if nothing more changes, by the clock of `now`."""
+        if desired != self._desired:
             if self._rested:
                 self._latest = now + DEBOUNCE_MAX_S
-            self._wanted, self._until = wanted, min(now + DEBOUNCE_S, self._latest)
+            self._desired, self._until = desired, min(now + DEBOUNCE_S, self._latest)
         self._rested = now >= self._until
         return self._until
-
-
-RETRY: Final = Backoff(first_s=1.0, max_s=60.0)
 
 
 class RetryConditions(NamedTuple):
@@ -45,33 +45,32 @@ class RetryConditions(NamedTuple):
 
 
 class FailedAttempt(NamedTuple):
-    """What was tried for a device, at `at` for the last time, in seconds of the event loop's clock.
+    """An attempt to set a device up, or (`desired` None) to clear it, and when it last failed, by the loop's clock."""
 
-    `wish` None: to take back what nobody asks for any more.
-    """
-
-    wish: WantedDevice | None
-    mark: RetryConditions
+    desired: WantedDevice | None
+    conditions: RetryConditions
     failures: int
     at: float
 
 
 def conditions_of(card: CardFacts | None, used: Used | None) -> RetryConditions:
-    """The mark of a card as the board shows it, and of the use of it."""
+    """The conditions of an attempt on a card, which containers use so."""
     if card is None:
         return RetryConditions(None, used)
     places = tuple(sorted((each._replace(uuid="") for each in card.instances), key=lambda each: each.start))
     return RetryConditions(card._replace(instances=places), used)
 
 
-def failed(last: FailedAttempt | None, wish: WantedDevice | None, mark: RetryConditions, now: float) -> FailedAttempt:
-    """The attempt after it failed; failures are counted for as long as the wish is the same."""
-    failures = last.failures if last is not None and last.wish == wish else 0
-    return FailedAttempt(wish, mark, failures + 1, now)
+def failed(
+    last: FailedAttempt | None, desired: WantedDevice | None, conditions: RetryConditions, now: float
+) -> FailedAttempt:
+    """The attempt after one more failure; failures count for as long as the same is desired."""
+    failures = last.failures if last is not None and last.desired == desired else 0
+    return FailedAttempt(desired, conditions, failures + 1, now)
 
 
-def ready_at(last: FailedAttempt | None, wish: WantedDevice | None, mark: RetryConditions) -> float:
-    """When to try for the first time, or again."""
-    if last is None or last.wish != wish:
+def due_at(last: FailedAttempt | None, desired: WantedDevice | None, conditions: RetryConditions) -> float:
+    """When the first or next attempt is due."""
+    if last is None or last.desired != desired:
         return 0.0
-    return last.at + (RETRY.pause_s(last.failures) if last.mark == mark else RETRY.first_s)
+    return last.at + (RETRY.pause_s(last.failures) if last.conditions == conditions else RETRY.first_s)

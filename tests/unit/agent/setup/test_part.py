@@ -7,28 +7,28 @@ from gpuledger.agent.setup.mig_steps import MigExecutor, StepFailedError
 from gpuledger.agent.setup.store import STATE_KEY
 from gpuledger.agent.setup.timing import DEBOUNCE_MAX_S, DEBOUNCE_S, RETRY
 from gpuledger.domain.mig.plan import Destroy, MigState
-from support.device_setup import SMALL, Node, later, ready, wanted, wish
+from support.device_setup import SMALL, Node, desired, desired_list, later, ready
 
 
 async def test_a_whole_card_is_offered_and_told_without_touching_it() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node))
+    node.want(desired(node))
     await node.settle()
     assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}
-    assert node.told() == [("gpu-0", "applied", "p", None)]
+    assert node.recorded() == [("gpu-0", "applied", "p", None)]
     assert node.calls.changes == []
 
 
 async def test_a_card_is_divided_and_its_instances_are_offered_by_place() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node, mig_profile=SMALL))
+    node.want(desired(node, mig_profile=SMALL))
     await node.settle()
     instances = sorted(node.card().instances, key=lambda each: each.start)
     assert len(instances) == 7
     assert node.offered() == {"gpu.deckhouse.io/p": [each.uuid for each in instances]}
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
     assert node.calls.changes == ["mig on", *[f"create {SMALL}"] * 7]
 
 
@@ -42,7 +42,7 @@ async def test_a_card_with_mig_on_is_made_whole_for_a_pool_of_cards() -> None:
     node.see_use()
     node.hardware.set_mig(node.card().address, enabled=True)
     node.hardware.create_instance(node.card().address, SMALL, 0)
-    node.want(wish(node))
+    node.want(desired(node))
     await node.settle()
     assert node.calls.changes == ["destroy", "mig off"]
     assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}
@@ -50,49 +50,49 @@ async def test_a_card_with_mig_on_is_made_whole_for_a_pool_of_cards() -> None:
 
 async def test_an_unchanged_wish_does_nothing_at_all() -> None:
     node = await ready(mig_profile=SMALL)
-    await node.work(60.0)
+    await node.reconcile(60.0)
     surveys = node.calls.surveys
     for _ in range(5):
-        await node.work(60.0)
-    assert (node.calls.changes, node.told(), node.calls.surveys) == ([], [], surveys)
+        await node.reconcile(60.0)
+    assert (node.calls.changes, node.recorded(), node.calls.surveys) == ([], [], surveys)
 
 
 async def test_what_is_asked_anew_is_told_anew_and_changes_nothing() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(wanted(node)[0]))
+    node.want(later(desired_list(node)[0]))
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
     assert node.calls.changes == []
 
 
 async def test_a_card_is_found_by_its_address_where_its_uuid_is_not_said() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node, uuid=None, pci_address="0000" + node.card().address.upper()))
+    node.want(desired(node, uuid=None, pci_address="0000" + node.card().address.upper()))
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", None)]
+    assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
 async def test_what_is_wanted_one_after_the_other_is_applied_together() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node))
-    await node.work()
-    node.want(wish(node, mig_profile=SMALL))
-    await node.work(DEBOUNCE_S - 0.1)
-    await node.work(DEBOUNCE_S - 0.1)
-    assert node.told() == []
-    await node.work(0.2)
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    node.want(desired(node))
+    await node.reconcile()
+    node.want(desired(node, mig_profile=SMALL))
+    await node.reconcile(DEBOUNCE_S - 0.1)
+    await node.reconcile(DEBOUNCE_S - 0.1)
+    assert node.recorded() == []
+    await node.reconcile(0.2)
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_wishes_that_never_rest_are_granted_all_the_same() -> None:
     node = Node()
     node.see_use()
     for second in range(int(DEBOUNCE_MAX_S) + 2):
-        node.want(later(wish(node), second))
-        await node.work(1.0)
-    assert node.told() != []
+        node.want(later(desired(node), second))
+        await node.reconcile(1.0)
+    assert node.recorded() != []
 
 
 async def test_while_nobody_has_told_what_is_wanted_nothing_changes() -> None:
@@ -100,27 +100,27 @@ async def test_while_nobody_has_told_what_is_wanted_nothing_changes() -> None:
     offered = node.offered()
     node.restart()
     node.see_use()
-    await node.work()
-    await node.work(600.0)
+    await node.reconcile()
+    await node.reconcile(600.0)
     assert node.offered() == offered
-    assert (node.calls.changes, node.told()) == ([], [])
+    assert (node.calls.changes, node.recorded()) == ([], [])
 
 
 async def test_nothing_is_divided_or_told_anew_after_a_restart() -> None:
     node = await ready(mig_profile=SMALL)
-    wishes, offered = wanted(node), node.offered()
+    wishes, offered = desired_list(node), node.offered()
     node.restart()
     node.see_use()
     node.want(*wishes)
     await node.settle()
     assert node.offered() == offered
-    assert (node.calls.changes, node.told()) == ([], [])
+    assert (node.calls.changes, node.recorded()) == ([], [])
 
 
 @pytest.mark.parametrize("kept", [b"{", b"[]", b'{"version": 9}', b'{"version": 1, "held": {"a": 1}, "told": {}}'])
 async def test_a_broken_memory_is_forgotten_and_the_card_found_as_it_is(kept: bytes) -> None:
     node = await ready(mig_profile=SMALL)
-    wishes, offered = wanted(node), node.offered()
+    wishes, offered = desired_list(node), node.offered()
     node.keep.values[STATE_KEY] = kept
     node.restart()
     node.see_use()
@@ -134,12 +134,12 @@ async def test_a_card_that_is_not_there_is_refused_once_and_taken_when_it_comes(
     node = Node()
     node.see_use()
     node.hardware.inject("off-bus@0")
-    node.want(wish(node))
+    node.want(desired(node))
     await node.settle(300.0)
-    assert node.told() == [("gpu-0", "refused", "p", "CardMissing")]
+    assert node.recorded() == [("gpu-0", "refused", "p", "CardMissing")]
     node.hardware.inject("recover@0")
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", None)]
+    assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
 async def test_a_card_that_stops_answering_keeps_what_it_had() -> None:
@@ -149,7 +149,7 @@ async def test_a_card_that_stops_answering_keeps_what_it_had() -> None:
     surveys = node.calls.surveys
     await node.settle()
     assert node.offered() == offered
-    assert node.told() == []
+    assert node.recorded() == []
     assert node.calls.surveys == surveys, "the driver is not asked again and again for a card that is silent"
 
 
@@ -160,12 +160,12 @@ async def test_what_a_card_had_whose_place_another_card_took_is_withdrawn() -> N
     card.facts = card.facts._replace(uuid="GPU-another")
     node.restart()
     node.see_use()
-    node.want(wish(node, uuid=one))
+    node.want(desired(node, uuid=one))
     await node.settle(300.0)
-    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "CardMissing")])
+    assert (node.offered(), node.recorded()) == ({}, [("gpu-0", "refused", "p", "CardMissing")])
     card.facts = card.facts._replace(uuid=one)
     await node.settle()
-    assert (len(node.units()), node.told()) == (1, [("gpu-0", "applied", "p", None)])
+    assert (len(node.units()), node.recorded()) == (1, [("gpu-0", "applied", "p", None)])
 
 
 async def test_a_card_that_moved_to_another_slot_keeps_what_it_had() -> None:
@@ -177,15 +177,15 @@ async def test_a_card_that_moved_to_another_slot_keeps_what_it_had() -> None:
     node.hardware._cards = {there: second, here: first}
     await node.settle()
     assert [(unit.id, unit.address) for unit in node.units()] == [(each, here) for each in ids]
-    assert node.told() == []
+    assert node.recorded() == []
 
 
 async def test_what_a_card_does_not_know_is_refused_with_the_reason() -> None:
     node = Node("1xT4")
     node.see_use()
-    node.want(wish(node, mig_profile=SMALL))
+    node.want(desired(node, mig_profile=SMALL))
     await node.settle(300.0)
-    assert node.told() == [("gpu-0", "refused", "p", "MigNotSupported")]
+    assert node.recorded() == [("gpu-0", "refused", "p", "MigNotSupported")]
     assert node.offered() == {}
 
 
@@ -194,27 +194,27 @@ async def test_a_step_that_fails_is_told_the_card_restored_and_tried_again(fail_
     node = Node()
     node.see_use()
     node.calls.fail_at = fail_at
-    node.want(wish(node, mig_profile=SMALL))
-    await node.work(DEBOUNCE_S)
-    await node.work(DEBOUNCE_S - 1.1)
-    assert node.told() == []
+    node.want(desired(node, mig_profile=SMALL))
+    await node.reconcile(DEBOUNCE_S)
+    await node.reconcile(DEBOUNCE_S - 1.1)
+    assert node.recorded() == []
     before = node.card()
-    await node.work(1.2)
-    assert node.told() == [("gpu-0", "refused", "p", "HardwareRefused")]
+    await node.reconcile(1.2)
+    assert node.recorded() == [("gpu-0", "refused", "p", "HardwareRefused")]
     assert node.card() == before
     assert node.offered() == {}
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_pauses_grow_up_to_their_bound() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node, mig_profile="9g.90gb"))
-    await node.work()
+    node.want(desired(node, mig_profile="9g.90gb"))
+    await node.reconcile()
     pauses = []
     for _ in range(12):
-        until = await node.work()
+        until = await node.reconcile()
         assert until is not None
         pauses.append(until - node.now)
         node.now = until
@@ -228,30 +228,30 @@ async def test_a_changed_use_of_the_card_is_tried_at_once() -> None:
     node.hardware.set_mig(node.card().address, enabled=True)
     instance = node.hardware.create_instance(node.card().address, SMALL, 0)
     node.hardware.use(node.card().address, instance.uuid)
-    node.want(wish(node))
+    node.want(desired(node))
     await node.settle(100.0)
-    assert node.told() == [("gpu-0", "refused", "p", "DeviceInUse")]
+    assert node.recorded() == [("gpu-0", "refused", "p", "DeviceInUse")]
     node.hardware.free(node.card().address, instance.uuid)
     node.use("other", "elsewhere")
-    await node.work(1.5)
-    assert node.told() == [], "what other cards are used for does not matter"
-    node.want(later(wish(node)))
-    await node.work()
-    await node.work(DEBOUNCE_S)
-    assert node.told() == [("gpu-0", "applied", "p", None)]
+    await node.reconcile(1.5)
+    assert node.recorded() == [], "what other cards are used for does not matter"
+    node.want(later(desired(node)))
+    await node.reconcile()
+    await node.reconcile(DEBOUNCE_S)
+    assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
 async def test_a_card_that_changed_is_tried_at_once_however_long_the_pause_is() -> None:
     node = Node()
     node.see_use()
     node.hardware.inject("off-bus@0")
-    node.want(wish(node))
+    node.want(desired(node))
     await node.settle(300.0)
-    node.told()
-    await node.work(RETRY.max_s)
+    node.recorded()
+    await node.reconcile(RETRY.max_s)
     node.hardware.inject("recover@0")
-    await node.work(RETRY.first_s + 0.1)
-    assert node.told() == [("gpu-0", "applied", "p", None)]
+    await node.reconcile(RETRY.first_s + 0.1)
+    assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
 async def test_what_a_container_gets_between_two_steps_is_left_alone() -> None:
@@ -273,43 +273,43 @@ async def test_a_mode_that_waits_for_a_reset_is_refused_and_goes_on_after_it() -
     node = Node()
     node.see_use()
     node.hardware.inject("mig-needs-reset@0")
-    node.want(wish(node, mig_profile=SMALL))
+    node.want(desired(node, mig_profile=SMALL))
     await node.settle(300.0)
-    assert node.told() == [("gpu-0", "refused", "p", "MigResetPending")]
+    assert node.recorded() == [("gpu-0", "refused", "p", "MigResetPending")]
     node.hardware.inject("recover@0")
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_a_driver_that_hangs_refuses_what_is_new_and_keeps_the_rest() -> None:
     node = await ready()
     offered = node.offered()
-    node.calls.blind = HungError("it hangs")
-    node.want(*wanted(node), wish(node, 1, mig_profile=SMALL))
+    node.calls.survey_error = HungError("it hangs")
+    node.want(*desired_list(node), desired(node, 1, mig_profile=SMALL))
     await node.settle(300.0)
-    assert node.told() == [("gpu-1", "refused", "p", "CardMissing")]
+    assert node.recorded() == [("gpu-1", "refused", "p", "CardMissing")]
     assert node.offered() == offered
-    node.calls.blind = None
+    node.calls.survey_error = None
     await node.settle()
-    assert node.told() == [("gpu-1", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-1", "applied", "p", 7)]
 
 
 async def test_without_a_driver_the_refusal_says_so() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node))
+    node.want(desired(node))
     node.hardware.inject("driver-missing")
     await node.settle(300.0)
-    assert node.told() == [("gpu-0", "refused", "p", "DriverMissing")]
+    assert node.recorded() == [("gpu-0", "refused", "p", "DriverMissing")]
     node.hardware.inject("recover")
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", None)]
+    assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
 async def test_two_devices_never_have_one_card() -> None:
     node = await ready()
-    other = wish(node, pool="q", device="gpu-9")
-    node.want(*wanted(node), other)
+    other = desired(node, pool="q", device="gpu-9")
+    node.want(*desired_list(node), other)
     await node.settle(300.0)
-    assert node.told() == [("gpu-9", "refused", "q", "CardTaken")]
+    assert node.recorded() == [("gpu-9", "refused", "q", "CardTaken")]
     assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}

@@ -9,38 +9,38 @@ from gpuledger.agent.hardware.errors import HungError
 from gpuledger.agent.setup.decide import KUBELET_SILENT_S
 from gpuledger.agent.setup.timing import DEBOUNCE_S, RETRY
 from gpuledger.agent.survey_history import MISSED_SURVEYS_MAX
-from support.device_setup import HALF, SETTLED_S, SMALL, Node, later, ready, wanted, wish
+from support.device_setup import HALF, SETTLED_S, SMALL, Node, desired, desired_list, later, ready
 from support.waiting import eventually
 
 
 async def test_what_is_released_is_withdrawn_at_once_cleared_and_told() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(wanted(node)[0], releasing=True))
-    await node.work()
-    assert (node.offered(), node.told(), node.calls.changes) == ({}, [], [])
+    node.want(later(desired_list(node)[0], releasing=True))
+    await node.reconcile()
+    assert (node.offered(), node.recorded(), node.calls.changes) == ({}, [], [])
     await node.settle()
-    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.recorded() == [("gpu-0", "released", "p")]
     assert node.calls.changes == [*["destroy"] * 7, "mig off"]
     assert (node.card().mig_enabled, node.card().instances) == (False, ())
     await node.settle()
-    assert node.told() == []
+    assert node.recorded() == []
 
 
 async def test_what_is_in_use_is_not_taken_back_before_it_is_free() -> None:
     node = await ready(mig_profile=SMALL)
     unit = node.units()[3]
     node.use("gpu.deckhouse.io/p", unit.id)
-    node.want(later(wanted(node)[0], releasing=True))
+    node.want(later(desired_list(node)[0], releasing=True))
     await node.settle()
-    await node.work(600.0)
-    assert (node.offered(), node.told(), node.calls.changes) == ({}, [], [])
+    await node.reconcile(600.0)
+    assert (node.offered(), node.recorded(), node.calls.changes) == ({}, [], [])
     node.hardware.use(unit.address, unit.uuid)
     node.use("gpu.deckhouse.io/p")
-    await node.work(600.0)
-    assert node.told() == [], "a process uses it still"
+    await node.reconcile(600.0)
+    assert node.recorded() == [], "a process uses it still"
     node.hardware.free(unit.address, unit.uuid)
     await node.settle()
-    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.recorded() == [("gpu-0", "released", "p")]
 
 
 @pytest.mark.parametrize("by", ["container", "process"])
@@ -51,38 +51,38 @@ async def test_a_whole_card_in_use_is_not_told_released(by: str) -> None:
         node.use("gpu.deckhouse.io/p", unit.id)
     else:
         node.hardware.use(unit.address)
-    node.want(later(wanted(node)[0], releasing=True))
+    node.want(later(desired_list(node)[0], releasing=True))
     await node.settle(200.0)
-    assert (node.offered(), node.told()) == ({}, [])
+    assert (node.offered(), node.recorded()) == ({}, [])
     node.hardware.free(unit.address)
     node.use("gpu.deckhouse.io/p")
     await node.settle()
-    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.recorded() == [("gpu-0", "released", "p")]
 
 
 async def test_after_a_restart_what_was_withdrawn_is_waited_for_again() -> None:
     node = await ready(mig_profile=SMALL)
-    released = later(wanted(node)[0], releasing=True)
+    released = later(desired_list(node)[0], releasing=True)
     node.want(released)
-    await node.work()
+    await node.reconcile()
     node.restart()
     node.see_use()
     node.want(released)
-    await node.work()
-    await node.work(DEBOUNCE_S)
+    await node.reconcile()
+    await node.reconcile(DEBOUNCE_S)
     assert node.calls.changes == []
-    await node.work(SETTLED_S)
-    assert node.told() == [("gpu-0", "released", "p")]
+    await node.reconcile(SETTLED_S)
+    assert node.recorded() == [("gpu-0", "released", "p")]
 
 
 async def test_units_that_were_just_withdrawn_may_be_given_away_for_a_while() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(wanted(node)[0], releasing=True))
-    await node.work()
-    await node.work(DEBOUNCE_S)
+    node.want(later(desired_list(node)[0], releasing=True))
+    await node.reconcile()
+    await node.reconcile(DEBOUNCE_S)
     assert node.calls.changes == []
-    await node.work(SETTLED_S)
-    assert node.told() == [("gpu-0", "released", "p")]
+    await node.reconcile(SETTLED_S)
+    assert node.recorded() == [("gpu-0", "released", "p")]
 
 
 @pytest.mark.parametrize("change", ["release", "profile"])
@@ -90,73 +90,73 @@ async def test_while_the_use_is_unknown_nothing_is_taken_back_or_divided(change:
     node = await ready(mig_profile=SMALL)
     node.board.put(in_use=None)
     other = {"releasing": True} if change == "release" else {"mig_profile": HALF}
-    node.want(later(wanted(node)[0], **other))
+    node.want(later(desired_list(node)[0], **other))
     await node.settle(KUBELET_SILENT_S)
-    assert (node.calls.changes, node.told(), node.offered()) == ([], [], {})
-    await node.work(600.0)
+    assert (node.calls.changes, node.recorded(), node.offered()) == ([], [], {})
+    await node.reconcile(600.0)
     assert (node.calls.changes, node.offered()) == ([], {})
-    assert node.told() == ([] if change == "release" else [("gpu-0", "refused", "p", "UseUnknown")])
+    assert node.recorded() == ([] if change == "release" else [("gpu-0", "refused", "p", "UseUnknown")])
     node.see_use()
     await node.settle()
-    assert node.told() == [("gpu-0", "released", "p") if change == "release" else ("gpu-0", "applied", "p", 2)]
+    assert node.recorded() == [("gpu-0", "released", "p") if change == "release" else ("gpu-0", "applied", "p", 2)]
 
 
 async def test_a_device_that_is_wanted_no_more_is_cleared_and_nothing_told() -> None:
     node = await ready(mig_profile=SMALL)
     node.want()
     await node.settle()
-    assert (node.card().mig_enabled, node.offered(), node.told()) == (False, {}, [])
+    assert (node.card().mig_enabled, node.offered(), node.recorded()) == (False, {}, [])
 
 
 async def test_a_device_whose_pool_gave_it_back_is_told_released_though_it_is_gone_from_the_list() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(wanted(node)[0], releasing=True))
-    await node.work()
+    node.want(later(desired_list(node)[0], releasing=True))
+    await node.reconcile()
     node.want()
     await node.settle()
-    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.recorded() == [("gpu-0", "released", "p")]
 
 
 async def test_a_release_that_is_taken_back_offers_the_device_again() -> None:
     node = await ready(mig_profile=SMALL)
-    first, offered = wanted(node)[0], node.offered()
+    first, offered = desired_list(node)[0], node.offered()
     node.use("gpu.deckhouse.io/p", node.units()[0].id)
     node.want(later(first, releasing=True))
-    await node.work(1.0)
+    await node.reconcile(1.0)
     assert node.offered() == {}
     node.want(later(first, 2))
     await node.settle()
     assert node.offered() == offered
-    assert (node.told(), node.calls.changes) == ([("gpu-0", "applied", "p", 7)], [])
+    assert (node.recorded(), node.calls.changes) == ([("gpu-0", "applied", "p", 7)], [])
 
 
 async def test_a_card_that_is_gone_is_released_and_one_that_is_silent_is_waited_for() -> None:
     node = await ready(mig_profile=SMALL)
     node.hardware.inject("off-bus@0")
-    node.want(later(wanted(node)[0], releasing=True))
+    node.want(later(desired_list(node)[0], releasing=True))
     await node.settle()
-    assert node.told() == []
+    assert node.recorded() == []
     del node.hardware._cards[node.card().address]
     for _ in range(MISSED_SURVEYS_MAX):
         await node.settle()
-    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.recorded() == [("gpu-0", "released", "p")]
 
 
 async def test_what_nobody_remembers_is_released_when_asked() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node, releasing=True))
+    node.want(desired(node, releasing=True))
     await node.settle()
-    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.recorded() == [("gpu-0", "released", "p")]
     assert node.calls.changes == []
 
 
 async def test_a_clearing_that_fails_is_tried_again() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(wanted(node)[0], releasing=True))
+    node.want(later(desired_list(node)[0], releasing=True))
     node.calls.fail_at = 3
     await node.settle()
-    assert node.told() == [("gpu-0", "released", "p")]
+    assert node.recorded() == [("gpu-0", "released", "p")]
     assert node.card().mig_enabled is False
 
 
@@ -164,46 +164,46 @@ async def test_a_clearing_that_fails_is_tried_again() -> None:
 async def test_a_card_that_changes_hands_is_nobodys_until_it_is_free(other: dict[str, Any]) -> None:
     node = await ready(mig_profile=SMALL)
     node.use("gpu.deckhouse.io/p", node.units()[0].id)
-    node.want(later(wish(node, **{"mig_profile": SMALL, **other})))
+    node.want(later(desired(node, **{"mig_profile": SMALL, **other})))
     await node.settle()
-    await node.work(600.0)
+    await node.reconcile(600.0)
     assert (node.offered(), node.calls.changes) == ({}, [])
-    assert [each[1::2] for each in node.told()] == [("refused", "DeviceInUse")]
+    assert [each[1::2] for each in node.recorded()] == [("refused", "DeviceInUse")]
     node.use("gpu.deckhouse.io/p")
     await node.settle()
-    assert [each[1] for each in node.told()] == ["applied"]
+    assert [each[1] for each in node.recorded()] == ["applied"]
     assert len(node.units()) == {"pool": 7, "mig_profile": 2, "slices_per_unit": 14}[next(iter(other))]
 
 
 async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> None:
     node = Node()
     node.use("nvidia.com/gpu", node.card().uuid)
-    node.want(wish(node))
+    node.want(desired(node))
     await node.settle()
-    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "DeviceInUse")])
+    assert (node.offered(), node.recorded()) == ({}, [("gpu-0", "refused", "p", "DeviceInUse")])
     node.use("nvidia.com/gpu")
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", None)]
+    assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
 async def test_a_card_whose_users_nobody_knows_yet_is_not_offered_anew() -> None:
     node = Node()
-    node.want(wish(node))
+    node.want(desired(node))
     await node.settle(KUBELET_SILENT_S)
-    assert (node.offered(), node.told()) == ({}, [])
+    assert (node.offered(), node.recorded()) == ({}, [])
     await node.settle()
-    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "UseUnknown")])
+    assert (node.offered(), node.recorded()) == ({}, [("gpu-0", "refused", "p", "UseUnknown")])
     node.use("nvidia.com/gpu", node.card().uuid)
     await node.settle()
-    assert (node.offered(), node.told()) == ({}, [("gpu-0", "refused", "p", "DeviceInUse")])
+    assert (node.offered(), node.recorded()) == ({}, [("gpu-0", "refused", "p", "DeviceInUse")])
 
 
 async def test_a_card_that_somebody_else_turned_mig_on_for_is_withdrawn_before_that_is_undone() -> None:
     node = await ready()
     node.hardware.set_mig(node.card().address, enabled=True)
-    await node.work()
+    await node.reconcile()
     assert (node.offered(), node.calls.changes) == ({}, [])
-    await node.work(SETTLED_S)
+    await node.reconcile(SETTLED_S)
     assert node.calls.changes == ["mig off"]
     assert len(node.units()) == 1
 
@@ -211,15 +211,15 @@ async def test_a_card_that_somebody_else_turned_mig_on_for_is_withdrawn_before_t
 async def test_nothing_that_may_be_gone_is_offered_because_something_else_is_withdrawn() -> None:
     node = Node()
     node.see_use()
-    node.want(wish(node, 0, mig_profile=SMALL), wish(node, 1))
+    node.want(desired(node, 0, mig_profile=SMALL), desired(node, 1))
     await node.settle()
     for each in node.card().instances:
         node.hardware.destroy_instance(node.card().address, each.uuid)
     node.restart()
     node.see_use()
-    node.want(wish(node, 0, mig_profile=SMALL), wish(node, 1, releasing=True))
-    node.calls.blind = HungError("no answer")
-    await node.setup.work(node._record)
+    node.want(desired(node, 0, mig_profile=SMALL), desired(node, 1, releasing=True))
+    node.calls.survey_error = HungError("no answer")
+    await node.setup.reconcile(node._record)
     assert node.offered() == {}
 
 
@@ -229,7 +229,7 @@ async def test_an_idle_instance_that_vanished_is_made_again_and_told() -> None:
     await node.settle()
     assert len(node.units()) == 7
     assert node.calls.changes == [f"create {SMALL}"]
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_an_instance_made_by_hand_is_taken_back_when_it_is_free() -> None:
@@ -242,26 +242,26 @@ async def test_an_instance_made_by_hand_is_taken_back_when_it_is_free() -> None:
     node.use("gpu.deckhouse.io/p", units[5].id)
     await node.settle(100.0)
     assert [unit.uuid for unit in node.units()] == [unit.uuid for unit in units[4:]]
-    assert node.told() == [("gpu-0", "applied", "p", 3)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 3)]
     node.hardware.free(address, strange.uuid)
     await node.settle()
     assert len(node.units()) == 7
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_after_a_reboot_of_the_node_the_card_is_divided_again_and_no_loss_is_told() -> None:
     node = await ready(mig_profile=SMALL)
-    wishes = wanted(node)
+    wishes = desired_list(node)
     for unit in node.units():
         node.hardware.destroy_instance(unit.address, unit.uuid)
     node.restart()
     node.see_use()
-    await node.work()
+    await node.reconcile()
     assert node.offered() == {}
     node.want(*wishes)
     await node.settle()
     assert len(node.units()) == 7
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_what_is_offered_is_withdrawn_before_a_repair_that_would_touch_it() -> None:
@@ -272,7 +272,7 @@ async def test_what_is_offered_is_withdrawn_before_a_repair_that_would_touch_it(
     await node.settle(100.0)
     assert (node.offered(), node.calls.changes) == (offered, [])
     node.use("gpu.deckhouse.io/p")
-    await node.work(RETRY.max_s)
+    await node.reconcile(RETRY.max_s)
     assert (node.offered(), node.calls.changes) == ({}, [])
     await node.settle()
     assert (node.offered(), node.calls.changes) == (offered, ["mig on"])
@@ -286,10 +286,10 @@ async def test_a_drift_that_cannot_be_repaired_to_anything_is_refused_once() -> 
     strange = node.hardware.create_instance(address, "7g.80gb", 0)
     node.hardware.use(address, strange.uuid)
     await node.settle(300.0)
-    assert node.told() == [("gpu-0", "applied", "p", 0), ("gpu-0", "refused", "p", "DeviceInUse")]
+    assert node.recorded() == [("gpu-0", "applied", "p", 0), ("gpu-0", "refused", "p", "DeviceInUse")]
     node.hardware.free(address, strange.uuid)
     await node.settle()
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_the_part_works_on_what_changes_and_ends_when_cancelled() -> None:
@@ -297,7 +297,7 @@ async def test_the_part_works_on_what_changes_and_ends_when_cancelled() -> None:
     ran = asyncio.create_task(node.setup.run(node._record))
     node.discover()
     node.see_use()
-    node.want(wish(node, mig_profile=SMALL))
+    node.want(desired(node, mig_profile=SMALL))
 
     async def is_told() -> bool:
         node.now += 1.0
@@ -305,7 +305,7 @@ async def test_the_part_works_on_what_changes_and_ends_when_cancelled() -> None:
         return bool(node.facts)
 
     await eventually(is_told)
-    assert node.told() == [("gpu-0", "applied", "p", 7)]
+    assert node.recorded() == [("gpu-0", "applied", "p", 7)]
     assert node.setup.alive_at is not None
     ran.cancel()
     await asyncio.wait([ran])
