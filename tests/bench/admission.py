@@ -23,11 +23,11 @@ if __name__ == "__main__":
 from bench.processes import percentile_ms, process
 from bench.report import Figure
 from gpuledger.edge.admission.certificates.authority import authority_at, serving_at
-from gpuledger.edge.admission.certificates.rotation import Certificates
+from gpuledger.edge.admission.certificates.rotation import ServedCertificate
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATE_PATH, VALIDATE_PATH
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import ALLOWED, Review, Verdict
-from gpuledger.edge.admission.serving.server import Server
+from gpuledger.edge.admission.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
+from gpuledger.edge.admission.serving.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import short_walks
@@ -118,15 +118,15 @@ async def _serve(pools: int) -> None:
     """Serve until killed, and say where."""
     now = system_clock()
     authority = authority_at(None, now)
-    certificates = Certificates()
+    certificates = ServedCertificate()
     certificates.show(serving_at(None, authority, (HOST,), now))
-    server = Server(_deciding(pools) if pools else lambda _: ALLOWED, AdmissionSettings(listen=f"{HOST}:0"))
+    server = WebhookServer(_deciding(pools) if pools else lambda _: ALLOWED, AdmissionSettings(listen=f"{HOST}:0"))
     async with server.serving(certificates.context) as url:
         print(json.dumps({"url": url, "authority": authority.bundle.decode()}), flush=True)
         await asyncio.Event().wait()
 
 
-def _deciding(pools: int) -> Callable[[Review], Verdict]:
+def _deciding(pools: int) -> Callable[[AdmissionRequest], AdmissionResponse]:
     facts = []
     for number in range(pools):
         spec: dict[str, Any] = {"node_selector": {"labels": {"zone": "a"}}, "taints": TAINTS, "strategy": "Spread"}

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpuledger.edge.admission.main import Admission, AdmissionSettings
-from gpuledger.edge.admission.serving.review import Verdict
+from gpuledger.edge.admission.service import AdmissionService
+from gpuledger.edge.admission.serving.review import AdmissionResponse
+from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import UnavailableError
 from gpuledger.events.source import SourcePositionSkipped
@@ -60,8 +61,8 @@ def ledger() -> Faltering:
 
 
 @asynccontextmanager
-async def following(ledger: MemoryLedger) -> AsyncIterator[Admission]:
-    admission = Admission(ledger, NobodyThere(), SETTINGS, jitter=lambda: 0.0)
+async def following(ledger: MemoryLedger) -> AsyncIterator[AdmissionService]:
+    admission = AdmissionService(ledger, NobodyThere(), SETTINGS, jitter=lambda: 0.0)
     running = asyncio.create_task(admission.run())
     try:
         yield admission
@@ -74,7 +75,7 @@ async def record(ledger: MemoryLedger) -> None:
         await ledger.publish(Outgoing(message.subject, str(message.sequence), message.data))
 
 
-async def until_answering(admission: Admission) -> Verdict:
+async def until_answering(admission: AdmissionService) -> AdmissionResponse:
     async def answers() -> bool:
         return admission.decide(QUESTION) is not None
 

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from prometheus_client import REGISTRY
 
-from gpuledger.edge.admission.main import AdmissionSettings
-from gpuledger.edge.admission.serving.server import Server
+from gpuledger.edge.admission.serving.server import WebhookServer
+from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.telemetry_http import parse_address
 from support.waiting import eventually
 
@@ -27,7 +27,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def server(context: ssl.SSLContext | None = None, **bounds: Any) -> AsyncIterator[str]:
     bounds = {"idle_timeout_s": NEVER_S, "handshake_timeout_s": NEVER_S, "shutdown_timeout_s": 0.1} | bounds
     settings = AdmissionSettings(listen="127.0.0.1:0", **bounds)
-    async with Server(lambda _: None, settings).serving(context) as url:
+    async with WebhookServer(lambda _: None, settings).serving(context) as url:
         yield url
 
 

@@ -177,7 +177,7 @@ async def test_since_a_position(ask: Ask, ledger: JetStreamLedger) -> None:
     await publish(ledger, history().log)
     now = (await ask(LIMITED, "-o", "json")).json()
     assert (now["since"], [one["name"] for one in now["devices"]]) == ("now", [])
-    refused = "The API server would refuse this: PoolImmutable: spec.resource cannot change once the pool is there."
+    refused = "The API server would refuse this: PoolImmutable: spec.resource cannot change once the pool exists."
     assert any(note.startswith(refused) for note in now["notes"])
     begun = (await ask(LIMITED, "--since", "0", "-o", "json")).json()
     assert begun["since"] == "1/0"

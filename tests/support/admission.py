@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
-from gpuledger.edge.admission.serving.review import CREATE, Object, Review, User
+from gpuledger.edge.admission.serving.review import CREATE, AdmissionRequest, Object, Requester
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
     DeviceDetected,
@@ -24,9 +24,11 @@ Prepared = Literal["Discovered", "Validating", "Ready", "Faulted"]
 Phase = Literal["Pending", "Assigned", "Unassigning"]
 
 TEAM = "gpu-team-a"
-USER = User("alice", frozenset({"devs"}))
-MASTER = User("admin", frozenset({"system:masters"}))
-PRODUCT = User("system:serviceaccount:d8-gpu-operator:gpuledger", frozenset({"system:serviceaccounts:d8-gpu-operator"}))
+USER = Requester("alice", frozenset({"devs"}))
+MASTER = Requester("admin", frozenset({"system:masters"}))
+PRODUCT = Requester(
+    "system:serviceaccount:d8-gpu-operator:gpuledger", frozenset({"system:serviceaccounts:d8-gpu-operator"})
+)
 
 SOURCES = {"watchers": "/watchers/all", "pools": "/services/pools", "bootstrap": "/services/bootstrap"}
 SOURCES |= {"inventory": "/services/inventory"}
@@ -102,9 +104,9 @@ def review(
     *,
     operation: str = CREATE,
     within: str = TEAM,
-    user: User = USER,
-) -> Review:
+    user: Requester = USER,
+) -> AdmissionRequest:
     """A question about one object."""
     shown = new or old or {}
     name = str(shown.get("metadata", {}).get("name", ""))
-    return Review("u1", operation, plural, name, within, user, new or {}, old or {})
+    return AdmissionRequest("u1", operation, plural, name, within, user, new or {}, old or {})

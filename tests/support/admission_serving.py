@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES
-from gpuledger.edge.admission.main import Admission, AdmissionSettings
+from gpuledger.edge.admission.service import AdmissionService
+from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.ledger.memory import MemoryLedger
@@ -32,7 +33,7 @@ class Now:
 class Webhooks:
     """Running webhooks, and the ledger that they follow."""
 
-    def __init__(self, admission: Admission, ledger: MemoryLedger) -> None:
+    def __init__(self, admission: AdmissionService, ledger: MemoryLedger) -> None:
         self.admission = admission
         self._ledger = ledger
         self._numbers: dict[str, int] = {}
@@ -58,15 +59,15 @@ async def webhooks(client: KubeClient, ledger: MemoryLedger | None = None, **mor
     with suppress(AlreadyExistsError):
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     ledger = ledger or MemoryLedger()
-    settings = AdmissionSettings(listen="127.0.0.1:0", reached=None, certificates_check_s=CHECK_S)
-    admission = Admission(ledger, client, settings, **more)
+    settings = AdmissionSettings(listen="127.0.0.1:0", address=None, certificates_check_s=CHECK_S)
+    admission = AdmissionService(ledger, client, settings, **more)
     running = asyncio.create_task(admission.run())
     try:
 
         async def is_kept() -> bool:
             if running.done():
                 await running
-            return admission.is_kept and admission.health().is_ready
+            return admission.is_configured and admission.health().is_ready
 
         await eventually(is_kept)
         yield Webhooks(admission, ledger)

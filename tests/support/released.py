@@ -9,8 +9,7 @@ from typing import Any
 from gpuledger.api.kinds import NAMESPACES, Resource
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
-from gpuledger.edge.admission.main import AdmissionSettings, Reached
-from gpuledger.edge.admission.settings import SERVICE
+from gpuledger.edge.admission.settings import SERVICE, AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.runtime.settings import ADMISSION_LISTEN
@@ -53,7 +52,7 @@ class Cluster:
 
     async def have_webhooks(self) -> None:
         """The configurations are there, as the services apply them."""
-        for resource, configuration in configurations(AdmissionSettings(namespace=NAMESPACE), Reached(), b""):
+        for resource, configuration in configurations(AdmissionSettings(namespace=NAMESPACE), WebhookAddress(), b""):
             await self.client.apply(resource, configuration)
 
     async def webhooks(self) -> list[Object]:

@@ -16,7 +16,8 @@ from typing import NamedTuple, Self
 import structlog
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODES
-from gpuledger.edge.admission.main import Admission, AdmissionSettings, admission
+from gpuledger.edge.admission.service import AdmissionService
+from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
@@ -71,7 +72,7 @@ class Edge(NamedTuple):
 
     kubeconfig: Path | None
     writer: StatusWriter
-    webhooks: Admission | None
+    webhooks: AdmissionService | None
     work: list[Work]
 
 
@@ -153,10 +154,10 @@ def _edge(kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, setting
     return Edge(kubeconfig, writer, webhooks, work)
 
 
-def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> Admission | None:
+def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> AdmissionService | None:
     """The webhooks, where the API server can reach them."""
     if not settings.has_cluster:
-        return admission(ledger, client, AdmissionSettings(listen=EMBEDDED_LISTEN, reached=None))
+        return AdmissionService(ledger, client, AdmissionSettings(listen=EMBEDDED_LISTEN, address=None))
     listen, namespace = settings.webhooks.listen, settings.webhooks.namespace
     if listen is None:
         log.info(
@@ -165,10 +166,10 @@ def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> Admissi
             f"Service for them, and sets {ADMISSION_LISTEN}.",
         )
         return None
-    return admission(ledger, client, AdmissionSettings(listen=listen, namespace=namespace))
+    return AdmissionService(ledger, client, AdmissionSettings(listen=listen, namespace=namespace))
 
 
-async def _serve(webhooks: Admission) -> None:
+async def _serve(webhooks: AdmissionService) -> None:
     try:
         await webhooks.run()
     except ListenError as error:

@@ -173,7 +173,10 @@ async def test_people_may_not_change_what_was_found(in_force: Api) -> None:
 
     async def is_refused() -> bool:
         answer = await in_force("PATCH", path, patch, media=MERGE, Impersonate_User="alice")
-        return answer.code == 403 and "LabelNotYours: gpu.deckhouse.io/product of d1" in answer.body["message"]
+        return (
+            answer.code == 403
+            and "LabelNotYours: gpuledger keeps gpu.deckhouse.io/product of d1" in answer.body["message"]
+        )
 
     await eventually(is_refused)
     assert (await in_force("PATCH", path, patch, media=MERGE)).code == 200

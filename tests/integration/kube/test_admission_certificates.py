@@ -12,9 +12,9 @@ from cryptography import x509
 
 from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
 from gpuledger.edge.admission.certificates.authority import AUTHORITY_LIFE
-from gpuledger.edge.admission.certificates.rotation import Certificates, Keeper
+from gpuledger.edge.admission.certificates.rotation import CertificateRotation, ServedCertificate
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
-from gpuledger.edge.admission.settings import AdmissionSettings, Reached
+from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.ledger.memory import MemoryLedger
@@ -87,9 +87,11 @@ class Replica:
     """What one replica shows, and how it keeps it; all are found behind the same Service."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
-        self.certificates = Certificates()
-        keeper = Keeper(client, self.certificates, Reached(), AdmissionSettings(), clock, system_jitter)
-        self.keep = keeper.keep
+        self.certificates = ServedCertificate()
+        keeper = CertificateRotation(
+            client, self.certificates, WebhookAddress(), AdmissionSettings(), clock, system_jitter
+        )
+        self.keep = keeper.rotate
 
 
 async def versions_of(client: KubeClient) -> list[str]:

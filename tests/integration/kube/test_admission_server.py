@@ -10,10 +10,10 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 
-from gpuledger.edge.admission.main import AdmissionSettings
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import Review, Verdict
-from gpuledger.edge.admission.serving.server import Server
+from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionResponse
+from gpuledger.edge.admission.serving.server import WebhookServer
+from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.telemetry_http import ListenError
 from support.admission import Json, asking, known, namespace, pool
 
@@ -21,15 +21,15 @@ CLUSTER = "cluster.gpu.deckhouse.io/cluster-a"
 KNOWN = known(namespace("team"), *pool("cluster-a"))
 
 
-def answering(review: Review) -> Verdict | None:
+def answering(review: AdmissionRequest) -> AdmissionResponse | None:
     return decide(review, KNOWN)
 
 
 @asynccontextmanager
 async def server(
-    decides: Callable[[Review], Verdict | None] = answering, **bounds: Any
+    decides: Callable[[AdmissionRequest], AdmissionResponse | None] = answering, **bounds: Any
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    found = Server(decides, AdmissionSettings(listen="127.0.0.1:0", **bounds))
+    found = WebhookServer(decides, AdmissionSettings(listen="127.0.0.1:0", **bounds))
     async with found.serving(None) as url, aiohttp.ClientSession(url) as session:
         yield session
 
@@ -48,7 +48,12 @@ async def posted(session: aiohttp.ClientSession, path: str, body: Any) -> tuple[
 async def test_only_the_mutating_path_changes_anything() -> None:
     async with server() as session:
         code, hinted = await posted(session, "/mutate", question(asking(CLUSTER), "u7"))
-        assert (code, hinted["uid"], hinted["allowed"], hinted["patchType"]) == (200, "u7", True, "JSONPatch")
+        assert (code, hinted["uid"], hinted["allowed"], hinted["patchType"]) == (
+            200,
+            "u7",
+            True,
+            "JSONPatch",
+        )
         assert await posted(session, "/validate", question(asking(CLUSTER))) == (200, {"uid": "u1", "allowed": True})
         code, refused = await posted(session, "/validate", question(asking(CLUSTER, amount="9")))
         assert (code, refused["allowed"]) == (200, False)
@@ -88,7 +93,7 @@ async def test_other_paths_and_methods_are_not_served() -> None:
 async def test_an_address_in_use_is_said_so() -> None:
     async with server() as session:
         port = session._base_url.port if session._base_url else 0
-        taken = Server(answering, AdmissionSettings(listen=f"127.0.0.1:{port}"))
+        taken = WebhookServer(answering, AdmissionSettings(listen=f"127.0.0.1:{port}"))
         with pytest.raises(ListenError, match="Choose another address"):
             async with taken.serving(None):
                 pass

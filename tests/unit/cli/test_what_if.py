@@ -146,7 +146,7 @@ def told() -> Pools:
         (GOOD, []),
         (GOOD.replace("}}", "}, nodeSelector: {matchLabels: {zone: a}}}"), []),
         (GOOD.replace("Card", "Card, slicesPerUnit: 2"),
-         ["PoolImmutable: spec.resource cannot change once the pool is there. Create a new pool instead."]),
+         ["PoolImmutable: spec.resource cannot change once the pool exists. Create a new pool instead."]),
         (GOOD.replace("}}", "}, deviceSelector: {include: {pciVendors: [10de]}}}"),
          ["PoolImmutable: spec.deviceSelector cannot"]),
         (GOOD.replace("Card", "Card, slicesPerUnit: 9"), ["InvalidPool: spec.resource.slicesPerUnit: 9 is not from"]),

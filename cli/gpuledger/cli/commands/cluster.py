@@ -11,7 +11,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
-from gpuledger.edge.admission.removal import remove as remove_webhooks
+from gpuledger.edge.admission.certificates.rotation import remove_webhooks
 from gpuledger.edge.kube import crds as definitions
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import ConflictError

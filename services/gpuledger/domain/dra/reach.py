@@ -36,13 +36,14 @@ def reaches(reach: Reach, node: LabelledNode) -> bool:
     return (
         reach.everywhere
         or reach.node == node.name
-        or any(term and all(_meets(node, one) for one in term) for term in reach.terms)
+        or any(term and all(meets(node, one) for one in term) for term in reach.terms)
     )
 
 
-def _meets(node: LabelledNode, requirement: NodeExpression) -> bool:
+def meets(node: LabelledNode, requirement: NodeExpression) -> bool:
+    """Whether a node meets a requirement; none meets an unknown operator."""
     found = {"metadata.name": node.name} if requirement.is_field else node.labels
-    return _OPERATORS[requirement.operator](found, requirement) if requirement.operator in _OPERATORS else False
+    return OPERATORS[requirement.operator](found, requirement) if requirement.operator in OPERATORS else False
 
 
 def _is_in(found: Mapping[str, str], requirement: NodeExpression) -> bool:
@@ -51,18 +52,19 @@ def _is_in(found: Mapping[str, str], requirement: NodeExpression) -> bool:
 
 def _compares(found: Mapping[str, str], requirement: NodeExpression) -> bool:
     """`Gt` and `Lt` compare whole numbers; anything else meets neither."""
-    value, bound = _whole(found.get(requirement.key, "")), _whole("".join(requirement.values[:1]))
+    value, bound = whole_number(found.get(requirement.key, "")), whole_number("".join(requirement.values[:1]))
     if value is None or bound is None:
         return False
     return value > bound if requirement.operator == "Gt" else value < bound
 
 
-def _whole(text: str) -> int | None:
+def whole_number(text: str) -> int | None:
+    """A whole number as Kubernetes reads it; None if the text is none."""
     number = int(text) if _WHOLE.fullmatch(text) else None
     return number if number is not None and -_WHOLE_MAX - 1 <= number <= _WHOLE_MAX else None
 
 
-_OPERATORS = {
+OPERATORS = {
     "In": _is_in,
     "NotIn": lambda found, requirement: not _is_in(found, requirement),
     "Exists": lambda found, requirement: requirement.key in found,

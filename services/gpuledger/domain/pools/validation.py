@@ -72,7 +72,7 @@ def name_problems(name: str) -> Iterator[PoolProblem]:
         yield PoolProblem(PoolReason.NAME_INVALID, f"metadata.name: {text}")
 
 
-def profile_problems(unit: str, profile: object) -> Iterator[PoolProblem]:
+def profile_problems(unit: object, profile: object) -> Iterator[PoolProblem]:
     """Whether the unit has the MIG profile that it needs."""
     field = "spec.resource.migProfile"
     if unit != UNIT_MIG:

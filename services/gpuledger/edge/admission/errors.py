@@ -1,9 +1,10 @@
 """What can go wrong in admission.
 
 AdmissionError
-├── ReviewError         what was asked is no AdmissionReview
+├── DeniedError         a rule denies the request; `reason` is a name that people can search for
+├── ReviewError         the body is not an AdmissionReview
 ├── PatchError          a hint would change what the user set; a bug of ours
-└── CertificateError    what a secret holds is no certificate with its key
+└── CertificateError    a secret holds no certificate with its key
 """
 
 
@@ -11,8 +12,16 @@ class AdmissionError(Exception):
     """Admission could not do its work."""
 
 
+class DeniedError(AdmissionError):
+    """A rule denies the request. The message says what is wrong, where, and what to do."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class ReviewError(AdmissionError):
-    """What was asked is no AdmissionReview."""
+    """The body is not an AdmissionReview."""
 
 
 class PatchError(AdmissionError):
@@ -20,4 +29,4 @@ class PatchError(AdmissionError):
 
 
 class CertificateError(AdmissionError):
-    """What a secret holds is no certificate with its key."""
+    """A secret holds no certificate with its key."""

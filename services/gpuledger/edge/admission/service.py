@@ -1,8 +1,8 @@
-"""Admission's life: follow the ledger, keep the certificates and configurations, and answer API servers.
+"""The `admission` service: webhooks that check pods, pools and GPUDevices before the API server stores them.
 
-Every replica does all of it; there is nothing that only one may do. Nothing is answered before the ledger has been read
-to the end that it had at the start. While the ledger is away, answers follow from what was known last. An
-event that does not fold ends the answering, because from then on what is known would have a hole.
+Every replica folds the ledger, keeps the certificates and webhook configurations, and answers; nothing is left to a
+leader. It answers nothing before it has read the ledger to the end that it had at the start. While the ledger is away
+it answers from its cache. An event that does not fold stops the answers, because the cache would have a hole.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import NamedTuple
 import structlog
 
 from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
-from gpuledger.edge.admission.certificates.rotation import Certificates, Keeper
+from gpuledger.edge.admission.certificates.rotation import CertificateRotation, ServedCertificate
 from gpuledger.edge.admission.metrics import READY
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import Review, Verdict
-from gpuledger.edge.admission.serving.server import Server
-from gpuledger.edge.admission.settings import AdmissionSettings, Reached
+from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionResponse
+from gpuledger.edge.admission.serving.server import WebhookServer
+from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
@@ -32,7 +32,7 @@ log = structlog.get_logger("gpuledger.admission")
 
 
 class AdmissionHealth(NamedTuple):
-    """`state` is starting, folding, answering or stopped; `reason` is what is wrong, though it may go on.
+    """`state` is starting, folding, answering or stopped; `reason` is what is wrong, though the service may go on.
 
     `url` is where the webhooks listen.
     """
@@ -44,12 +44,12 @@ class AdmissionHealth(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """Whether reviews are answered."""
+        """Whether the service answers reviews."""
         return self.state == "answering"
 
 
-class Admission:
-    """The webhooks; `run` them, and ask for their `health`."""
+class AdmissionService:
+    """The webhooks with all that they need; `run` it, and ask for its `health`."""
 
     def __init__(
         self,
@@ -65,55 +65,57 @@ class Admission:
         self._settings = settings or AdmissionSettings()
         self._clock = clock
         self._jitter = jitter
-        self._certificates = Certificates()
+        self._certificate = ServedCertificate()
         self._cache: AdmissionCache | None = None
         self._position = 0
         self._url: str | None = None
-        self._keeper: Keeper | None = None
+        self._rotation: CertificateRotation | None = None
         self._stopped: str | None = None
         self._interrupted: str | None = None
 
     def health(self) -> AdmissionHealth:
-        """How it stands."""
-        kept = self._keeper.problem if self._keeper else None
-        return AdmissionHealth(self._state(), self._position, self._url, self._stopped or kept or self._interrupted)
+        """The state of the service."""
+        problem = self._rotation.problem if self._rotation else None
+        return AdmissionHealth(self._state(), self._position, self._url, self._stopped or problem or self._interrupted)
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the API server was told whom to ask, and whom to trust."""
-        return self._keeper is not None and self._keeper.kept > 0
+    def is_configured(self) -> bool:
+        """Whether the API server has the webhook configurations, with the authorities to trust."""
+        return self._rotation is not None and self._rotation.rounds > 0
 
     def _state(self) -> str:
         if self._stopped is not None:
             return "stopped"
         if self._cache is None:
             return "folding"
-        return "answering" if self._certificates.shown else "starting"
+        return "answering" if self._certificate.shown else "starting"
 
     async def run(self) -> None:
         """Run until cancelled, recovering from servers that go away.
 
         Raises:
-            ListenError: nobody can listen at the address in the settings.
+            ListenError: the address in the settings cannot be listened on.
         """
-        server = Server(self.decide, self._settings)
-        async with server.serving(self._certificates.context) as url:
+        server = WebhookServer(self.decide, self._settings)
+        async with server.serving(self._certificate.context) as url:
             self._url = url
-            reached = self._settings.reached or Reached(url=url)
-            self._keeper = Keeper(self._client, self._certificates, reached, self._settings, self._clock, self._jitter)
-            await run_until_one_fails([self._keeper.run(), self._follow()])
+            address = self._settings.address or WebhookAddress(url=url)
+            self._rotation = CertificateRotation(
+                self._client, self._certificate, address, self._settings, self._clock, self._jitter
+            )
+            await run_until_one_fails([self._rotation.run(), self._follow()])
 
-    def decide(self, review: Review) -> Verdict | None:
-        """The verdict, by what is known now; None while too little is."""
-        return None if self._cache is None else decide(review, self._cache)
+    def decide(self, request: AdmissionRequest) -> AdmissionResponse | None:
+        """The response by the cache as it is now; None while there is none."""
+        return None if self._cache is None else decide(request, self._cache)
 
     async def _follow(self) -> None:
         retries, fold = Retries(self._settings.backoff, self._jitter), None
         while True:
             begun = self._position
             try:
-                fold = fold or await self._begun()
-                await self._followed(fold)
+                fold = fold or await self._new_fold()
+                await self._fold_all(fold)
             except LedgerUnavailableError as error:
                 if self._position > begun:
                     retries.reset()
@@ -127,16 +129,16 @@ class Admission:
             READY.set(self._cache is not None)
             await asyncio.sleep(pause_s)
 
-    async def _begun(self) -> Fold:
+    async def _new_fold(self) -> Fold:
         projection = CacheProjection(self._settings.namespace)
         return Fold(projection, self._ledger.generation, skipped=await skipped_positions(self._ledger))
 
-    async def _followed(self, fold: Fold) -> None:
-        """Fold to the head, then what comes, for ever."""
+    async def _fold_all(self, fold: Fold) -> None:
+        """Fold to the head, then what is recorded later, until cancelled."""
         if self._cache is None:
             with seldom_collected():
                 async for messages in self._ledger.history(after=fold.sequence, until=await self._ledger.head()):
-                    self._take(fold, messages)
+                    self._apply(fold, messages)
             assert isinstance(fold.state, AdmissionCache)
             self._cache, self._stopped = fold.state, None
             READY.set(1)
@@ -144,8 +146,8 @@ class Admission:
         async with self._ledger.read(after=fold.sequence) as reader:
             self._interrupted = None
             while True:
-                self._take(fold, await reader.next_batch(self._settings.messages_per_batch))
+                self._apply(fold, await reader.next_batch(self._settings.messages_per_batch))
 
-    def _take(self, fold: Fold, messages: list[Message]) -> None:
+    def _apply(self, fold: Fold, messages: list[Message]) -> None:
         fold.apply_all(messages)
         self._position = fold.sequence

@@ -1,4 +1,4 @@
-"""Bounds of admission, and where it is found. Units stand last in names."""
+"""Settings of admission: limits, and the address at which API servers reach the webhooks. Units stand last in names."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -7,16 +7,16 @@ from gpuledger.api.kinds import NAMESPACE
 from gpuledger.runtime.backoff import Backoff
 
 SERVICE: Final = "gpu-control-plane-admission"
-"""The Service that leads API servers to the webhooks; the chart makes it."""
+"""The Service that leads API servers to the webhooks; the chart creates it."""
 
 SERVICE_PORT: Final = 443
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class WebhookAddress:
     """How an API server reaches the webhooks: through a Service, or at a URL where there is no cluster network.
 
-    `url` has no path, and its host stands in the certificate.
+    `url` has no path, and the certificate names its host.
     """
 
     service: str = SERVICE
@@ -26,20 +26,20 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """Where the webhooks listen, and how much they bear.
+    """The address that the webhooks listen on, and the load that they bear.
 
-    An API server waits for `webhook_timeout_s`; an answer is given up before, after `review_timeout_s`. A review holds
-    two objects of which each may have as much as etcd keeps, 1.5 MiB. `reached` None stands for the very address that
-    the webhooks listen on, for API servers of the same machine.
+    An API server waits for `webhook_timeout_s`; the webhooks give up before, after `review_timeout_s`. A review holds
+    two objects, each of which may be as large as etcd stores, 1.5 MiB. `address` None stands for the address that the
+    webhooks listen on, for API servers on the same machine.
 
-    `connections_max` is more than three API servers need that each change 200 objects at once. A connection that has
-    asked nothing whole for `idle_timeout_s` is closed; an API server gives up its own idle ones after 90 s, so that it
-    does not ask on one that is being closed.
+    `connections_max` is more than three API servers need that each change 200 objects at once. The server closes a
+    connection without a complete request for `idle_timeout_s`; an API server gives up its own idle connections after
+    90 s, so it does not send a request on one that is being closed.
     """
 
     listen: str = "0.0.0.0:9443"
     namespace: str = NAMESPACE
-    reached: Reached | None = field(default_factory=Reached)
+    address: WebhookAddress | None = field(default_factory=WebhookAddress)
     review_bytes_max: int = 8 * 1024 * 1024
     reviews_at_once_max: int = 64
     connections_max: int = 768

@@ -8,8 +8,8 @@ from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.admission.cache import AdmissionCache
-from gpuledger.edge.admission.rules.pools import review_pool
-from gpuledger.edge.admission.serving.review import CREATE, UPDATE, Object, Review, User, part
+from gpuledger.edge.admission.rules.decide import decide
+from gpuledger.edge.admission.serving.review import CREATE, UPDATE, AdmissionRequest, Object, Requester, part
 from gpuledger.events.pool import DeviceFilter, PoolDefined
 from gpuledger.events.settings import SLICES_PER_UNIT_MAX
 
@@ -21,8 +21,8 @@ def problem_of(resource: Resource, obj: Object) -> str | None:
     """Why admission would refuse the pool wherever it is applied; None where it would not."""
     cache = AdmissionCache()
     cache.inventory.settings.put(_WIDEST)
-    verdict = review_pool(_review(resource, CREATE, obj), cache)
-    return None if verdict.is_allowed else f"{verdict.reason}: {verdict.message}"
+    response = decide(_request(resource, CREATE, obj), cache)
+    return None if response.is_allowed else f"{response.reason}: {response.message}"
 
 
 def remarks(resource: Resource, obj: Object, pool: str, said: PoolDefined, state: PoolFacts) -> Iterator[str]:
@@ -39,12 +39,12 @@ def remarks(resource: Resource, obj: Object, pool: str, said: PoolDefined, state
     was = None if row is None else read_spec(row.said).said
     if was is not None and said.model_copy(update={name: getattr(was, name) for name in _OUTSIDE_SPEC}) == was:
         return
-    verdict = review_pool(_review(resource, CREATE, obj), cache)
-    warnings = verdict.warnings
-    if verdict.is_allowed and was is not None:
-        verdict = review_pool(_review(resource, UPDATE, _unchangeable(said), _unchangeable(was)), cache)
-    if not verdict.is_allowed:
-        yield f"The API server would refuse this: {verdict.reason}: {verdict.message}"
+    response = decide(_request(resource, CREATE, obj), cache)
+    warnings = response.warnings
+    if response.is_allowed and was is not None:
+        response = decide(_request(resource, UPDATE, _unchangeable(said), _unchangeable(was)), cache)
+    if not response.is_allowed:
+        yield f"The API server would refuse this: {response.reason}: {response.message}"
     yield from (f"{warning[:1].upper()}{warning[1:]}" for warning in warnings)
 
 
@@ -59,10 +59,10 @@ def _cache(state: PoolFacts) -> AdmissionCache:
     return cache
 
 
-def _review(resource: Resource, operation: str, new: Object, old: Object | None = None) -> Review:
+def _request(resource: Resource, operation: str, new: Object, old: Object | None = None) -> AdmissionRequest:
     metadata = part(new, "metadata")
     name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
-    return Review("", operation, resource.plural, name, namespace, User(""), new, old or {})
+    return AdmissionRequest("", operation, resource.plural, name, namespace, Requester(""), new, old or {})
 
 
 def _unchangeable(said: PoolDefined) -> Object:

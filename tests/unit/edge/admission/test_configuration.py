@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
-from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations, names_of
-from gpuledger.edge.admission.rules.requests import pool_request
-from gpuledger.edge.admission.settings import AdmissionSettings, Reached
+from gpuledger.edge.admission.certificates.webhook_configuration import (
+    MUTATING,
+    VALIDATING,
+    configurations,
+    server_names,
+)
+from gpuledger.edge.admission.rules.requests import containers_with_units
+from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.local.kubeapi.strategies.webhook_configurations import (
     MutatingConfigurationStrategy,
     ValidatingConfigurationStrategy,
@@ -22,8 +27,8 @@ POOL = Version("gpu.deckhouse.io", "v1alpha1", "GPUPool", "gpupools")
 DEVICE = Version("gpu.deckhouse.io", "v1alpha1", "GPUDevice", "gpudevices")
 
 
-def configured(reached: Reached | None = None) -> dict[str, Json]:
-    found = configurations(SETTINGS, reached or Reached(), b"PEM")
+def configured(reached: WebhookAddress | None = None) -> dict[str, Json]:
+    found = configurations(SETTINGS, reached or WebhookAddress(), b"PEM")
     return {resource.kind: configuration for resource, configuration in found}
 
 
@@ -48,21 +53,21 @@ def test_a_service_leads_to_them_or_a_url() -> None:
     (hook,) = configured()[MUTATING.kind]["webhooks"]
     service = {"name": "gpu-control-plane-admission", "namespace": "d8-gpu-operator", "path": "/mutate", "port": 443}
     assert hook["clientConfig"]["service"] == service
-    (hook,) = configured(Reached(url="https://127.0.0.1:9443"))[MUTATING.kind]["webhooks"]
+    (hook,) = configured(WebhookAddress(url="https://127.0.0.1:9443"))[MUTATING.kind]["webhooks"]
     assert hook["clientConfig"]["url"] == "https://127.0.0.1:9443/mutate"
 
 
 @pytest.mark.parametrize(
     ("reached", "name"),
     [
-        (Reached(), "gpu-control-plane-admission.d8-gpu-operator.svc"),
-        (Reached(url="https://127.0.0.1:9443"), "127.0.0.1"),
-        (Reached(url="https://[::1]:9443"), "::1"),
-        (Reached(url="https://gpu.example"), "gpu.example"),
+        (WebhookAddress(), "gpu-control-plane-admission.d8-gpu-operator.svc"),
+        (WebhookAddress(url="https://127.0.0.1:9443"), "127.0.0.1"),
+        (WebhookAddress(url="https://[::1]:9443"), "::1"),
+        (WebhookAddress(url="https://gpu.example"), "gpu.example"),
     ],
 )
-def test_the_certificate_is_for_the_name_that_is_asked(reached: Reached, name: str) -> None:
-    assert names_of("d8-gpu-operator", reached) == (name,)
+def test_the_certificate_is_for_the_name_that_is_asked(reached: WebhookAddress, name: str) -> None:
+    assert server_names("d8-gpu-operator", reached) == (name,)
 
 
 def without(kind: str, pod: Json) -> Json:
@@ -90,7 +95,7 @@ def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool
     for configuration in configured().values():
         hooks: list[Any] = [one for one in configuration["webhooks"] if one["name"].startswith("pods.")]
         assert [applies(hook, question, pod, None, lambda _: {}) for hook in hooks] == [is_theirs]
-    assert (pool_request(pod, "team") is not None) is is_theirs
+    assert (bool(containers_with_units(pod))) is is_theirs
 
 
 @pytest.mark.parametrize(

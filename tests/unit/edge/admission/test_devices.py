@@ -8,7 +8,7 @@ from gpuledger.api.kinds import NAMESPACE
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.access import trusted_groups
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import CREATE, UPDATE, User, Verdict
+from gpuledger.edge.admission.serving.review import CREATE, UPDATE, AdmissionResponse, Requester
 from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn, Hardware
 from support.admission import (
     MASTER,
@@ -35,13 +35,13 @@ def gpu(annotations: Json | None = None, labels: Json | None = None) -> Json:
     return {"metadata": {"name": "d1", "annotations": annotations or {}, "labels": labels or {}}}
 
 
-def judged(new: Json, old: Json, *said: Said, user: User = USER) -> Verdict:
+def judged(new: Json, old: Json, *said: Said, user: Requester = USER) -> AdmissionResponse:
     return decide(review("gpudevices", new, old, operation=UPDATE, within="", user=user), known(*said))
 
 
 @pytest.mark.parametrize("annotations", [{LOCAL: "local-x"}, {CLUSTER: "cluster-a"}])
 def test_a_ready_device_may_be_given_to_a_pool_that_means_it(annotations: Json) -> None:
-    assert judged(gpu(annotations), gpu(), *READY) == Verdict()
+    assert judged(gpu(annotations), gpu(), *READY) == AdmissionResponse()
 
 
 def refused(annotations: Json, *said: Said, labels: Json | None = None) -> tuple[Json, list[Said]]:
@@ -54,9 +54,9 @@ REFUSED: dict[str, tuple[tuple[Json, list[Said]], str]] = {
     "PoolNotFound": (refused({LOCAL: "none"}, *READY), "There is no GPUPool 'none'"),
     "PoolKindMismatch": (
         refused({LOCAL: "cluster-a"}, *READY),
-        f"There is no GPUPool cluster-a, but the ClusterGPUPool cluster-a. Annotate {CLUSTER}",
+        f"There is no GPUPool cluster-a, but the ClusterGPUPool cluster-a. Use the annotation {CLUSTER}",
     ),
-    "DeviceUnknown": (refused(TO_A, *POOLS), "Nothing is known of d1"),
+    "DeviceUnknown": (refused(TO_A, *POOLS), "gpuledger has not recorded d1 yet"),
     "DeviceMismatch": (refused(TO_A, *pool("cluster-a", include={"pci_devices": ["2204"]}), *device()), "pciDevices"),
     "DeviceNotReady": (refused(TO_A, *POOLS, *device(state="Validating")), "d1 is Validating"),
     "DeviceNotManaged": (refused(TO_A, *POOLS, *device(managed=False)), "n1, which is not managed"),
@@ -96,7 +96,7 @@ def test_what_is_refused_says_why(reason: str) -> None:
     ],
 )
 def test_what_is_allowed(new: Json, old: Json, said: list[Said]) -> None:
-    assert judged(new, old, *said) == Verdict()
+    assert judged(new, old, *said) == AdmissionResponse()
 
 
 def test_the_node_has_to_be_one_of_the_pools() -> None:
@@ -111,7 +111,7 @@ def test_the_card_has_to_have_the_profile_of_a_pool_of_partitions() -> None:
     verdict = judged(gpu(TO_A), gpu(), *divided, *device(hardware=card))
     assert verdict.reason == "DeviceMismatch"
     assert "has no MIG profile 2g.20gb, only 1g.5gb, 2g.10gb." in verdict.message
-    assert judged(gpu(TO_A), gpu(), *divided, *device()) == Verdict()
+    assert judged(gpu(TO_A), gpu(), *divided, *device()) == AdmissionResponse()
 
 
 def test_a_device_that_is_gone_is_unknown() -> None:
@@ -121,14 +121,14 @@ def test_a_device_that_is_gone_is_unknown() -> None:
 def test_a_device_that_is_not_seen_is_not_ready() -> None:
     unseen = DeviceDescribed(hardware=Hardware(pci_vendor="10de", pci_device="2203"), managed=True, missing=True)
     verdict = judged(gpu(TO_A), gpu(), *READY, ("d1", unseen))
-    assert (verdict.reason, "d1 is not seen now" in verdict.message) == ("DeviceNotReady", True)
+    assert (verdict.reason, "d1 is missing" in verdict.message) == ("DeviceNotReady", True)
 
 
 @pytest.mark.parametrize(
     ("annotations", "reason", "words"),
     [
         ({CLUSTER: "none"}, "PoolNotFound", "There is no ClusterGPUPool 'none'"),
-        ({CLUSTER: "local-x"}, "PoolKindMismatch", f"but the GPUPool {TEAM}/local-x. Annotate {LOCAL}"),
+        ({CLUSTER: "local-x"}, "PoolKindMismatch", f"but the GPUPool {TEAM}/local-x. Use the annotation {LOCAL}"),
     ],
 )
 def test_the_same_is_said_of_the_other_kind(annotations: Json, reason: str, words: str) -> None:
@@ -136,19 +136,21 @@ def test_the_same_is_said_of_the_other_kind(annotations: Json, reason: str, word
     assert (verdict.reason, words in verdict.message) == (reason, True)
 
 
-@pytest.mark.parametrize("user", [USER, User("eve"), User("x", frozenset({"system:serviceaccounts:default"}))])
+@pytest.mark.parametrize(
+    "user", [USER, Requester("eve"), Requester("x", frozenset({"system:serviceaccounts:default"}))]
+)
 @pytest.mark.parametrize("label", [PRODUCT_LABEL, "gpu.deckhouse.io/vendor", "gpu.deckhouse.io/precision.fp8"])
 @pytest.mark.parametrize(("old", "new"), [(None, "a"), ("a", "b"), ("a", None)])
 def test_labels_that_say_what_was_found_are_kept_by_the_product(
-    user: User, label: str, old: str | None, new: str | None
+    user: Requester, label: str, old: str | None, new: str | None
 ) -> None:
     before, after = ({} if value is None else {label: value} for value in (old, new))
     asked = gpu(labels=after), gpu(labels=before)
     verdict = judged(*asked, *READY, user=user)
     assert verdict.reason == "LabelNotYours"
-    assert f"{label} of d1 says what was found" in verdict.message
+    assert f"gpuledger keeps {label} of d1." in verdict.message
     for group in trusted_groups(NAMESPACE):
-        assert judged(*asked, *READY, user=User("x", frozenset({group}))) == Verdict()
+        assert judged(*asked, *READY, user=Requester("x", frozenset({group}))) == AdmissionResponse()
 
 
 def test_what_the_product_assigns_was_decided_already() -> None:
@@ -167,7 +169,7 @@ def test_what_the_product_assigns_was_decided_already() -> None:
         ("gpuledger", USER, False),
     ],
 )
-def test_an_administrator_may_act_for_the_product(manager: str, user: User, is_the_product: bool) -> None:
+def test_an_administrator_may_act_for_the_product(manager: str, user: Requester, is_the_product: bool) -> None:
     asked = review("gpudevices", gpu(TO_A), gpu(), operation=UPDATE, within="", user=user)._replace(manager=manager)
     verdict = decide(asked, known(*POOLS, *device(state="Discovered")))
     assert (verdict.reason, verdict.is_allowed) == ("" if is_the_product else "DeviceNotReady", is_the_product)
@@ -181,4 +183,4 @@ def test_the_product_is_who_runs_in_its_namespace() -> None:
 
 def test_only_changes_are_looked_at() -> None:
     asked: dict[str, Any] = {"within": "", "user": USER}
-    assert decide(review("gpudevices", gpu({LOCAL: "none"}), operation=CREATE, **asked), known()) == Verdict()
+    assert decide(review("gpudevices", gpu({LOCAL: "none"}), operation=CREATE, **asked), known()) == AdmissionResponse()

@@ -7,8 +7,8 @@ import pytest
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pods import MODULE_DISABLED
-from gpuledger.edge.admission.rules.requests import PoolRequest, pool_request
-from gpuledger.edge.admission.serving.review import CREATE, UPDATE, Verdict
+from gpuledger.edge.admission.rules.requests import PoolRequest, containers_with_units, pool_request
+from gpuledger.edge.admission.serving.review import CREATE, UPDATE, AdmissionResponse
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
 from support.admission import TEAM, Json, Said, asking, known, namespace, pool, review, settings
 
@@ -23,7 +23,7 @@ class Untouchable:
         raise AssertionError(f"{name} was looked up")
 
 
-def judged(pod: Json, *said: Said, within: str = TEAM) -> Verdict:
+def judged(pod: Json, *said: Said, within: str = TEAM) -> AdmissionResponse:
     return decide(review("pods", pod, within=within), known(*said))
 
 
@@ -46,7 +46,7 @@ def pod(*containers: Json, init: list[Json] | None = None) -> Json:
     ],
 )
 def test_a_pod_that_asks_for_nothing_of_ours_costs_no_lookup(given: Json) -> None:
-    assert decide(review("pods", given), Untouchable()) == Verdict()  # type: ignore[arg-type]
+    assert decide(review("pods", given), Untouchable()) == AdmissionResponse()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("resource", "within"), [(LOCAL, TEAM), (CLUSTER, TEAM), (CLUSTER, "other")])
@@ -58,7 +58,7 @@ def test_a_pod_may_use_a_pool_that_is_set_up(resource: str, within: str) -> None
 
 def test_only_new_pods_are_looked_at() -> None:
     asked = review("pods", asking(LOCAL), asking(LOCAL), operation=UPDATE)
-    assert decide(asked, known()) == Verdict()
+    assert decide(asked, known()) == AdmissionResponse()
     assert not decide(asked._replace(operation=CREATE), known()).is_allowed
 
 
@@ -81,7 +81,7 @@ REFUSED = {
     ),
     "PoolWithoutCapacity": (asking(CLUSTER), [namespace(), *pool("cluster-a", total=0)], "capacity is 0"),
     "CapacityExceeded": (asking(CLUSTER, amount="5"), READY, "asks for 5 of cluster.gpu.deckhouse.io/cluster-a"),
-    "InvalidQuantity": (asking(CLUSTER, amount="1500m"), READY, "no whole number"),
+    "InvalidQuantity": (asking(CLUSTER, amount="1500m"), READY, "not a whole number"),
     "RequestNotLimit": (
         pod(container(limits={CLUSTER: "2"}, requests={CLUSTER: "1"})), READY,
         f"container c requests 1 of {CLUSTER} with a limit of 2. Make both the same number",
@@ -156,7 +156,7 @@ def test_where_no_pool_is_found_the_message_shows_a_way(resource: str, words: st
 
 
 def test_nothing_is_refused_while_the_module_is_disabled() -> None:
-    assert judged(asking(LOCAL, CLUSTER), settings(enabled=False)) == Verdict(warnings=(MODULE_DISABLED,))
+    assert judged(asking(LOCAL, CLUSTER), settings(enabled=False)) == AdmissionResponse(warnings=(MODULE_DISABLED,))
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def test_nothing_is_refused_while_the_module_is_disabled() -> None:
     ],
 )
 def test_a_pod_holds_what_the_scheduler_counts(given: Json, amount: int) -> None:
-    assert pool_request(given, TEAM) == PoolRequest(PoolRef("local-x", TEAM), amount)
+    assert pool_request(containers_with_units(given), TEAM) == PoolRequest(PoolRef("local-x", TEAM), amount)
 
 
 @pytest.mark.parametrize("amount", ["-1", "1.5", "many", True])
 def test_units_are_whole(amount: object) -> None:
     verdict = judged(asking(LOCAL, amount=amount), *READY)
     assert verdict.reason == "InvalidQuantity"
-    assert f"{amount!r} of {LOCAL} in the limits of container c is no whole number" in verdict.message
+    assert f"{amount!r} of {LOCAL} in the limits of container c is not a whole number" in verdict.message
 
 
 def test_a_request_needs_a_limit() -> None:

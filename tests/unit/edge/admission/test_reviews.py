@@ -11,7 +11,13 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
 from gpuledger.edge.admission.errors import ReviewError
 from gpuledger.edge.admission.rules.decide import RULES, decide
-from gpuledger.edge.admission.serving.review import Review, User, Verdict, answer, read_review
+from gpuledger.edge.admission.serving.review import (
+    AdmissionRequest,
+    AdmissionResponse,
+    Requester,
+    read_request,
+    review_document,
+)
 from gpuledger.events.namespace import NamespaceGone
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
 from gpuledger.ledger.api import Message
@@ -33,8 +39,8 @@ REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "reque
 
 
 def test_a_review_is_read() -> None:
-    user = User("alice", frozenset({"devs"}))
-    assert read_review(REVIEW) == Review(
+    user = Requester("alice", frozenset({"devs"}))
+    assert read_request(REVIEW) == AdmissionRequest(
         "u1", "CREATE", "pods", "p", "team", user, {"metadata": {"name": "p"}}, {}, "kubectl"
     )
 
@@ -42,11 +48,11 @@ def test_a_review_is_read() -> None:
 @pytest.mark.parametrize("document", [[], {}, None, {**REVIEW, "apiVersion": "v1"}, {**REVIEW, "request": {}}])
 def test_what_is_no_review_is_said_to_be_none(document: object) -> None:
     with pytest.raises(ReviewError):
-        read_review(document)
+        read_request(document)
 
 
 def test_a_refusal_begins_with_its_reason() -> None:
-    told = answer("u1", Verdict("MixedPoolRequest", "The pod asks for two."))["response"]
+    told = review_document("u1", AdmissionResponse("MixedPoolRequest", "The pod asks for two."))["response"]
     assert told["allowed"] is False
     assert told["uid"] == "u1"
     assert told["status"]["message"] == "MixedPoolRequest: The pod asks for two."
@@ -55,15 +61,15 @@ def test_a_refusal_begins_with_its_reason() -> None:
 
 def test_an_answer_carries_warnings_and_a_patch() -> None:
     patch = ({"op": "add", "path": "/a", "value": 1},)
-    told = answer("u1", Verdict(warnings=("careful",), patch=patch))["response"]
+    told = review_document("u1", AdmissionResponse(warnings=("careful",), patch=patch))["response"]
     assert told["allowed"] is True
     assert told["warnings"] == ["careful"]
     assert orjson.loads(base64.b64decode(told["patch"])) == list(patch)
-    assert answer("u1", Verdict())["response"] == {"uid": "u1", "allowed": True}
+    assert review_document("u1", AdmissionResponse())["response"] == {"uid": "u1", "allowed": True}
 
 
 def test_what_has_no_rule_is_allowed() -> None:
-    assert decide(review("deployments", {"spec": {}}), known()) == Verdict()
+    assert decide(review("deployments", {"spec": {}}), known()) == AdmissionResponse()
 
 
 json_values = st.recursive(
@@ -84,7 +90,7 @@ def test_whatever_the_objects_look_like_there_is_an_answer(kind: str, operation:
     asked = REVIEW | {
         "request": REQUEST | {"operation": operation, "resource": resource, "object": new, "oldObject": old}
     }
-    told = answer("u1", decide(read_review(asked), known(*pool("x"), namespace("team"))))
+    told = review_document("u1", decide(read_request(asked), known(*pool("x"), namespace("team"))))
     assert isinstance(orjson.loads(orjson.dumps(told)), dict)
 
 

@@ -1,8 +1,8 @@
-"""The authority that API servers trust, and the certificate that the webhooks show: made, read, and renewed in time.
+"""Creates, reads and renews the authority that API servers trust and the certificate that the webhooks show.
 
-Nothing here reads a clock or a file. Two thirds of its life after it was made a certificate is made anew. An authority
-stays trusted beside its successor until it expires, and a new one signs nothing until it has been in the bundle for a
-while, so that no API server ever meets a certificate whose authority it does not know yet.
+Reads no clock and no file. A certificate is renewed after two thirds of its life. An authority stays trusted beside its
+successor until it expires, and a new one signs nothing until it has been in the bundle for a while, so that no API
+server ever meets a certificate whose authority it does not trust yet.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from gpuledger.edge.kube import pki
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 SERVING_LIFE: Final = timedelta(days=90)
 SETTLING: Final = timedelta(hours=1)
-"""How long a new authority is only made known, while there is a certificate that still holds."""
+"""How long a new authority is only published, while there is a certificate that is still valid."""
 
 AUTHORITIES_MAX: Final = 4
-"""How many authorities the bundle holds; the oldest go first."""
+"""How many authorities the bundle holds; the oldest is dropped first."""
 
 _AUTHORITY_NAME: Final = "gpu-control-plane webhook CA"
 _SERVING_NAME: Final = "gpu-control-plane webhooks"
@@ -34,7 +34,7 @@ BUNDLE: Final = "ca.crt"
 
 
 class Pair(NamedTuple):
-    """A certificate with its key, and the authorities that are trusted beside it; all as PEM."""
+    """A certificate with its key, and the authorities to trust beside it; all as PEM."""
 
     certificate: bytes
     key: bytes
@@ -46,10 +46,10 @@ class Pair(NamedTuple):
 
 
 def read_pair(data: Mapping[str, bytes]) -> Pair:
-    """What a secret holds.
+    """The pair in the data of a secret.
 
     Raises:
-        CertificateError: it is no certificate with its key.
+        CertificateError: the secret holds no certificate with its key.
     """
     try:
         pair = Pair(data[CERTIFICATE], data[KEY], data[BUNDLE])
@@ -62,21 +62,21 @@ def read_pair(data: Mapping[str, bytes]) -> Pair:
     return pair
 
 
-def authority_at(known: Pair | None, now: datetime) -> Pair:
-    """The authority to use: the known one, or a new one whose bundle trusts the known ones too while they hold."""
-    if known is not None and _is_in_force(known, now):
-        return known
+def authority_at(current: Pair | None, now: datetime) -> Pair:
+    """The authority to use: the current one, or a new one whose bundle also has the former ones until they expire."""
+    if current is not None and _is_in_force(current, now):
+        return current
     issued = pki.new_authority(_AUTHORITY_NAME, now, AUTHORITY_LIFE)
     made = pki.certificate_pem(issued.certificate)
-    older = [] if known is None else x509.load_pem_x509_certificates(known.bundle)
+    older = [] if current is None else x509.load_pem_x509_certificates(current.bundle)
     kept = [pki.certificate_pem(one) for one in older if one.not_valid_after_utc > now]
     return Pair(made, pki.key_pem(issued.key), b"".join([made, *kept][:AUTHORITIES_MAX]))
 
 
-def serving_at(known: Pair | None, authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
-    """The certificate to show for these host names and addresses: the known one, or a new one."""
-    if known is not None and _still_serves(known, authority, names, now):
-        return known
+def serving_at(current: Pair | None, authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
+    """The certificate to show for these host names and addresses: the current one, or a new one."""
+    if current is not None and _still_serves(current, authority, names, now):
+        return current
     signer = pki.Issued(_certificate(authority), _key(authority))
     issued = pki.new_serving(_SERVING_NAME, names, signer, now, SERVING_LIFE)
     return Pair(pki.certificate_pem(issued.certificate), pki.key_pem(issued.key), authority.bundle)
@@ -90,15 +90,15 @@ def is_old(pair: Pair, now: datetime) -> bool:
 
 
 def expires_at(pair: Pair) -> datetime:
-    """When the certificate ceases to hold."""
+    """When the certificate expires."""
     return _certificate(pair).not_valid_after_utc
 
 
-def _still_serves(known: Pair, authority: Pair, names: tuple[str, ...], now: datetime) -> bool:
-    certificate = _certificate(known)
+def _still_serves(current: Pair, authority: Pair, names: tuple[str, ...], now: datetime) -> bool:
+    certificate = _certificate(current)
     if set(_names_of(certificate)) != set(map(pki.general_name, names)) or not _is_trusted(certificate, authority, now):
         return False
-    if not is_old(known, now):
+    if not is_old(current, now):
         return True
     made_at = _certificate(authority).not_valid_before_utc + pki.BACKDATED
     return now < made_at + SETTLING and now < certificate.not_valid_after_utc - SETTLING
@@ -107,8 +107,8 @@ def _still_serves(known: Pair, authority: Pair, names: tuple[str, ...], now: dat
 def _is_in_force(authority: Pair, now: datetime) -> bool:
     """Whether what the authority signs is trusted by its own bundle, now and for a while."""
     certificate = _certificate(authority)
-    told = certificate in x509.load_pem_x509_certificates(authority.bundle)
-    return told and _may_sign(certificate) and _holds(certificate, now) and not is_old(authority, now)
+    is_published = certificate in x509.load_pem_x509_certificates(authority.bundle)
+    return is_published and _may_sign(certificate) and _holds(certificate, now) and not is_old(authority, now)
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:
@@ -124,7 +124,7 @@ def _is_trusted(certificate: x509.Certificate, authority: Pair, now: datetime) -
 
 
 def _holds(certificate: x509.Certificate, now: datetime) -> bool:
-    """Not yet where it was made by a clock that was wrong."""
+    """Whether a certificate is valid; it may not be yet, if it was created by a clock that was wrong."""
     return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
@@ -150,5 +150,5 @@ def _certificate(pair: Pair) -> x509.Certificate:
 def _key(pair: Pair) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pair.key, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TypeError("the key is none of an elliptic curve")
+        raise TypeError("the key is not one of an elliptic curve")
     return key

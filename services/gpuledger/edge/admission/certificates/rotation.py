@@ -1,14 +1,13 @@
-"""Keeps the webhooks reachable: certificates that hold, shown by the server, and API servers that know whom to trust.
+"""Keeps the webhooks' TLS certificate valid, and publishes the CA bundle in the webhook configurations.
 
-Everything is looked at again and again, so that what another replica renewed is taken over, and what somebody changed
-is put right. Trust comes before use: the bundle is applied before a certificate that needs it is shown.
+It checks everything again and again, so that it takes over what another replica renewed and reverts what somebody
+changed. Trust comes before use: the bundle is published before a certificate is shown that needs it.
 """
 
 import asyncio
 import ssl
 import tempfile
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +15,18 @@ import structlog
 
 from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET
 from gpuledger.edge.admission.certificates.authority import Pair, authority_at, expires_at, serving_at
-from gpuledger.edge.admission.certificates.secrets import kept
-from gpuledger.edge.admission.certificates.webhook_configuration import configurations, names_of
+from gpuledger.edge.admission.certificates.secrets import stored_pair
+from gpuledger.edge.admission.certificates.webhook_configuration import (
+    MUTATING,
+    NAME,
+    VALIDATING,
+    configurations,
+    server_names,
+)
 from gpuledger.edge.admission.metrics import EXPIRES
-from gpuledger.edge.admission.settings import AdmissionSettings, Reached
+from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import KubeError
+from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock
 
@@ -30,8 +35,8 @@ _PRIVATE_MODE: Final = 0o600
 log = structlog.get_logger("gpuledger.admission")
 
 
-class Certificates:
-    """What the server shows. `context` takes a new certificate without a restart: later connections get it."""
+class ServedCertificate:
+    """The certificate that the server shows. Later connections get a new one from `context` without a restart."""
 
     def __init__(self) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -39,7 +44,7 @@ class Certificates:
         self.shown: Pair | None = None
 
     def show(self, pair: Pair) -> None:
-        """Show this one from now on. The library reads files only, so it stands in one for a moment."""
+        """Show this one from now on. The library reads only files, so the pair is in one for a moment."""
         if pair == self.shown:
             return
         with tempfile.TemporaryDirectory(prefix="gpuledger-admission-") as directory:
@@ -51,63 +56,82 @@ class Certificates:
         EXPIRES.set(expires_at(pair).timestamp())
 
 
-class Keeper:
-    """Keeps secrets, configurations and what is shown."""
+class CertificateRotation:
+    """Renews certificates in their secrets, and applies the webhook configurations."""
 
     def __init__(
         self,
         client: KubeClient,
-        certificates: Certificates,
-        reached: Reached,
+        certificate: ServedCertificate,
+        address: WebhookAddress,
         settings: AdmissionSettings,
         clock: Clock,
         jitter: Jitter,
     ) -> None:
         self._client = client
-        self._reached = reached
-        self._certificates = certificates
+        self._address = address
+        self._certificate = certificate
         self._settings = settings
         self._clock = clock
         self._jitter = jitter
         self.problem: str | None = None
-        self.kept = 0
+        self.rounds = 0
+        """How often everything was checked without an error."""
 
-    async def keep(self) -> None:
-        """Have everything as it should be, once.
+    async def rotate(self) -> None:
+        """Check everything once, and renew or revert what needs it.
 
         Raises:
             KubeError: the API server cannot be used.
         """
         serving, bundle = await self._pairs(self._clock())
-        if self._certificates.shown is None:
-            self._certificates.show(serving)
-        for resource, configuration in configurations(self._settings, self._reached, bundle):
+        if self._certificate.shown is None:
+            self._certificate.show(serving)
+        for resource, configuration in configurations(self._settings, self._address, bundle):
             await self._client.apply(resource, configuration, force=True)
-        self._certificates.show(serving)
-        self.kept += 1
+        self._certificate.show(serving)
+        self.rounds += 1
 
     async def run(self) -> None:
-        """Keep it so, for ever."""
+        """Rotate until cancelled."""
         retries = Retries(self._settings.backoff, self._jitter)
         while True:
             try:
-                await self.keep()
+                await self.rotate()
                 self.problem = None
                 retries.reset()
                 pause_s = self._settings.certificates_check_s
             except KubeError as error:
                 self.problem = str(error)
                 pause_s = retries.pause_s()
-                log.warning("admission.not-kept", reason=self.problem, retry_s=round(pause_s, 3))
+                log.warning("admission.rotation-failed", reason=self.problem, retry_s=round(pause_s, 3))
             await asyncio.sleep(pause_s)
 
     async def _pairs(self, now: datetime) -> tuple[Pair, bytes]:
         """The certificate to show, and the authorities to trust."""
         namespace = self._settings.namespace
-        authority = await kept(self._client, namespace, CA_SECRET, authority_at, now)
-        wanted = partial(_serving, authority=authority, names=names_of(namespace, self._reached))
-        return await kept(self._client, namespace, CONTROLLER_TLS_SECRET, wanted, now), authority.bundle
+        names = server_names(namespace, self._address)
+        authority = await stored_pair(self._client, namespace, CA_SECRET, lambda current: authority_at(current, now))
+        serving = await stored_pair(
+            self._client, namespace, CONTROLLER_TLS_SECRET, lambda current: serving_at(current, authority, names, now)
+        )
+        return serving, authority.bundle
 
 
-def _serving(known: Pair | None, now: datetime, *, authority: Pair, names: tuple[str, ...]) -> Pair:
-    return serving_at(known, authority, names, now)
+async def remove_webhooks(client: KubeClient) -> list[str]:
+    """Delete both webhook configurations, so that no API server waits for webhooks that are gone.
+
+    Returns:
+        The kinds of the configurations that existed.
+
+    Raises:
+        KubeError: the API server cannot be used.
+    """
+    removed = []
+    for resource in (MUTATING, VALIDATING):
+        try:
+            await client.delete(resource, NAME)
+        except NotFoundError:
+            continue
+        removed.append(resource.kind)
+    return removed

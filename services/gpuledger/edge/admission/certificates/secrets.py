@@ -1,13 +1,12 @@
-"""Certificates that several replicas share: kept in secrets, of which the first writer wins.
+"""Stores certificates in secrets that several replicas share; the first writer wins.
 
-Whoever finds none creates one; who was slower, or changes what another has changed meanwhile, reads again and takes
-what is there. Keys leave this process only into the secret.
+A replica that finds no secret creates one. A replica that was slower, or changes what another has changed meanwhile,
+reads again and uses what is there. Keys leave this process only into the secret.
 """
 
 import base64
 import binascii
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Final
 
 import structlog
@@ -18,43 +17,43 @@ from gpuledger.edge.admission.errors import CertificateError
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ConflictError, NotFoundError
 
-ROUNDS_MAX: Final = 8
-"""How often a secret is read anew because another replica was faster."""
+TRIES_MAX: Final = 8
+"""How often a replica reads a secret because another replica was faster."""
 
 SECRET_TYPE: Final = "kubernetes.io/tls"  # noqa: S105 - a type of secrets
 
-Wanted = Callable[[Pair | None, datetime], Pair]
-"""The pair that is to be kept, given the one that is: the very same where nothing has to change."""
+Renew = Callable[[Pair | None], Pair]
+"""Gives the pair to store for the one that is stored: the same one while it need not change."""
 
 log = structlog.get_logger("gpuledger.admission")
 
 
-async def kept(client: KubeClient, namespace: str, name: str, wanted: Wanted, now: datetime) -> Pair:
-    """The pair that the secret holds from now on.
+async def stored_pair(client: KubeClient, namespace: str, name: str, renew: Renew) -> Pair:
+    """The pair that the secret holds, once it is renewed where it needs to be.
 
     Raises:
         ConflictError: the secret changed again and again meanwhile.
         KubeError: the API server cannot be used.
     """
-    for _ in range(ROUNDS_MAX - 1):
+    for _ in range(TRIES_MAX - 1):
         try:
-            return await _kept(client, namespace, name, wanted, now)
+            return await _stored(client, namespace, name, renew)
         except (ConflictError, NotFoundError):
             continue
-    return await _kept(client, namespace, name, wanted, now)
+    return await _stored(client, namespace, name, renew)
 
 
-async def _kept(client: KubeClient, namespace: str, name: str, wanted: Wanted, now: datetime) -> Pair:
+async def _stored(client: KubeClient, namespace: str, name: str, renew: Renew) -> Pair:
     try:
         secret = await client.get(SECRETS, name, namespace)
     except NotFoundError:
-        pair = wanted(None, now)
+        pair = renew(None)
         await client.create(SECRETS, _secret(namespace, name, pair))
         log.info("admission.certificate-created", secret=name)
         return pair
-    known = _read(secret)
-    pair = wanted(known, now)
-    if pair != known:
+    current = _read(secret)
+    pair = renew(current)
+    if pair != current:
         version = secret["metadata"]["resourceVersion"]
         await client.replace(SECRETS, _secret(namespace, name, pair, version, secret.get("type")))
         log.info("admission.certificate-renewed", secret=name)

@@ -1,9 +1,8 @@
-"""How API servers are told to ask the webhooks: the two webhook configurations. Pure.
+"""The two webhook configurations, which tell API servers what to send to the webhooks. Pure.
 
-Whether a pod asks for units of a pool is told by the API server itself, through a match condition: a pod without GPU
-resources never reaches a webhook, and is created even when none runs. Nor does a GPUDevice whose labels and annotations
-stay as they are or are set by the product, nor a pool whose spec and annotations stay. A pool can be deleted though
-nobody answers, because that is only ever warned of. Everything else fails closed.
+Match conditions keep away what needs no check: pods without GPU resources, which start even while no webhook runs;
+GPUDevices whose labels and annotations stay, or are set by the product; pools whose spec and annotations stay. A pool
+can be deleted while no webhook answers, because a deletion is never denied. Everything else fails closed.
 """
 
 import base64
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, MANAGED_BY, PODS, Resource
 from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.edge.admission.rules.access import product_group
-from gpuledger.edge.admission.settings import AdmissionSettings, Reached
+from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 
 NAME: Final = "gpu-control-plane"
 MUTATING: Final = Resource(
@@ -29,19 +28,19 @@ MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
 
 
-def _asks_for_units(containers: str) -> str:
+def _requests_units(containers: str) -> str:
     keys = " || ".join(f"k.startsWith('{prefix}')" for prefix in POOL_RESOURCES)
-    told = " || ".join(f"(has(c.resources.{kind}) && c.resources.{kind}.exists(k, {keys}))" for kind in _KINDS)
-    return f"{containers}.exists(c, has(c.resources) && ({told}))"
+    requests = " || ".join(f"(has(c.resources.{kind}) && c.resources.{kind}.exists(k, {keys}))" for kind in _KINDS)
+    return f"{containers}.exists(c, has(c.resources) && ({requests}))"
 
 
 _KINDS = ("limits", "requests")
 
 USES_GPUS: Final = (
-    f"{_asks_for_units('object.spec.containers')} || "
-    f"(has(object.spec.initContainers) && {_asks_for_units('object.spec.initContainers')})"
+    f"{_requests_units('object.spec.containers')} || "
+    f"(has(object.spec.initContainers) && {_requests_units('object.spec.initContainers')})"
 )
-"""In CEL: whether a new pod asks for units of a pool, rightly or not."""
+"""In CEL: whether a new pod requests units of a pool, validly or not."""
 
 
 def _changes(name: str) -> str:
@@ -50,41 +49,41 @@ def _changes(name: str) -> str:
 
 
 CHANGES_MARKS: Final = f"{_changes('labels')} || {_changes('annotations')}"
-"""In CEL: whether labels or annotations are others than before."""
+"""In CEL: whether labels or annotations change."""
 
 CHANGES_POOL: Final = (
     f"oldObject == null || {_changes('annotations')} || "
     "(has(object.spec) ? object.spec : {}) != (has(oldObject.spec) ? oldObject.spec : {})"
 )
-"""In CEL: whether a pool is new, or its spec or annotations are others than before."""
+"""In CEL: whether a pool is new, or its spec or annotations change."""
 
 
 def is_by_others(home: str) -> str:
-    """In CEL: whether somebody else asks than the product's own accounts, who need no answer of ours to go on."""
+    """In CEL: whether the request is not by the product's own accounts, which must go on without an answer."""
     return f"!(has(request.userInfo.groups) && '{product_group(home)}' in request.userInfo.groups)"
 
 
-class Place(NamedTuple):
-    """Where the webhooks are, and by which authorities they are known (PEM in base64)."""
+class WebhookTarget(NamedTuple):
+    """The address of the webhooks, and the authorities to trust (PEM in base64)."""
 
     namespace: str
-    reached: Reached
+    address: WebhookAddress
     bundle: str
 
     def client_config(self, path: str) -> dict[str, Any]:
         """As a webhook has it."""
-        reached = self.reached
-        if reached.url is not None:
-            return {"url": f"{reached.url}{path}", "caBundle": self.bundle}
-        service = {"name": reached.service, "namespace": self.namespace, "path": path, "port": reached.port}
+        address = self.address
+        if address.url is not None:
+            return {"url": f"{address.url}{path}", "caBundle": self.bundle}
+        service = {"name": address.service, "namespace": self.namespace, "path": path, "port": address.port}
         return {"service": service, "caBundle": self.bundle}
 
 
 def configurations(
-    settings: AdmissionSettings, reached: Reached, bundle: bytes
+    settings: AdmissionSettings, address: WebhookAddress, bundle: bytes
 ) -> list[tuple[Resource, dict[str, Any]]]:
-    """Both configurations, as they are applied; `bundle` is the authorities that are trusted."""
-    place = Place(settings.namespace, reached, base64.b64encode(bundle).decode())
+    """Both configurations, as they are applied; `bundle` has the authorities to trust."""
+    target = WebhookTarget(settings.namespace, address, base64.b64encode(bundle).decode())
     pods = {"matchConditions": [{"name": "uses-gpus", "expression": USES_GPUS}]}
     changes = {"matchConditions": [{"name": "changes-pool", "expression": CHANGES_POOL}]}
     marks = {
@@ -93,12 +92,12 @@ def configurations(
             {"name": "changes-marks", "expression": CHANGES_MARKS},
         ]
     }
-    hint = _hook(settings, place, PODS, ["CREATE"], MUTATE_PATH) | pods | {"reinvocationPolicy": "IfNeeded"}
+    hint = _hook(settings, target, PODS, ["CREATE"], MUTATE_PATH) | pods | {"reinvocationPolicy": "IfNeeded"}
     checks = [
-        _hook(settings, place, PODS, ["CREATE"], VALIDATE_PATH) | pods,
-        *(_hook(settings, place, kind, ["CREATE", "UPDATE"], VALIDATE_PATH) | changes for kind in POOL_KINDS),
-        *(_deletion_hook(settings, place, kind) for kind in POOL_KINDS),
-        _hook(settings, place, GPU_DEVICES, ["UPDATE"], VALIDATE_PATH) | marks,
+        _hook(settings, target, PODS, ["CREATE"], VALIDATE_PATH) | pods,
+        *(_hook(settings, target, kind, ["CREATE", "UPDATE"], VALIDATE_PATH) | changes for kind in POOL_KINDS),
+        *(_deletion_hook(settings, target, kind) for kind in POOL_KINDS),
+        _hook(settings, target, GPU_DEVICES, ["UPDATE"], VALIDATE_PATH) | marks,
     ]
     metadata = {"name": NAME, "labels": {"app.kubernetes.io/managed-by": MANAGED_BY}}
     return [
@@ -107,20 +106,20 @@ def configurations(
     ]
 
 
-def names_of(namespace: str, reached: Reached) -> tuple[str, ...]:
-    """The host names and addresses by which an API server knows the webhooks."""
-    if reached.url is None:
-        return (f"{reached.service}.{namespace}.svc",)
-    return (urlsplit(reached.url).hostname or "",)
+def server_names(namespace: str, address: WebhookAddress) -> tuple[str, ...]:
+    """The host names and addresses at which an API server reaches the webhooks."""
+    if address.url is None:
+        return (f"{address.service}.{namespace}.svc",)
+    return (urlsplit(address.url).hostname or "",)
 
 
-def _deletion_hook(settings: AdmissionSettings, place: Place, resource: Resource) -> dict[str, Any]:
+def _deletion_hook(settings: AdmissionSettings, target: WebhookTarget, resource: Resource) -> dict[str, Any]:
     name = f"{resource.plural}-deletion.{NAME}.deckhouse.io"
-    return _hook(settings, place, resource, ["DELETE"], VALIDATE_PATH) | {"name": name, "failurePolicy": "Ignore"}
+    return _hook(settings, target, resource, ["DELETE"], VALIDATE_PATH) | {"name": name, "failurePolicy": "Ignore"}
 
 
 def _hook(
-    settings: AdmissionSettings, place: "Place", resource: Resource, operations: list[str], path: str
+    settings: AdmissionSettings, target: WebhookTarget, resource: Resource, operations: list[str], path: str
 ) -> dict[str, Any]:
     rule = {
         "apiGroups": [resource.group],
@@ -132,7 +131,7 @@ def _hook(
     return {
         "name": f"{resource.plural}.{NAME}.deckhouse.io",
         "rules": [rule],
-        "clientConfig": place.client_config(path),
+        "clientConfig": target.client_config(path),
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",

@@ -1,4 +1,4 @@
-"""Who may do what others may not: the product itself, and those who run the cluster. Pure.
+"""Tells the product itself and the cluster's administrators from all other users. Pure.
 
 The policy `gpu-control-plane-restricted-access` names the same groups.
 """
@@ -6,7 +6,7 @@ The policy `gpu-control-plane-restricted-access` names the same groups.
 from typing import Final
 
 from gpuledger.api.kinds import OUR_MANAGERS
-from gpuledger.edge.admission.serving.review import Review, User
+from gpuledger.edge.admission.serving.review import AdmissionRequest, Requester
 
 MASTERS: Final = "system:masters"
 _ACCOUNTS: Final = "system:serviceaccounts:"
@@ -18,17 +18,17 @@ def product_group(home: str) -> str:
 
 
 def trusted_groups(home: str) -> frozenset[str]:
-    """Whoever is in one of these may change what belongs to the product."""
+    """The groups whose members may change what belongs to the product."""
     return frozenset({MASTERS, product_group(home), f"{_ACCOUNTS}kube-system", f"{_ACCOUNTS}d8-system"})
 
 
-def is_trusted(user: User, home: str) -> bool:
-    """Whether what belongs to the product may be changed by them."""
+def is_trusted(user: Requester, home: str) -> bool:
+    """Whether the user may change what belongs to the product."""
     return not trusted_groups(home).isdisjoint(user.groups)
 
 
-def is_by_the_product(review: Review, home: str) -> bool:
-    """Whether the product itself asks: by its account, or, where it runs as an administrator, under its name."""
-    if product_group(home) in review.user.groups:
+def is_by_the_product(request: AdmissionRequest, home: str) -> bool:
+    """Whether the product makes the request: by its account, or under its name where it runs as an administrator."""
+    if product_group(home) in request.user.groups:
         return True
-    return is_trusted(review.user, home) and review.manager in OUR_MANAGERS
+    return is_trusted(request.user, home) and request.manager in OUR_MANAGERS

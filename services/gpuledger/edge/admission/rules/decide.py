@@ -1,6 +1,6 @@
-"""What the webhooks decide: a question and what is known, in; allowed or refused, out. Pure.
+"""Decides about admission requests: one rule for each kind of object. Pure.
 
-Objects that make pods (Deployments, Jobs) are not looked at: their pods are.
+Admission checks pods alone, and not the objects that create pods, such as Deployments and Jobs.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,12 +8,14 @@ from typing import Final
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS
 from gpuledger.edge.admission.cache import AdmissionCache
+from gpuledger.edge.admission.errors import DeniedError
 from gpuledger.edge.admission.rules.devices import review_device
 from gpuledger.edge.admission.rules.pods import review_pod
 from gpuledger.edge.admission.rules.pools import review_pool
-from gpuledger.edge.admission.serving.review import ALLOWED, Review, Verdict
+from gpuledger.edge.admission.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
 
-Rule = Callable[[Review, AdmissionCache], Verdict]
+Rule = Callable[[AdmissionRequest, AdmissionCache], AdmissionResponse]
+"""Allows a request, or raises DeniedError."""
 
 RULES: Final[Mapping[str, Rule]] = {
     PODS.plural: review_pod,
@@ -21,10 +23,13 @@ RULES: Final[Mapping[str, Rule]] = {
     CLUSTER_GPU_POOLS.plural: review_pool,
     GPU_DEVICES.plural: review_device,
 }
-"""By the resource's plural name."""
+"""By the plural name of the resource."""
 
 
-def decide(review: Review, cache: AdmissionCache) -> Verdict:
-    """The verdict; what has no rule is allowed."""
-    rule = RULES.get(review.plural)
-    return ALLOWED if rule is None else rule(review, cache)
+def decide(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionResponse:
+    """The response; a request about a resource without a rule is allowed."""
+    rule = RULES.get(request.plural)
+    try:
+        return ALLOWED if rule is None else rule(request, cache)
+    except DeniedError as error:
+        return AdmissionResponse(error.reason, str(error))

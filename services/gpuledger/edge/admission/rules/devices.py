@@ -1,128 +1,123 @@
-"""GPUDevices: who gives one to which pool, and which labels people may set. Pure.
+"""Checks changes of GPUDevices: the assignment to a pool, and the labels that people may set. Pure.
 
-Only what a request changes is looked at, so that an annotation whose pool is gone does not block other changes. The
-product writes the annotation itself where a pool approves by itself; that was decided already and is not asked again.
+A rule checks only what the request changes, so that an annotation whose pool is gone does not block other changes. It
+does not check the annotation that the product writes where a pool approves automatically: that is decided already.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
 from gpuledger.api.labels import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
     LABEL_FALSE,
     LABEL_IGNORE,
-    LABEL_PRECISION_PREFIX,
-    LABEL_PRODUCT,
     LABEL_TRUE,
-    LABEL_VENDOR,
+    is_our_label,
 )
 from gpuledger.api.phases import DeviceState
 from gpuledger.domain.pools.spec import facts_of, mismatch, selects
 from gpuledger.edge.admission.cache import AdmissionCache, CachedDevice, CachedPool
+from gpuledger.edge.admission.errors import DeniedError
 from gpuledger.edge.admission.rules.access import is_by_the_product, is_trusted
-from gpuledger.edge.admission.serving.review import ALLOWED, UPDATE, Object, Problem, Review, Verdict, part
+from gpuledger.edge.admission.serving.review import (
+    ALLOWED,
+    UPDATE,
+    AdmissionRequest,
+    AdmissionResponse,
+    Object,
+    part,
+)
 
 ASSIGNMENTS: Final = (ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT)
 
 
-def review_device(review: Review, cache: AdmissionCache) -> Verdict:
-    """Whether a GPUDevice may be changed so."""
-    if review.operation != UPDATE or not cache.settings.enabled:
-        return ALLOWED
-    problem = _label_problem(review, cache.home)
-    if problem is None and not is_by_the_product(review, cache.home):
-        problem = _assignment_problem(review, cache)
-    return ALLOWED if problem is None else problem.verdict()
+def review_device(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionResponse:
+    """Allow or deny a change of a GPUDevice."""
+    if request.operation == UPDATE and cache.settings.enabled:
+        _check_labels(request, cache.home)
+        if not is_by_the_product(request, cache.home):
+            _check_assignment(request, cache)
+    return ALLOWED
 
 
-def _label_problem(review: Review, home: str) -> Problem | None:
-    new, old = _labels(review.new), _labels(review.old)
+def _check_labels(request: AdmissionRequest, home: str) -> None:
+    new, old = _labels(request.new), _labels(request.old)
     changed = {key for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
-    ours = sorted(key for key in changed if _is_ours(key))
-    if ours and not is_trusted(review.user, home):
-        message = f"{', '.join(ours)} of {review.name} says what was found. Leave it as it is; set labels of your own."
-        return Problem("LabelNotYours", message)
+    ours = ", ".join(sorted(filter(is_our_label, changed)))
+    if ours and not is_trusted(request.user, home):
+        message = f"gpuledger keeps {ours} of {request.name}. Leave it as it is, and set labels of your own."
+        raise DeniedError("LabelNotYours", message)
     if LABEL_IGNORE in changed and new.get(LABEL_IGNORE, LABEL_TRUE) not in (LABEL_TRUE, LABEL_FALSE):
-        message = (
-            f"The label {LABEL_IGNORE} of {review.name} is {new[LABEL_IGNORE]!r}. Use {LABEL_TRUE} or {LABEL_FALSE}."
-        )
-        return Problem("InvalidIgnoreLabel", message)
-    return None
+        message = f"The label {LABEL_IGNORE} of {request.name} is {new[LABEL_IGNORE]!r}."
+        raise DeniedError("InvalidIgnoreLabel", f"{message} Use {LABEL_TRUE} or {LABEL_FALSE}.")
 
 
-def _is_ours(key: str) -> bool:
-    return key in (LABEL_PRODUCT, LABEL_VENDOR) or key.startswith(LABEL_PRECISION_PREFIX)
-
-
-def _assignment_problem(review: Review, cache: AdmissionCache) -> Problem | None:
-    new, old = _assigned(review.new), _assigned(review.old)
+def _check_assignment(request: AdmissionRequest, cache: AdmissionCache) -> None:
+    new, old = _assignments(request.new), _assignments(request.old)
     if new == old or not new:
-        return None
+        return
     if len(new) > 1:
-        message = f"{review.name} has both {ANNOTATION_ASSIGNMENT} and {ANNOTATION_CLUSTER_ASSIGNMENT}. Keep one."
-        return Problem("AmbiguousAssignment", message)
+        message = f"{request.name} has both {ANNOTATION_ASSIGNMENT} and {ANNOTATION_CLUSTER_ASSIGNMENT}. Keep one."
+        raise DeniedError("AmbiguousAssignment", message)
     ((annotation, name),) = new.items()
-    pool = _pool(annotation, name, cache)
-    if isinstance(pool, Problem):
-        return pool
-    device = cache.device(review.name)
+    pool, device = _pool(annotation, name, cache), cache.device(request.name)
     if device is None:
-        message = f"Nothing is known of {review.name} yet. Try again once its status has a state."
-        return Problem("DeviceUnknown", message)
-    return _match_problem(device, pool) or _state_problem(review, device, pool)
+        message = f"gpuledger has not recorded {request.name} yet. Try again once its status has a state."
+        raise DeniedError("DeviceUnknown", message)
+    _check_match(device, pool)
+    _check_state(request, device, pool)
 
 
-def _pool(annotation: str, name: str, cache: AdmissionCache) -> CachedPool | Problem:
-    wants_cluster = annotation == ANNOTATION_CLUSTER_ASSIGNMENT
+def _pool(annotation: str, name: str, cache: AdmissionCache) -> CachedPool:
+    is_cluster = annotation == ANNOTATION_CLUSTER_ASSIGNMENT
     found = list(cache.pools_named(name))
     for pool in found:
-        if bool(pool.ref.namespace) != wants_cluster:
+        if bool(pool.ref.namespace) != is_cluster:
             return pool
-    kind = "ClusterGPUPool" if wants_cluster else "GPUPool"
+    kind = (CLUSTER_GPU_POOLS if is_cluster else GPU_POOLS).kind
     if found:
-        other = ANNOTATION_ASSIGNMENT if wants_cluster else ANNOTATION_CLUSTER_ASSIGNMENT
-        return Problem("PoolKindMismatch", f"There is no {kind} {name}, but the {found[0].ref}. Annotate {other}.")
-    message = f"There is no {kind} {name!r}. Create the pool first, or check the name."
-    return Problem("PoolNotFound", message)
+        other = ANNOTATION_ASSIGNMENT if is_cluster else ANNOTATION_CLUSTER_ASSIGNMENT
+        message = f"There is no {kind} {name}, but the {found[0].ref}. Use the annotation {other}."
+        raise DeniedError("PoolKindMismatch", message)
+    raise DeniedError("PoolNotFound", f"There is no {kind} {name!r}. Create the pool first, or check the name.")
 
 
-def _match_problem(device: CachedDevice, pool: CachedPool) -> Problem | None:
+def _check_match(device: CachedDevice, pool: CachedPool) -> None:
     why = mismatch(pool.spec, facts_of(device.row))
     if why is None and not selects(pool.spec.nodes, device.row.node, device.node_labels):
-        why = f"Its node {device.row.node} is none that the pool's nodeSelector selects."
-    if why is None:
-        return None
-    return Problem("DeviceMismatch", f"{device.row.name} does not fit {pool.ref}. {why}")
+        why = f"The pool's nodeSelector does not select its node {device.row.node}."
+    if why is not None:
+        raise DeniedError("DeviceMismatch", f"{device.row.name} does not fit {pool.ref}. {why}")
 
 
-def _state_problem(review: Review, device: CachedDevice, pool: CachedPool) -> Problem | None:
+def _check_state(request: AdmissionRequest, device: CachedDevice, pool: CachedPool) -> None:
     if device.pool is None or device.phase is None:
-        return _readiness_problem(review, device, pool)
-    if device.pool == pool.ref.id or device.is_automatic:
-        return None  # What a pool took by itself people may ask for; it cannot be had back otherwise.
-    message = f"{review.name} is in the pool {device.pool}. Remove its annotation, and wait until the device is Ready."
-    return Problem("DeviceInUse", message)
+        _check_readiness(request, device, pool)
+    # People may take over a device that a pool took automatically; they could not get it back otherwise.
+    elif device.pool != pool.ref.id and not device.is_automatic:
+        message = f"{request.name} is in the pool {device.pool}. Remove its annotation, and wait until it is Ready."
+        raise DeniedError("DeviceInUse", message)
 
 
-def _readiness_problem(review: Review, device: CachedDevice, pool: CachedPool) -> Problem | None:
+def _check_readiness(request: AdmissionRequest, device: CachedDevice, pool: CachedPool) -> None:
     name, node = device.row.name, device.row.node
     if pool.spec.said.deleting:
-        return Problem("PoolDeleting", f"{pool.ref} is being deleted. Use another pool.")
-    if _labels(review.new).get(LABEL_IGNORE) == LABEL_TRUE:
-        return Problem("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")
+        raise DeniedError("PoolDeleting", f"{pool.ref} is being deleted. Use another pool.")
+    if _labels(request.new).get(LABEL_IGNORE) == LABEL_TRUE:
+        raise DeniedError("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")
     if not device.row.managed:
-        return Problem("DeviceNotManaged", f"{name} is in the node {node}, which is not managed. Manage it first.")
+        raise DeniedError("DeviceNotManaged", f"{name} is in the node {node}, which is not managed. Manage it first.")
     if device.row.missing or device.prepared != DeviceState.READY:
-        state = "not seen now" if device.row.missing else device.prepared
-        return Problem("DeviceNotReady", f"{name} is {state}. Wait until it is Ready, then annotate it.")
-    return None
+        state = "missing" if device.row.missing else device.prepared
+        raise DeniedError("DeviceNotReady", f"{name} is {state}. Wait until it is Ready, then annotate it.")
 
 
 def _labels(device: Object) -> Mapping[str, Any]:
     return part(device, "metadata", "labels")
 
 
-def _assigned(device: Object) -> dict[str, str]:
+def _assignments(device: Object) -> dict[str, str]:
     annotations = part(device, "metadata", "annotations")
     return {name: str(annotations[name]) for name in ASSIGNMENTS if annotations.get(name)}

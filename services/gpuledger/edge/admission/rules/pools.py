@@ -1,7 +1,8 @@
-"""GPUPools and ClusterGPUPools: the static rules, what may not change, and names that are unique in the cluster. Pure.
+"""Checks new and changed GPUPools and ClusterGPUPools: their specs, what may not change, and unique names. Pure.
 
 The assignment annotation and the resource name a pool by its name alone, so no two pools may share one, whatever their
-namespaces and kinds. Two that are created in the same moment may both pass: the later gets the condition NameCollision.
+namespaces and kinds. Two pools that are created in the same moment may both pass: the later one gets the condition
+NameCollision.
 """
 
 from typing import Any, Final
@@ -16,8 +17,17 @@ from gpuledger.api.pool_spec import (
     PROVIDER_NVIDIA,
 )
 from gpuledger.edge.admission.cache import AdmissionCache
-from gpuledger.edge.admission.rules.pool_spec import problems_of
-from gpuledger.edge.admission.serving.review import ALLOWED, CREATE, DELETE, Object, Problem, Review, Verdict, part
+from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.rules.pool_spec import manifest_problems
+from gpuledger.edge.admission.serving.review import (
+    ALLOWED,
+    CREATE,
+    DELETE,
+    AdmissionRequest,
+    AdmissionResponse,
+    Object,
+    part,
+)
 
 IMMUTABLE: Final = ("provider", "backend", "resource", "deviceSelector")
 _DEFAULTS: Final[Object] = {
@@ -25,75 +35,70 @@ _DEFAULTS: Final[Object] = {
     "backend": BACKEND_DEVICE_PLUGIN,
     "resource": {"slicesPerUnit": 1},
 }
-"""What stands where a field is left out; to write it in is no change."""
+"""The value of a field that is left out; writing it in is not a change."""
 
-DRA_IS_NOT_SERVED: Final = (
-    "backend DRA is not served yet: the pool will be kept with Supported=False and take no device."
-)
+DRA_IS_NOT_SERVED: Final = "backend DRA is not served yet: the pool will stay with Supported=False and take no device."
 
 
-def review_pool(review: Review, cache: AdmissionCache) -> Verdict:
-    """Whether a pool may be created, changed or deleted so."""
-    if review.operation == DELETE:
-        return _deletion(review, cache)
-    spec, old = part(review.new, "spec"), part(review.old, "spec")
-    problem = _maintenance_problem(review)
-    if problem is None and review.operation != CREATE and spec == old:
+def review_pool(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionResponse:
+    """Allow or deny the creation, change or deletion of a pool."""
+    if request.operation == DELETE:
+        return _deletion(request, cache)
+    spec, old = part(request.new, "spec"), part(request.old, "spec")
+    _check_maintenance(request)
+    if request.operation != CREATE and spec == old:
         return ALLOWED
-    if problem is None:
-        problem = _form_problem(review, cache)
-    if problem is None:
-        problem = _name_problem(review, cache) if review.operation == CREATE else _change_problem(spec, old)
-    if problem is not None:
-        return problem.verdict()
-    return Verdict(warnings=(DRA_IS_NOT_SERVED,)) if spec.get("backend") == BACKEND_DRA else ALLOWED
+    _check_spec(request, cache)
+    if request.operation == CREATE:
+        _check_name(request, cache)
+    else:
+        _check_immutable(spec, old)
+    return AdmissionResponse(warnings=(DRA_IS_NOT_SERVED,)) if spec.get("backend") == BACKEND_DRA else ALLOWED
 
 
-def _maintenance_problem(review: Review) -> Problem | None:
-    new, old = (part(one, "metadata", "annotations").get(ANNOTATION_MAINTENANCE) for one in (review.new, review.old))
-    if new == old or new in (None, "", MAINTENANCE_ENABLED, MAINTENANCE_CONFIRMED):
-        return None
-    message = (
-        f"The annotation {ANNOTATION_MAINTENANCE} is {new!r}. Use {MAINTENANCE_ENABLED} or {MAINTENANCE_CONFIRMED}."
-    )
-    return Problem("InvalidMaintenance", message)
+def _check_maintenance(request: AdmissionRequest) -> None:
+    new, old = (part(one, "metadata", "annotations").get(ANNOTATION_MAINTENANCE) for one in (request.new, request.old))
+    if new != old and new not in (None, "", MAINTENANCE_ENABLED, MAINTENANCE_CONFIRMED):
+        message = f"The annotation {ANNOTATION_MAINTENANCE} is {new!r}."
+        raise DeniedError("InvalidMaintenance", f"{message} Use {MAINTENANCE_ENABLED} or {MAINTENANCE_CONFIRMED}.")
 
 
-def _form_problem(review: Review, cache: AdmissionCache) -> Problem | None:
-    """What a change did not bring in is not held against it: rules come later, and some fields cannot be corrected."""
+def _check_spec(request: AdmissionRequest, cache: AdmissionCache) -> None:
+    """A change answers only for the problems that it adds: rules may be newer, and some fields cannot be corrected."""
     slices_max = cache.settings.max_slices_per_device
-    before = [] if review.operation == CREATE else list(problems_of(review.old, slices_max=slices_max))
-    found = [one for one in problems_of(review.new, slices_max=slices_max) if one not in before]
-    return Problem("InvalidPool", f"{'; '.join(found)}. Correct the fields that are named.") if found else None
+    before = [] if request.operation == CREATE else list(manifest_problems(request.old, slices_max=slices_max))
+    added = [one for one in manifest_problems(request.new, slices_max=slices_max) if one not in before]
+    if added:
+        raise DeniedError("InvalidPool", f"{'; '.join(added)}. Correct these fields.")
 
 
-def _name_problem(review: Review, cache: AdmissionCache) -> Problem | None:
-    own = PoolRef(review.name or str(part(review.new, "metadata").get("name") or ""), review.namespace)
+def _check_name(request: AdmissionRequest, cache: AdmissionCache) -> None:
+    own = PoolRef(request.name or str(part(request.new, "metadata").get("name") or ""), request.namespace)
     other = next((one.ref for one in cache.pools_named(own.name) if one.ref != own), None)
-    if other is None:
-        return None
-    message = f"There is the {other} already, and names of pools are unique in the cluster. Choose another name."
-    return Problem("PoolNameTaken", message)
+    if other is not None:
+        message = f"There is the {other} already, and names of pools are unique in the cluster. Choose another name."
+        raise DeniedError("PoolNameTaken", message)
 
 
-def _change_problem(spec: Object, old: Object) -> Problem | None:
-    changed = [f"spec.{name}" for name in IMMUTABLE if _said(spec, name) != _said(old, name)]
-    if not changed:
-        return None
-    listed = " and ".join(changed)
-    return Problem("PoolImmutable", f"{listed} cannot change once the pool is there. Create a new pool instead.")
+def _check_immutable(spec: Object, old: Object) -> None:
+    changed = [f"spec.{name}" for name in IMMUTABLE if _value(spec, name) != _value(old, name)]
+    if changed:
+        listed = " and ".join(changed)
+        message = f"{listed} cannot change once the pool exists. Create a new pool instead."
+        raise DeniedError("PoolImmutable", message)
 
 
-def _said(spec: Object, name: str) -> Any:  # noqa: ANN401 - JSON
+def _value(spec: Object, name: str) -> Any:  # noqa: ANN401 - JSON
     default = _DEFAULTS.get(name)
     if isinstance(default, dict):
         return {**default, **part(spec, name)}
     return spec.get(name, default) or default
 
 
-def _deletion(review: Review, cache: AdmissionCache) -> Verdict:
-    pool = cache.pool(PoolRef(review.name, review.namespace))
+def _deletion(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionResponse:
+    pool = cache.pool(PoolRef(request.name, request.namespace))
     total = None if pool is None or pool.total is None else pool.total.total
     if not total:
         return ALLOWED
-    return Verdict(warnings=(f"The pool still offers {total} units; its devices are taken back before it goes.",))
+    warning = f"The pool still offers {total} units; agents release its devices before it goes."
+    return AdmissionResponse(warnings=(warning,))

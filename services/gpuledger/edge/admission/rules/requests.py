@@ -1,13 +1,14 @@
-"""Which pool a pod requests, and how many units of it. Pure; reads nothing but the pod."""
+"""Reads which pool a pod requests, and how many units of it. Pure; reads nothing but the pod."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.pools.requests import ContainerRequest, is_sidecar, read_units, units_held
-from gpuledger.edge.admission.serving.review import Object, Problem, items, part
+from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.serving.review import Object, items, part
 
 
 class PoolRequest(NamedTuple):
@@ -17,7 +18,9 @@ class PoolRequest(NamedTuple):
     units: int
 
 
-class _Container(NamedTuple):
+class PodContainer(NamedTuple):
+    """A container of a pod, and the units of pools in its limits and requests."""
+
     name: str
     is_init: bool
     is_sidecar: bool
@@ -25,32 +28,33 @@ class _Container(NamedTuple):
     requests: Mapping[str, object]
 
 
-def pool_request(pod: Object, namespace: str) -> PoolRequest | Problem | None:
-    """What a pod of a namespace requests; None where it is nothing of a pool, a problem where it is not valid."""
-    containers = [one for one in _containers(pod) if one.limits or one.requests]
-    if not containers:
-        return None
+def containers_with_units(pod: Object) -> list[PodContainer]:
+    """The containers that request units of pools, in the order in which they run."""
+    return [one for one in _containers(pod) if one.limits or one.requests]
+
+
+def pool_request(containers: Iterable[PodContainer], namespace: str) -> PoolRequest:
+    """What these containers of a pod in a namespace request.
+
+    Raises:
+        DeniedError: they request units of several pools, or an invalid number.
+    """
     resources = sorted({name for one in containers for name in (*one.limits, *one.requests)})
     if len(resources) > 1:
         listed = ", ".join(resources)
-        return Problem("MixedPoolRequest", f"The pod asks for {listed}. Ask for units of one pool only.")
-    return _requested(resources[0], containers, namespace)
-
-
-def _requested(resource: str, containers: list[_Container], namespace: str) -> PoolRequest | Problem:
-    requests = []
-    for one in containers:
-        units = _units(resource, one)
-        if isinstance(units, Problem):
-            return units
-        requests.append(ContainerRequest(Counter({resource: units}), one.is_init, one.is_sidecar))
+        raise DeniedError("MixedPoolRequest", f"The pod asks for {listed}. Ask for units of one pool only.")
+    (resource,) = resources
+    held = units_held(
+        ContainerRequest(Counter({resource: _units(resource, one)}), one.is_init, one.is_sidecar) for one in containers
+    )
     pool = PoolRef.of_resource(resource, namespace)
     if pool is None or not pool.name or "/" in pool.name:
-        return Problem("PoolNotFound", f"{resource!r} names no pool. Write the pool's name alone behind the slash.")
-    return PoolRequest(pool, units_held(requests)[resource])
+        message = f"{resource!r} names no pool. Write the pool's name alone behind the slash."
+        raise DeniedError("PoolNotFound", message)
+    return PoolRequest(pool, held[resource])
 
 
-def _units(resource: str, container: _Container) -> int | Problem:
+def _units(resource: str, container: PodContainer) -> int:
     where = f"container {container.name}"
     amounts = {}
     for kind, given in (("limits", container.limits), ("requests", container.requests)):
@@ -58,24 +62,24 @@ def _units(resource: str, container: _Container) -> int | Problem:
             continue
         amount = read_units(given[resource])
         if not amount.is_exact:
-            message = f"{given[resource]!r} of {resource} in the {kind} of {where} is no whole number of units."
-            return Problem("InvalidQuantity", f"{message} Ask for 1 or more.")
+            message = f"{given[resource]!r} of {resource} in the {kind} of {where} is not a whole number of units."
+            raise DeniedError("InvalidQuantity", f"{message} Ask for 1 or more.")
         amounts[kind] = amount.number
     if "limits" not in amounts:
         message = f"{where} requests {resource} without a limit. Set the limit to the same number."
-        return Problem("RequestNotLimit", message)
+        raise DeniedError("RequestNotLimit", message)
     if amounts.get("requests", amounts["limits"]) != amounts["limits"]:
         message = f"{where} requests {amounts['requests']} of {resource} with a limit of {amounts['limits']}"
-        return Problem("RequestNotLimit", f"{message}. Make both the same number.")
+        raise DeniedError("RequestNotLimit", f"{message}. Make both the same number.")
     return amounts["limits"]
 
 
-def _containers(pod: Object) -> Iterator[_Container]:
+def _containers(pod: Object) -> Iterator[PodContainer]:
     spec = part(pod, "spec")
     for plural, is_init in (("initContainers", True), ("containers", False)):
         for one in map(part, items(spec, plural)):
             limits, requests = (_of_pools(part(one, "resources", kind)) for kind in ("limits", "requests"))
-            yield _Container(str(one.get("name", "")), is_init, is_init and is_sidecar(one), limits, requests)
+            yield PodContainer(str(one.get("name", "")), is_init, is_init and is_sidecar(one), limits, requests)
 
 
 def _of_pools(resources: Object) -> Object:

@@ -1,20 +1,17 @@
-"""Whether conditions on a node's labels can hold together. Pure; no node is looked at.
+"""Tells whether requirements on a node's labels can hold together on any node. Pure; reads no node.
 
-What cannot be told (a form that Kubernetes would refuse anyhow) counts as possible.
+A requirement in a form that Kubernetes would refuse counts as possible.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
-from gpuledger.domain.dra.objects import NodeExpression
+from gpuledger.domain.dra.objects import LabelledNode, NodeExpression
+from gpuledger.domain.dra.reach import OPERATORS, meets, whole_number
 from gpuledger.edge.admission.serving.review import Object, items, part
-
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 
 
 def expression(one: NodeExpression) -> dict[str, object]:
-    """A requirement as node affinity has it."""
+    """A requirement as node affinity writes it."""
     found: dict[str, object] = {"key": one.key, "operator": one.operator}
     return found | ({"values": list(one.values)} if one.values else {})
 
@@ -25,13 +22,13 @@ def in_words(one: NodeExpression) -> str:
 
 
 def of_labels(labels: Mapping[str, object]) -> list[NodeExpression]:
-    """What a pod's `nodeSelector` asks."""
+    """The requirements of a pod's `nodeSelector`."""
     return [NodeExpression(key, "In", (str(value),)) for key, value in labels.items()]
 
 
 def of_expressions(term: Object) -> list[NodeExpression]:
-    """What the `matchExpressions` of a term ask."""
-    found = (part(one) for one in items(term, "matchExpressions"))
+    """The requirements of a term's `matchExpressions`."""
+    found = map(part, items(term, "matchExpressions"))
     return [
         NodeExpression(str(one.get("key")), str(one.get("operator")), tuple(map(str, items(one, "values"))))
         for one in found
@@ -39,50 +36,26 @@ def of_expressions(term: Object) -> list[NodeExpression]:
 
 
 def contradiction(requirements: Iterable[NodeExpression]) -> str | None:
-    """A label of which the requirements cannot all hold on any node; None where they may."""
+    """A label whose requirements cannot all hold on any node; None if they may."""
     by_key: dict[str, list[NodeExpression]] = {}
     for one in requirements:
-        by_key.setdefault(one.key, []).append(one)
-    return next((key for key, asked in by_key.items() if not _possible(asked)), None)
+        if one.operator in OPERATORS:
+            by_key.setdefault(one.key, []).append(one)
+    return next((key for key, found in by_key.items() if not _is_possible(key, found)), None)
 
 
-def _possible(asked: list[NodeExpression]) -> bool:
-    operators = {one.operator for one in asked}
+def _is_possible(key: str, requirements: list[NodeExpression]) -> bool:
+    operators = {one.operator for one in requirements}
     if "DoesNotExist" in operators and operators & {"In", "Exists", "Gt", "Lt"}:
         return False
-    choices = [set(one.values) for one in asked if one.operator == "In"]
+    choices = [set(one.values) for one in requirements if one.operator == "In"]
     if choices:
-        return any(all(_holds(one, value) for one in asked) for value in set.intersection(*choices))
-    return _some_number_fits(asked)
-
-
-def _holds(one: NodeExpression, value: str) -> bool:
-    match one.operator:
-        case "In":
-            return value in one.values
-        case "NotIn":
-            return value not in one.values
-        case "Gt" | "Lt":
-            number, bound = _number(value), _bound(one)
-            if number is None or bound is None:
-                return False
-            return number > bound if one.operator == "Gt" else number < bound
-    return True
-
-
-def _some_number_fits(asked: list[NodeExpression]) -> bool:
-    above, below = list(_bounds(asked, "Gt")), list(_bounds(asked, "Lt"))
+        nodes = (LabelledNode("", {key: value}) for value in set.intersection(*choices))
+        return any(all(meets(node, one) for one in requirements) for node in nodes)
+    above, below = list(_bounds(requirements, "Gt")), list(_bounds(requirements, "Lt"))
     return not above or not below or min(below) - max(above) > 1
 
 
-def _bounds(asked: list[NodeExpression], operator: str) -> Iterator[int]:
-    found = (_bound(one) for one in asked if one.operator == operator)
+def _bounds(requirements: list[NodeExpression], operator: str) -> Iterator[int]:
+    found = (whole_number("".join(one.values[:1])) for one in requirements if one.operator == operator)
     return (bound for bound in found if bound is not None)
-
-
-def _bound(one: NodeExpression) -> int | None:
-    return _number("".join(one.values[:1]))
-
-
-def _number(text: str) -> int | None:
-    return int(text) if _WHOLE(text) else None

@@ -1,7 +1,7 @@
-"""What a pod gets from its pool, so that the scheduler puts it where the pool's devices are. Pure, deterministic.
+"""Adds scheduling hints to a pod, so that the scheduler places it where its pool's devices are. Pure, deterministic.
 
-Hints only add, and added a second time they change nothing. Where the user has said something about the same matter it
-stays as it is; where it contradicts the pool, so that the pod could never run, the pod is refused.
+Hints only add, and added a second time they change nothing. What the user set about the same matter stays. A pod whose
+own placement contradicts the pool, so that it could never run, is denied.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,9 @@ from gpuledger.api.pool_spec import BIN_PACK, SPREAD
 from gpuledger.domain.dra.objects import NodeExpression
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.admission.cache import CachedPool
+from gpuledger.edge.admission.errors import DeniedError
 from gpuledger.edge.admission.rules.requirements import contradiction, expression, in_words, of_expressions, of_labels
-from gpuledger.edge.admission.serving.review import Object, Problem, items, part
+from gpuledger.edge.admission.serving.review import Object, items, part
 from gpuledger.events.pool import PoolTaint
 
 POOL_LABEL: Final = f"{GPU_GROUP}/pool"
@@ -26,21 +27,23 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def hinted(pod: Object, pool: CachedPool, settings: ModuleSettings) -> dict[str, Any] | Problem:
-    """The pod with its hints; the one given is left as it is."""
+def with_hints(pod: Object, pool: CachedPool, settings: ModuleSettings) -> dict[str, Any]:
+    """A copy of the pod with its hints.
+
+    Raises:
+        DeniedError: the pod has another pool's label, or can run on none of the pool's nodes.
+    """
     label = part(pod, "metadata", "labels").get(POOL_LABEL, pool.ref.name)
     if label != pool.ref.name:
         message = f"The pod asks for {pool.ref.name}, but its label {POOL_LABEL} says {label!r}. Remove the label."
-        return Problem("PoolLabelConflict", message)
-    asked = pool.spec.nodes
-    if (problem := _placement_problem(pod, pool, asked)) is not None:
-        return problem
+        raise DeniedError("PoolLabelConflict", message)
+    _check_placement(pod, pool)
     changed: dict[str, Any] = deepcopy(dict(pod))
     _member(_member(changed, "metadata"), "labels")[POOL_LABEL] = pool.ref.name
     spec = _member(changed, "spec")
-    _tolerate(spec, pool)
-    _require_nodes(spec, asked)
-    _arrange(spec, pool, settings)
+    _add_tolerations(spec, pool)
+    _require_nodes(spec, pool.spec.nodes)
+    _add_strategy(spec, pool, settings)
     return changed
 
 
@@ -54,54 +57,54 @@ def tolerates(toleration: Object, taint: PoolTaint) -> bool:
     return operator == "Equal" and key == taint.key and (toleration.get("value") or "") == (taint.value or "")
 
 
-def _placement_problem(pod: Object, pool: CachedPool, asked: tuple[NodeExpression, ...]) -> Problem | None:
-    """Whether the user's own placement leaves no node that the pool's selector could select.
+def _check_placement(pod: Object, pool: CachedPool) -> None:
+    """Deny a pod whose own placement excludes every node that the pool's selector could select.
 
-    A pod that contradicts itself is let through: it could not run without the pool either, which the scheduler says.
+    A pod that contradicts itself passes: it could not run without the pool either, and the scheduler says so.
     """
-    given = of_labels(part(pod, "spec", "nodeSelector"))
-    terms = [of_expressions(part(term)) for term in _required_terms(part(pod, "spec")) if _says_something(part(term))]
+    nodes, given = pool.spec.nodes, of_labels(part(pod, "spec", "nodeSelector"))
+    terms = [of_expressions(part(term)) for term in _required_terms(part(pod, "spec")) if _selects(part(term))]
     possible = [term for term in terms or [[]] if contradiction([*given, *term]) is None]
-    found = [contradiction([*asked, *given, *term]) for term in possible]
+    found = [contradiction([*nodes, *given, *term]) for term in possible]
     if not found or None in found:
-        return None
+        return
     own = f"its nodeSelector or node affinity says otherwise about {found[0]}"
-    message = f"{pool.ref} uses nodes with {'; '.join(map(in_words, asked))}, but the pod can run on none: {own}."
-    return Problem("PlacementConflict", f"{message} Remove that from the pod, or ask for another pool.")
+    message = f"{pool.ref} uses nodes with {'; '.join(map(in_words, nodes))}, but the pod can run on none: {own}."
+    raise DeniedError("PlacementConflict", f"{message} Remove that from the pod, or ask for another pool.")
 
 
 def _required_terms(spec: Object) -> list[Any]:
     return items(spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
 
-def _says_something(term: Object) -> bool:
-    """A term without expressions selects no node, and must not begin to."""
+def _selects(term: Object) -> bool:
+    """Whether a term selects any node; one without expressions selects none, and must not begin to."""
     return bool(items(term, "matchExpressions") or items(term, "matchFields"))
 
 
-def _tolerate(spec: dict[str, Any], pool: CachedPool) -> None:
+def _add_tolerations(spec: dict[str, Any], pool: CachedPool) -> None:
     for taint in pool.spec.said.taints if pool.spec.said.taints_enabled else ():
         if not any(tolerates(part(one), taint) for one in items(spec, "tolerations")):
             how = {"operator": "Exists"} if taint.value is None else {"operator": "Equal", "value": taint.value}
             _list(spec, "tolerations").append({"key": taint.key, **how, "effect": taint.effect})
 
 
-def _require_nodes(spec: dict[str, Any], asked: tuple[NodeExpression, ...]) -> None:
-    """Terms are alternatives, so each of the user's gets what the pool asks for besides."""
-    if not asked:
+def _require_nodes(spec: dict[str, Any], nodes: tuple[NodeExpression, ...]) -> None:
+    """Add the pool's requirements to each of the user's terms, which are alternatives."""
+    if not nodes:
         return
     terms = _list(_member(spec, "affinity", "nodeAffinity", _REQUIRED), "nodeSelectorTerms")
     if not terms:
-        terms.append({"matchExpressions": [expression(one) for one in asked]})
+        terms.append({"matchExpressions": [expression(one) for one in nodes]})
     for term in terms:
-        if _says_something(term):
-            known = of_expressions(term)
-            missing = [expression(one) for one in asked if one not in known]
+        if _selects(term):
+            given = of_expressions(term)
+            missing = [expression(one) for one in nodes if one not in given]
             if missing:
                 _list(term, "matchExpressions").extend(missing)
 
 
-def _arrange(spec: dict[str, Any], pool: CachedPool, settings: ModuleSettings) -> None:
+def _add_strategy(spec: dict[str, Any], pool: CachedPool, settings: ModuleSettings) -> None:
     strategy = pool.spec.said.strategy or settings.scheduling_strategy
     key = pool.spec.said.topology_key or settings.topology_key
     selector = {"matchLabels": {POOL_LABEL: pool.ref.name}}
@@ -112,7 +115,7 @@ def _arrange(spec: dict[str, Any], pool: CachedPool, settings: ModuleSettings) -
 
 
 def _spread(spec: dict[str, Any], key: str, selector: Object) -> None:
-    """Who spreads over that key already knows better; two such constraints would be refused besides."""
+    """Leave a pod alone that spreads over that key already; Kubernetes refuses two such constraints."""
     if any(part(one).get("topologyKey") == key for one in items(spec, "topologySpreadConstraints")):
         return
     constraint = {"maxSkew": _SKEW_MAX, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway"}
@@ -135,7 +138,7 @@ def _is_about(term: Object, key: str, selector: Object) -> bool:
 
 
 def _member(holder: dict[str, Any], *path: str) -> dict[str, Any]:
-    """The object at a path, made where there is none."""
+    """The object at a path, created if there is none."""
     for name in path:
         if not isinstance(holder.get(name), Mapping):
             holder[name] = {}
@@ -144,7 +147,7 @@ def _member(holder: dict[str, Any], *path: str) -> dict[str, Any]:
 
 
 def _list(holder: dict[str, Any], name: str) -> list[Any]:
-    """The list of that name, made where there is none."""
+    """The list of that name, created if there is none."""
     if not isinstance(holder.get(name), list):
         holder[name] = []
     found: list[Any] = holder[name]

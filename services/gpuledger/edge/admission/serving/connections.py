@@ -1,7 +1,7 @@
-"""Accepts connections, and no more than a number at once: who comes beyond is hung up on, and counted.
+"""Accepts connections, up to a maximum; it closes and counts those beyond.
 
-A connection counts from its first byte on, before its TLS handshake, which costs most and is the easiest to leave
-unfinished. It must never wait for one client before it accepts the next.
+A connection counts from its first byte, before its TLS handshake, which is the most expensive part and the easiest to
+leave unfinished. Accepting must never wait for one client before the next.
 """
 
 import asyncio
@@ -22,78 +22,78 @@ BACKLOG = 128
 """Connections that the system keeps until they are accepted."""
 
 ACCEPT_PAUSE_S = 1.0
-"""How long nobody is accepted after the system could not, as where there are no file descriptors left."""
+"""How long the server waits after the system could not accept, for example for lack of file descriptors."""
 
 log = structlog.get_logger("gpuledger.admission")
 
 
 @asynccontextmanager
-async def listening(
+async def accepting(
     server: web.Server, host: str, port: int, context: ssl.SSLContext | None, settings: AdmissionSettings
 ) -> AsyncIterator[tuple[str, int]]:
-    """Lead connections to the server for the length of the block; gives the address, whose port may have been 0.
+    """Give connections to the server for the length of the block; gives the address, whose port may have been 0.
 
     Raises:
-        ListenError: nobody can listen there.
+        ListenError: the address cannot be listened on.
     """
-    with closing(_bound(host, port)) as door:
-        accepting = asyncio.create_task(_Accepting(server, door, context, settings).run())
+    with closing(_listener(host, port)) as listener:
+        running = asyncio.create_task(_Acceptor(server, listener, context, settings).run())
         try:
-            name, number = door.getsockname()[:2]
+            name, number = listener.getsockname()[:2]
             yield name, number
         finally:
-            await end([accepting])
+            await end([running])
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        door = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ListenError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another address.") from error
-    door.setblocking(False)
-    return door
+    listener.setblocking(False)
+    return listener
 
 
-class _Accepting:
-    """Who is let in, and who is still shaking hands."""
+class _Acceptor:
+    """Accepts connections, and does their TLS handshakes side by side."""
 
     def __init__(
-        self, server: web.Server, door: socket.socket, context: ssl.SSLContext | None, settings: AdmissionSettings
+        self, server: web.Server, listener: socket.socket, context: ssl.SSLContext | None, settings: AdmissionSettings
     ) -> None:
         self._server = server
-        self._door = door
+        self._listener = listener
         self._context = context
         self._settings = settings
-        self._greeted: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Accept for ever."""
+        """Accept until cancelled."""
         try:
             while True:
                 try:
-                    client, _ = await asyncio.get_running_loop().sock_accept(self._door)
+                    client, _ = await asyncio.get_running_loop().sock_accept(self._listener)
                 except ConnectionAbortedError:
                     continue
                 except OSError as error:
                     log.warning("admission.not-accepting", reason=str(error), retry_s=ACCEPT_PAUSE_S)
                     await asyncio.sleep(ACCEPT_PAUSE_S)
                 else:
-                    self._let_in(client)
+                    self._admit(client)
         finally:
-            await end(self._greeted)
+            await end(self._handshakes)
 
-    def _let_in(self, client: socket.socket) -> None:
-        if len(self._server.connections) + len(self._greeted) >= self._settings.connections_max:
+    def _admit(self, client: socket.socket) -> None:
+        if len(self._server.connections) + len(self._handshakes) >= self._settings.connections_max:
             CONNECTIONS_REFUSED.inc()
             client.close()
             return
-        greeted = asyncio.create_task(self._greet(client))
-        self._greeted.add(greeted)
-        greeted.add_done_callback(self._greeted.discard)
+        handshake = asyncio.create_task(self._shake_hands(client))
+        self._handshakes.add(handshake)
+        handshake.add_done_callback(self._handshakes.discard)
 
-    async def _greet(self, client: socket.socket) -> None:
-        """Shake hands; from then on the connection is the server's. Who does it badly is hung up on."""
+    async def _shake_hands(self, client: socket.socket) -> None:
+        """Do the TLS handshake; from then on the connection is the server's. A failed handshake closes it."""
         timeout_s = self._settings.handshake_timeout_s if self._context else None
         with suppress(OSError):
             await asyncio.get_running_loop().connect_accepted_socket(

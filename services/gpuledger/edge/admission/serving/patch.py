@@ -1,7 +1,4 @@
-"""JSON Patches that only ever add. Pure.
-
-A patch that would change or remove anything of the user's cannot be written here; asking for one is an error.
-"""
+"""JSON Patches that only ever add: a patch that changes or removes what the user set is an error. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,14 +6,12 @@ from typing import Any
 from gpuledger.edge.admission.errors import PatchError
 from gpuledger.edge.admission.serving.review import Object
 
-_ABSENT = object()
-
 
 def additions(before: object, after: object, path: str = "") -> Iterator[Object]:
-    """The operations that make `after` of `before`; a null counts as nothing there.
+    """The operations that turn `before` into `after`; a null counts as nothing.
 
     Raises:
-        PatchError: `after` lacks something of `before`, or has it otherwise.
+        PatchError: `after` lacks something that `before` has, or has something else instead.
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         yield from _members(before, after, path)
@@ -30,21 +25,17 @@ def _members(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> 
     if lost := before.keys() - after.keys():
         raise PatchError(f"A hint would remove {path}/{min(lost)}, which the user set.")
     for name, value in after.items():
-        place, known = f"{path}/{_escaped(name)}", before.get(name, _ABSENT)
-        if known is _ABSENT or (known is None and value is not None):
+        place = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        if name not in before or (before[name] is None and value is not None):
             yield {"op": "add", "path": place, "value": value}
         else:
-            yield from additions(known, value, place)
+            yield from additions(before[name], value, place)
 
 
 def _items(before: list[Any], after: list[Any], path: str) -> Iterator[Object]:
     if len(after) < len(before):
         raise PatchError(f"A hint would remove an item of {path}, which the user set.")
-    for index, known in enumerate(before):
-        yield from additions(known, after[index], f"{path}/{index}")
+    for index, value in enumerate(before):
+        yield from additions(value, after[index], f"{path}/{index}")
     for value in after[len(before) :]:
         yield {"op": "add", "path": f"{path}/-", "value": value}
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

@@ -1,4 +1,4 @@
-"""What an API server asks, and what it is answered: the AdmissionReview of `admission.k8s.io/v1` as values. Pure.
+"""Requests and responses of webhooks: the AdmissionReview of `admission.k8s.io/v1` as values. Pure.
 
 A refusal's message begins with its reason, one word that people can search for.
 """
@@ -25,17 +25,17 @@ DELETE: Final = "DELETE"
 NOTHING: Final[Object] = {}
 
 
-class User(NamedTuple):
-    """Who asks."""
+class Requester(NamedTuple):
+    """The user who makes a request."""
 
     name: str
     groups: frozenset[str] = frozenset()
 
 
-class Review(NamedTuple):
-    """What is to be done to which object. `new` is empty when one is deleted, `old` when one is created.
+class AdmissionRequest(NamedTuple):
+    """A change of an object that the API server asks about. `new` is empty in a deletion, `old` in a creation.
 
-    `manager` is the field manager that the request gives itself; anybody may give themselves any.
+    `manager` is the field manager that the request names; anybody may name any.
     """
 
     uid: str
@@ -43,14 +43,14 @@ class Review(NamedTuple):
     plural: str
     name: str
     namespace: str
-    user: User
+    user: Requester
     new: Object = NOTHING
     old: Object = NOTHING
     manager: str = ""
 
 
-class Verdict(NamedTuple):
-    """Whether it may be done. `reason` is empty where it may; `patch` is a JSON Patch (RFC 6902)."""
+class AdmissionResponse(NamedTuple):
+    """Whether the change is allowed: `reason` is empty if it is. `patch` is a JSON Patch (RFC 6902)."""
 
     reason: str = ""
     message: str = ""
@@ -59,71 +59,60 @@ class Verdict(NamedTuple):
 
     @property
     def is_allowed(self) -> bool:
-        """Whether nothing is against it."""
+        """Whether the API server may go on."""
         return not self.reason
 
 
-ALLOWED: Final = Verdict()
+ALLOWED: Final = AdmissionResponse()
 
 
-class Problem(NamedTuple):
-    """Why something is refused. The message says what is wrong, where, and what to do."""
-
-    reason: str
-    message: str
-
-    def verdict(self) -> Verdict:
-        """The refusal."""
-        return Verdict(self.reason, self.message)
-
-
-def read_review(document: object) -> Review:
-    """The question in an AdmissionReview.
+def read_request(document: object) -> AdmissionRequest:
+    """The request in an AdmissionReview.
 
     Raises:
-        ReviewError: it is none.
+        ReviewError: the document is not an AdmissionReview with a request.
     """
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
-        raise ReviewError(f"The body is no {KIND} of {API_VERSION}.")
+        raise ReviewError(f"The body is not an {KIND} of {API_VERSION}.")
     request = document.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise ReviewError("The AdmissionReview has no request with a uid.")
     user = part(request, "userInfo")
-    return Review(
+    return AdmissionRequest(
         request["uid"],
         str(request.get("operation", "")),
         str(part(request, "resource").get("resource", "")),
         str(request.get("name") or ""),
         str(request.get("namespace") or ""),
-        User(str(user.get("username") or ""), frozenset(map(str, items(user, "groups")))),
+        Requester(str(user.get("username") or ""), frozenset(map(str, items(user, "groups")))),
         part(request, "object"),
         part(request, "oldObject"),
         str(part(request, "options").get("fieldManager") or ""),
     )
 
 
-def answer(uid: str, verdict: Verdict) -> dict[str, Any]:
-    """The AdmissionReview that answers the question of that uid."""
-    response: dict[str, Any] = {"uid": uid, "allowed": verdict.is_allowed}
-    if not verdict.is_allowed:
-        message = f"{verdict.reason}: {verdict.message}"
-        response["status"] = {"code": FORBIDDEN, "reason": verdict.reason, "message": message}
-    if verdict.warnings:
-        response["warnings"] = list(verdict.warnings)
-    if verdict.patch:
-        response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(orjson.dumps(verdict.patch)).decode()
-    return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+def review_document(uid: str, response: AdmissionResponse) -> dict[str, Any]:
+    """The AdmissionReview that answers the request of that uid."""
+    answer: dict[str, Any] = {"uid": uid, "allowed": response.is_allowed}
+    if not response.is_allowed:
+        message = f"{response.reason}: {response.message}"
+        answer["status"] = {"code": FORBIDDEN, "reason": response.reason, "message": message}
+    if response.warnings:
+        answer["warnings"] = list(response.warnings)
+    if response.patch:
+        answer["patchType"] = "JSONPatch"
+        answer["patch"] = base64.b64encode(orjson.dumps(response.patch)).decode()
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": answer}
 
 
 def part(holder: object, *path: str) -> Object:
-    """The object at a path, empty where there is none."""
+    """The object at a path, empty if there is none."""
     for name in path:
         holder = holder.get(name) if isinstance(holder, Mapping) else None
     return holder if isinstance(holder, Mapping) else NOTHING
 
 
 def items(holder: object, *path: str) -> list[Any]:
-    """The list at a path, empty where there is none."""
+    """The list at a path, empty if there is none."""
     found = part(holder, *path[:-1]).get(path[-1])
     return found if isinstance(found, list) else []
