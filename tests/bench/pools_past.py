@@ -37,7 +37,7 @@ from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold, Numbering
-from gpuledger.projection.store import Decider, Store
+from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
 
 EPOCH = "past"
@@ -190,6 +190,6 @@ async def _keep_rows(fold: Fold, generation: int, database_url: str) -> None:
     """Write a decider's rows as its runner would have."""
     fold.take_returned()
     async with connect(database_url, application_name="bench past") as connection:
-        store = Store(connection, fold.projection)
+        store = ProjectionStore(connection, fold.projection)
         await store.create_decider(Decider(EPOCH, fold.numbering.next_number, 0))
         await store.flush(fold, await store.create(generation, random_id()))

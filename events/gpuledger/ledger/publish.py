@@ -45,7 +45,7 @@ _TRANSIENT_STATUS = 500
 _SERVICE_UNAVAILABLE = 503
 
 
-class Refusal(NamedTuple):
+class PublishRefusal(NamedTuple):
     """Why the server did not record a message; `status` follows HTTP."""
 
     status: int
@@ -67,7 +67,7 @@ class Run:
         self.receipts: list[Receipt | None] = [None] * len(messages)
         self.first_open = 0
         self.next_to_send = 0
-        self.refusal: Refusal | None = None
+        self.refusal: PublishRefusal | None = None
         self.broken = False
         self.foreign_stream: str | None = None
         self.news = asyncio.Event()
@@ -241,14 +241,16 @@ def _expectation(expected: Expected) -> dict[str, str]:
     return {EXPECTED_SEQUENCE: str(expected.sequence), EXPECTED_FILTER: expected.subject_filter}
 
 
-def refusal_of(answer: Msg) -> Refusal | None:
+def refusal_of(answer: Msg) -> PublishRefusal | None:
     """Why the server refused; None for an acknowledgement."""
     if not answer.data:
-        return Refusal(_SERVICE_UNAVAILABLE, 0, "no stream takes the subject")
+        return PublishRefusal(_SERVICE_UNAVAILABLE, 0, "no stream takes the subject")
     if b'"error"' not in answer.data:
         return None
     error = orjson.loads(answer.data)["error"]
-    return Refusal(error["code"], error.get("err_code", 0), f"the server answered {error.get('description', error)!r}")
+    return PublishRefusal(
+        error["code"], error.get("err_code", 0), f"the server answered {error.get('description', error)!r}"
+    )
 
 
 def _raise_for_good(run: Run) -> None:

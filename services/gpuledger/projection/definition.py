@@ -1,4 +1,4 @@
-"""What a projection is: a fold over tables, and the decisions that may follow from it. Pure; no I/O, no clock.
+"""Defines a projection: a fold over tables, and the decisions that may follow from it. Pure; no I/O, no clock.
 
 A subclass names its tables and handlers. A decider also answers with decisions: they are folded at once, written to
 the outbox with the rows, published after the commit, and passed over when they come back.
@@ -18,7 +18,7 @@ from gpuledger.ledger.api import Position
 
 
 class Decision(NamedTuple):
-    """An event that a decider wants recorded. `cause` is the id of what led to it, and makes its own id."""
+    """An event that a decider wants recorded. Its own id follows from `cause`, the id of the event that led to it."""
 
     cause: str
     correlation_id: str | None
@@ -66,7 +66,7 @@ class Observed(NamedTuple):
     recorded_ns: int
 
 
-class Refusal(NamedTuple):
+class RefusedEvent(NamedTuple):
     """An event that every projection passes over. `event` is None where not even the envelope could be read."""
 
     kind: RefusalKind
@@ -111,7 +111,7 @@ class Projection:
         """Called for every event in order, handled or not, before it is folded."""
         return ()
 
-    def refused(self, state: Any, refusal: Refusal) -> Decisions:  # noqa: ANN401, ARG002
+    def refused(self, state: Any, refusal: RefusedEvent) -> Decisions:  # noqa: ANN401, ARG002
         """Called for every event that is passed over."""
         return ()
 
@@ -120,5 +120,5 @@ class Projection:
         return ()
 
     def due(self, state: Any, now: datetime) -> Decisions:  # noqa: ANN401, ARG002
-        """What the passing of time alone leads to; the shell asks, and records the outcome as an event."""
+        """The decisions that follow from the passing of time alone; the writer asks for them."""
         return ()

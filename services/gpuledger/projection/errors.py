@@ -1,4 +1,4 @@
-"""What stops a projection, or keeps one from starting.
+"""Errors that stop a projection, or keep one from starting.
 
 ProjectionError
 ├── BadEventError          one of our own services' events does not decode or fold: the projection stops
@@ -38,9 +38,9 @@ class BadEventError(ProjectionError):
 class VersionError(ProjectionError):
     """The rows were written by another version of the projection."""
 
-    def __init__(self, projection: str, found: int, wanted: int) -> None:
+    def __init__(self, projection: str, found: int, expected: int) -> None:
         super().__init__(
-            f"The rows of projection {projection} are of version {found}, this build writes version {wanted}. "
+            f"The rows of projection {projection} are of version {found}, this build writes version {expected}. "
             f"Rebuild them with `gpuledger replay {projection}`."
         )
 
@@ -48,10 +48,10 @@ class VersionError(ProjectionError):
 class GenerationMismatchError(ProjectionError):
     """The rows belong to another generation of the ledger."""
 
-    def __init__(self, projection: str, found: int, wanted: int) -> None:
+    def __init__(self, projection: str, found: int, expected: int) -> None:
         super().__init__(
             f"The rows of projection {projection} follow generation {found} of the ledger, which is now at "
-            f"generation {wanted}. Rebuild them with `gpuledger replay {projection}`."
+            f"generation {expected}. Rebuild them with `gpuledger replay {projection}`."
         )
 
 

@@ -19,7 +19,7 @@ from gpuledger.events.publishing import Authority, is_about_own_node
 from gpuledger.events.registry import Registry, parse_type
 from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message, Position
-from gpuledger.projection.definition import Decision, Observed, Projection, Refusal, RefusalKind
+from gpuledger.projection.definition import Decision, Observed, Projection, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError
 
 EPOCH_LENGTH_MAX = 128
@@ -232,7 +232,7 @@ class Fold:
 
     def _refuse(self, message: Message, event: Undecoded | None, kind: RefusalKind, reason: str) -> None:
         position = Position(self.generation, message.sequence)
-        refusal = Refusal(kind, position, message.recorded_ns, message.subject, reason, event)
+        refusal = RefusedEvent(kind, position, message.recorded_ns, message.subject, reason, event)
         self._take(self.projection.refused(self.state, refusal))
 
     def _prefix(self, source: str) -> str:

@@ -4,7 +4,7 @@ The swap is one transaction that also makes the views anew, because views follow
 rows stay as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -19,13 +19,10 @@ from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold, Numbering
-from gpuledger.projection.paging import page_in
-from gpuledger.projection.skips import skipped_positions
-from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, Store, schema_of
+from gpuledger.projection.replay import OnProgress, new_fold
+from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
 from gpuledger.runtime.clock import NewId, random_id
 from gpuledger.runtime.garbage import seldom_collected
-
-OnProgress = Callable[[int, int], None]
 
 CHANGED_ROWS_MAX = 100_000
 """How many rows may have changed before they are written: the fewer writes, the fewer rows are written twice."""
@@ -34,11 +31,11 @@ SWAP_LOCK_TIMEOUT_S = 15
 """How long a swap waits for queries that still read the old tables."""
 
 CATCH_UP_ROUNDS_MAX = 20
-"""How often a rebuild runs after a live projection that moves on, before it makes it wait."""
+"""How often a rebuild catches up with a live projection that moves on, before it makes it wait."""
 
 
 class RebuildResult(NamedTuple):
-    """What a rebuild did: up to where, and how many events it folded."""
+    """The outcome of a rebuild: its checkpoint, and how many events it folded."""
 
     checkpoint: Checkpoint
     events: int
@@ -62,7 +59,7 @@ async def rebuild(
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
         with seldom_collected():
             await work.begin()
-            await work.run_after_live()
+            await work.catch_up()
             return await work.swap()
 
 
@@ -77,21 +74,21 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
         RebuildBusyError: a rebuild is running.
     """
     async with _rebuilding(projection, database_url) as connection:
-        kept = await Store(connection, projection, PREV).checkpoint()
-        if kept is None:
+        previous = await ProjectionStore(connection, projection, PREV).checkpoint()
+        if previous is None:
             raise NothingToRollBackError(
                 f"Projection {projection.name} keeps no rows from before a rebuild; there is nothing to go back to."
             )
         async with connection.transaction():
             await _hold_views(connection)
-            await Store(connection, projection).checkpoint(lock=True)
+            await ProjectionStore(connection, projection).checkpoint(lock=True)
             if projection.decides:
-                await Store(connection, projection).exchange_outbox(new_id())
+                await ProjectionStore(connection, projection).exchange_outbox(new_id())
             await _move(connection, projection, LIVE, NEXT)
             await _move(connection, projection, PREV, LIVE)
             await _move(connection, projection, NEXT, PREV)
             await recreate_views_async(connection)
-        return kept
+        return previous
 
 
 @asynccontextmanager
@@ -141,8 +138,8 @@ class _Rebuild:
         self._connection = connection
         self._new_id = new_id
         self._on_progress = on_progress
-        self._live = Store(connection, projection)
-        self._next = Store(connection, projection, NEXT)
+        self._live = ProjectionStore(connection, projection)
+        self._next = ProjectionStore(connection, projection, NEXT)
         self._checkpoint: Checkpoint
         self._fold: Fold
 
@@ -153,9 +150,9 @@ class _Rebuild:
             await self._connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(shadow, served))
         generation = self._ledger.generation
         self._checkpoint = await self._next.create(generation, self._new_id())
-        self._fold = Fold(self._projection, generation, skipped=await skipped_positions(self._ledger))
+        self._fold = await new_fold(self._projection, self._ledger)
 
-    async def run_after_live(self) -> None:
+    async def catch_up(self) -> None:
         """Fold until the live rows are at most a batch ahead."""
         for _ in range(CATCH_UP_ROUNDS_MAX):
             target = await self._target()
@@ -171,7 +168,7 @@ class _Rebuild:
             served = await self._live.checkpoint(lock=True)
             await self._fold_to(await self._target())
             if self._projection.decides:
-                await self._live.keep_outbox()
+                await self._live.copy_outbox()
                 await self._hand_over_decisions(served)
             await _drop(self._connection, self._projection, PREV)
             if served is None:
@@ -191,7 +188,7 @@ class _Rebuild:
 
     async def _fold_to(self, target: int) -> None:
         async for messages in self._ledger.history(after=self._fold.sequence, until=target):
-            await page_in(self._next, self._fold, messages)
+            await self._next.page_in(self._fold, messages)
             self._fold.apply_all(messages)
             if self._fold.changed_rows() >= CHANGED_ROWS_MAX:
                 await self._flush()
@@ -202,13 +199,13 @@ class _Rebuild:
         self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
 
     async def _hand_over_decisions(self, served: Checkpoint | None) -> None:
-        """What the live rows decided stays decided; what these decide beyond it is published after the swap."""
+        """Keep the decisions of the live rows; what the new rows decide beyond them is published after the swap."""
         waiting, decider, ours = await self._live.outbox(), await self._live.decider(), self._fold.outstanding()
         if served is None or served.generation != self._ledger.generation or decider is None:
             waiting, decider = [], Decider(self._new_id(), 1, self._checkpoint.position)
             await self._live.create_decider(decider)
-        known = {event.id for event in waiting}
-        more = [event for event in ours if event.id not in known]
+        decided = {event.id for event in waiting}
+        more = [event for event in ours if event.id not in decided]
         await self._live.put_outbox(
             [
                 event._replace(epoch=decider.epoch, number=number)

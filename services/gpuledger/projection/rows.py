@@ -1,4 +1,4 @@
-"""How a table's rows get into PostgreSQL and back: the statements that follow from its spec.
+"""Reads and writes a table's rows in PostgreSQL, with statements that follow from its spec.
 
 New rows are inserted, changed ones upserted, keys that are gone deleted: a handful of statements a batch, however many
 events led to it. Few rows travel as one JSON document a statement, which fits into one round trip with everything

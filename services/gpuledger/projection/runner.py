@@ -20,8 +20,8 @@ from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
-from gpuledger.projection.store import Checkpoint, Store
-from gpuledger.projection.writer import Surroundings, Writer
+from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.writer import RowWriter, WriterContext
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
 from gpuledger.runtime.garbage import seldom_collected
@@ -76,7 +76,7 @@ class Runner:
         self.metrics = ProjectionMetrics(projection.name)
         self._ledger = ledger
         self._database_url = database_url
-        self._surroundings = Surroundings(projection, ledger, clock, new_id, self.metrics, on_flush)
+        self._context = WriterContext(projection, ledger, clock, new_id, self.metrics, on_flush)
 
     async def run(self) -> None:
         """Run until cancelled, recovering from servers that go away.
@@ -113,7 +113,7 @@ class Runner:
             await self._follow(writer, until)
             return True
 
-    async def _writer(self, stack: AsyncExitStack, *, wait: bool) -> Writer | None:
+    async def _writer(self, stack: AsyncExitStack, *, wait: bool) -> RowWriter | None:
         name = f"gpuledger {self.projection.name}"
         connection = await stack.enter_async_context(connect(self._database_url, application_name=name))
         self.metrics.standing_by()
@@ -121,9 +121,9 @@ class Runner:
             await lock(connection, writer_lock(self.projection.name))
         elif not await try_lock(connection, writer_lock(self.projection.name)):
             return None
-        return await Writer.load(self._surroundings, Store(connection, self.projection))
+        return await RowWriter.load(self._context, ProjectionStore(connection, self.projection))
 
-    async def _follow(self, writer: Writer, until: int) -> None:
+    async def _follow(self, writer: RowWriter, until: int) -> None:
         self.metrics.writing(writer.checkpoint.position)
         if writer.checkpoint.position >= until:
             return
@@ -131,7 +131,7 @@ class Runner:
         with seldom_collected():
             await self._take_all(writer, until, tick_s)
 
-    async def _take_all(self, writer: Writer, until: int, tick_s: float | None) -> None:
+    async def _take_all(self, writer: RowWriter, until: int, tick_s: float | None) -> None:
         async with self._ledger.read(after=writer.checkpoint.position) as reader:
             while writer.checkpoint.position < until:
                 messages = await reader.next_batch(self.settings.messages_per_batch, tick_s)

@@ -15,7 +15,7 @@ from gpuledger.db.locks import lock_until_commit
 from gpuledger.domain.sources.numbers import Numbers, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
-from gpuledger.ledger.api import Outgoing, Position
+from gpuledger.ledger.api import Message, Outgoing, Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
@@ -50,7 +50,7 @@ class Decider(NamedTuple):
     settle_until: int
 
 
-class Store:
+class ProjectionStore:
     """Reads and writes one edition of one projection over the caller's connection."""
 
     def __init__(self, connection: AsyncConnection[Any], projection: Projection, edition: str = LIVE) -> None:
@@ -111,13 +111,20 @@ class Store:
                 table.load(rows)
         return fold
 
-    async def page_in(self, fold: Fold, touched: dict[str, set[Any]]) -> None:
-        """Read back the retired rows that coming events may touch."""
+    async def page_in(self, fold: Fold, messages: Sequence[Message]) -> None:
+        """Read back the retired rows that these messages may touch, before they are folded; one query a table."""
+        if not self.projection.pages:
+            return
+        touched: dict[str, set[Any]] = {}
+        for message in messages:
+            fact = fold.peek(message)
+            for name, key in self.projection.touched(fold.state, fact) if fact else ():
+                touched.setdefault(name, set()).add(key)
         for name, keys in touched.items():
             table: Table[Any] = fold.state.tables()[name]
-            wanted = [key for key in keys if key not in table.rows]
-            if wanted:
-                table.load(await self._rows[name].page(self.connection, wanted))
+            absent = [key for key in keys if key not in table.rows]
+            if absent:
+                table.load(await self._rows[name].page(self.connection, absent))
 
     async def flush(self, fold: Fold, before: Checkpoint, *, status: str = "ready") -> Checkpoint:
         """Write what changed since the last flush, and the checkpoint, in one transaction.
@@ -138,7 +145,7 @@ class Store:
         return after
 
     async def decider(self) -> Decider | None:
-        """The decider's numbering, or None where it never decided."""
+        """The decider's numbering, or None if it never decided."""
         cursor = await self.connection.execute(
             "SELECT epoch, next_number, settle_until FROM gpuledger.decider WHERE projection = %s",
             (self.projection.name,),
@@ -157,18 +164,18 @@ class Store:
             (name, *decider),
         )
 
-    async def keep_outbox(self) -> None:
+    async def copy_outbox(self) -> None:
         """Keep a copy of the outbox with the rows that become `prev`."""
-        await self.connection.execute("DELETE FROM gpuledger.outbox WHERE projection = %s", (self._kept,))
+        await self.connection.execute("DELETE FROM gpuledger.outbox WHERE projection = %s", (self._prev_name,))
         await self.connection.execute(
             "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status) "
             "SELECT %s, id, subject, data, number, 'held' FROM gpuledger.outbox WHERE projection = %s",
-            (self._kept, self.projection.name),
+            (self._prev_name, self.projection.name),
         )
 
     async def exchange_outbox(self, epoch: str) -> None:
         """Change the outbox for the copy that was kept; what is in it is held back until the head was read."""
-        names = (self.projection.name, self._kept)
+        names = (self.projection.name, self._prev_name)
         moves = [(names[0], f"{names[0]}@moving"), (names[1], names[0]), (f"{names[0]}@moving", names[1])]
         for before, after in moves:
             await self.connection.execute(
@@ -235,7 +242,7 @@ class Store:
             )
 
     @property
-    def _kept(self) -> str:
+    def _prev_name(self) -> str:
         return f"{self.projection.name}@{PREV}"
 
     @property

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 from gpuledger.db.engine import connect
 from gpuledger.domain.table import Key, Table
 from gpuledger.ledger.api import Ledger, Position
-from gpuledger.projection.asof import OnProgress, fold_until
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, VersionError, WriterFencedError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.replay import OnProgress, fold_until
 from gpuledger.projection.rows import RowStore
-from gpuledger.projection.store import LIVE, Checkpoint, Store, schema_of
+from gpuledger.projection.store import LIVE, Checkpoint, ProjectionStore, schema_of
 
 SWAPS_MAX = 3
 """How often verifying begins again because the rows were swapped under it."""
@@ -48,7 +48,7 @@ async def verify(
     """
     async with connect(database_url, application_name=f"gpuledger verify {projection.name}") as connection:
         await connection.execute("SET default_transaction_isolation = 'repeatable read'")
-        store = Store(connection, projection)
+        store = ProjectionStore(connection, projection)
         for _ in range(SWAPS_MAX):
             outcome, incarnation = await _verify(store, ledger, on_progress)
             now = await store.checkpoint()
@@ -59,7 +59,7 @@ async def verify(
         )
 
 
-async def _verify(store: Store, ledger: Ledger, on_progress: OnProgress | None) -> tuple[Verification, str]:
+async def _verify(store: ProjectionStore, ledger: Ledger, on_progress: OnProgress | None) -> tuple[Verification, str]:
     projection = store.projection
     async with store.connection.transaction():
         checkpoint = _checked(projection, ledger, await store.checkpoint())
@@ -80,7 +80,7 @@ def _checked(projection: Projection, ledger: Ledger, checkpoint: Checkpoint | No
     return checkpoint
 
 
-async def _compare(store: Store, fold: Fold, position: Position) -> Verification:
+async def _compare(store: ProjectionStore, fold: Fold, position: Position) -> Verification:
     rows, differences = 0, 0
     first: Difference | None = None
     for name, table in fold.state.tables().items():
@@ -92,7 +92,7 @@ async def _compare(store: Store, fold: Fold, position: Position) -> Verification
     return Verification(fold.projection.name, position, rows, differences, first)
 
 
-async def _compare_table(store: Store, name: str, table: Table[Any]) -> list[Difference]:
+async def _compare_table(store: ProjectionStore, name: str, table: Table[Any]) -> list[Difference]:
     differences: list[Difference] = []
     left: dict[Key, Any] = dict(table.rows)
     async for rows in RowStore(table.spec, schema_of(LIVE)).all(store.connection):

@@ -1,11 +1,11 @@
-"""Why neither folding nor serving is held up by Python's garbage collector.
+"""Keeps Python's garbage collector from holding up folds and servers.
 
 A fold makes many small tuples and keeps them. The collector counts such allocations and then walks all of the young
 ones, although rows hold no cycles: with its own settings that is a sixth of a fold's time, and more the more rows
 there are. It is never switched off, because libraries around a fold do leave cycles behind.
 
-A process that keeps many objects stands still while all of them are walked: 0.7 s with 10,000 claims. What survived
-such a walk is rows and JSON, which end when nobody refers to them, so it need not be walked again.
+A process that holds many objects stands still while the collector walks all of them: 0.7 s with 10,000 claims. What
+survives such a walk is rows and JSON, which reference counting frees, so it need not be walked again.
 """
 
 import gc
@@ -18,11 +18,11 @@ YOUNG_OBJECTS_MAX = 20_000
 """Net allocations before the youngest generation is walked; Python's own setting is 700."""
 
 STANDSTILL_MAX_S = 0.03
-"""How long a process may stand still for a walk before what survived it is left alone."""
+"""How long a walk may last before its survivors are exempt from later ones."""
 
 
 class _Folds:
-    """How many folds are under way, and what held before the first."""
+    """The number of folds under way, and the settings before the first."""
 
     running = 0
     thresholds = gc.get_threshold()
@@ -45,10 +45,10 @@ def seldom_collected() -> Iterator[None]:
 
 @contextmanager
 def short_walks() -> Iterator[None]:
-    """Leave alone what survived a walk that took too long; for processes that serve.
+    """Exempt what survived a walk that took too long from later ones; for processes that serve.
 
-    What is left alone and ends in a cycle is never freed. That is why it happens only when walks have become long
-    again, which takes as many new objects, and not after each.
+    What is exempt and ends in a cycle is never freed. Therefore this happens only when walks have become long again,
+    which takes as many new objects, and not after each walk.
     """
     walk = _Walk()
     gc.callbacks.append(walk)

@@ -1,4 +1,4 @@
-"""Settings, read from the environment in one place. Units stand last in names."""
+"""Reads the services' settings from the environment, in one place. Names end with their units."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ KUBERNETES_SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 """Kubernetes sets it in every pod."""
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-"""Where a pod finds its service account's token, if it is given one."""
+"""The service account's token of a pod that has one."""
 
 DEFAULT_DATA_DIR = Path("~/.local/share/gpuledger")
 DEFAULT_METRICS_LISTEN = "127.0.0.1:0"
@@ -28,7 +28,7 @@ COMPONENT_NAMES = ("validator", "gfd", "dcgm", "dcgm-exporter")
 
 
 class SettingsError(Exception):
-    """The environment contradicts itself; the message says how to mend it."""
+    """The environment contradicts itself; the message says how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class ComponentSettings:
-    """The DaemonSets that prepare GPUs and watch over them: whether they are ours to keep, where, and of which images.
+    """The DaemonSets that prepare and monitor GPUs: whether gpuledger manages them, in which namespace and images.
 
-    `images` are by component. `runtime_class` empty leaves the choice of a container runtime to the node.
+    `images` are by component. An empty `runtime_class` leaves the choice of a container runtime to the node.
     """
 
     manage: bool = False
@@ -55,9 +55,9 @@ class ComponentSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """The admission webhooks of a real cluster: where they listen, and the namespace in which a Service leads to them.
+    """The admission webhooks of a real cluster: their address, and the namespace of the Service in front of them.
 
-    Without `listen` that cluster gets none. The embedded API server has its own, at an address of their own choice.
+    Without `listen` that cluster gets none. The embedded API server has webhooks at an address of its own.
     """
 
     listen: str | None = None
@@ -66,10 +66,10 @@ class WebhookSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment says. Without `servers`, embedded ones run under `data_dir`.
+    """The settings of one process. Without `servers`, embedded ones run under `data_dir`.
 
-    `kubeconfig` names a real cluster, which is used in place of the embedded API server; without it, the cluster of the
-    pod that we run in, where `has_service_account` says that it lets us in.
+    `kubeconfig` names a real cluster, which replaces the embedded API server. Without it a pod with a service account
+    (`has_service_account`) uses its own cluster.
     """
 
     data_dir: Path
@@ -82,12 +82,12 @@ class Settings:
 
     @property
     def has_cluster(self) -> bool:
-        """Whether there is a real cluster to work with."""
+        """Whether there is a real cluster."""
         return self.kubeconfig is not None or self.has_service_account
 
 
 def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> Settings:
-    """The settings in force. Servers that are named win over a data directory, wherever that is given.
+    """The settings in force. Named servers take precedence over a data directory.
 
     Raises:
         SettingsError: only one of the two servers is named.
@@ -112,18 +112,17 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
 
 
 def read_components(text: str | None) -> ComponentSettings:
-    """What the variable says of the components: a JSON object; without it none is kept.
+    """The components from the variable's JSON object; without it gpuledger manages none.
 
     Raises:
-        SettingsError: it is no such object, or names no image for a component that is to be kept.
+        SettingsError: it is not such an object, or lacks an image for a component.
     """
     try:
-        given = json.loads(text or "{}")
-        read = ComponentSettings(**given)
+        read = ComponentSettings(**json.loads(text or "{}"))
         settings = replace(read, pull_secrets=tuple(read.pull_secrets))
     except (TypeError, ValueError) as error:
         names = ", ".join(one.name for one in fields(ComponentSettings))
-        raise SettingsError(f"{COMPONENTS} is no JSON object with {names}: {error}") from error
+        raise SettingsError(f"{COMPONENTS} is not a JSON object with {names}: {error}") from error
     missing = [name for name in COMPONENT_NAMES if not settings.images.get(name)] if settings.manage else []
     if missing:
         raise SettingsError(f"{COMPONENTS} names no image for {', '.join(missing)}; give one in its `images`.")

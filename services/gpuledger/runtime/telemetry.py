@@ -1,4 +1,4 @@
-"""What the services say about themselves: metrics for Prometheus, logs in structured lines, health.
+"""Observes the services: metrics for Prometheus, and logs in structured lines.
 
 Metrics are labelled by projection. Nothing here decides anything.
 """
@@ -17,7 +17,7 @@ from structlog.typing import Processor
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 LOGGERS = "gpuledger"
-"""Whose lines are shown, of what is said through the standard library's logging."""
+"""The standard library's loggers whose lines are shown."""
 
 BATCHES = (1, 2, 5, 10, 50, 100, 500, 1000, 5000)
 
@@ -45,7 +45,7 @@ for _outcome in OUTCOMES:
 
 
 class Stored(Protocol):
-    """A message of the log, as far as its age goes."""
+    """A message of the log with its age."""
 
     @property
     def recorded_ns(self) -> int:
@@ -96,14 +96,14 @@ class ProjectionMetrics:
         with self._flush.time():
             yield
 
-    def at(self, sequence: int, last: Stored | None, now: datetime) -> None:
+    def committed(self, sequence: int, last: Stored | None, now: datetime) -> None:
         """The rows are true up to `sequence`, whose message is `last`."""
         self._sequence.set(sequence)
         if last is not None:
             self._latency.observe(_age_s(last, now))
 
-    def behind(self, events: int, first: Stored | None, now: datetime) -> None:
-        """How many events of the log have no rows yet, and the first of them."""
+    def lag(self, events: int, first: Stored | None, now: datetime) -> None:
+        """So many events of the log have no rows yet, `first` being the first of them."""
         self._lag_events.set(events)
         self._lag_seconds.set(0.0 if first is None else _age_s(first, now))
 
@@ -115,8 +115,8 @@ def _age_s(message: Stored, now: datetime) -> float:
 def configure_logging(*, json: bool | None = None) -> None:
     """Structured lines on stderr: JSON where stderr is no terminal, readable text where it is one.
 
-    What our packages say through the standard library (`gpuledger.*`, INFO and above) takes the same form, and goes
-    nowhere else; other loggers, the root among them, are left as they are.
+    Lines that our packages log through the standard library (`gpuledger.*`, INFO and above) take the same form, and go
+    nowhere else; other loggers, the root among them, stay as they are.
     """
     as_json = not sys.stderr.isatty() if json is None else json
     renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
@@ -134,7 +134,7 @@ def configure_logging(*, json: bool | None = None) -> None:
 
 
 def _bridge(shared: list[Processor], renderer: Processor) -> None:
-    """Show what the standard library's loggers of this name get; the handler of an earlier call is replaced."""
+    """Show the lines of the standard library's loggers; the handler of an earlier call is replaced."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         ProcessorFormatter(

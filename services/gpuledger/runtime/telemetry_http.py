@@ -1,7 +1,7 @@
 """Serves `/metrics` (Prometheus) and `/healthz` (JSON) from the event loop that does the work.
 
-That loop answers, and no thread beside it: where it is stuck, nobody answers, and a supervisor sees so. It must never
-read a request's body, nor tell anything that is not for everybody who reaches the port.
+That loop answers, and no thread beside it: while it is stuck nothing answers, and a supervisor notices. It must never
+read a request's body, nor show anything that is not for everybody who reaches the port.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ PORT_MAX = 65_535
 
 
 class ListenError(Exception):
-    """Nobody can listen there; the message says what to do."""
+    """The address cannot be listened on; the message says what to do."""
 
 
 class Health(NamedTuple):
-    """Whether all is well, and what there is to say about it, as JSON values."""
+    """Whether all is well, and details as JSON values."""
 
     ok: bool
     document: Mapping[str, object]
 
 
-class Answer(NamedTuple):
-    """What is sent back."""
+class HttpAnswer(NamedTuple):
+    """A response."""
 
     status: HTTPStatus
     content_type: str
@@ -42,11 +42,11 @@ def parse_address(text: str) -> tuple[str, int]:
     """Host and port of `127.0.0.1:9100`, `[::1]:9100` or `:9100` (this machine alone); port 0 is any free one.
 
     Raises:
-        ListenError: it is no address.
+        ListenError: it is not an address.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
-        raise ListenError(f"{text!r} is no address to listen on. Write HOST:PORT, such as 127.0.0.1:9100.")
+        raise ListenError(f"{text!r} is not an address to listen on. Write HOST:PORT, such as 127.0.0.1:9100.")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -55,7 +55,7 @@ async def serving(address: str, health: Callable[[], Health]) -> AsyncIterator[s
     """Serve for the length of the block; gives the URL, without a path.
 
     Raises:
-        ListenError: nobody can listen there.
+        ListenError: the address cannot be listened on.
     """
     host, port = parse_address(address)
 
@@ -91,18 +91,18 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
     await writer.drain()
 
 
-def _answer(method: str, path: str, accept: str, health: Callable[[], Health]) -> Answer:
+def _answer(method: str, path: str, accept: str, health: Callable[[], Health]) -> HttpAnswer:
     if method not in {"GET", "HEAD"}:
         return _text(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD are served.\n")
     if path == "/metrics":
         encode, content_type = choose_encoder(accept)
-        return Answer(HTTPStatus.OK, content_type, encode(REGISTRY))
+        return HttpAnswer(HTTPStatus.OK, content_type, encode(REGISTRY))
     if path == "/healthz":
         found = health()
         status = HTTPStatus.OK if found.ok else HTTPStatus.SERVICE_UNAVAILABLE
-        return Answer(status, "application/json", json.dumps(found.document, indent=2).encode() + b"\n")
+        return HttpAnswer(status, "application/json", json.dumps(found.document, indent=2).encode() + b"\n")
     return _text(HTTPStatus.NOT_FOUND, "There are /metrics and /healthz.\n")
 
 
-def _text(status: HTTPStatus, text: str) -> Answer:
-    return Answer(status, "text/plain; charset=utf-8", text.encode())
+def _text(status: HTTPStatus, text: str) -> HttpAnswer:
+    return HttpAnswer(status, "text/plain; charset=utf-8", text.encode())

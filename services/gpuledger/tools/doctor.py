@@ -25,7 +25,7 @@ from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.ledger.stream import check_config, stream_name
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Store, schema_of
+from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionStore, schema_of
 from gpuledger.runtime.clock import Clock, system_clock
 
 
@@ -110,8 +110,8 @@ class DatabaseChecks:
         yield await _gaps(connection)
 
     async def _projection(self, connection: AsyncConnection, projection: Projection) -> AsyncIterator[Check]:
-        live = await Store(connection, projection, LIVE).checkpoint()
-        kept = await Store(connection, projection, PREV).checkpoint()
+        live = await ProjectionStore(connection, projection, LIVE).checkpoint()
+        kept = await ProjectionStore(connection, projection, PREV).checkpoint()
         yield projection_check(projection, live, kept, self._head)
         if await _leftover(connection, projection):
             yield warning(

@@ -26,7 +26,7 @@ from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation
 from gpuledger.projection.runner import writer_lock
-from gpuledger.projection.store import Decider, Store
+from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
 from gpuledger.tools.errors import BusyError
 from gpuledger.tools.log_archive import Header, messages
@@ -159,4 +159,4 @@ async def _settle_deciders(backend: Backend, ledger: Ledger) -> None:
     async with connect(backend.database_url, application_name="gpuledger log import") as connection:
         for projection in all_projections():
             if projection.decides:
-                await Store(connection, projection).create_decider(Decider(random_id(), 1, head))
+                await ProjectionStore(connection, projection).create_decider(Decider(random_id(), 1, head))

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from gpuledger.db.engine import connect
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.projection.asof import fold_until
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, VersionError
 from gpuledger.projection.rebuild import rebuild, rollback
-from gpuledger.projection.store import PREV, Store
+from gpuledger.projection.replay import fold_until
+from gpuledger.projection.store import PREV, ProjectionStore
 from gpuledger.projection.verify import Difference, Verification, verify
 from gpuledger.tools.cluster import KubeAccess, open_kube
 from gpuledger.tools.errors import ToolError
@@ -58,7 +58,9 @@ async def roll_back_projections(backend: Backend, projections: Sequence[Projecti
         ToolError: one of the projections keeps no such rows; then none is rolled back.
     """
     async with connect(backend.database_url, application_name="gpuledger replay") as connection:
-        kept = [one.name for one in projections if await Store(connection, one, PREV).checkpoint() is not None]
+        kept = [
+            one.name for one in projections if await ProjectionStore(connection, one, PREV).checkpoint() is not None
+        ]
     if len(kept) < len(projections):
         able = f"Only {', '.join(kept)} can go back; name them" if kept else "Nothing was replayed yet"
         raise ToolError("Not every projection keeps the rows of before a replay", able)

@@ -15,7 +15,7 @@ from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message
-from gpuledger.projection.definition import Decisions, Refusal, RefusalKind
+from gpuledger.projection.definition import Decisions, RefusedEvent, RefusalKind
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.readmodels.devices import DevicesProjection
@@ -148,9 +148,9 @@ class Listening(DevicesProjection):
     observes = True
 
     def __init__(self) -> None:
-        self.turned_down: list[Refusal] = []
+        self.turned_down: list[RefusedEvent] = []
 
-    def refused(self, state: object, refusal: Refusal) -> Decisions:
+    def refused(self, state: object, refusal: RefusedEvent) -> Decisions:
         self.turned_down.append(refusal)
         return ()
 

@@ -15,7 +15,7 @@ from gpuledger.events.node import NodeEventsDropped
 from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import Authority, DropClass, SourceKind, is_about_own_node, is_agent_of, source_kind
 from gpuledger.events.registry import Registry
-from gpuledger.projection.definition import Decisions, Projection, Refusal
+from gpuledger.projection.definition import Decisions, Projection, RefusedEvent
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold
 from support.events import START, message
@@ -62,7 +62,7 @@ class Hearing(Projection):
     def new_state(self) -> Any:
         return None
 
-    def refused(self, state: object, refusal: Refusal) -> Decisions:
+    def refused(self, state: object, refusal: RefusedEvent) -> Decisions:
         self.outcomes.append("rejected")
         return ()
 

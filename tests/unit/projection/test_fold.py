@@ -13,7 +13,7 @@ from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.source import SourceGapDetected, SourceRejected
 from gpuledger.ledger.api import Message, Position
-from gpuledger.projection.definition import Decision, Decisions, Observed, Refusal, RefusalKind
+from gpuledger.projection.definition import Decision, Decisions, Observed, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.readmodels.devices import DevicesProjection
@@ -31,13 +31,13 @@ class Listening(DevicesProjection):
 
     def __init__(self) -> None:
         self.heard: list[Observed] = []
-        self.turned_down: list[Refusal] = []
+        self.turned_down: list[RefusedEvent] = []
 
     def observed(self, state: object, observed: Observed) -> Decisions:
         self.heard.append(observed)
         return ()
 
-    def refused(self, state: object, refusal: Refusal) -> Decisions:
+    def refused(self, state: object, refusal: RefusedEvent) -> Decisions:
         self.turned_down.append(refusal)
         return ()
 

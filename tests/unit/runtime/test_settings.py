@@ -82,5 +82,5 @@ def test_an_address_of_the_webhooks_that_is_none_is_refused_before_anything_star
 ) -> None:
     monkeypatch.setenv("GPULEDGER_ADMISSION_LISTEN", "nowhere")
     told = Cli(capsys)("up", "--data-dir", str(tmp_path / "d"))
-    assert (told.code, "'nowhere' is no address to listen on" in told.err) == (2, True)
+    assert (told.code, "'nowhere' is not an address to listen on" in told.err) == (2, True)
     assert not (tmp_path / "d").exists()

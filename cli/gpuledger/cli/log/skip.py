@@ -16,8 +16,8 @@ from gpuledger.cli.times import parse_position
 from gpuledger.db.engine import connect
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.ledger.api import Position
-from gpuledger.projection.skips import skipped_positions
-from gpuledger.projection.store import Store
+from gpuledger.projection.replay import skipped_positions
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.tools.log_restore import skip_positions
 from gpuledger.tools.queries.backend import Backend, all_projections
 
@@ -55,7 +55,7 @@ async def _skip(data_dir: Path | None, generation: int | None, sequence: int, re
 async def _beyond(backend: Backend, sequence: int) -> list[str]:
     """The projections that had folded the position already."""
     async with connect(backend.database_url, application_name="gpuledger log skip") as connection:
-        checkpoints = {one.name: await Store(connection, one).checkpoint() for one in all_projections()}
+        checkpoints = {one.name: await ProjectionStore(connection, one).checkpoint() for one in all_projections()}
     return [name for name, checkpoint in checkpoints.items() if checkpoint and checkpoint.position >= sequence]
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.sources.fold import Missing, Sources, follow, overdue, repeated
 from gpuledger.events.source import SourceGapClosed, SourceGapDetected, SourceRejected
-from gpuledger.projection.definition import Decision, Observed, Refusal, RefusalKind
+from gpuledger.projection.definition import Decision, Observed, RefusalKind, RefusedEvent
 
 GAP_GRACE_S = 30.0
 """How long a number may be late before its absence is called a gap."""
@@ -30,7 +30,7 @@ def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
             yield Decision(event.id, event.correlation_id, filled.source, time_of_ns(observed.recorded_ns), data)
 
 
-def on_refused(state: Sources, refusal: Refusal) -> Iterable[Decision]:
+def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
     """Count a repeat; tell of an event that was turned down."""
     event = refusal.event
     if refusal.kind is RefusalKind.DUPLICATE:

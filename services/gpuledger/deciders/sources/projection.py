@@ -4,7 +4,7 @@ from datetime import datetime
 
 from gpuledger.deciders.sources.decide import on_due, on_observed, on_refused
 from gpuledger.domain.sources import fold as sources
-from gpuledger.projection.definition import Decisions, Observed, Projection, Refusal
+from gpuledger.projection.definition import Decisions, Observed, Projection, RefusedEvent
 
 
 class SourcesProjection(Projection):
@@ -25,7 +25,7 @@ class SourcesProjection(Projection):
         """Follow the source's numbering."""
         return on_observed(state, observed)
 
-    def refused(self, state: sources.Sources, refusal: Refusal) -> Decisions:
+    def refused(self, state: sources.Sources, refusal: RefusedEvent) -> Decisions:
         """Count repeats, and tell of what was turned down."""
         return on_refused(state, refusal)
 

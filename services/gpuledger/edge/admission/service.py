@@ -22,7 +22,7 @@ from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.skips import skipped_positions
+from gpuledger.projection.replay import new_fold
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
@@ -131,7 +131,7 @@ class AdmissionService:
 
     async def _new_fold(self) -> Fold:
         projection = CacheProjection(self._settings.namespace)
-        return Fold(projection, self._ledger.generation, skipped=await skipped_positions(self._ledger))
+        return await new_fold(projection, self._ledger)
 
     async def _fold_all(self, fold: Fold) -> None:
         """Fold to the head, then what is recorded later, until cancelled."""

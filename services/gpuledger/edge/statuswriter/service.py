@@ -36,7 +36,7 @@ from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.skips import skipped_positions
+from gpuledger.projection.replay import new_fold
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
@@ -198,8 +198,7 @@ class _Leader:
     async def fold_to_head(self) -> None:
         """Fold everything up to the head; young occurrences in it still become Events."""
         head = await self._ledger.head()
-        skipped = await skipped_positions(self._ledger)
-        self._fold = Fold(DesiredProjection(), self._ledger.generation, state=self._desired, skipped=skipped)
+        self._fold = await new_fold(DesiredProjection(), self._ledger, self._desired)
         recent: list[Occurrence] = []
         with seldom_collected():
             async for messages in self._ledger.history(until=head):

@@ -18,12 +18,12 @@ from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import Table
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.projection.asof import fold_until
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.replay import fold_until
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.runner import Runner
-from gpuledger.projection.store import LIVE, Store, schema_of
+from gpuledger.projection.store import LIVE, ProjectionStore, schema_of
 from gpuledger.readmodels.catalogue import read_models
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.reporting import SILENT, Reporter
@@ -124,7 +124,7 @@ async def _project(backend: Backend, projection: Projection, head: int) -> int:
 async def _lag(backend: Backend, projection: Projection, head: int) -> int | None:
     """How many events up to `head` have no rows yet; None where the projection has never started."""
     async with connect(backend.database_url, application_name="gpuledger position") as connection:
-        checkpoint = await Store(connection, projection).checkpoint()
+        checkpoint = await ProjectionStore(connection, projection).checkpoint()
     if checkpoint is None:
         return None
     return max(0, head - (checkpoint.position if checkpoint.generation == backend.ledger.generation else 0))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Message
-from gpuledger.projection.asof import sequence_at
+from gpuledger.projection.replay import sequence_at
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend
 

@@ -13,10 +13,9 @@ from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.db.engine import connect
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.watchers.resources import gpupools
-from gpuledger.projection.asof import fold_until
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.skips import skipped_positions
-from gpuledger.projection.store import Store
+from gpuledger.projection.replay import fold_until, skipped_positions
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.explain.pools import uses_of
@@ -114,7 +113,7 @@ async def _current(backend: Backend, projection: HeardPools, head: int, on_posit
 async def _stored(backend: Backend, projection: HeardPools) -> Fold | None:
     skipped = await skipped_positions(backend.ledger)
     async with connect(backend.database_url, application_name="gpuledger what-if", options=READ_ONLY) as connection:
-        store = Store(connection, projection)
+        store = ProjectionStore(connection, projection)
         async with store.snapshot():
             checkpoint = await store.checkpoint()
             this_build = (projection.version, backend.ledger.generation)

@@ -114,9 +114,9 @@ def test_settings_come_as_one_json_object() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[]", "is no JSON object with manage, namespace"),
-        ("{", "is no JSON object with manage, namespace"),
-        ('{"managed": true}', "is no JSON object with manage, namespace"),
+        ("[]", "is not a JSON object with manage, namespace"),
+        ("{", "is not a JSON object with manage, namespace"),
+        ('{"managed": true}', "is not a JSON object with manage, namespace"),
         ('{"manage": true, "images": {"gfd": "x"}}', "names no image for validator, dcgm, dcgm-exporter"),
     ],
 )

@@ -27,7 +27,7 @@ from gpuledger.edge.statuswriter.objects import (
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.ledger.api import Ledger, Position
-from gpuledger.projection.asof import OnProgress, fold_until
+from gpuledger.projection.replay import OnProgress, fold_until
 
 SHOWN_MAX: Final = 20
 """How many differences are shown in full."""

@@ -1,0 +1,78 @@
+"""Folds of the log from its start, in memory: the past as it was known, which touches nothing.
+
+An operator may decide to pass over a position, which is an event of the log like any other. Those positions are read
+before a fold begins, because a projection that has stopped at one cannot read beyond it.
+"""
+
+from collections.abc import Callable
+
+from gpuledger.domain.fact import State
+from gpuledger.events.envelope import decode
+from gpuledger.events.errors import EventError
+from gpuledger.events.source import SourcePositionSkipped
+from gpuledger.ledger.api import Ledger, Message, Position
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.fold import Fold
+from gpuledger.runtime.garbage import seldom_collected
+
+_SKIPS = "ledger.svc.operators.source.*.position-skipped"
+
+OnProgress = Callable[[int, int], None]
+"""Receives how many positions are done, and of how many."""
+
+
+async def new_fold(projection: Projection, ledger: Ledger, state: State | None = None) -> Fold:
+    """A fold at the start of the log that passes over the skipped positions."""
+    return Fold(projection, ledger.generation, state=state, skipped=await skipped_positions(ledger))
+
+
+async def fold_until(
+    projection: Projection, ledger: Ledger, until: int | None = None, on_progress: OnProgress | None = None
+) -> Fold:
+    """The projection's state after the log's messages up to `until` (default: all there are now)."""
+    target = await ledger.head() if until is None else until
+    fold = await new_fold(projection, ledger)
+    for table in fold.state.tables().values():
+        table.never_written()
+    with seldom_collected():
+        async for messages in ledger.history(until=target):
+            fold.apply_all(messages)
+            if on_progress:
+                on_progress(fold.sequence, target)
+    return fold
+
+
+async def skipped_positions(ledger: Ledger) -> list[Position]:
+    """Every position that operators decided to pass over."""
+    skipped = []
+    async for messages in ledger.history(subject_filter=_SKIPS):
+        for message in messages:
+            try:
+                data = decode(message.data).data
+            except EventError:
+                continue
+            if isinstance(data, SourcePositionSkipped):
+                skipped.append(Position(data.generation, data.sequence))
+    return skipped
+
+
+async def sequence_at(ledger: Ledger, recorded_ns: int, recorded_ns_of: Callable[[Message], int]) -> int:
+    """The last sequence that was recorded at or before a time (nanoseconds since 1970), 0 for none.
+
+    The search bisects the log: times of recording do not decrease along it, except for those of an import that runs
+    beside live sources, where the answer may lie anywhere within that import.
+    """
+    low, high = 0, await ledger.head()
+    while low < high:
+        middle = (low + high + 1) // 2
+        if recorded_ns_of(await _message(ledger, middle)) <= recorded_ns:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+async def _message(ledger: Ledger, sequence: int) -> Message:
+    async for messages in ledger.history(after=sequence - 1, until=sequence):
+        return messages[0]
+    raise AssertionError(f"the log has no message {sequence}, which lies before its head")
