@@ -15,7 +15,7 @@ from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message
-from gpuledger.projection.definition import Decisions, RefusedEvent, RefusalKind
+from gpuledger.projection.definition import Decisions, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.readmodels.devices import DevicesProjection
