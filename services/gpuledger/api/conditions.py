@@ -1,5 +1,6 @@
 """Condition types of GPUNodeStates, GPUDevices and pools, and the statuses that a condition can have. Pure."""
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
@@ -51,3 +52,8 @@ class PoolConditionType(StrEnum):
 
 PREREQUISITE_NOT_MET: Final = "PrerequisiteNotMet"
 """The module's own condition while Node Feature Discovery is missing or too old; it belongs to no node."""
+
+
+def rfc3339(time: datetime) -> str:
+    """A time in the form of Kubernetes' conditions, to the second."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

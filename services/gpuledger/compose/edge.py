@@ -31,11 +31,10 @@ from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
 from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolError
-from gpuledger.tools.simulation.errors import SimulationError
-from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SimulationError
 from gpuledger.tools.simulation.main import run as simulate
-from gpuledger.tools.simulation.pace import Pace
-from gpuledger.tools.simulation.resume import standing
+from gpuledger.tools.simulation.resume import leftover_nodes
+from gpuledger.tools.simulation.schedule import Pace
 
 EMBEDDED_LISTEN = "127.0.0.1:0"
 """Where the webhooks of the embedded API server listen."""
@@ -128,7 +127,7 @@ async def _warn_of_foreign(
     client: KubeClient, fleet: FleetOptions, data_dir: Path, warn: Callable[[str], None]
 ) -> None:
     """Warn of simulated nodes that earlier runs left and that do not belong to this fleet."""
-    found = standing(Fleet(fleet.spec, fleet.seed), (await client.list(NODES)).items)
+    found = leftover_nodes(Fleet(fleet.spec, fleet.seed), (await client.list(NODES)).items)
     if not found.foreign:
         return
     first, last = found.foreign[0], found.foreign[-1]

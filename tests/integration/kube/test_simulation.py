@@ -21,10 +21,10 @@ from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.simulation import names
 from gpuledger.tools.simulation.components import COMPONENTS
-from gpuledger.tools.simulation.errors import SpeedError
 from gpuledger.tools.simulation.failures import FATAL
 from gpuledger.tools.simulation.fleet import FleetSpec
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE
+from gpuledger.tools.simulation.schedule import SpeedError
 from gpuledger.tools.simulation.workload import Rates
 from support import simulating
 from support.kube_proxy import KubeProxy

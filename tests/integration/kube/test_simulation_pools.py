@@ -26,7 +26,7 @@ from support.waiting import eventually
 SPEC: Final = FleetSpec(nodes=1, gpus=2, profile="a100")
 FLEET: Final = Fleet(SPEC, 1)
 (NODE,) = FLEET.nodes
-CARDS: Final = [FLEET.card(place, 0) for place in FLEET.places()]
+CARDS: Final = [FLEET.card(slot_id, 0) for slot_id in FLEET.slot_ids()]
 QUIET: Final = Rates(load=1e-6, failures_per_1000_node_days=0)
 TEAM: Final = {"name": "train", "namespace": "team"}
 UNASSIGNING: Final = {

@@ -6,6 +6,7 @@ Amounts of a device appear only where several claims can share it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from gpuledger.api.conditions import rfc3339
 from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.evaluation import DeviceAvailability, PoolEvaluation
 from gpuledger.domain.dra.objects import Holding
@@ -168,5 +169,5 @@ def _condition(one: SlicePoolCondition) -> Document:
         "status": "True" if one.status else "False",
         "reason": one.reason,
         "message": one.message,
-        "lastTransitionTime": one.changed_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": rfc3339(one.changed_at),
     }

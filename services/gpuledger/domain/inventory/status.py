@@ -5,10 +5,10 @@ A condition's lastTransitionTime comes from its row, so that equal rows always g
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, DeviceConditionType
+from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, DeviceConditionType, rfc3339
 from gpuledger.api.labels import LABEL_PRECISION_PREFIX, LABEL_PRODUCT, LABEL_TRUE, LABEL_VENDOR, VENDOR_NVIDIA
 from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
@@ -155,11 +155,6 @@ def module_condition(row: GpuModule) -> Document:
     """The module's condition `PrerequisiteNotMet`."""
     status = ConditionStatus.FALSE if row.met else ConditionStatus.TRUE
     return condition(PREREQUISITE_NOT_MET, status, row.reason, row.changed_at, row.message)
-
-
-def rfc3339(time: datetime) -> str:
-    """A time in the form of Kubernetes' conditions, to the second."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _flag(kind: DeviceConditionType, holds: bool, reason: InventoryReason, changed_at: datetime) -> Document:

@@ -1,8 +1,8 @@
-"""The agents of the simulated nodes: what they say, each for its own node, goes into the ledger as from real ones.
+"""Records what the agents of simulated nodes would record, each for its own node.
 
-An event's id follows from its source, epoch and number, so that publishing again adds nothing; the numbering goes on
-where the ledger's record of it ends. Facts happen now: their `time` is the real one whatever the speed, because a fact
-must not lie in the future, and simulated time is known to the simulation alone.
+An event's id follows from its source, epoch and number, so publishing it again adds nothing; after a restart the
+numbering continues where the ledger ends. Events have the real time whatever the speed, because an event must not lie
+in the future; only the simulation knows simulated time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,19 +25,19 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.runtime.clock import Clock, Sleep
-from gpuledger.tools.simulation.allocation import Held, Pod
+from gpuledger.tools.simulation.allocation import RunningPod, SimulatedPod
+from gpuledger.tools.simulation.kubernetes import retrying
 from gpuledger.tools.simulation.names import workload_of
-from gpuledger.tools.simulation.patience import patiently
 
 OUTBOX_MAX: Final = 1_000
-"""Events that wait for publishing; before one more is taken, they are published."""
+"""The most events in the outbox; when it is full, they are published first."""
 
 WORKLOAD_CLASS: Final = "Guaranteed"
 """The QoS class of pods whose limits are their requests."""
 
 
 def source_of(node: str) -> str:
-    """The source that a node's agent is."""
+    """The event source of a node's agent."""
     return f"/nodes/{node}/agent"
 
 
@@ -47,7 +47,7 @@ def epoch_of(seed: int) -> str:
 
 
 class Agents:
-    """Says what the agents see. `numbers` are the last number of each node's agent, 0 where it is not there."""
+    """Records events of the agents. `numbers` has the last number of each node's agent; a missing one is 0."""
 
     def __init__(self, ledger: Ledger, epoch: str, numbers: Mapping[str, int], *, clock: Clock, sleep: Sleep) -> None:
         self._ledger = ledger
@@ -58,57 +58,57 @@ class Agents:
         self._outbox: list[Outgoing] = []
 
     async def observed(self, node: str, cards: Iterable[Card]) -> None:
-        """These are the node's cards now."""
-        await self._say(node, node, NodeDevicesObserved(cards=tuple(cards)))
+        """Record the node's cards."""
+        await self._record(node, node, NodeDevicesObserved(cards=tuple(cards)))
 
     async def failed(self, node: str, card: Card, kind: str, message: str) -> None:
-        """A card of the node failed."""
+        """Record the failure of a card."""
         slot = place_of(node, card.pci_address)
-        await self._say(node, _card(node, card), DeviceFailed(kind=kind, slot=slot, message=message))
+        await self._record(node, _card(node, card), DeviceFailed(kind=kind, slot=slot, message=message))
 
     async def unhealthy(self, node: str, card: Card, kind: str, message: str) -> None:
-        """A card of the node cannot be used any more."""
-        await self._say(node, _card(node, card), DeviceHealthChanged(healthy=False, kind=kind, message=message))
+        """Record that a card can no longer be used."""
+        await self._record(node, _card(node, card), DeviceHealthChanged(healthy=False, kind=kind, message=message))
 
     async def healthy(self, node: str, card: Card) -> None:
-        """A card of the node can be used again."""
-        await self._say(node, _card(node, card), DeviceHealthChanged(healthy=True))
+        """Record that a card can be used again."""
+        await self._record(node, _card(node, card), DeviceHealthChanged(healthy=True))
 
     async def heart_beat(self, node: str) -> None:
-        """The node's exporter has just renewed its metrics."""
-        await self._say(node, node, NodeMonitoringObserved(fresh=True, updated_at=self._clock()))
+        """Record a heartbeat of the node's exporter."""
+        await self._record(node, node, NodeMonitoringObserved(fresh=True, updated_at=self._clock()))
 
     async def pool_applied(self, node: str, device: str, pool: str, partitions: int | None) -> None:
-        """A device of the node is set up for a pool."""
-        await self._say(node, device, DevicePoolApplied(pool=pool, partitions=partitions))
+        """Record that a device is set up for a pool."""
+        await self._record(node, device, DevicePoolApplied(pool=pool, partitions=partitions))
 
     async def pool_refused(self, node: str, device: str, pool: str, reason: str, message: str) -> None:
-        """A device of the node cannot be set up for a pool."""
-        await self._say(node, device, DevicePoolRefused(pool=pool, reason=reason, message=message))
+        """Record that a device cannot be set up for a pool."""
+        await self._record(node, device, DevicePoolRefused(pool=pool, reason=reason, message=message))
 
     async def pool_released(self, node: str, device: str, pool: str) -> None:
-        """A device of the node is free of a pool."""
-        await self._say(node, device, DevicePoolReleased(pool=pool))
+        """Record that a device has left its pool."""
+        await self._record(node, device, DevicePoolReleased(pool=pool))
 
-    async def scheduled(self, held: Held, submitted_at: datetime) -> None:
-        """A pod that was created at some time runs here now."""
-        pod, subject = held.pod, workload_of(held.pod.name)
-        await self._say(held.node, subject, _submission(pod), submitted_at)
-        shares = tuple(DeviceShare(device=share.card, gpu_milli=share.gpu_milli) for share in held.shares)
-        scheduled = WorkloadScheduled(gpu_milli=pod.gpu_milli, node=held.node, devices=shares)
-        await self._say(held.node, subject, scheduled)
+    async def scheduled(self, running_pod: RunningPod, submitted_at: datetime) -> None:
+        """Record the submission and the scheduling of a pod."""
+        pod, subject = running_pod.pod, workload_of(running_pod.pod.name)
+        await self._record(running_pod.node, subject, _submission(pod), submitted_at)
+        shares = tuple(DeviceShare(device=share.card, gpu_milli=share.gpu_milli) for share in running_pod.shares)
+        scheduled = WorkloadScheduled(gpu_milli=pod.gpu_milli, node=running_pod.node, devices=shares)
+        await self._record(running_pod.node, subject, scheduled)
 
     async def ended(self, node: str, pod: str, outcome: str) -> None:
-        """A pod that ran on the node is over."""
-        await self._say(node, workload_of(pod), WorkloadEnded(outcome=outcome))
+        """Record the end of a pod."""
+        await self._record(node, workload_of(pod), WorkloadEnded(outcome=outcome))
 
     async def flush(self) -> None:
-        """Publish what was said, however long the ledger is away."""
+        """Publish the outbox, however long the ledger is away."""
         if self._outbox:
-            await patiently(lambda: self._ledger.publish_many(self._outbox), sleep=self._sleep)
+            await retrying(lambda: self._ledger.publish_many(self._outbox), sleep=self._sleep)
             self._outbox = []
 
-    async def _say(self, node: str, subject: str, data: Payload, time: datetime | None = None) -> None:
+    async def _record(self, node: str, subject: str, data: Payload, time: datetime | None = None) -> None:
         if len(self._outbox) >= OUTBOX_MAX:
             await self.flush()
         number = self._numbers[node] = self._numbers.get(node, 0) + 1
@@ -124,5 +124,5 @@ def _card(node: str, card: Card) -> str:
     return card.uuid or place_of(node, card.pci_address)
 
 
-def _submission(pod: Pod) -> WorkloadSubmitted:
+def _submission(pod: SimulatedPod) -> WorkloadSubmitted:
     return WorkloadSubmitted(gpu_milli=pod.gpu_milli, owner=pod.owner or None, workload_class=WORKLOAD_CLASS)

@@ -1,6 +1,6 @@
-"""Who holds what of which card: the simulated fleet's slots, and a first-fit scheduler over them.
+"""The slots of the simulated fleet, with a first-fit scheduler of pods on them. Pure, and without time.
 
-Pure and without time. A unit of a card is held by one pod at most, and a card out of service is given to nobody.
+Each unit of a card belongs to at most one pod, and no pod gets a card that is out of service.
 """
 
 from collections import Counter
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpuledger.events.device import Card
-from gpuledger.tools.simulation.fleet import Fleet, Place, Unit
-from gpuledger.tools.simulation.preparation import NEW, Prepared
+from gpuledger.tools.simulation.fleet import Fleet, GpuUnit, SlotId
+from gpuledger.tools.simulation.preparation import NEW, NodeProgress
 
 
-class Pod(NamedTuple):
-    """A pod that asks for units of one resource. `gpu_milli` is the whole of what it asks for.
+class SimulatedPod(NamedTuple):
+    """A pod that requests units of one resource; `gpu_milli` is its whole request.
 
-    It runs for `duration_s` simulated seconds and then ends as `outcome` says, unless a card of its fails. What is
-    `of_user` was created by somebody else, and is theirs to delete.
+    It runs for `duration_s` simulated seconds and then ends with `outcome`, unless one of its cards fails. A pod that
+    is `of_user` was created by somebody else, who has to delete it.
     """
 
     name: str
@@ -37,48 +37,48 @@ class Share(NamedTuple):
     gpu_milli: int
 
 
-class Held(NamedTuple):
-    """A pod on its node, with what it holds there."""
+class RunningPod(NamedTuple):
+    """A pod on its node, with its shares of cards."""
 
-    pod: Pod
+    pod: SimulatedPod
     node: str
     shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a fleet is found: the card of each slot and its life (no card: the slot is empty), and the pods.
+    """The state in which a plan begins: the card of each slot and its life (no card: the slot is empty), and the pods.
 
-    `failed` are slots whose card is out of service, `finished` are pods that have ended and are still there, `prepared`
-    says of nodes how far they are; one that is not among them is not prepared at all.
+    `failed` are slots whose card is out of service, `finished` are pods that have ended and still exist, `prepared` is
+    the progress of each node; a missing node is not prepared at all.
     """
 
-    cards: Mapping[Place, Card]
-    lives: Mapping[Place, int]
-    failed: frozenset[Place] = frozenset()
-    running: tuple[Held, ...] = ()
-    pending: tuple[Pod, ...] = ()
-    finished: tuple[Pod, ...] = ()
+    cards: Mapping[SlotId, Card]
+    lives: Mapping[SlotId, int]
+    failed: frozenset[SlotId] = frozenset()
+    running: tuple[RunningPod, ...] = ()
+    pending: tuple[SimulatedPod, ...] = ()
+    finished: tuple[SimulatedPod, ...] = ()
     next_number: int = 1
-    prepared: Mapping[str, Prepared] = field(default_factory=dict)
+    prepared: Mapping[str, NodeProgress] = field(default_factory=dict)
 
 
 def new_fleet(fleet: Fleet) -> Start:
     """A fleet on its first day."""
-    places = fleet.places()
-    cards = {place: fleet.card(place, 0) for place in places}
-    return Start(cards, dict.fromkeys(places, 0), prepared=dict.fromkeys(fleet.nodes, NEW))
+    slot_ids = fleet.slot_ids()
+    cards = {slot_id: fleet.card(slot_id, 0) for slot_id in slot_ids}
+    return Start(cards, dict.fromkeys(slot_ids, 0), prepared=dict.fromkeys(fleet.nodes, NEW))
 
 
 @dataclass(slots=True)
-class Slot:
-    """A slot and the card in it; `holders` are the pods that hold its units.
+class FleetSlot:
+    """A slot and the card in it; `holders` are the pods that have its units.
 
-    A card that is in service and not `offered` keeps its pods and gets no more.
+    A card that is in service but not `offered` keeps its pods and gets no more.
     """
 
-    place: Place
-    units: tuple[Unit, ...]
+    slot_id: SlotId
+    units: tuple[GpuUnit, ...]
     life: int
     card: Card | None
     in_service: bool = True
@@ -87,95 +87,95 @@ class Slot:
 
     @property
     def is_open(self) -> bool:
-        """Whether its units can be given."""
+        """Whether pods can get its units."""
         return self.card is not None and self.in_service and self.offered
 
     def free(self, resource: str) -> Iterator[int]:
-        """The units of a resource that can be given."""
+        """The free units of a resource."""
         if self.is_open:
             for index, unit in enumerate(self.units):
                 if unit.resource == resource and self.holders[index] is None:
                     yield index
 
 
-class Allocation:
+class FleetAllocation:
     """The fleet's slots, and the pods that run in it."""
 
     def __init__(self, fleet: Fleet, start: Start) -> None:
         self._fleet = fleet
-        self.slots = {place: _slot(fleet, start, place) for place in fleet.places()}
-        self.running: dict[str, Held] = {}
-        self._of_node: dict[str, list[Slot]] = {name: [] for name in fleet.nodes}
+        self.slots = {slot_id: _slot(fleet, start, slot_id) for slot_id in fleet.slot_ids()}
+        self.running: dict[str, RunningPod] = {}
+        self._of_node: dict[str, list[FleetSlot]] = {name: [] for name in fleet.nodes}
         for slot in self.slots.values():
-            self._of_node[slot.place.node].append(slot)
+            self._of_node[slot.slot_id.node].append(slot)
         self._free = {name: self._count(name) for name in fleet.nodes}
 
     def cards(self, node: str) -> dict[int, Card]:
         """The node's cards by slot."""
-        return {slot.place.slot: slot.card for slot in self._of_node[node] if slot.card is not None}
+        return {slot.slot_id.slot: slot.card for slot in self._of_node[node] if slot.card is not None}
 
     def in_service(self, node: str) -> list[int]:
         """The node's slots whose card can be used."""
-        return [slot.place.slot for slot in self._of_node[node] if slot.card is not None and slot.in_service]
+        return [slot.slot_id.slot for slot in self._of_node[node] if slot.card is not None and slot.in_service]
 
-    def schedule(self, pod: Pod, nodes: Iterable[str] | None = None) -> Held | None:
+    def schedule(self, pod: SimulatedPod, nodes: Iterable[str] | None = None) -> RunningPod | None:
         """Put the pod on the first node that has room; None where there is none."""
         for node in self._fleet.nodes if nodes is None else nodes:
             if self._free[node][pod.resource] >= pod.units:
                 return self._hold(pod, node, self._first_free(node, pod))
         return None
 
-    def take_over(self, held: Held) -> bool:
-        """Have a pod hold again what it held; False where that is not there or not free."""
-        units = self._units_of(held)
+    def take_over(self, running_pod: RunningPod) -> bool:
+        """Give a pod its former units again; False where they do not exist or are not free."""
+        units = self._units_of(running_pod)
         if units is not None:
-            self._hold(held.pod, held.node, units)
+            self._hold(running_pod.pod, running_pod.node, units)
         return units is not None
 
-    def release(self, pod: str) -> Held | None:
-        """Take back what a pod holds; None where it does not run."""
-        held = self.running.pop(pod, None)
-        if held is not None:
-            for slot in self._of_node[held.node]:
+    def release(self, pod: str) -> RunningPod | None:
+        """Release the units of a pod; None where it does not run."""
+        running_pod = self.running.pop(pod, None)
+        if running_pod is not None:
+            for slot in self._of_node[running_pod.node]:
                 slot.holders = [None if holder == pod else holder for holder in slot.holders]
-            self._free[held.node] = self._count(held.node)
-        return held
+            self._free[running_pod.node] = self._count(running_pod.node)
+        return running_pod
 
-    def holders(self, place: Place) -> list[str]:
-        """The pods that hold something of the card in a slot, each once."""
-        return list(dict.fromkeys(holder for holder in self.slots[place].holders if holder is not None))
+    def holders(self, slot_id: SlotId) -> list[str]:
+        """The pods that have units of the card in a slot, each once."""
+        return list(dict.fromkeys(holder for holder in self.slots[slot_id].holders if holder is not None))
 
-    def set_service(self, place: Place, *, in_service: bool) -> None:
+    def set_service(self, slot_id: SlotId, *, in_service: bool) -> None:
         """Take the card in a slot out of service, or put it back."""
-        self.slots[place].in_service = in_service
-        self._free[place.node] = self._count(place.node)
+        self.slots[slot_id].in_service = in_service
+        self._free[slot_id.node] = self._count(slot_id.node)
 
-    def set_offered(self, place: Place, *, offered: bool) -> None:
-        """Give no more of the card in a slot, or give it again."""
-        self.slots[place].offered = offered
-        self._free[place.node] = self._count(place.node)
+    def set_offered(self, slot_id: SlotId, *, offered: bool) -> None:
+        """Stop offering the card in a slot to pods, or offer it again."""
+        self.slots[slot_id].offered = offered
+        self._free[slot_id.node] = self._count(slot_id.node)
 
-    def remove(self, place: Place) -> Card:
+    def remove(self, slot_id: SlotId) -> Card:
         """Take the card out of a slot."""
-        slot = self.slots[place]
+        slot = self.slots[slot_id]
         card, slot.card = slot.card, None
         assert card is not None, "only a card that is there is removed"
         assert not any(slot.holders), "a card that is held stays"
         return card
 
-    def insert(self, place: Place) -> Card:
+    def insert(self, slot_id: SlotId) -> Card:
         """Put the slot's next card in."""
-        slot = self.slots[place]
+        slot = self.slots[slot_id]
         assert slot.card is None, "a slot holds one card"
         slot.life += 1
         slot.offered = True
-        card = slot.card = self._fleet.card(place, slot.life)
-        self.set_service(place, in_service=True)
+        card = slot.card = self._fleet.card(slot_id, slot.life)
+        self.set_service(slot_id, in_service=True)
         return card
 
-    def usable(self) -> list[Place]:
+    def usable(self) -> list[SlotId]:
         """The slots whose card is there and in service."""
-        return [place for place, slot in self.slots.items() if slot.card is not None and slot.in_service]
+        return [slot_id for slot_id, slot in self.slots.items() if slot.card is not None and slot.in_service]
 
     def _count(self, node: str) -> Counter[str]:
         return Counter(
@@ -186,28 +186,28 @@ class Allocation:
             if holder is None
         )
 
-    def _first_free(self, node: str, pod: Pod) -> list[tuple[Slot, int]]:
+    def _first_free(self, node: str, pod: SimulatedPod) -> list[tuple[FleetSlot, int]]:
         free = [(slot, index) for slot in self._of_node[node] for index in slot.free(pod.resource)]
         return free[: pod.units]
 
-    def _hold(self, pod: Pod, node: str, units: list[tuple[Slot, int]]) -> Held:
+    def _hold(self, pod: SimulatedPod, node: str, units: list[tuple[FleetSlot, int]]) -> RunningPod:
         shares: Counter[str] = Counter()
         for slot, index in units:
             assert slot.card is not None, "only cards are held"
             assert slot.card.uuid is not None, "every card of a fleet has a UUID"
             slot.holders[index] = pod.name
             shares[slot.card.uuid] += slot.units[index].gpu_milli
-        held = Held(pod, node, tuple(Share(card, milli) for card, milli in shares.items()))
-        self.running[pod.name] = held
+        running_pod = RunningPod(pod, node, tuple(Share(card, milli) for card, milli in shares.items()))
+        self.running[pod.name] = running_pod
         self._free[node] = self._count(node)
-        return held
+        return running_pod
 
-    def _units_of(self, held: Held) -> list[tuple[Slot, int]] | None:
-        units: list[tuple[Slot, int]] = []
-        slots = {slot.card.uuid: slot for slot in self._of_node.get(held.node, ()) if slot.card is not None}
-        for share in held.shares:
+    def _units_of(self, running_pod: RunningPod) -> list[tuple[FleetSlot, int]] | None:
+        units: list[tuple[FleetSlot, int]] = []
+        slots = {slot.card.uuid: slot for slot in self._of_node.get(running_pod.node, ()) if slot.card is not None}
+        for share in running_pod.shares:
             slot = slots.get(share.card)
-            free = [] if slot is None else list(slot.free(held.pod.resource))
+            free = [] if slot is None else list(slot.free(running_pod.pod.resource))
             if slot is None or not free:
                 return None
             count = -(-share.gpu_milli // slot.units[free[0]].gpu_milli)
@@ -217,7 +217,7 @@ class Allocation:
         return units or None
 
 
-def _slot(fleet: Fleet, start: Start, place: Place) -> Slot:
-    units = fleet.nodes[place.node].units(place.slot)
-    card, life = start.cards.get(place), start.lives.get(place, 0)
-    return Slot(place, units, life, card, place not in start.failed, [None] * len(units))
+def _slot(fleet: Fleet, start: Start, slot_id: SlotId) -> FleetSlot:
+    units = fleet.nodes[slot_id.node].units(slot_id.slot)
+    card, life = start.cards.get(slot_id), start.lives.get(slot_id, 0)
+    return FleetSlot(slot_id, units, life, card, slot_id not in start.failed, [None] * len(units))

@@ -1,22 +1,22 @@
-"""What happens in the simulated fleet, and when: a discrete-event plan. Pure; it knows no clock and does nothing.
+"""Plans what happens in the simulated fleet, and when: a discrete-event simulation. Pure; it knows no real clock.
 
 Times are simulated seconds since the plan began. The same fleet, chance and start always give the same happenings, and
-whoever carries them out has no choices left. What other people do to pods is told to the plan.
+carrying them out leaves no choices. The caller informs the plan about pods that other people create or delete.
 """
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpuledger.events.device import Card
-from gpuledger.tools.simulation.agenda import Agenda
-from gpuledger.tools.simulation.allocation import Allocation, Held, Pod, Start
+from gpuledger.tools.simulation.allocation import FleetAllocation, RunningPod, SimulatedPod, Start
 from gpuledger.tools.simulation.failures import Failures, Remedy
-from gpuledger.tools.simulation.fleet import Fleet, Place
+from gpuledger.tools.simulation.fleet import Fleet, SlotId
 from gpuledger.tools.simulation.preparation import Preparation, PreparationHappening
+from gpuledger.tools.simulation.schedule import Schedule
 from gpuledger.tools.simulation.workload import DAY_S, FAILED, Arrivals, Chance, Rates
 
 PENDING_MAX: Final = 256
-"""Pods that wait; while so many do, nobody submits another."""
+"""The most pending pods; while there are so many, no further pod arrives."""
 
 DELETED: Final = "Deleted"
 """The outcome of a pod that somebody deleted while it ran."""
@@ -26,21 +26,21 @@ class PodArrived(NamedTuple):
     """Somebody creates a pod."""
 
     at_s: float
-    pod: Pod
+    pod: SimulatedPod
 
 
 class PodScheduled(NamedTuple):
     """A pod gets a node, and units of its cards."""
 
     at_s: float
-    held: Held
+    running_pod: RunningPod
 
 
 class PodEnded(NamedTuple):
-    """A pod is over and holds nothing any more."""
+    """A pod ends and releases its units."""
 
     at_s: float
-    held: Held
+    running_pod: RunningPod
     outcome: str
 
 
@@ -48,14 +48,14 @@ class PodDeleted(NamedTuple):
     """Somebody deletes a pod that had ended."""
 
     at_s: float
-    pod: Pod
+    pod: SimulatedPod
 
 
 class CardFailed(NamedTuple):
-    """A card fails; `out_of_service` says that it can be used no more for now."""
+    """A card fails; `out_of_service` is whether it cannot be used until it is reset or replaced."""
 
     at_s: float
-    place: Place
+    slot_id: SlotId
     card: Card
     kind: str
     message: str
@@ -66,7 +66,7 @@ class CardReturned(NamedTuple):
     """A card was reset and is in service again."""
 
     at_s: float
-    place: Place
+    slot_id: SlotId
     card: Card
 
 
@@ -74,7 +74,7 @@ class CardRemoved(NamedTuple):
     """A card was taken out of its slot."""
 
     at_s: float
-    place: Place
+    slot_id: SlotId
     card: Card
 
 
@@ -82,7 +82,7 @@ class CardInserted(NamedTuple):
     """A card was put into an empty slot."""
 
     at_s: float
-    place: Place
+    slot_id: SlotId
     card: Card
 
 
@@ -92,126 +92,126 @@ FleetHappening = (
 Happening = FleetHappening | PreparationHappening
 
 
-class Plan:
-    """What happens next, from a start on."""
+class FleetPlan:
+    """The future of a fleet from a start on."""
 
     def __init__(self, fleet: Fleet, chance: Chance, rates: Rates, start: Start) -> None:
-        self.allocation = Allocation(fleet, start)
+        self.allocation = FleetAllocation(fleet, start)
         self._fleet = fleet
         self._chance = chance
         self._rates = rates
         self._arrivals = Arrivals(fleet, rates, chance, start.next_number)
-        self._failures = Failures(chance, fleet.hot_places())
+        self._failures = Failures(chance, fleet.hot_slots())
         self._failures_per_s = len(fleet.nodes) * rates.failures_per_1000_node_days / 1000 / DAY_S
-        self._pending: dict[str, Pod] = {pod.name: pod for pod in start.pending}
-        self._agenda: Agenda[Happening] = Agenda()
-        self._note = self._agenda.note
-        self._preparation = Preparation(self._agenda, rates.heartbeat_s)
+        self._pending: dict[str, SimulatedPod] = {pod.name: pod for pod in start.pending}
+        self._schedule: Schedule[Happening] = Schedule()
+        self._add = self._schedule.add
+        self._preparation = Preparation(self._schedule, rates.heartbeat_s)
         self.lost = self._begin(start)
-        """Pods of the start that held what cannot be held; they are over."""
+        """Pods of the start that cannot have their former units; they have ended."""
 
     @property
     def due_s(self) -> float:
         """When the next thing may happen."""
-        return self._agenda.due_s
+        return self._schedule.due_s
 
     @property
     def _now_s(self) -> float:
-        return self._agenda.now_s
+        return self._schedule.now_s
 
     def pods(self) -> list[str]:
-        """The names of the pods that wait or run."""
+        """The names of the pending and running pods."""
         return [*self._pending, *self.allocation.running]
 
     def advance(self, to_s: float, most: int) -> list[Happening]:
-        """What happens up to and including `to_s`, in order; at least `most` leave the rest for the next call."""
-        return self._agenda.advance(to_s, most)
+        """The happenings up to and including `to_s`, in order; after at least `most` the rest waits for the next one."""
+        return self._schedule.advance(to_s, most)
 
-    def submitted(self, pod: Pod) -> list[Happening]:
-        """Somebody else created a pod; what follows from that. A pod that is known already is passed over."""
+    def submitted(self, pod: SimulatedPod) -> list[Happening]:
+        """The consequences of a pod that somebody else created; a known pod has none."""
         if (
             pod.name in self._pending
             or pod.name in self.allocation.running
             or pod.resource not in self._fleet.gpu_milli
         ):
             return []
-        return self._place(pod)
+        return self._schedule_pod(pod)
 
     def vanished(self, name: str) -> list[Happening]:
-        """Somebody else deleted a pod; what follows from that."""
+        """The consequences of a pod that somebody else deleted."""
         self._pending.pop(name, None)
         return self._end(name, DELETED)
 
-    def withdraw(self, place: Place) -> None:
-        """The card in a slot is given to nobody any more; who holds it keeps it."""
-        self.allocation.set_offered(place, offered=False)
+    def withdraw(self, slot_id: SlotId) -> None:
+        """Stop offering the card in a slot; its pods keep it."""
+        self.allocation.set_offered(slot_id, offered=False)
 
-    def offer(self, place: Place) -> list[Happening]:
-        """The card in a slot is given to whoever asks; what follows from that."""
-        self.allocation.set_offered(place, offered=True)
-        return self._retry(place.node)
+    def offer(self, slot_id: SlotId) -> list[Happening]:
+        """Offer the card in a slot again; returns the consequences."""
+        self.allocation.set_offered(slot_id, offered=True)
+        return self._retry(slot_id.node)
 
-    def _begin(self, start: Start) -> list[Held]:
-        lost = [held for held in start.running if not self._resume(held)]
+    def _begin(self, start: Start) -> list[RunningPod]:
+        lost = [running_pod for running_pod in start.running if not self._resume(running_pod)]
         for pod in start.finished:
-            self._note(self._rates.finished_kept_s, self._delete, pod)
-        for place, slot in self.allocation.slots.items():
+            self._add(self._rates.finished_kept_s, self._delete, pod)
+        for slot_id, slot in self.allocation.slots.items():
             if slot.card is None:
-                self._note(self._drawn_s(self._rates.insertion_mean_s), self._insert, place)
+                self._add(self._drawn_s(self._rates.insertion_mean_s), self._insert, slot_id)
             elif not slot.in_service:
-                self._note(self._drawn_s(self._rates.removal_mean_s), self._remove, place)
-        self._note(0.0, self._retry, None)
-        self._note(self._arrivals.pause_s(), self._arrive, None)
+                self._add(self._drawn_s(self._rates.removal_mean_s), self._remove, slot_id)
+        self._add(0.0, self._retry, None)
+        self._add(self._arrivals.pause_s(), self._arrive, None)
         self._note_failure()
         self._preparation.begin(start.prepared)
         return lost
 
-    def _resume(self, held: Held) -> bool:
-        taken = self.allocation.take_over(held)
+    def _resume(self, running_pod: RunningPod) -> bool:
+        taken = self.allocation.take_over(running_pod)
         if taken:
-            self._note(held.pod.duration_s, self._finish, held.pod)
+            self._add(running_pod.pod.duration_s, self._finish, running_pod.pod)
         return taken
 
     def _note_failure(self) -> None:
         if self._failures_per_s:
-            self._note(self._chance.expovariate(self._failures_per_s), self._fail, None)
+            self._add(self._chance.expovariate(self._failures_per_s), self._fail, None)
 
     def _drawn_s(self, mean_s: float) -> float:
         return self._chance.expovariate(1 / mean_s)
 
     def _arrive(self, _nothing: None) -> list[Happening]:
-        self._note(self._arrivals.pause_s(), self._arrive, None)
+        self._add(self._arrivals.pause_s(), self._arrive, None)
         if len(self._pending) >= PENDING_MAX:
             return []
         pod = self._arrivals.pod()
-        return [PodArrived(self._now_s, pod), *self._place(pod)]
+        return [PodArrived(self._now_s, pod), *self._schedule_pod(pod)]
 
-    def _place(self, pod: Pod, nodes: list[str] | None = None) -> list[Happening]:
-        held = self.allocation.schedule(pod, nodes)
-        if held is None:
+    def _schedule_pod(self, pod: SimulatedPod, nodes: list[str] | None = None) -> list[Happening]:
+        running_pod = self.allocation.schedule(pod, nodes)
+        if running_pod is None:
             self._pending[pod.name] = pod
             return []
         self._pending.pop(pod.name, None)
-        self._note(pod.duration_s, self._finish, pod)
-        return [PodScheduled(self._now_s, held)]
+        self._add(pod.duration_s, self._finish, pod)
+        return [PodScheduled(self._now_s, running_pod)]
 
     def _retry(self, node: str | None) -> list[Happening]:
-        """Whoever waits and fits now, on a node that got room or (None) on any."""
+        """Schedule the pending pods that fit now, on one node or (None) on any."""
         nodes = None if node is None else [node]
-        return [happening for pod in list(self._pending.values()) for happening in self._place(pod, nodes)]
+        return [happening for pod in list(self._pending.values()) for happening in self._schedule_pod(pod, nodes)]
 
-    def _finish(self, pod: Pod) -> list[Happening]:
+    def _finish(self, pod: SimulatedPod) -> list[Happening]:
         return self._end(pod.name, pod.outcome)
 
     def _end(self, name: str, outcome: str) -> list[Happening]:
-        held = self.allocation.release(name)
-        if held is None:
+        running_pod = self.allocation.release(name)
+        if running_pod is None:
             return []
-        if outcome != DELETED and not held.pod.of_user:
-            self._note(self._rates.finished_kept_s, self._delete, held.pod)
-        return [PodEnded(self._now_s, held, outcome), *self._retry(held.node)]
+        if outcome != DELETED and not running_pod.pod.of_user:
+            self._add(self._rates.finished_kept_s, self._delete, running_pod.pod)
+        return [PodEnded(self._now_s, running_pod, outcome), *self._retry(running_pod.node)]
 
-    def _delete(self, pod: Pod) -> list[Happening]:
+    def _delete(self, pod: SimulatedPod) -> list[Happening]:
         return [PodDeleted(self._now_s, pod)]
 
     def _fail(self, _nothing: None) -> list[Happening]:
@@ -219,43 +219,43 @@ class Plan:
         failure = self._failures.next(self.allocation)
         if failure is None:
             return []
-        place, xid = failure.place, failure.xid
-        card = self.allocation.slots[place].card
+        slot_id, xid = failure.slot_id, failure.xid
+        card = self.allocation.slots[slot_id].card
         assert card is not None, "only a card that is there fails"
         if failure.remedy is not Remedy.NOTHING:
-            self.allocation.set_service(place, in_service=False)
-            self._mend(place, failure.remedy)
-            self._preparation.count_anew(place.node)
+            self.allocation.set_service(slot_id, in_service=False)
+            self._mend(slot_id, failure.remedy)
+            self._preparation.restart_heartbeats(slot_id.node)
         is_fatal = failure.remedy is not Remedy.NOTHING
-        failed = CardFailed(self._now_s, place, card, xid.kind, xid.message, is_fatal)
-        victims = self.allocation.holders(place) if is_fatal else self.allocation.holders(place)[:1]
+        failed = CardFailed(self._now_s, slot_id, card, xid.kind, xid.message, is_fatal)
+        victims = self.allocation.holders(slot_id) if is_fatal else self.allocation.holders(slot_id)[:1]
         ended = [happening for pod in victims for happening in self._end(pod, FAILED)]
         return [failed, *ended]
 
-    def _mend(self, place: Place, remedy: Remedy) -> None:
+    def _mend(self, slot_id: SlotId, remedy: Remedy) -> None:
         if remedy is Remedy.RESET:
-            self._note(self._drawn_s(self._rates.reset_mean_s), self._return, place)
+            self._add(self._drawn_s(self._rates.reset_mean_s), self._return, slot_id)
         else:
-            self._note(self._drawn_s(self._rates.removal_mean_s), self._remove, place)
+            self._add(self._drawn_s(self._rates.removal_mean_s), self._remove, slot_id)
 
-    def _return(self, place: Place) -> list[Happening]:
-        self.allocation.set_service(place, in_service=True)
-        self._preparation.count_anew(place.node)
-        card = self.allocation.slots[place].card
+    def _return(self, slot_id: SlotId) -> list[Happening]:
+        self.allocation.set_service(slot_id, in_service=True)
+        self._preparation.restart_heartbeats(slot_id.node)
+        card = self.allocation.slots[slot_id].card
         assert card is not None, "a card that is reset stays in its slot"
-        return [CardReturned(self._now_s, place, card), *self._retry(place.node)]
+        return [CardReturned(self._now_s, slot_id, card), *self._retry(slot_id.node)]
 
-    def _remove(self, place: Place) -> list[Happening]:
-        self._note(self._drawn_s(self._rates.insertion_mean_s), self._insert, place)
-        return [CardRemoved(self._now_s, place, self.allocation.remove(place))]
+    def _remove(self, slot_id: SlotId) -> list[Happening]:
+        self._add(self._drawn_s(self._rates.insertion_mean_s), self._insert, slot_id)
+        return [CardRemoved(self._now_s, slot_id, self.allocation.remove(slot_id))]
 
-    def _insert(self, place: Place) -> list[Happening]:
-        card = self.allocation.insert(place)
-        self._failures.replaced(place, self.allocation)
-        return [CardInserted(self._now_s, place, card), *self._retry(place.node)]
+    def _insert(self, slot_id: SlotId) -> list[Happening]:
+        card = self.allocation.insert(slot_id)
+        self._failures.replaced(slot_id, self.allocation)
+        return [CardInserted(self._now_s, slot_id, card), *self._retry(slot_id.node)]
 
 
-def happenings(plan: Plan) -> Iterator[Happening]:
-    """Everything that happens, without end."""
+def happenings(plan: FleetPlan) -> Iterator[Happening]:
+    """All happenings, without end."""
     while True:
         yield from plan.advance(plan.due_s, 1)

@@ -1,6 +1,6 @@
-"""Carries the plan of the simulated fleet out: in the cluster, and by what the agents say. It decides nothing.
+"""Carries out the plan of the simulated fleet, in the cluster and as events of the agents. It decides nothing.
 
-What is written to the cluster and to the ledger has the real time, because that is when it happened there.
+Everything written to the cluster and the ledger has the real time, because that is when it happened there.
 """
 
 from collections.abc import Iterable
@@ -8,30 +8,30 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Final
 
+from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.kube.client import Object
 from gpuledger.edge.kube.reflector import ChangeBatch, Listed
 from gpuledger.runtime.clock import Clock
 from gpuledger.tools.simulation import decide
 from gpuledger.tools.simulation.agents import Agents
-from gpuledger.tools.simulation.allocation import Held
-from gpuledger.tools.simulation.decide import Happening, Plan
-from gpuledger.tools.simulation.fleet import Fleet, FleetNode
+from gpuledger.tools.simulation.allocation import RunningPod
+from gpuledger.tools.simulation.assignments import Applied, AssignedDevice, Assignments, DeviceChanges, set_up
+from gpuledger.tools.simulation.decide import FleetPlan, Happening
+from gpuledger.tools.simulation.fleet import Fleet, FleetNode, SlotId
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
 from gpuledger.tools.simulation.labels import in_order
-from gpuledger.tools.simulation.pooling import Pooling
-from gpuledger.tools.simulation.pools import SeenDevices
 from gpuledger.tools.simulation.preparation import ComponentReady, ComponentsStarted, HeartBeat, PreparationHappening
-from gpuledger.tools.simulation.resume import VANISHED, Found, Recorded, is_going, is_ours, pod_from
+from gpuledger.tools.simulation.resume import VANISHED, RecordedFleet, ResumeState, is_own_pod, is_terminating, pod_from
 from gpuledger.tools.simulation.workload import Rates
 
 STEP_HAPPENINGS_MAX: Final = 100
-"""Happenings that are carried out before anything else is looked at."""
+"""The most happenings to carry out in one step."""
 
 HEARTBEAT_S: Final = 10.0
 HEARTBEATS_PER_S_MAX: Final = 50.0
-"""Large fleets beat more slowly, and their leases last longer."""
+"""The most lease renewals per second; large fleets renew less often, and their leases last longer."""
 
-SeenPods = Listed[Object] | ChangeBatch[Object]
+PodChanges = Listed[Object] | ChangeBatch[Object]
 
 
 class Simulation:
@@ -40,7 +40,7 @@ class Simulation:
     def __init__(
         self,
         fleet: Fleet,
-        plan: Plan,
+        plan: FleetPlan,
         cluster: Cluster,
         agents: Agents,
         clock: Clock,
@@ -55,27 +55,27 @@ class Simulation:
         self._clock = clock
         self._chance = chance
         self._rates = rates
-        self._told: set[str] = set()
-        """Pods of which the ledger says that they run."""
+        self._recorded: set[str] = set()
+        """Pods whose scheduling is in the ledger."""
 
         self._created: dict[str, datetime] = {}
-        """When pods that wait were created."""
+        """When the pending pods were created."""
 
         self._period_s = max(HEARTBEAT_S, len(fleet.nodes) / HEARTBEATS_PER_S_MAX)
         self._next_beat = clock()
 
-    async def begin(self, recorded: Recorded, state: Found) -> None:
-        """Bring the fleet up, or take it over as it stands."""
-        self._told = {held.pod.name for held in state.start.running}
+    async def begin(self, recorded: RecordedFleet, state: ResumeState) -> None:
+        """Bring the fleet up, or resume it."""
+        self._recorded = {running_pod.pod.name for running_pod in state.start.running}
         nodes = list(self._fleet.nodes.values())
         await side_by_side(self._register, nodes)
         for node in nodes:
             await self._observe(node.name)
         for pod, phase in state.over.items():
             await self._agents.ended(recorded.open[pod].node, pod, phase)
-        for held in self.plan.lost:
-            await self._end(held, VANISHED)
-            await self._cluster.delete(held.pod.name)
+        for running_pod in self.plan.lost:
+            await self._end(running_pod, VANISHED)
+            await self._cluster.delete(running_pod.pod.name)
         await self._agents.flush()
         await side_by_side(self._cluster.delete, state.stray)
         await side_by_side(self._discover, nodes)
@@ -84,8 +84,8 @@ class Simulation:
         """Real seconds until the next heartbeat."""
         return max(0.0, (self._next_beat - self._clock()).total_seconds())
 
-    async def step(self, to_s: float, pods: Iterable[SeenPods], devices: Iterable[SeenDevices]) -> None:
-        """Carry out what is due, and what follows from what others did."""
+    async def step(self, to_s: float, pods: Iterable[PodChanges], devices: Iterable[DeviceChanges]) -> None:
+        """Carry out what is due, and the consequences of other people's changes."""
         if self.next_beat_s() == 0:
             self._next_beat = self._clock() + timedelta(seconds=self._period_s)
             await self._cluster.beat(self._fleet.nodes.values(), self._period_s)
@@ -105,23 +105,23 @@ class Simulation:
             case decide.PodArrived(_, pod):
                 self._created[pod.name] = self._clock()
                 await self._cluster.create(pod)
-            case decide.PodScheduled(_, held):
-                await self._start(held)
-            case decide.PodEnded(_, held, outcome):
-                await self._end(held, outcome)
+            case decide.PodScheduled(_, running_pod):
+                await self._start(running_pod)
+            case decide.PodEnded(_, running_pod, outcome):
+                await self._end(running_pod, outcome)
             case decide.PodDeleted(_, pod):
                 await self._cluster.delete(pod.name)
             case ComponentsStarted() | ComponentReady() | HeartBeat():
                 await self._prepare(happening)
             case decide.CardFailed():
                 await self._fail(happening)
-            case decide.CardReturned(_, place, card):
-                await self._agents.healthy(place.node, card)
-                await self._report(place.node)
-            case decide.CardRemoved(_, place) | decide.CardInserted(_, place):
-                await self._observe(place.node)
-                await self._report(place.node)
-                await self._discover(self._fleet.nodes[place.node])
+            case decide.CardReturned(_, slot_id, card):
+                await self._agents.healthy(slot_id.node, card)
+                await self._report(slot_id.node)
+            case decide.CardRemoved(_, slot_id) | decide.CardInserted(_, slot_id):
+                await self._observe(slot_id.node)
+                await self._report(slot_id.node)
+                await self._discover(self._fleet.nodes[slot_id.node])
 
     async def _prepare(self, happening: PreparationHappening) -> None:
         match happening:
@@ -133,30 +133,30 @@ class Simulation:
                 await self._agents.heart_beat(node)
 
     async def _fail(self, failed: decide.CardFailed) -> None:
-        node = failed.place.node
+        node = failed.slot_id.node
         await self._agents.failed(node, failed.card, failed.kind, failed.message)
         if failed.out_of_service:
             await self._agents.unhealthy(node, failed.card, failed.kind, failed.message)
             await self._report(node)
 
-    async def _start(self, held: Held) -> None:
-        name = held.pod.name
+    async def _start(self, running_pod: RunningPod) -> None:
+        name = running_pod.pod.name
         created = self._created.pop(name, None) or self._clock()
-        if await self._cluster.start(name, held.node):
-            self._told.add(name)
-            await self._agents.scheduled(held, created)
+        if await self._cluster.start(name, running_pod.node):
+            self._recorded.add(name)
+            await self._agents.scheduled(running_pod, created)
         else:
             await self._carry_out(self.plan.vanished(name))
 
-    async def _end(self, held: Held, outcome: str) -> None:
-        name = held.pod.name
+    async def _end(self, running_pod: RunningPod, outcome: str) -> None:
+        name = running_pod.pod.name
         if outcome == decide.DELETED:
             await self._cluster.delete(name)
         else:
             await self._cluster.finish(name, outcome)
-        if name in self._told:
-            self._told.discard(name)
-            await self._agents.ended(held.node, name, outcome)
+        if name in self._recorded:
+            self._recorded.discard(name)
+            await self._agents.ended(running_pod.node, name, outcome)
 
     async def _register(self, node: FleetNode) -> None:
         allocation = self.plan.allocation
@@ -172,8 +172,8 @@ class Simulation:
     async def _observe(self, node: str) -> None:
         await self._agents.observed(node, in_order(self.plan.allocation.cards(node)))
 
-    async def _follow(self, seen: SeenPods) -> list[Happening]:
-        """What follows from what other people did to pods."""
+    async def _follow(self, seen: PodChanges) -> list[Happening]:
+        """The consequences of other people's changes to pods."""
         if isinstance(seen, Listed):
             there = {pod["metadata"]["name"] for pod in seen.objects}
             gone = [name for name in self.plan.pods() if name not in there and not await self._cluster.has_pod(name)]
@@ -195,12 +195,72 @@ class Simulation:
 
     def _changed(self, live: Object) -> list[Happening]:
         name = live["metadata"]["name"]
-        if is_going(live):
+        if is_terminating(live):
             return self._vanished(name)
-        if is_ours(live) or live["spec"].get("nodeName"):
+        if is_own_pod(live) or live["spec"].get("nodeName"):
             return []
         pod = pod_from(self._fleet, live, self._chance, self._rates)
         if pod is None:
             return []
         self._created.setdefault(name, self._clock())
         return self.plan.submitted(pod)
+
+
+class Pooling:
+    """The simulated agents' part in pools: sets devices up, and releases them once no pod holds them."""
+
+    def __init__(self, fleet: Fleet, plan: FleetPlan, cluster: Cluster, agents: Agents) -> None:
+        self._fleet = fleet
+        self._plan = plan
+        self._cluster = cluster
+        self._agents = agents
+        self._assignments = Assignments(fleet)
+        self._withdrawn: dict[str, SlotId] = {}
+
+    async def follow(self, seen: Iterable[DeviceChanges]) -> None:
+        """Set devices up after these changes; reads each pool once."""
+        requested: dict[PoolRef, list[AssignedDevice]] = {}
+        for device in (device for one in seen for device in self._assignments.follow(one)):
+            assert device.pool is not None, "only a device of a pool is set up"
+            requested.setdefault(device.pool, []).append(device)
+        for ref, devices in requested.items():
+            pool = await self._cluster.pool(ref.api_resource, ref.name, ref.namespace)
+            if pool is not None:
+                for device in devices:
+                    await self._set_up(device, ref, pool)
+
+    async def release(self) -> list[Happening]:
+        """Release the devices that no pod holds any more; returns the consequences for pending pods."""
+        self._withdraw()
+        for device in self._assignments.free(self._holders):
+            assert device.pool is not None, "only a device of a pool leaves one"
+            await self._agents.pool_released(device.node, device.name, device.pool.id)
+        return self._offer()
+
+    async def _set_up(self, device: AssignedDevice, ref: PoolRef, pool: Object) -> None:
+        came = set_up(pool, self._fleet.nodes[device.node].model.mig_profiles)
+        if isinstance(came, Applied):
+            await self._agents.pool_applied(device.node, device.name, ref.id, came.partitions)
+        else:
+            await self._agents.pool_refused(device.node, device.name, ref.id, came.reason, came.message)
+
+    def _withdraw(self) -> None:
+        for name, device in self._assignments.leaving.items():
+            slot_id = self._assignments.slot_id(device)
+            if name not in self._withdrawn and slot_id is not None and self._sits_in(device, slot_id):
+                self._withdrawn[name] = slot_id
+                self._plan.withdraw(slot_id)
+
+    def _offer(self) -> list[Happening]:
+        back = [name for name in self._withdrawn if name not in self._assignments.leaving]
+        return [happening for name in back for happening in self._plan.offer(self._withdrawn.pop(name))]
+
+    def _holders(self, device: AssignedDevice) -> list[str]:
+        slot_id = self._assignments.slot_id(device)
+        if slot_id is None or not self._sits_in(device, slot_id):
+            return []
+        return self._plan.allocation.holders(slot_id)
+
+    def _sits_in(self, device: AssignedDevice, slot_id: SlotId) -> bool:
+        card = self._plan.allocation.slots[slot_id].card
+        return card is not None and card.uuid == device.uuid

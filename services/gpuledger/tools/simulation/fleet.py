@@ -1,7 +1,7 @@
-"""Which fleet is simulated: what `--fleet` says, and the nodes and cards that it means.
+"""The nodes of a simulated fleet and every card that ever sits in them, computed from a spec and a seed. Pure.
 
-The same spec and seed always give the same nodes, cards, UUIDs and serial numbers, so that a fleet which was started
-again is the one that it was. Randomness comes from `random.Random` seeded with names, never from anywhere else.
+The same spec and seed always give the same nodes, cards, UUIDs and serial numbers, so that a restarted fleet is the
+same one. All randomness comes from `random.Random` seeded with names.
 """
 
 from collections import Counter
@@ -14,8 +14,7 @@ from uuid import UUID
 
 from gpuledger.api.labels import VENDOR_NVIDIA
 from gpuledger.events.device import Card
-from gpuledger.tools.simulation.errors import FleetSpecError
-from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI, Model, Partition, Profile
+from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI, Model, NodeProfile, Partition
 
 NODES_MAX: Final = 5_000
 GPUS_MAX: Final = 16
@@ -26,15 +25,23 @@ ZONES: Final = ("zone-a", "zone-b", "zone-c")
 CPU_PER_GPU: Final = 16
 MEMORY_MIB_PER_GPU: Final = 131_072
 HOT_CARDS_SHARE: Final = 0.005
-"""Most failures come from a few cards: so many of a fleet's cards, at least one, are those."""
+"""The share of a fleet's cards that cause most failures; at least one card does."""
 
 EXAMPLE: Final = "nodes=16,gpus=8,profile=h200"
 _BOUNDS: Final = {"nodes": NODES_MAX, "gpus": GPUS_MAX}
 
 
+class SimulationError(Exception):
+    """The fleet cannot be simulated as requested."""
+
+
+class FleetSpecError(SimulationError):
+    """The value of `--fleet` is invalid; the message says where, and gives an example."""
+
+
 @dataclass(frozen=True, slots=True)
 class FleetSpec:
-    """So many nodes with so many cards each; what is not said has the default that stands here."""
+    """How many nodes a fleet has, how many cards each, and of which profile."""
 
     nodes: int = 4
     gpus: int = 8
@@ -47,19 +54,19 @@ class FleetSpec:
         Raises:
             FleetSpecError: a part is none, unknown, given twice or out of bounds.
         """
-        said: dict[str, str] = {}
+        given: dict[str, str] = {}
         for part in text.split(","):
             key, equals, value = (piece.strip() for piece in part.partition("="))
             if not (equals and key and value):
                 raise FleetSpecError(f"--fleet: {part.strip()!r} is not `key=value`; give, for example, {EXAMPLE}.")
             if key not in _KEYS:
                 raise FleetSpecError(f"--fleet: there is no {key!r}; known are {', '.join(_KEYS)}.")
-            if key in said:
+            if key in given:
                 raise FleetSpecError(f"--fleet: {key} is given twice; give it once.")
-            said[key] = value
+            given[key] = value
         default = cls()
-        nodes, gpus = (_number(key, said.get(key, str(getattr(default, key)))) for key in _BOUNDS)
-        return cls(nodes, gpus, _profile(said.get("profile", default.profile)))
+        nodes, gpus = (_number(key, given.get(key, str(getattr(default, key)))) for key in _BOUNDS)
+        return cls(nodes, gpus, _profile(given.get("profile", default.profile)))
 
     def __str__(self) -> str:
         return f"nodes={self.nodes},gpus={self.gpus},profile={self.profile}"
@@ -82,14 +89,14 @@ def _profile(profile: str) -> str:
     return profile
 
 
-class Unit(NamedTuple):
-    """What of a card can be given to a pod: the resource, and its part of the card in thousandths."""
+class GpuUnit(NamedTuple):
+    """A part of a card that one pod can have: the resource, and its share of the card in thousandths."""
 
     resource: str
     gpu_milli: int
 
 
-class Place(NamedTuple):
+class SlotId(NamedTuple):
     """A slot of a node, by its index from 0."""
 
     node: str
@@ -101,7 +108,7 @@ class FleetNode(NamedTuple):
 
     name: str
     zone: str
-    profile: Profile
+    profile: NodeProfile
     addresses: tuple[str, ...]
 
     @property
@@ -124,7 +131,7 @@ class FleetNode(NamedTuple):
         layouts = self.profile.layouts
         return layouts[slot % len(layouts)] if layouts else ()
 
-    def units(self, slot: int) -> tuple[Unit, ...]:
+    def units(self, slot: int) -> tuple[GpuUnit, ...]:
         """What the card in a slot offers."""
         return _units(self.partitions(slot))
 
@@ -134,12 +141,12 @@ class FleetNode(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _units(partitions: tuple[Partition, ...]) -> tuple[Unit, ...]:
-    return tuple(Unit(one.resource, one.gpu_milli) for one in partitions) or (Unit(GPU_RESOURCE, WHOLE_MILLI),)
+def _units(partitions: tuple[Partition, ...]) -> tuple[GpuUnit, ...]:
+    return tuple(GpuUnit(one.resource, one.gpu_milli) for one in partitions) or (GpuUnit(GPU_RESOURCE, WHOLE_MILLI),)
 
 
 class Fleet:
-    """The nodes that a spec and a seed mean, and every card that ever sits in them."""
+    """The nodes of a spec and a seed, and every card that ever sits in them."""
 
     def __init__(self, spec: FleetSpec, seed: int) -> None:
         self.spec = spec
@@ -148,31 +155,31 @@ class Fleet:
         self.nodes = {node.name: node for node in (_node(spec, tag, index) for index in range(spec.nodes))}
         """By name, in their order."""
 
-        places = self.places()
+        slot_ids = self.slot_ids()
         self.gpu_milli = {
-            unit.resource: unit.gpu_milli for node, slot in places for unit in self.nodes[node].units(slot)
+            unit.resource: unit.gpu_milli for node, slot in slot_ids for unit in self.nodes[node].units(slot)
         }
         """The thousandths of a card that a unit of each resource is."""
 
-    def places(self) -> list[Place]:
+    def slot_ids(self) -> list[SlotId]:
         """Every slot."""
-        return [Place(node.name, slot) for node in self.nodes.values() for slot in range(len(node.addresses))]
+        return [SlotId(node.name, slot) for node in self.nodes.values() for slot in range(len(node.addresses))]
 
-    def hot_places(self) -> list[Place]:
-        """Where the cards sit from which most failures come."""
-        places = self.places()
+    def hot_slots(self) -> list[SlotId]:
+        """The slots of the cards that cause most failures."""
+        slot_ids = self.slot_ids()
         chance = Random(f"{self.seed}/hot")  # noqa: S311 - no secret
-        return chance.sample(places, max(1, round(HOT_CARDS_SHARE * len(places))))
+        return chance.sample(slot_ids, max(1, round(HOT_CARDS_SHARE * len(slot_ids))))
 
-    def card(self, place: Place, life: int) -> Card:
+    def card(self, slot_id: SlotId, life: int) -> Card:
         """The card that sits in a slot as the `life`-th, from 0."""
-        node = self.nodes[place.node]
+        node = self.nodes[slot_id.node]
         model = node.model
-        chance = Random(f"{self.seed}/{place.node}/{place.slot}/{life}")  # noqa: S311 - no secret
+        chance = Random(f"{self.seed}/{slot_id.node}/{slot_id.slot}/{life}")  # noqa: S311 - no secret
         return Card(
             uuid=f"GPU-{UUID(int=chance.getrandbits(128), version=4)}",
             serial=str(chance.randrange(1_320_000_000_000, 1_660_000_000_000)),
-            pci_address=node.addresses[place.slot],
+            pci_address=node.addresses[slot_id.slot],
             pci_vendor=VENDOR_NVIDIA,
             pci_device=model.pci_device,
             pci_class=model.pci_class,
@@ -186,9 +193,9 @@ class Fleet:
             mig_profiles=model.mig_profiles or None,
         )
 
-    def life_of(self, place: Place, uuid: str) -> int | None:
-        """Which life of a slot a card is, None where it is none of this fleet's."""
-        return next((life for life in range(LIVES_MAX) if self.card(place, life).uuid == uuid), None)
+    def life_of(self, slot_id: SlotId, uuid: str) -> int | None:
+        """Which life of a slot a card is; None where the card is not of this fleet."""
+        return next((life for life in range(LIVES_MAX) if self.card(slot_id, life).uuid == uuid), None)
 
 
 def _mig_strategy(node: FleetNode) -> str | None:

@@ -1,7 +1,7 @@
-"""The hardware that fleets are simulated of: data, as the makers and their tools give it.
+"""The models of GPUs and nodes that can be simulated. Pure data.
 
 PCI ids are those of the PCI ID database, product names and memory those that NVML reports, compute capabilities those
-of NVIDIA's CUDA GPUs page, MIG profiles and their places those of the MIG user guide. Nothing here is drawn or decided.
+of NVIDIA's CUDA GPUs page, MIG profiles and their placements those of the MIG user guide.
 """
 
 from typing import Final, NamedTuple
@@ -59,7 +59,7 @@ class Model(NamedTuple):
     others: tuple[PciFunction, ...]
 
 
-class Profile(NamedTuple):
+class NodeProfile(NamedTuple):
     """What a node is made of. `layouts` are the ways that cards are partitioned in turn; none means whole cards."""
 
     model: Model
@@ -115,15 +115,15 @@ _SEVENTH = Partition(MigProfile(1, 10), 1, 9728, 14)
 _HALF = Partition(MigProfile(3, 40), 3, 40192, 42)
 
 PROFILES: Final = {
-    "h200": (Profile(H200),),
-    "a100": (Profile(A100),),
-    "mig-a100": (Profile(A100, ((_SEVENTH,) * 7, (_HALF,) * 2)),),
-    "t4": (Profile(T4),),
+    "h200": (NodeProfile(H200),),
+    "a100": (NodeProfile(A100),),
+    "mig-a100": (NodeProfile(A100, ((_SEVENTH,) * 7, (_HALF,) * 2)),),
+    "t4": (NodeProfile(T4),),
     "mixed": (
-        Profile(H200),
-        Profile(A100),
-        Profile(A100, ((_SEVENTH,) * 7, (_HALF,) * 2)),
-        Profile(T4),
+        NodeProfile(H200),
+        NodeProfile(A100),
+        NodeProfile(A100, ((_SEVENTH,) * 7, (_HALF,) * 2)),
+        NodeProfile(T4),
     ),
 }
 """What `--fleet profile=` may name: the profiles of nodes, in turn."""

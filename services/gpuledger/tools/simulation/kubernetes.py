@@ -1,7 +1,7 @@
-"""Acts in the cluster as kubelets, NFD, a scheduler and users would. It decides nothing.
+"""Acts in the cluster as the kubelets, NFD, the scheduler and the users of the simulated fleet. It decides nothing.
 
-Everything may be done again: what is there already is taken over by server-side apply, and what is gone is left so.
-Each role has its own field manager, and touches only what is that role's.
+Every action may be repeated: server-side apply takes over what exists, and what is gone stays gone. Each role has its
+own field manager and touches only its own objects.
 """
 
 import asyncio
@@ -14,22 +14,23 @@ from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, POD
 from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object, Selection
-from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
+from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError, TransientError
 from gpuledger.events.device import Card
+from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import run_until_one_fails
-from gpuledger.tools.simulation import component_pods, names, objects
-from gpuledger.tools.simulation.allocation import Pod
-from gpuledger.tools.simulation.components import COMPONENTS, Component
+from gpuledger.tools.simulation import components, names, objects
+from gpuledger.tools.simulation.allocation import SimulatedPod
+from gpuledger.tools.simulation.components import COMPONENTS, Daemon
 from gpuledger.tools.simulation.fleet import FleetNode
-from gpuledger.tools.simulation.patience import patiently
 
 T = TypeVar("T")
 
 log = structlog.get_logger("gpuledger.simulation")
 
 REQUESTS_MAX: Final = 8
-"""Requests that are under way at a time."""
+"""The most requests at a time."""
 
 DEMO: Final = Selection(namespace=names.DEMO_NAMESPACE)
 OURS: Final = Selection(namespace=NAMESPACE, labels=f"{names.MANAGED_BY}={names.SCHEDULER}")
@@ -46,10 +47,10 @@ class Cluster:
         self._free = asyncio.Semaphore(REQUESTS_MAX)
 
     async def prepare(self) -> None:
-        """Have the kinds and namespaces that are used; a kind that is there stays as it is."""
+        """Create the missing kinds and namespaces."""
         missing = [one for one in (*crds.shipped(), *crds.foreign()) if not await self._has_crd(one)]
         if missing:
-            await patiently(lambda: crds.install(self._client, missing), sleep=self._sleep)
+            await retrying(lambda: crds.install(self._client, missing), sleep=self._sleep)
         demo = objects.namespace(names.DEMO_NAMESPACE, **{LABEL_ENABLED: LABEL_TRUE})
         others = [objects.namespace(name) for name in (names.NFD_NAMESPACE, names.LEASE_NAMESPACE, NAMESPACE)]
         for namespace in (demo, *others):
@@ -62,12 +63,12 @@ class Cluster:
         await self._admit(node.name)
 
     async def report(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
-        """The node's kubelet tells what the node offers."""
+        """The node's kubelet reports what the node offers."""
         status = objects.node_status(node, cards, in_service, since=self._since, now=self._clock())
         await self._apply(NODES, status, names.KUBELET, "status")
 
     async def discover(self, node: FleetNode, cards: Mapping[int, Card]) -> None:
-        """NFD and GFD look at the node."""
+        """NFD and GFD report on the node."""
         await self._apply(NODE_FEATURES, objects.node_feature(node, cards), names.NFD)
         await self._apply(NODES, objects.node_labels(node, cards), names.NFD)
 
@@ -85,12 +86,12 @@ class Cluster:
         """Whether a pod is there."""
         return await self._pod(name) is not None
 
-    async def create(self, pod: Pod) -> None:
-        """A user creates a pod; where the cluster will not have it, there is none."""
+    async def create(self, pod: SimulatedPod) -> None:
+        """A user creates a pod; if the cluster refuses it, there is none."""
         await self._create(objects.pod(pod), names.USERS)
 
     async def start(self, name: str, node: str) -> bool:
-        """The scheduler binds a pod, and the node's kubelet runs it; False where it is not there any more."""
+        """The scheduler binds a pod, and the node's kubelet runs it; False where the pod is gone."""
         body = objects.binding(name, node)
         request = KubeRequest(f"bind pod {name}", "POST", f"{_path(name)}/binding", _as(names.SCHEDULER), body)
         try:
@@ -104,11 +105,11 @@ class Cluster:
         return await self._set_status(name, objects.running)
 
     async def finish(self, name: str, phase: str) -> bool:
-        """The kubelet tells that a pod has ended; False where it is not there any more."""
+        """The kubelet reports that a pod has ended; False where the pod is gone."""
         return await self._set_status(name, lambda live, now: objects.ended(live, phase, now))
 
     async def delete(self, name: str) -> None:
-        """A pod goes at once, as after its kubelet has ended it."""
+        """Delete a pod at once, as after its kubelet has ended it."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         try:
             await self._ask(
@@ -119,17 +120,17 @@ class Cluster:
 
     async def ready_components(self) -> dict[str, set[str]]:
         """Which components of each node are ready."""
-        return component_pods.ready_apps((await self._ask(lambda: self._client.list(PODS, OURS))).items)
+        return components.ready_apps((await self._ask(lambda: self._client.list(PODS, OURS))).items)
 
     async def start_components(self, node: str) -> None:
         """DaemonSets create their pods for a node."""
         for component in COMPONENTS:
-            await self._create(component_pods.pod(component, node), names.CONTROLLER)
+            await self._create(components.pod(component, node), names.CONTROLLER)
 
-    async def component_ready(self, node: str, component: Component) -> None:
+    async def component_ready(self, node: str, component: Daemon) -> None:
         """The node's kubelet tells that a component's pod is ready; nothing where somebody deleted it."""
-        name = component_pods.pod_name(component.app, node)
-        await self._patch_status(NAMESPACE, name, component_pods.ready(component, self._clock()))
+        name = components.pod_name(component.app, node)
+        await self._patch_status(NAMESPACE, name, components.ready(component, self._clock()))
 
     async def pool(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
         """A pool; None where there is none."""
@@ -188,8 +189,8 @@ class Cluster:
                 await self._admit(node)
 
     async def _has_crd(self, crd: Object) -> bool:
-        found = await self._ask(lambda: crds.diff(self._client, [crd]))
-        return found[0].state != "missing"
+        resume_state = await self._ask(lambda: crds.diff(self._client, [crd]))
+        return resume_state[0].state != "missing"
 
     async def _apply(self, resource: Resource, obj: Object, manager: str, subresource: str | None = None) -> None:
         await self._ask(
@@ -198,7 +199,7 @@ class Cluster:
 
     async def _ask(self, work: Callable[[], Awaitable[T]]) -> T:
         async with self._free:
-            return await patiently(work, sleep=self._sleep)
+            return await retrying(work, sleep=self._sleep)
 
 
 async def side_by_side(work: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
@@ -218,3 +219,15 @@ def _path(pod: str) -> str:
 
 def _as(manager: str) -> dict[str, str]:
     return {"fieldManager": manager}
+
+
+async def retrying(work: Callable[[], Awaitable[T]], *, sleep: Sleep, backoff: Backoff | None = None) -> T:
+    """Do the work, and repeat it with backoff while a server is away; the work must be idempotent."""
+    retries = Retries(backoff or Backoff())
+    while True:
+        try:
+            return await work()
+        except (TransientError, LedgerUnavailableError, PublishError) as error:
+            pause_s = retries.pause_s(error.retry_after_s if isinstance(error, TransientError) else None)
+            log.warning("waiting for a server", reason=str(error), pause_s=pause_s)
+        await sleep(pause_s)

@@ -1,4 +1,4 @@
-"""What NFD, GFD and the shipped NodeFeatureRule would say of a simulated node. Pure."""
+"""The labels that NFD, GFD and the shipped NodeFeatureRule give a simulated node. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

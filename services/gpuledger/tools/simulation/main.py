@@ -1,39 +1,45 @@
-"""The simulated fleet: nodes, agents, pods and failures, against a Kubernetes API server and the ledger.
+"""Runs the simulated fleet: nodes, agents, pods and failures, against a Kubernetes API server and the ledger.
 
-Carries out what the plan says, and nothing else. Real time passes `speed` times as fast in the plan; what is written to
-the cluster and to the ledger has the real time, because that is when it happened there. Started again with the same
-seed it goes on with the same fleet, as the ledger and the cluster have it; two of one seed must not run at once.
+It only carries out the plan. Plan time passes `speed` times as fast as real time; everything written to the cluster and
+the ledger has the real time. A restart with the same seed continues with the same fleet, as the ledger and the cluster
+have it; two simulations with one seed must not run at once.
 """
 
 import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import structlog
 
-from gpuledger.api.kinds import GPU_DEVICES, PODS
-from gpuledger.edge.kube.client import KubeClient
+from gpuledger.api.kinds import GPU_DEVICES, PODS, Resource
+from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
+from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
 from gpuledger.tools.simulation.agents import Agents, epoch_of
-from gpuledger.tools.simulation.decide import Plan
+from gpuledger.tools.simulation.assignments import device_of
+from gpuledger.tools.simulation.decide import FleetPlan
 from gpuledger.tools.simulation.execution import Simulation
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
-from gpuledger.tools.simulation.follow import Follower
-from gpuledger.tools.simulation.kubernetes import DEMO, Cluster
-from gpuledger.tools.simulation.pace import Pace
-from gpuledger.tools.simulation.patience import patiently
-from gpuledger.tools.simulation.pools import device_of
-from gpuledger.tools.simulation.resume import found, recorded_of
+from gpuledger.tools.simulation.kubernetes import DEMO, Cluster, retrying
+from gpuledger.tools.simulation.resume import recorded_of, resume_state
+from gpuledger.tools.simulation.schedule import Pace
 from gpuledger.tools.simulation.workload import Rates
 
 PAUSE_MAX_S: Final = 1.0
-"""How long other people's pods wait to be looked at."""
+"""The longest time until other people's changes are handled."""
 
 EXPORTER_HEARTBEAT_MIN_S: Final = 1.0
-"""Real seconds between two heartbeats of an exporter, whatever the speed: what follows from them needs its time."""
+"""The least real seconds between two heartbeats of an exporter at any speed, so that others can follow them."""
+
+QUEUE_MAX: Final = 256
+"""Changes of one kind that wait to be handled; while so many do, the watch waits."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger("gpuledger.simulation")
 
@@ -70,10 +76,10 @@ async def run(
     fleet, rates = Fleet(spec, seed), _seen_by_others(rates or Rates(), speed)
     cluster = Cluster(client, clock=clock, sleep=sleep)
     await cluster.prepare()
-    recorded = await patiently(lambda: recorded_of(ledger, fleet), sleep=sleep)
+    recorded = await retrying(lambda: recorded_of(ledger, fleet), sleep=sleep)
     chance = Random(f"{seed}/run/{recorded.events}")  # noqa: S311 - no secret
-    state = found(fleet, recorded, await cluster.pods(), await cluster.ready_components(), chance, rates)
-    plan = Plan(fleet, chance, rates, state.start)
+    state = resume_state(fleet, recorded, await cluster.pods(), await cluster.ready_components(), chance, rates)
+    plan = FleetPlan(fleet, chance, rates, state.start)
     agents = Agents(ledger, epoch_of(seed), recorded.numbers, clock=clock, sleep=sleep)
     simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates)
     await simulation.begin(recorded, state)
@@ -87,8 +93,8 @@ def _seen_by_others(rates: Rates, speed: float) -> Rates:
 
 
 async def _follow(simulation: Simulation, client: KubeClient, pace: Pace, clock: Clock, sleep: Sleep) -> None:
-    pods = Follower(client, PODS, lambda pod: pod, selection=DEMO, sleep=sleep)
-    devices = Follower(client, GPU_DEVICES, device_of, sleep=sleep)
+    pods = KindWatch(client, PODS, lambda pod: pod, selection=DEMO, sleep=sleep)
+    devices = KindWatch(client, GPU_DEVICES, device_of, sleep=sleep)
     following = [asyncio.create_task(pods.run()), asyncio.create_task(devices.run())]
     try:
         while True:
@@ -100,3 +106,34 @@ async def _follow(simulation: Simulation, client: KubeClient, pace: Pace, clock:
             await simulation.step(pace.tick(clock(), due_s), pods.taken(), devices.taken())
     finally:
         await end(following)
+
+
+class KindWatch(Generic[T]):
+    """Collects the changes of one kind of object, reduced by `read`. While its queue is full, the watch waits."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        read: Callable[[Object], T],
+        *,
+        selection: Selection = ALL,
+        sleep: Sleep,
+    ) -> None:
+        self._resource = resource
+        self._reflector = Reflector(client, resource, read, selection=selection, sleep=sleep)
+        self._queue: asyncio.Queue[Listed[T] | ChangeBatch[T]] = asyncio.Queue(QUEUE_MAX)
+
+    async def run(self) -> None:
+        """Collect changes until cancelled."""
+        async with aclosing(self._reflector.run()) as seen:
+            async for one in seen:
+                if isinstance(one, Interrupted):
+                    kind, reason = self._resource.plural, str(one.error)
+                    log.warning("a kind cannot be followed", kind=kind, reason=reason, pause_s=one.pause_s)
+                else:
+                    await self._queue.put(one)
+
+    def taken(self) -> list[Listed[T] | ChangeBatch[T]]:
+        """The changes since the last call."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

@@ -1,11 +1,11 @@
-"""The names under which the simulated fleet acts in a cluster: namespaces, field managers, marks on its pods."""
+"""Names that the simulated fleet uses in a cluster: namespaces, field managers, labels and annotations of its pods."""
 
 from typing import Final
 
 from gpuledger.api.kinds import Resource
 
 DEMO_NAMESPACE: Final = "gpu-demo"
-"""Where pods arrive. Whoever creates a pod here that asks for a resource of the fleet has it run as well."""
+"""Where pods arrive. A pod that anybody creates here for a resource of the fleet runs as well."""
 
 NFD_NAMESPACE: Final = "node-feature-discovery"
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -19,13 +19,13 @@ USERS: Final = "gpuledger-simulation-users"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 TEAM: Final = "team"
 DURATION: Final = "simulation.gpuledger.io/duration-seconds"
-"""An annotation of pods: for how many simulated seconds they run."""
+"""An annotation of pods: how many simulated seconds they run."""
 
 OUTCOME: Final = "simulation.gpuledger.io/outcome"
-"""An annotation of pods: the phase that they end in, unless a card of theirs fails."""
+"""An annotation of pods: the phase in which they end, unless one of their cards fails."""
 
 PROVIDER: Final = "simulation://"
-"""What the provider IDs of simulated nodes begin with."""
+"""The prefix of simulated nodes' provider IDs."""
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 """The taint of nodes that have not been found ready yet."""
@@ -37,11 +37,11 @@ LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespa
 
 
 def workload_of(pod: str) -> str:
-    """The workload in the ledger that a pod of the demo namespace is."""
+    """The ledger's workload of a pod in the demo namespace."""
     return f"{DEMO_NAMESPACE}/{pod}"
 
 
 def pod_of(workload: str) -> str | None:
-    """The pod of the demo namespace that a workload in the ledger is; None where it is something else."""
+    """The pod in the demo namespace of a ledger's workload; None for other workloads."""
     namespace, _, pod = workload.partition("/")
     return pod if namespace == DEMO_NAMESPACE and pod else None

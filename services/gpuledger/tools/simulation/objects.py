@@ -1,14 +1,15 @@
-"""The Kubernetes objects of the simulated fleet: nodes, their features and leases, pods. Pure."""
+"""The Kubernetes objects of the simulated fleet: nodes, their features and leases, and pods. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from gpuledger.api.conditions import rfc3339
 from gpuledger.api.labels import NFD_NODE_NAME
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation import labels, names
-from gpuledger.tools.simulation.allocation import Pod
+from gpuledger.tools.simulation.allocation import SimulatedPod
 from gpuledger.tools.simulation.fleet import FleetNode
 from gpuledger.tools.simulation.hardware import (
     CONTAINER_RUNTIME,
@@ -60,7 +61,7 @@ def node_status(
     of: FleetNode, cards: Iterable[int], in_service: Iterable[int], *, since: datetime, now: datetime
 ) -> Object:
     """The Node's status, ready `since` then; `cards` and `in_service` are slots."""
-    times = {"lastHeartbeatTime": timestamp(now), "lastTransitionTime": timestamp(since)}
+    times = {"lastHeartbeatTime": rfc3339(now), "lastTransitionTime": rfc3339(since)}
     conditions = [{"type": kind, "status": status, "reason": reason, **times} for kind, status, reason in _READY]
     return {
         "metadata": {"name": of.name},
@@ -99,7 +100,7 @@ def lease(of: FleetNode, now: datetime, period_s: float) -> Object:
     }
 
 
-def pod(of: Pod) -> Object:
+def pod(of: SimulatedPod) -> Object:
     """A pod as a user creates it."""
     gpus = max(1, of.gpu_milli // WHOLE_MILLI)
     amounts = {of.resource: str(of.units), "cpu": str(CPU_PER_GPU * gpus), "memory": f"{MEMORY_GIB_PER_GPU * gpus}Gi"}
@@ -133,7 +134,7 @@ def binding(name: str, node_name: str) -> Object:
 
 def running(live: Object, now: datetime) -> Object:
     """The status of a pod whose containers run from now on."""
-    time = timestamp(now)
+    time = rfc3339(now)
     return {
         "phase": "Running",
         "startTime": time,
@@ -146,7 +147,7 @@ def running(live: Object, now: datetime) -> Object:
 
 def ended(live: Object, phase: str, now: datetime) -> Object:
     """The status of a pod whose containers have ended."""
-    time = timestamp(now)
+    time = rfc3339(now)
     reason, code = _REASONS.get(phase, _REASONS[FAILED])
     started = live.get("status", {}).get("startTime") or time
     state = {"terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": time}}
@@ -155,11 +156,6 @@ def ended(live: Object, phase: str, now: datetime) -> Object:
         "conditions": _pod_conditions(live, time, ready=False),
         "containerStatuses": [_container(one, ready=False, state=state) for one in live["spec"]["containers"]],
     }
-
-
-def timestamp(now: datetime) -> str:
-    """A time as Kubernetes writes it, in whole seconds."""
-    return f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _amounts(of: FleetNode, slots: Iterable[int]) -> dict[str, str]:
@@ -209,12 +205,12 @@ def _container(container: Object, *, ready: bool, state: Object) -> Object:
     }
 
 
-def asked_for(live: Object) -> tuple[str, int] | None:
+def requested_resource(live: Object) -> tuple[str, int] | None:
     """The resource of NVIDIA's that a pod asks for, and how much; None where it asks for none, or for several."""
-    asked: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
     for container in live["spec"].get("containers") or ():
         for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
             if (resource == GPU_RESOURCE or resource.startswith(MIG_RESOURCE_PREFIX)) and str(amount).isdigit():
-                asked[resource] += int(amount)
-    found = [(resource, amount) for resource, amount in asked.items() if amount]
-    return found[0] if len(found) == 1 else None
+                requested[resource] += int(amount)
+    resume_state = [(resource, amount) for resource, amount in requested.items() if amount]
+    return resume_state[0] if len(resume_state) == 1 else None

@@ -1,7 +1,7 @@
-"""How a fleet that was started before is found again: from the ledger, and from the pods that are there.
+"""Resumes a fleet that was started before, from the ledger and from the pods in the cluster.
 
-The ledger says which card sits where, how far each agent's numbering goes, and which pods hold what; nothing else is
-kept anywhere. What was said of a pod that is gone is put right by whoever reads the result.
+The ledger has the card of each slot, the last number of each agent, and the shares of each pod; nothing else is stored
+anywhere. The caller resolves what ledger and cluster disagree on.
 """
 
 import re
@@ -19,71 +19,71 @@ from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.tools.simulation import names
 from gpuledger.tools.simulation.agents import epoch_of, source_of
-from gpuledger.tools.simulation.allocation import Held, Pod, Share, Start
+from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod, Start
 from gpuledger.tools.simulation.failures import FATAL
-from gpuledger.tools.simulation.fleet import Fleet, Place
-from gpuledger.tools.simulation.objects import asked_for
-from gpuledger.tools.simulation.preparation import Prepared
+from gpuledger.tools.simulation.fleet import Fleet, SlotId
+from gpuledger.tools.simulation.objects import requested_resource
+from gpuledger.tools.simulation.preparation import NodeProgress
 from gpuledger.tools.simulation.workload import FAILED, SUCCEEDED, Chance, Rates, duration_s
 
 AGENTS: Final = f"{ROOT}.{NODE}.>"
-"""The subjects that agents record under."""
+"""The subjects of agents' events."""
 
 FINISHED: Final = (SUCCEEDED, FAILED)
 _NUMBER = re.compile(r".+-(\d{6,12})").fullmatch
 
 
-class Open(NamedTuple):
-    """A workload that the ledger has running."""
+class OpenWorkload(NamedTuple):
+    """A workload that runs according to the ledger."""
 
     node: str
     shares: tuple[Share, ...]
 
 
 @dataclass(slots=True)
-class Recorded:
-    """What the ledger says of the fleet.
+class RecordedFleet:
+    """The fleet according to the ledger.
 
-    `last_cards` are the UUIDs that were last seen at each place, `heartbeats` those told in a row by a node's agent.
+    `last_cards` has the UUID last seen in each slot, `heartbeats` how many a node's agent recorded in a row.
     """
 
     events: int = 0
     last_number: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     cards: dict[str, set[str]] = field(default_factory=dict)
-    last_cards: dict[Place, str] = field(default_factory=dict)
+    last_cards: dict[SlotId, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    open: dict[str, Open] = field(default_factory=dict)
+    open: dict[str, OpenWorkload] = field(default_factory=dict)
     heartbeats: dict[str, int] = field(default_factory=dict)
 
 
-class Standing(NamedTuple):
-    """The simulated nodes that a cluster has, by name, and those of them that are none of the fleet's."""
+class LeftoverNodes(NamedTuple):
+    """The names of a cluster's simulated nodes, and of those among them that do not belong to this fleet."""
 
     nodes: tuple[str, ...]
     foreign: tuple[str, ...]
 
 
-def standing(fleet: Fleet, nodes: Iterable[Object]) -> Standing:
-    """What earlier runs left in a cluster; nobody simulates the foreign ones, and they stay as they are."""
+def leftover_nodes(fleet: Fleet, nodes: Iterable[Object]) -> LeftoverNodes:
+    """The nodes that earlier runs left in a cluster; foreign ones are neither simulated nor changed."""
     simulated = (node for node in nodes if (node.get("spec", {}).get("providerID") or "").startswith(names.PROVIDER))
     found = tuple(sorted(node["metadata"]["name"] for node in simulated))
-    return Standing(found, tuple(name for name in found if name not in fleet.nodes))
+    return LeftoverNodes(found, tuple(name for name in found if name not in fleet.nodes))
 
 
-async def recorded_of(ledger: Ledger, fleet: Fleet) -> Recorded:
-    """Read what the fleet's agents have said so far."""
-    recorded = Recorded()
+async def recorded_of(ledger: Ledger, fleet: Fleet) -> RecordedFleet:
+    """Read the events of the fleet's agents."""
+    recorded = RecordedFleet()
     nodes = fleet.nodes.values()
-    places = {(node.name, address): slot for node in nodes for slot, address in enumerate(node.addresses)}
+    slot_ids = {(node.name, address): slot for node in nodes for slot, address in enumerate(node.addresses)}
     async for batch in ledger.history(subject_filter=AGENTS):
         for event in _own(batch, fleet):
-            _take(recorded, event, places)
+            _take(recorded, event, slot_ids)
     return recorded
 
 
 def _own(batch: Iterable[Message], fleet: Fleet) -> Iterator[Decoded]:
-    """What this simulation said; others may say something of nodes of these names, and break their rules."""
+    """The events of this simulation; others may record events on nodes of the same names."""
     epoch = epoch_of(fleet.seed)
     for message in batch:
         try:
@@ -95,12 +95,12 @@ def _own(batch: Iterable[Message], fleet: Fleet) -> Iterator[Decoded]:
             yield event
 
 
-def _take(recorded: Recorded, event: Decoded, places: dict[tuple[str, str], int]) -> None:
+def _take(recorded: RecordedFleet, event: Decoded, slot_ids: dict[tuple[str, str], int]) -> None:
     node, data = parse_node(event.source), event.data
     recorded.events += 1
     recorded.numbers[node] = max(recorded.numbers.get(node, 0), event.number)
     if isinstance(data, NodeDevicesObserved):
-        _take_cards(recorded, node, data, places)
+        _take_cards(recorded, node, data, slot_ids)
     elif isinstance(data, DeviceFailed) and data.kind in FATAL:
         recorded.failed.add(event.subject)
     elif isinstance(data, DeviceHealthChanged):
@@ -110,20 +110,22 @@ def _take(recorded: Recorded, event: Decoded, places: dict[tuple[str, str], int]
         recorded.heartbeats[node] = recorded.heartbeats.get(node, 0) + 1 if data.fresh else 0
     elif isinstance(data, WorkloadScheduled):
         shares = tuple(Share(share.device, share.gpu_milli) for share in data.devices)
-        _take_pod(recorded, event.subject, Open(node, shares))
+        _take_pod(recorded, event.subject, OpenWorkload(node, shares))
     elif isinstance(data, WorkloadEnded):
         _take_pod(recorded, event.subject, None)
 
 
-def _take_cards(recorded: Recorded, node: str, data: NodeDevicesObserved, places: dict[tuple[str, str], int]) -> None:
+def _take_cards(
+    recorded: RecordedFleet, node: str, data: NodeDevicesObserved, slot_ids: dict[tuple[str, str], int]
+) -> None:
     recorded.cards[node] = {card.uuid for card in data.cards if card.uuid}
     for card in data.cards:
-        slot = places.get((node, card.pci_address))
+        slot = slot_ids.get((node, card.pci_address))
         if slot is not None and card.uuid:
-            recorded.last_cards[Place(node, slot)] = card.uuid
+            recorded.last_cards[SlotId(node, slot)] = card.uuid
 
 
-def _take_pod(recorded: Recorded, workload: str, now_open: Open | None) -> None:
+def _take_pod(recorded: RecordedFleet, workload: str, now_open: OpenWorkload | None) -> None:
     pod = names.pod_of(workload)
     if pod is None:
         return
@@ -135,21 +137,21 @@ def _take_pod(recorded: Recorded, workload: str, now_open: Open | None) -> None:
 
 
 def parse_node(source: str) -> str:
-    """The node whose agent a source is."""
+    """The node of an agent's source."""
     return source.split("/")[2]
 
 
 def number_of(pod: str) -> int:
-    """The number that a pod's name ends in; 0 where it ends in none."""
+    """The number at the end of a pod's name; 0 where there is none."""
     match = _NUMBER(pod)
     return int(match[1]) if match else 0
 
 
-class Found(NamedTuple):
-    """The start of a plan, and what does not fit together.
+class ResumeState(NamedTuple):
+    """The start of a plan, and pods on which ledger and cluster disagree.
 
-    `over` are pods of which the ledger says that they run, with the phase that they ended in; `stray` are pods that
-    are bound, but of which the ledger does not say what they hold.
+    `over` are pods that run only according to the ledger, with the phase in which they ended; `stray` are pods that
+    are bound, but whose shares the ledger does not have.
     """
 
     start: Start
@@ -158,21 +160,21 @@ class Found(NamedTuple):
 
 
 VANISHED: Final = "Unknown"
-"""The phase of a pod that is not there any more and whose end nobody saw."""
+"""The phase of a pod that is gone and whose end nobody saw."""
 
 
-def found(
+def resume_state(
     fleet: Fleet,
-    recorded: Recorded,
+    recorded: RecordedFleet,
     pods: Iterable[Object],
     ready: Mapping[str, Set[str]],
     chance: Chance,
     rates: Rates,
-) -> Found:
-    """Where the fleet stands; `ready` are the components of each node whose pods are."""
-    running: list[Held] = []
-    pending: list[Pod] = []
-    finished: list[Pod] = []
+) -> ResumeState:
+    """The state from which to resume; `ready` are the components of each node with a ready pod."""
+    running: list[RunningPod] = []
+    pending: list[SimulatedPod] = []
+    finished: list[SimulatedPod] = []
     stray: list[str] = []
     over = dict.fromkeys(recorded.open, VANISHED)
     last_number = recorded.last_number
@@ -188,55 +190,57 @@ def found(
             continue
         elif not live["spec"].get("nodeName"):
             pending.append(pod)
-        elif known is not None and known.node == live["spec"]["nodeName"] and not is_going(live):
-            running.append(Held(pod, known.node, known.shares))
+        elif known is not None and known.node == live["spec"]["nodeName"] and not is_terminating(live):
+            running.append(RunningPod(pod, known.node, known.shares))
             del over[name]
         elif live["spec"]["nodeName"] in fleet.nodes:
             stray.append(name)
     cards = _cards(fleet, recorded)
     prepared = {
-        node: Prepared(frozenset(ready.get(node, ())), recorded.heartbeats.get(node, 0)) for node in fleet.nodes
+        node: NodeProgress(frozenset(ready.get(node, ())), recorded.heartbeats.get(node, 0)) for node in fleet.nodes
     }
-    return Found(
+    return ResumeState(
         Start(*cards, tuple(running), tuple(pending), tuple(finished), last_number + 1, prepared),
         over,
         stray,
     )
 
 
-def _cards(fleet: Fleet, recorded: Recorded) -> tuple[dict[Place, Card], dict[Place, int], frozenset[Place]]:
-    cards: dict[Place, Card] = {}
-    lives: dict[Place, int] = {}
-    failed: set[Place] = set()
-    for place in fleet.places():
-        uuid = recorded.last_cards.get(place)
-        life = lives[place] = 0 if uuid is None else fleet.life_of(place, uuid) or 0
-        if uuid is None or uuid in recorded.cards.get(place.node, ()):
-            cards[place] = fleet.card(place, life)
+def _cards(fleet: Fleet, recorded: RecordedFleet) -> tuple[dict[SlotId, Card], dict[SlotId, int], frozenset[SlotId]]:
+    cards: dict[SlotId, Card] = {}
+    lives: dict[SlotId, int] = {}
+    failed: set[SlotId] = set()
+    for slot_id in fleet.slot_ids():
+        uuid = recorded.last_cards.get(slot_id)
+        life = lives[slot_id] = 0 if uuid is None else fleet.life_of(slot_id, uuid) or 0
+        if uuid is None or uuid in recorded.cards.get(slot_id.node, ()):
+            cards[slot_id] = fleet.card(slot_id, life)
         if uuid in recorded.failed:
-            failed.add(place)
+            failed.add(slot_id)
     return cards, lives, frozenset(failed)
 
 
-def is_going(live: Object) -> bool:
-    """Whether somebody deleted a pod, and its kubelet is to end it."""
+def is_terminating(live: Object) -> bool:
+    """Whether a pod is being deleted."""
     return bool(live["metadata"].get("deletionTimestamp"))
 
 
-def is_ours(live: Object) -> bool:
-    """Whether a pod is one of the simulation's own users'."""
+def is_own_pod(live: Object) -> bool:
+    """Whether the simulation created the pod."""
     return bool((live["metadata"].get("labels") or {}).get(names.MANAGED_BY) == names.SCHEDULER)
 
 
-def pod_from(fleet: Fleet, live: Object, chance: Chance, rates: Rates) -> Pod | None:
-    """The pod that an object of the cluster is; None where it asks for nothing that the fleet has."""
-    asked, milli = asked_for(live), fleet.gpu_milli
-    if asked is None or asked[0] not in milli:
+def pod_from(fleet: Fleet, live: Object, chance: Chance, rates: Rates) -> SimulatedPod | None:
+    """A pod of the cluster as a simulated one; None where it requests nothing that the fleet has."""
+    requested, milli = requested_resource(live), fleet.gpu_milli
+    if requested is None or requested[0] not in milli:
         return None
-    resource, units = asked
+    resource, units = requested
     metadata = live["metadata"]
     marks, owner = metadata.get("annotations") or {}, (metadata.get("labels") or {}).get(names.TEAM, "")
-    said = str(marks.get(names.DURATION, ""))
-    runs_s = float(said) if said.isascii() and said.isdigit() and len(said) < 10 else duration_s(chance, rates)
+    given = str(marks.get(names.DURATION, ""))
+    runs_s = float(given) if given.isascii() and given.isdigit() and len(given) < 10 else duration_s(chance, rates)
     outcome = FAILED if marks.get(names.OUTCOME) == FAILED else SUCCEEDED
-    return Pod(metadata["name"], owner, resource, units, units * milli[resource], runs_s, outcome, not is_ours(live))
+    return SimulatedPod(
+        metadata["name"], owner, resource, units, units * milli[resource], runs_s, outcome, not is_own_pod(live)
+    )

@@ -1,6 +1,6 @@
-"""What pods ask for and how often: the load of the simulated fleet. Pure; chance is an argument.
+"""The load of the simulated fleet: which pods arrive, and how often. Pure; chance is an argument.
 
-Pods arrive as a Poisson process whose rate offers every resource the same load, and run for log-normal times.
+Pods arrive as a Poisson process whose rate gives every resource the same load, and run for log-normal times.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from gpuledger.tools.simulation.allocation import Pod
+from gpuledger.tools.simulation.allocation import SimulatedPod
 from gpuledger.tools.simulation.fleet import Fleet
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE
 
@@ -19,14 +19,14 @@ DAY_S: Final = 86_400.0
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 
 COUNTS: Final = ((1, 50), (2, 20), (4, 15), (8, 15))
-"""GPUs that a pod asks for, with weights; MIG instances are asked for one at a time."""
+"""How many GPUs pods request, with weights; MIG instances are requested one at a time."""
 
 OWNERS: Final = ("team-vision", "team-speech", "team-nlp", "team-search", "team-robotics", "team-genomics")
 KINDS: Final = ("train", "finetune", "serve", "batch")
 
 
 class Chance(Protocol):
-    """The randomness that is drawn from: what `random.Random` can do."""
+    """The source of randomness: a part of `random.Random`."""
 
     def random(self) -> float:
         """From 0 up to, not including, 1."""
@@ -49,8 +49,8 @@ class Chance(Protocol):
 class Rates:
     """How often things happen, in simulated time. Failures are those of Meta's RSC-1 cluster.
 
-    `load` is the part of the fleet that is asked for on average. A card that fails is replaced: it is taken out after
-    `removal_mean_s`, and the next one stands in its slot after `insertion_mean_s` more. Agents look at the exporters of
+    `load` is the share of the fleet that is requested on average. A card that fails is removed after
+    `removal_mean_s`, and the next one is inserted after `insertion_mean_s` more. Agents check the exporters of
     their nodes every `heartbeat_s`.
     """
 
@@ -73,8 +73,8 @@ class Rates:
         return self.duration_median_s * exp(self.duration_sigma**2 / 2)
 
 
-class Demand(NamedTuple):
-    """What pods ask for of one resource: how many arrive a second, and counts with their weights."""
+class ResourceDemand(NamedTuple):
+    """The demand for one resource: pods per second, and how many units they request, with weights."""
 
     resource: str
     gpu_milli: int
@@ -82,7 +82,7 @@ class Demand(NamedTuple):
     counts: tuple[tuple[int, int], ...]
 
 
-def demands_of(fleet: Fleet, rates: Rates) -> list[Demand]:
+def demands_of(fleet: Fleet, rates: Rates) -> list[ResourceDemand]:
     """The demand for each resource of the fleet."""
     units, most = _resources(fleet)
     demands = []
@@ -90,7 +90,7 @@ def demands_of(fleet: Fleet, rates: Rates) -> list[Demand]:
         counts = tuple(one for one in COUNTS if one[0] <= most[resource]) if resource == GPU_RESOURCE else ((1, 1),)
         mean_count = sum(count * weight for count, weight in counts) / sum(weight for _, weight in counts)
         rate = rates.load * total / (mean_count * rates.duration_mean_s)
-        demands.append(Demand(resource, fleet.gpu_milli[resource], rate, counts))
+        demands.append(ResourceDemand(resource, fleet.gpu_milli[resource], rate, counts))
     return demands
 
 
@@ -119,7 +119,7 @@ class Arrivals:
         """Seconds until the next pod."""
         return self._chance.expovariate(self.pods_per_s)
 
-    def pod(self) -> Pod:
+    def pod(self) -> SimulatedPod:
         """The next pod."""
         chance = self._chance
         demand = drawn(chance, [(demand, demand.pods_per_s) for demand in self._demands])
@@ -128,7 +128,9 @@ class Arrivals:
         owner = OWNERS[chance.randrange(len(OWNERS))]
         self._next_number += 1
         gpu_milli = count * demand.gpu_milli
-        return Pod(name, owner, demand.resource, count, gpu_milli, duration_s(chance, self._rates), self._outcome())
+        return SimulatedPod(
+            name, owner, demand.resource, count, gpu_milli, duration_s(chance, self._rates), self._outcome()
+        )
 
     def _outcome(self) -> str:
         return FAILED if self._chance.random() < self._rates.failed_share else SUCCEEDED

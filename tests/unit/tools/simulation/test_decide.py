@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 import pytest
 
-from gpuledger.tools.simulation.allocation import Allocation, Held, Pod, Share, Start, new_fleet
+from gpuledger.tools.simulation.allocation import FleetAllocation, RunningPod, Share, SimulatedPod, Start, new_fleet
 from gpuledger.tools.simulation.decide import (
     DELETED,
     PENDING_MAX,
@@ -18,19 +18,18 @@ from gpuledger.tools.simulation.decide import (
     CardInserted,
     CardRemoved,
     CardReturned,
+    FleetPlan,
     Happening,
-    Plan,
     PodArrived,
     PodDeleted,
     PodEnded,
     PodScheduled,
     happenings,
 )
-from gpuledger.tools.simulation.errors import SpeedError
 from gpuledger.tools.simulation.failures import HOT_RESETS_MAX, HOT_SHARE, XIDS, Failures, Remedy
-from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, Place
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SlotId
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI
-from gpuledger.tools.simulation.pace import LAG_MAX_S, Pace
+from gpuledger.tools.simulation.schedule import LAG_MAX_S, Pace, SpeedError
 from gpuledger.tools.simulation.workload import DAY_S, FAILED, SUCCEEDED, Arrivals, Rates, demands_of
 
 EVENTFUL = Rates(failures_per_1000_node_days=100_000, duration_median_s=600, removal_mean_s=1_800)
@@ -38,18 +37,18 @@ QUIET = Rates(load=1e-9, failures_per_1000_node_days=0)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def plan_of(spec: str, seed: int = 1, rates: Rates = EVENTFUL, start: Start | None = None) -> Plan:
+def plan_of(spec: str, seed: int = 1, rates: Rates = EVENTFUL, start: Start | None = None) -> FleetPlan:
     """A plan without the preparation of nodes, which has tests of its own."""
     fleet = Fleet(FleetSpec.parse(spec), seed)
-    return Plan(fleet, Random(seed), rates, start or replace(new_fleet(fleet), prepared={}))
+    return FleetPlan(fleet, Random(seed), rates, start or replace(new_fleet(fleet), prepared={}))
 
 
-def days(plan: Plan, number: float) -> Iterator[Happening]:
+def days(plan: FleetPlan, number: float) -> Iterator[Happening]:
     return takewhile(lambda happening: happening.at_s < number * DAY_S, happenings(plan))
 
 
-def pod(name: str, units: int = 1, duration_s: float = 100) -> Pod:
-    return Pod(name, "team", GPU_RESOURCE, units, units * WHOLE_MILLI, duration_s, SUCCEEDED)
+def pod(name: str, units: int = 1, duration_s: float = 100) -> SimulatedPod:
+    return SimulatedPod(name, "team", GPU_RESOURCE, units, units * WHOLE_MILLI, duration_s, SUCCEEDED)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -72,8 +71,8 @@ def test_everything_fits_together(profile: str, seed: int) -> None:
 class World:
     """What a witness of the happenings knows; it protests against whatever cannot be."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.cards = {str(slot.card.uuid): place for place, slot in plan.allocation.slots.items() if slot.card}
+    def __init__(self, plan: FleetPlan) -> None:
+        self.cards = {str(slot.card.uuid): slot_id for slot_id, slot in plan.allocation.slots.items() if slot.card}
         self.broken: set[str] = set()
         self.used: Counter[str] = Counter()
         self.seen: set[str] = set(self.cards)
@@ -86,36 +85,36 @@ class World:
         match happening:
             case PodArrived(_, pod):
                 assert self.pods.setdefault(pod.name, "arrived") == "arrived"
-            case PodScheduled(_, held):
-                self._schedule(held)
-            case PodEnded(_, held):
-                assert self.pods[held.pod.name] == "running"
-                self.pods[held.pod.name] = "ended"
-                self.used.subtract({share.card: share.gpu_milli for share in held.shares})
+            case PodScheduled(_, running_pod):
+                self._schedule(running_pod)
+            case PodEnded(_, running_pod):
+                assert self.pods[running_pod.pod.name] == "running"
+                self.pods[running_pod.pod.name] = "ended"
+                self.used.subtract({share.card: share.gpu_milli for share in running_pod.shares})
             case PodDeleted(_, pod):
                 assert self.pods.pop(pod.name) == "ended"
-            case CardFailed(_, place, card, _, _, out_of_service):
-                assert self.cards[str(card.uuid)] == place
+            case CardFailed(_, slot_id, card, _, _, out_of_service):
+                assert self.cards[str(card.uuid)] == slot_id
                 assert card.uuid not in self.broken
                 self.broken |= {str(card.uuid)} if out_of_service else set()
             case CardReturned(_, _, card):
                 self.broken.remove(str(card.uuid))
-            case CardRemoved(_, place, card):
+            case CardRemoved(_, slot_id, card):
                 assert self.used[str(card.uuid)] == 0
-                assert self.cards.pop(str(card.uuid)) == place
-            case CardInserted(_, place, card):
-                assert place not in self.cards.values(), "a slot holds one card"
+                assert self.cards.pop(str(card.uuid)) == slot_id
+            case CardInserted(_, slot_id, card):
+                assert slot_id not in self.cards.values(), "a slot holds one card"
                 assert card.uuid not in self.seen, "a card that was taken out does not come back"
-                self.cards[str(card.uuid)] = place
+                self.cards[str(card.uuid)] = slot_id
                 self.seen.add(str(card.uuid))
         return happening
 
-    def _schedule(self, held: Held) -> None:
-        assert self.pods[held.pod.name] == "arrived"
-        self.pods[held.pod.name] = "running"
-        assert sum(share.gpu_milli for share in held.shares) == held.pod.gpu_milli
-        for card, gpu_milli in held.shares:
-            assert self.cards[card].node == held.node
+    def _schedule(self, running_pod: RunningPod) -> None:
+        assert self.pods[running_pod.pod.name] == "arrived"
+        self.pods[running_pod.pod.name] = "running"
+        assert sum(share.gpu_milli for share in running_pod.shares) == running_pod.pod.gpu_milli
+        for card, gpu_milli in running_pod.shares:
+            assert self.cards[card].node == running_pod.node
             assert card not in self.broken
             self.used[card] += gpu_milli
             assert self.used[card] <= WHOLE_MILLI
@@ -130,23 +129,23 @@ def test_failures_have_the_published_rate() -> None:
 
 def test_failures_have_the_published_mix() -> None:
     fleet = Fleet(FleetSpec(25, 8), 1)
-    hot = fleet.hot_places()
-    allocation, failures = Allocation(fleet, new_fleet(fleet)), Failures(Random(1), hot)
+    hot = fleet.hot_slots()
+    allocation, failures = FleetAllocation(fleet, new_fleet(fleet)), Failures(Random(1), hot)
     drawn = [failure for _ in range(20_000) if (failure := failures.next(allocation))]
     total = sum(xid.weight for xid in XIDS)
     kinds = Counter(failure.xid for failure in drawn)
     for xid in XIDS:
         expected = len(drawn) * xid.weight / total
         assert abs(kinds[xid] - expected) < 4 * expected**0.5 + 1
-    of_hot_kind = [failure.place in hot for failure in drawn if failure.xid.number == 95]
+    of_hot_kind = [failure.slot_id in hot for failure in drawn if failure.xid.number == 95]
     assert len(hot) == 1
     assert abs(fmean(of_hot_kind) - HOT_SHARE) < 0.02
 
 
 def test_a_hot_card_is_reset_until_that_helps_no_more() -> None:
     fleet = Fleet(FleetSpec(1, 1), 1)
-    (place,) = fleet.hot_places()
-    allocation, failures = Allocation(fleet, new_fleet(fleet)), Failures(Random(1), [place])
+    (slot_id,) = fleet.hot_slots()
+    allocation, failures = FleetAllocation(fleet, new_fleet(fleet)), Failures(Random(1), [slot_id])
     remedies = [
         failure.remedy for _ in range(100) if (failure := failures.next(allocation)) and failure.xid.number == 95
     ]
@@ -156,9 +155,9 @@ def test_a_hot_card_is_reset_until_that_helps_no_more() -> None:
 
 def test_where_no_card_is_in_service_none_fails() -> None:
     fleet = Fleet(FleetSpec(1, 1), 1)
-    allocation = Allocation(fleet, new_fleet(fleet))
-    allocation.set_service(fleet.places()[0], in_service=False)
-    assert Failures(Random(1), fleet.hot_places()).next(allocation) is None
+    allocation = FleetAllocation(fleet, new_fleet(fleet))
+    allocation.set_service(fleet.slot_ids()[0], in_service=False)
+    assert Failures(Random(1), fleet.hot_slots()).next(allocation) is None
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -186,7 +185,7 @@ def test_those_who_wait_are_bounded_and_served_in_their_order() -> None:
     plan = plan_of("nodes=1,gpus=1", rates=Rates(load=100, duration_sigma=0.1, failures_per_1000_node_days=0))
     seen = list(islice(happenings(plan), 3 * PENDING_MAX))
     assert len(plan.pods()) <= PENDING_MAX + 1
-    scheduled = [one.held.pod.name for one in seen if isinstance(one, PodScheduled)]
+    scheduled = [one.running_pod.pod.name for one in seen if isinstance(one, PodScheduled)]
     arrived = [one.pod.name for one in seen if isinstance(one, PodArrived)]
     assert scheduled == arrived[: len(scheduled)]
 
@@ -196,9 +195,9 @@ def test_a_fatal_failure_ends_the_pods_of_its_card_and_of_no_other() -> None:
     holding: dict[str, set[str]] = {}
     for happening in islice(happenings(plan), 3000):
         if isinstance(happening, PodScheduled):
-            holding[happening.held.pod.name] = {share.card for share in happening.held.shares}
+            holding[happening.running_pod.pod.name] = {share.card for share in happening.running_pod.shares}
         elif isinstance(happening, PodEnded):
-            holding.pop(happening.held.pod.name)
+            holding.pop(happening.running_pod.pod.name)
         elif isinstance(happening, CardRemoved):
             assert all(happening.card.uuid not in cards for cards in holding.values())
 
@@ -223,68 +222,68 @@ def test_a_pod_that_somebody_deletes_gives_back_what_it_held() -> None:
     ended, scheduled = plan.vanished("a")
     assert isinstance(ended, PodEnded)
     assert isinstance(scheduled, PodScheduled)
-    assert (ended.outcome, scheduled.held.pod.name) == (DELETED, "b")
+    assert (ended.outcome, scheduled.running_pod.pod.name) == (DELETED, "b")
     assert plan.vanished("a") == []
 
 
 def test_a_card_that_is_withdrawn_keeps_its_pods_and_gets_no_more() -> None:
     plan = plan_of("nodes=1,gpus=1", rates=QUIET)
-    place = next(iter(plan.allocation.slots))
+    slot_id = next(iter(plan.allocation.slots))
     plan.submitted(pod("a"))
-    plan.withdraw(place)
+    plan.withdraw(slot_id)
     assert plan.submitted(pod("b")) == []
-    assert plan.allocation.holders(place) == ["a"]
+    assert plan.allocation.holders(slot_id) == ["a"]
     assert [type(one) for one in plan.advance(150, 100)] == [PodEnded]
-    assert plan.allocation.holders(place) == []
-    assert [type(one) for one in plan.offer(place)] == [PodScheduled]
+    assert plan.allocation.holders(slot_id) == []
+    assert [type(one) for one in plan.offer(slot_id)] == [PodScheduled]
 
 
 def test_the_next_card_in_the_slot_of_a_withdrawn_one_is_offered() -> None:
     fleet = Fleet(FleetSpec(1, 1), 1)
-    allocation, (place,) = Allocation(fleet, new_fleet(fleet)), fleet.places()
-    allocation.set_offered(place, offered=False)
+    allocation, (slot_id,) = FleetAllocation(fleet, new_fleet(fleet)), fleet.slot_ids()
+    allocation.set_offered(slot_id, offered=False)
     assert allocation.schedule(pod("a")) is None
-    allocation.remove(place)
-    allocation.insert(place)
+    allocation.remove(slot_id)
+    allocation.insert(slot_id)
     assert allocation.schedule(pod("a")) is not None
 
 
 def test_a_plan_takes_over_what_it_finds() -> None:
     fleet = Fleet(FleetSpec(1, 4), 1)
-    places, fresh = fleet.places(), new_fleet(fleet)
-    node = places[0].node
-    card = fleet.card(places[0], 0)
+    slot_ids, fresh = fleet.slot_ids(), new_fleet(fleet)
+    node = slot_ids[0].node
+    card = fleet.card(slot_ids[0], 0)
     start = Start(
-        {place: card for place, card in fresh.cards.items() if place != places[3]},
+        {slot_id: card for slot_id, card in fresh.cards.items() if slot_id != slot_ids[3]},
         fresh.lives,
-        failed=frozenset({places[2]}),
+        failed=frozenset({slot_ids[2]}),
         running=(
-            Held(pod("runs"), node, (Share(str(card.uuid), WHOLE_MILLI),)),
-            Held(pod("lost"), node, (Share("GPU-0", WHOLE_MILLI),)),
+            RunningPod(pod("runs"), node, (Share(str(card.uuid), WHOLE_MILLI),)),
+            RunningPod(pod("lost"), node, (Share("GPU-0", WHOLE_MILLI),)),
         ),
         pending=(pod("waits"),),
         finished=(pod("over"),),
     )
-    plan = Plan(fleet, Random(1), QUIET, start)
-    assert [held.pod.name for held in plan.lost] == ["lost"]
+    plan = FleetPlan(fleet, Random(1), QUIET, start)
+    assert [running_pod.pod.name for running_pod in plan.lost] == ["lost"]
     happened = {type(one): one for one in plan.advance(1e6, 100)}
     assert {CardInserted, CardRemoved, PodScheduled, PodEnded, PodDeleted} == set(happened)
-    inserted = [slot.card for place, slot in plan.allocation.slots.items() if place in places[2:]]
-    assert inserted == [fleet.card(places[2], 1), fleet.card(places[3], 1)]
+    inserted = [slot.card for slot_id, slot in plan.allocation.slots.items() if slot_id in slot_ids[2:]]
+    assert inserted == [fleet.card(slot_ids[2], 1), fleet.card(slot_ids[3], 1)]
 
 
 def test_units_are_held_once() -> None:
     fleet = Fleet(FleetSpec(1, 1, "mig-a100"), 1)
-    allocation = Allocation(fleet, new_fleet(fleet))
-    small = Pod("p", "", "nvidia.com/mig-1g.10gb", 1, 142, 1, SUCCEEDED)
-    held = [allocation.schedule(small._replace(name=str(number))) for number in range(8)]
-    assert [one is not None for one in held] == [True] * 7 + [False]
-    assert allocation.holders(Place(next(iter(fleet.nodes)), 0)) == [str(number) for number in range(7)]
-    assert held[0] is not None
-    assert not allocation.take_over(held[0]), "it is held already"
-    assert allocation.release("0") == held[0]
+    allocation = FleetAllocation(fleet, new_fleet(fleet))
+    small = SimulatedPod("p", "", "nvidia.com/mig-1g.10gb", 1, 142, 1, SUCCEEDED)
+    running_pod = [allocation.schedule(small._replace(name=str(number))) for number in range(8)]
+    assert [one is not None for one in running_pod] == [True] * 7 + [False]
+    assert allocation.holders(SlotId(next(iter(fleet.nodes)), 0)) == [str(number) for number in range(7)]
+    assert running_pod[0] is not None
+    assert not allocation.take_over(running_pod[0]), "it is held already"
+    assert allocation.release("0") == running_pod[0]
     assert allocation.release("0") is None
-    assert allocation.take_over(held[0])
+    assert allocation.take_over(running_pod[0])
 
 
 def test_simulated_time_passes_at_its_speed() -> None:

@@ -9,8 +9,7 @@ from gpuledger.api.kinds import NFD_VERSION_MIN
 from gpuledger.domain.inventory.labels import expected_devices, gpus_among, hardware_facts, mention_gpus, pci_devices
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation import labels, objects
-from gpuledger.tools.simulation.errors import FleetSpecError
-from gpuledger.tools.simulation.fleet import GPUS_MAX, NODES_MAX, Fleet, FleetNode, FleetSpec, Place
+from gpuledger.tools.simulation.fleet import GPUS_MAX, NODES_MAX, Fleet, FleetNode, FleetSpec, FleetSpecError, SlotId
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE, NFD_VERSION, PROFILES, WHOLE_MILLI
 
 Cards = dict[int, Card]
@@ -24,7 +23,7 @@ def fleet_of(spec: str, seed: int = 1) -> Fleet:
 def node_and_cards(spec: str, index: int = 0) -> tuple[FleetNode, Cards]:
     fleet = fleet_of(spec)
     node = list(fleet.nodes.values())[index]
-    return node, {slot: fleet.card(Place(node.name, slot), 0) for slot in range(len(node.addresses))}
+    return node, {slot: fleet.card(SlotId(node.name, slot), 0) for slot in range(len(node.addresses))}
 
 
 @pytest.mark.parametrize(
@@ -72,18 +71,20 @@ def test_the_same_seed_gives_the_same_fleet(profile: str) -> None:
     spec = f"nodes=5,gpus=8,profile={profile}"
     one, same, other = fleet_of(spec, 1), fleet_of(spec, 1), fleet_of(spec, 2)
     assert list(one.nodes.values()) == list(same.nodes.values())
-    assert one.hot_places() == same.hot_places()
+    assert one.hot_slots() == same.hot_slots()
     assert not set(one.nodes) & set(other.nodes)
-    cards = [one.card(place, life) for place in one.places() for life in range(3)]
-    assert cards == [same.card(place, life) for place in same.places() for life in range(3)]
+    cards = [one.card(slot_id, life) for slot_id in one.slot_ids() for life in range(3)]
+    assert cards == [same.card(slot_id, life) for slot_id in same.slot_ids() for life in range(3)]
     assert len({card.uuid for card in cards}) == len({card.serial for card in cards}) == len(cards)
-    assert not {card.uuid for card in cards} & {other.card(place, 0).uuid for place in other.places()}
+    assert not {card.uuid for card in cards} & {other.card(slot_id, 0).uuid for slot_id in other.slot_ids()}
 
 
 def test_a_larger_fleet_has_the_cards_of_a_smaller_one() -> None:
     small, large = fleet_of("nodes=11"), fleet_of("nodes=99")
     assert set(small.nodes) < set(large.nodes)
-    assert [small.card(place, 0) for place in small.places()] == [large.card(place, 0) for place in small.places()]
+    assert [small.card(slot_id, 0) for slot_id in small.slot_ids()] == [
+        large.card(slot_id, 0) for slot_id in small.slot_ids()
+    ]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -98,9 +99,9 @@ def test_every_slot_has_an_address_of_its_own(profile: str, gpus: int) -> None:
 
 def test_which_life_a_card_is_can_be_told() -> None:
     fleet = fleet_of("nodes=1,gpus=2")
-    place, other = fleet.places()
-    assert fleet.life_of(place, str(fleet.card(place, 7).uuid)) == 7
-    assert fleet.life_of(place, str(fleet.card(other, 7).uuid)) is None
+    slot_id, other = fleet.slot_ids()
+    assert fleet.life_of(slot_id, str(fleet.card(slot_id, 7).uuid)) == 7
+    assert fleet.life_of(slot_id, str(fleet.card(other, 7).uuid)) is None
 
 
 @pytest.mark.parametrize("profile", PROFILES)

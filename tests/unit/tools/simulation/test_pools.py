@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.edge.kube.reflector import ChangeBatch, Changed, ChangeType, Listed
-from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, Place
-from gpuledger.tools.simulation.hardware import A100, H200
-from gpuledger.tools.simulation.pools import (
+from gpuledger.tools.simulation.assignments import (
     NO_SUCH_PROFILE,
     Applied,
+    AssignedDevice,
     Assignments,
-    Device,
     Refused,
     device_of,
     set_up,
 )
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SlotId
+from gpuledger.tools.simulation.hardware import A100, H200
 
 FLEET = Fleet(FleetSpec(1, 2, "a100"), 1)
 (NODE,) = FLEET.nodes
@@ -96,18 +96,18 @@ def test_what_a_device_shows(given_: dict[str, Any], waits: bool, leaves: bool) 
 
 
 def test_a_device_without_a_status_waits_for_nothing() -> None:
-    assert device_of({"metadata": {"name": "d"}}) == Device("d")
+    assert device_of({"metadata": {"name": "d"}}) == AssignedDevice("d")
 
 
-def changes(*devices: dict[str, Any], kind: ChangeType = "MODIFIED") -> ChangeBatch[Device]:
+def changes(*devices: dict[str, Any], kind: ChangeType = "MODIFIED") -> ChangeBatch[AssignedDevice]:
     return ChangeBatch(tuple(Changed(kind, device_of(one)) for one in devices), "1")
 
 
-def listed(*devices: dict[str, Any]) -> Listed[Device]:
+def listed(*devices: dict[str, Any]) -> Listed[AssignedDevice]:
     return Listed([device_of(one) for one in devices], "1")
 
 
-def names(devices: list[Device]) -> list[str]:
+def names(devices: list[AssignedDevice]) -> list[str]:
     return [device.name for device in devices]
 
 
@@ -132,7 +132,7 @@ def test_a_device_leaves_once_nothing_holds_it() -> None:
     assignments = Assignments(FLEET)
     assignments.follow(changes(LEAVING))
     (device,) = assignments.leaving.values()
-    assert assignments.place(device) == Place(NODE, 0)
+    assert assignments.slot_id(device) == SlotId(NODE, 0)
     assert list(assignments.free(lambda _: ["pod"])) == []
     assert list(assignments.free(lambda _: [])) == [device]
     assignments.follow(changes(LEAVING))

@@ -14,20 +14,19 @@ from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP
 from gpuledger.edge.watchers.resources.components import merge, read
 from gpuledger.events.settings import HEARTBEATS_MAX
-from gpuledger.tools.simulation.agenda import Agenda
 from gpuledger.tools.simulation.allocation import Start, new_fleet
-from gpuledger.tools.simulation.component_pods import pod, pod_name, ready, ready_apps
-from gpuledger.tools.simulation.components import COMPONENTS, EXPORTER, VALIDATOR
-from gpuledger.tools.simulation.decide import CardFailed, CardReturned, Plan, happenings
+from gpuledger.tools.simulation.components import COMPONENTS, EXPORTER, VALIDATOR, pod, pod_name, ready, ready_apps
+from gpuledger.tools.simulation.decide import CardFailed, CardReturned, FleetPlan, happenings
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.preparation import (
     ComponentReady,
     ComponentsStarted,
     HeartBeat,
+    NodeProgress,
     Preparation,
     PreparationHappening,
-    Prepared,
 )
+from gpuledger.tools.simulation.schedule import Schedule
 from gpuledger.tools.simulation.workload import Rates
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -36,14 +35,14 @@ ALL_READY = frozenset(APPS)
 PERIOD_S = 15.0
 
 
-def happened(nodes: dict[str, Prepared], to_s: float = 1e6) -> list[PreparationHappening]:
-    agenda: Agenda[PreparationHappening] = Agenda()
-    Preparation(agenda, PERIOD_S).begin(nodes)
-    return agenda.advance(to_s, 10_000)
+def happened(nodes: dict[str, NodeProgress], to_s: float = 1e6) -> list[PreparationHappening]:
+    schedule: Schedule[PreparationHappening] = Schedule()
+    Preparation(schedule, PERIOD_S).begin(nodes)
+    return schedule.advance(to_s, 10_000)
 
 
 def test_components_come_up_in_their_order_and_then_the_heart_beats() -> None:
-    seen = happened({"w1": Prepared()})
+    seen = happened({"w1": NodeProgress()})
     assert isinstance(seen[0], ComponentsStarted)
     ready_ = [one.component.app for one in seen[1:6] if isinstance(one, ComponentReady)]
     assert ready_ == APPS
@@ -54,7 +53,7 @@ def test_components_come_up_in_their_order_and_then_the_heart_beats() -> None:
 
 @given(st.frozensets(st.sampled_from(APPS)), st.integers(0, HEARTBEATS_MAX + 5))
 def test_a_node_goes_on_from_where_it_stands(apps: frozenset[str], heartbeats: int) -> None:
-    seen = happened({"w1": Prepared(apps, heartbeats)})
+    seen = happened({"w1": NodeProgress(apps, heartbeats)})
     ready_ = {one.component.app for one in seen if isinstance(one, ComponentReady)}
     assert ready_ == ALL_READY - apps
     assert sum(isinstance(one, ComponentsStarted) for one in seen) == (apps != ALL_READY)
@@ -64,30 +63,30 @@ def test_a_node_goes_on_from_where_it_stands(apps: frozenset[str], heartbeats: i
 
 @pytest.mark.parametrize("after", [0, 1, HEARTBEATS_MAX - 1, HEARTBEATS_MAX])
 def test_counting_anew_has_as_many_beats_told_from_then_on(after: int) -> None:
-    agenda: Agenda[PreparationHappening] = Agenda()
-    preparation = Preparation(agenda, PERIOD_S)
-    preparation.begin({"w1": Prepared(ALL_READY)})
-    assert len(agenda.advance(after * PERIOD_S, 100)) == after
-    preparation.count_anew("w1")
-    beats = agenda.advance(1e6, 100)
+    schedule: Schedule[PreparationHappening] = Schedule()
+    preparation = Preparation(schedule, PERIOD_S)
+    preparation.begin({"w1": NodeProgress(ALL_READY)})
+    assert len(schedule.advance(after * PERIOD_S, 100)) == after
+    preparation.restart_heartbeats("w1")
+    beats = schedule.advance(1e6, 100)
     assert len(beats) == HEARTBEATS_MAX
     apart = [later.at_s - earlier.at_s for earlier, later in pairwise(beats)]
     assert set(apart) == {PERIOD_S}
 
 
 def test_before_its_exporter_is_ready_no_heart_beats() -> None:
-    agenda: Agenda[PreparationHappening] = Agenda()
-    preparation = Preparation(agenda, PERIOD_S)
-    preparation.begin({"w1": Prepared()})
-    preparation.count_anew("w1")
-    seen = agenda.advance(EXPORTER.ready_after_s, 100)
+    schedule: Schedule[PreparationHappening] = Schedule()
+    preparation = Preparation(schedule, PERIOD_S)
+    preparation.begin({"w1": NodeProgress()})
+    preparation.restart_heartbeats("w1")
+    seen = schedule.advance(EXPORTER.ready_after_s, 100)
     assert not any(isinstance(one, HeartBeat) for one in seen)
 
 
-def plan_of(start: Start | None = None) -> Plan:
+def plan_of(start: Start | None = None) -> FleetPlan:
     fleet = Fleet(FleetSpec(4, 4), 1)
     rates = Rates(failures_per_1000_node_days=200_000)
-    return Plan(fleet, Random(1), rates, start or new_fleet(fleet))
+    return FleetPlan(fleet, Random(1), rates, start or new_fleet(fleet))
 
 
 def test_preparing_the_nodes_changes_nothing_else() -> None:
@@ -119,9 +118,9 @@ def test_a_card_that_fails_or_comes_back_has_heartbeats_counted_anew() -> None:
             silent += left[one.node] == 0
         elif (isinstance(one, CardFailed) and one.out_of_service) or isinstance(one, CardReturned):
             told_of += 1
-            if one.place.node in due_s:
-                node = "" if left[one.place.node] else one.place.node
-                left[one.place.node] = HEARTBEATS_MAX
+            if one.slot_id.node in due_s:
+                node = "" if left[one.slot_id.node] else one.slot_id.node
+                left[one.slot_id.node] = HEARTBEATS_MAX
         if node:
             due_s[node] = one.at_s + PERIOD_S
     assert told_of > 10

@@ -11,12 +11,20 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.simulation import names, objects
 from gpuledger.tools.simulation.agents import OUTBOX_MAX, Agents, epoch_of
-from gpuledger.tools.simulation.allocation import Held, Pod, Share, new_fleet
+from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod, new_fleet
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE
-from gpuledger.tools.simulation.objects import asked_for
-from gpuledger.tools.simulation.preparation import Prepared
-from gpuledger.tools.simulation.resume import Found, Standing, found, is_ours, number_of, recorded_of, standing
+from gpuledger.tools.simulation.objects import requested_resource
+from gpuledger.tools.simulation.preparation import NodeProgress
+from gpuledger.tools.simulation.resume import (
+    LeftoverNodes,
+    ResumeState,
+    is_own_pod,
+    leftover_nodes,
+    number_of,
+    recorded_of,
+    resume_state,
+)
 from gpuledger.tools.simulation.workload import FAILED, SUCCEEDED, Rates
 from support.ledgers import everything
 
@@ -34,9 +42,9 @@ def agents_of(ledger: MemoryLedger, numbers: dict[str, int] | None = None) -> Ag
     return Agents(ledger, epoch_of(FLEET.seed), numbers or {}, clock=lambda: NOW, sleep=no_sleep)
 
 
-def held(name: str, slot: int = 0) -> Held:
-    pod = Pod(name, "team", GPU_RESOURCE, 1, 1000, 60, SUCCEEDED)
-    return Held(pod, FIRST, (Share(str(FLEET.card(FLEET.places()[slot], 0).uuid), 1000),))
+def running_pod(name: str, slot: int = 0) -> RunningPod:
+    pod = SimulatedPod(name, "team", GPU_RESOURCE, 1, 1000, 60, SUCCEEDED)
+    return RunningPod(pod, FIRST, (Share(str(FLEET.card(FLEET.slot_ids()[slot], 0).uuid), 1000),))
 
 
 def live(name: str, phase: str = "Pending", node: str | None = None, *, ours: bool = True, **more: Any) -> Any:
@@ -46,39 +54,39 @@ def live(name: str, phase: str = "Pending", node: str | None = None, *, ours: bo
     return {"metadata": {"name": name, "labels": labels} | more, "spec": spec, "status": {"phase": phase}}
 
 
-async def found_in(ledger: MemoryLedger, *pods: Any) -> Found:
-    return found(FLEET, await recorded_of(ledger, FLEET), pods, {}, Random(1), RATES)
+async def found_in(ledger: MemoryLedger, *pods: Any) -> ResumeState:
+    return resume_state(FLEET, await recorded_of(ledger, FLEET), pods, {}, Random(1), RATES)
 
 
 async def test_an_empty_ledger_is_a_new_fleet() -> None:
     state = await found_in(MemoryLedger())
-    assert state == Found(new_fleet(FLEET), {}, [])
+    assert state == ResumeState(new_fleet(FLEET), {}, [])
 
 
 async def test_cards_are_where_they_were_seen_last() -> None:
-    ledger, places = MemoryLedger(), FLEET.places()
+    ledger, slot_ids = MemoryLedger(), FLEET.slot_ids()
     agents = agents_of(ledger)
-    later = FLEET.card(places[0], 3)
-    await agents.observed(FIRST, [FLEET.card(places[0], 0), FLEET.card(places[1], 0)])
-    await agents.observed(FIRST, [later, FLEET.card(places[1], 0)])
+    later = FLEET.card(slot_ids[0], 3)
+    await agents.observed(FIRST, [FLEET.card(slot_ids[0], 0), FLEET.card(slot_ids[1], 0)])
+    await agents.observed(FIRST, [later, FLEET.card(slot_ids[1], 0)])
     await agents.failed(FIRST, later, "XID 48", "Double-bit ECC error")
-    await agents.failed(SECOND, FLEET.card(places[2], 0), "XID 31", "an application's")
+    await agents.failed(SECOND, FLEET.card(slot_ids[2], 0), "XID 31", "an application's")
     await agents.observed(FIRST, [later])
     await agents.flush()
     start = (await found_in(ledger)).start
-    assert start.cards == {places[0]: later, **{place: FLEET.card(place, 0) for place in places[2:]}}
-    assert start.lives == {places[0]: 3, places[1]: 0, places[2]: 0, places[3]: 0}
-    assert start.failed == {places[0]}
+    assert start.cards == {slot_ids[0]: later, **{slot_id: FLEET.card(slot_id, 0) for slot_id in slot_ids[2:]}}
+    assert start.lives == {slot_ids[0]: 3, slot_ids[1]: 0, slot_ids[2]: 0, slot_ids[3]: 0}
+    assert start.failed == {slot_ids[0]}
 
 
 async def test_a_card_that_was_mended_is_in_service() -> None:
-    ledger, places = MemoryLedger(), FLEET.places()
-    agents, card = agents_of(ledger), FLEET.card(places[0], 0)
-    await agents.observed(FIRST, [card, FLEET.card(places[1], 0)])
+    ledger, slot_ids = MemoryLedger(), FLEET.slot_ids()
+    agents, card = agents_of(ledger), FLEET.card(slot_ids[0], 0)
+    await agents.observed(FIRST, [card, FLEET.card(slot_ids[1], 0)])
     await agents.failed(FIRST, card, "XID 95", "Uncontained memory error")
     await agents.unhealthy(FIRST, card, "XID 95", "Uncontained memory error")
     await agents.flush()
-    assert (await found_in(ledger)).start.failed == {places[0]}
+    assert (await found_in(ledger)).start.failed == {slot_ids[0]}
     await agents.healthy(FIRST, card)
     await agents.flush()
     assert (await found_in(ledger)).start.failed == frozenset()
@@ -87,13 +95,16 @@ async def test_a_card_that_was_mended_is_in_service() -> None:
 async def test_nodes_are_prepared_as_far_as_they_were() -> None:
     ledger = MemoryLedger()
     agents = agents_of(ledger)
-    card = FLEET.card(FLEET.places()[0], 0)
+    card = FLEET.card(FLEET.slot_ids()[0], 0)
     for node in (FIRST, FIRST, SECOND):
         await agents.heart_beat(node)
     await agents.flush()
     recorded = await recorded_of(ledger, FLEET)
-    state = found(FLEET, recorded, [], {FIRST: {"nvidia-dcgm"}, "another": {"nvidia-dcgm"}}, Random(1), RATES)
-    assert state.start.prepared == {FIRST: Prepared(frozenset({"nvidia-dcgm"}), 2), SECOND: Prepared(frozenset(), 1)}
+    state = resume_state(FLEET, recorded, [], {FIRST: {"nvidia-dcgm"}, "another": {"nvidia-dcgm"}}, Random(1), RATES)
+    assert state.start.prepared == {
+        FIRST: NodeProgress(frozenset({"nvidia-dcgm"}), 2),
+        SECOND: NodeProgress(frozenset(), 1),
+    }
     await agents.healthy(FIRST, card)
     await agents.flush()
     assert (await recorded_of(ledger, FLEET)).heartbeats == {FIRST: 0, SECOND: 1}
@@ -103,7 +114,7 @@ async def test_pods_are_told_apart() -> None:
     ledger = MemoryLedger()
     agents = agents_of(ledger)
     for name in ("train-000007", "ended-000001", "gone-000009", "over-000002", "moved-000003"):
-        await agents.scheduled(held(name), NOW)
+        await agents.scheduled(running_pod(name), NOW)
     await agents.ended(FIRST, "ended-000001", SUCCEEDED)
     await agents.flush()
     state = await found_in(
@@ -117,7 +128,7 @@ async def test_pods_are_told_apart() -> None:
         live("theirs", SUCCEEDED, FIRST, ours=False),
     )
     assert [one.pod.name for one in state.start.running] == ["train-000007"]
-    assert state.start.running[0].shares == held("train-000007").shares
+    assert state.start.running[0].shares == running_pod("train-000007").shares
     assert [pod.name for pod in state.start.pending] == ["waits-000012"]
     assert [pod.name for pod in state.start.finished] == ["over-000002"]
     assert state.over == {"gone-000009": "Unknown", "over-000002": FAILED, "moved-000003": "Unknown"}
@@ -128,7 +139,7 @@ async def test_pods_are_told_apart() -> None:
 async def test_a_pod_that_is_being_deleted_is_over() -> None:
     ledger = MemoryLedger()
     agents = agents_of(ledger)
-    await agents.scheduled(held("a"), NOW)
+    await agents.scheduled(running_pod("a"), NOW)
     await agents.flush()
     state = await found_in(ledger, live("a", "Running", FIRST, deletionTimestamp="2026-01-01T00:00:00Z"))
     assert (state.over, state.stray, state.start.running) == ({"a": "Unknown"}, ["a"], ())
@@ -169,12 +180,12 @@ async def test_the_outbox_is_bounded() -> None:
 
 
 def test_a_pod_asks_for_one_resource() -> None:
-    assert asked_for(live("a")) == (GPU_RESOURCE, 1)
-    assert asked_for({"spec": {}}) is None
+    assert requested_resource(live("a")) == (GPU_RESOURCE, 1)
+    assert requested_resource({"spec": {}}) is None
     both = live("a")
     both["spec"]["containers"].append({"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}})
-    assert asked_for(both) is None
-    assert not is_ours(live("a", ours=False))
+    assert requested_resource(both) is None
+    assert not is_own_pod(live("a", ours=False))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +201,7 @@ def test_a_pod_asks_for_one_resource() -> None:
 def test_nodes_that_are_not_in_the_fleet_are_told_apart(asked: FleetSpec, seed: int, foreign: list[str]) -> None:
     others = [{"metadata": {"name": "a"}, "spec": {"providerID": "aws:///i-1"}}, {"metadata": {"name": "b"}}]
     nodes = [*others, *map(objects.node, reversed(FLEET.nodes.values()))]
-    assert standing(Fleet(asked, seed), nodes) == Standing((FIRST, SECOND), tuple(foreign))
+    assert leftover_nodes(Fleet(asked, seed), nodes) == LeftoverNodes((FIRST, SECOND), tuple(foreign))
 
 
 def test_numbers_end_names() -> None:

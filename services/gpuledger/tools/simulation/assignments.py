@@ -1,8 +1,7 @@
-"""What the simulated agents have to do for pools, by what GPUDevices show. Pure.
+"""Decides what the simulated agents do for pools, from the statuses of GPUDevices. Pure.
 
-An agent sets a device up when it shows that it waits for that, and takes it back when it shows that the pool is to let
-it go and nothing holds it any more. Each is said once, and again only where the device showed something else between
-or where everything was listed anew, so that nothing is missed.
+An agent sets a device up when its status requests that, and releases it when its pool is to give it up and no pod holds
+it. Each request is handled once, and again only if the device showed something else in between or was listed again.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from gpuledger.api.phases import DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.edge.kube.reflector import ChangeBatch, Listed
-from gpuledger.tools.simulation.fleet import Fleet, Place
+from gpuledger.tools.simulation.fleet import Fleet, SlotId
 
 Object = dict[str, Any]
 
@@ -21,8 +20,8 @@ MIG: Final = "MIG"
 NO_SUCH_PROFILE: Final = "MigProfileNotSupported"
 
 
-class Device(NamedTuple):
-    """What a GPUDevice shows, as far as agents go by it."""
+class AssignedDevice(NamedTuple):
+    """The part of a GPUDevice's status that agents act on."""
 
     name: str
     node: str = ""
@@ -33,8 +32,8 @@ class Device(NamedTuple):
     leaves: bool = False
 
 
-def device_of(live: Object) -> Device:
-    """What is kept of a GPUDevice."""
+def device_of(live: Object) -> AssignedDevice:
+    """The relevant part of a GPUDevice."""
     status = live.get("status") or {}
     hardware = status.get("hardware") or {}
     ref = status.get("poolRef")
@@ -43,7 +42,7 @@ def device_of(live: Object) -> Device:
         one.get("type") == DeviceConditionType.UNASSIGNING and one.get("status") == ConditionStatus.TRUE
         for one in status.get("conditions") or ()
     )
-    return Device(
+    return AssignedDevice(
         live["metadata"]["name"],
         status.get("nodeName") or "",
         (hardware.get("pci") or {}).get("address") or "",
@@ -54,29 +53,29 @@ def device_of(live: Object) -> Device:
     )
 
 
-SeenDevices = Listed[Device] | ChangeBatch[Device]
+DeviceChanges = Listed[AssignedDevice] | ChangeBatch[AssignedDevice]
 
 
 class Assignments:
-    """Follows the devices of a fleet. A device is `leaving` from when it is to leave its pool until it has left."""
+    """Tracks the devices of a fleet. A device is `leaving` from its release request until it has left its pool."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._nodes = fleet.nodes
-        self._places = {
-            (node.name, address): Place(node.name, slot)
+        self._slots = {
+            (node.name, address): SlotId(node.name, slot)
             for node in fleet.nodes.values()
             for slot, address in enumerate(node.addresses)
         }
         self._set_up: dict[str, PoolRef] = {}
         self._let_go: dict[str, PoolRef] = {}
-        self.leaving: dict[str, Device] = {}
+        self.leaving: dict[str, AssignedDevice] = {}
 
-    def place(self, device: Device) -> Place | None:
-        """Where a device sits; None where that is not known yet."""
-        return self._places.get((device.node, device.address))
+    def slot_id(self, device: AssignedDevice) -> SlotId | None:
+        """The slot of a device; None where it is not known yet."""
+        return self._slots.get((device.node, device.address))
 
-    def follow(self, seen: SeenDevices) -> list[Device]:
-        """The devices that are to be set up, after what was seen."""
+    def follow(self, seen: DeviceChanges) -> list[AssignedDevice]:
+        """The devices to set up after these changes."""
         if isinstance(seen, Listed):
             there = {device.name for device in seen.objects}
             self._set_up.clear()
@@ -85,21 +84,21 @@ class Assignments:
             return [device for device in seen.objects if self._changed(device)]
         return [change.object for change in seen.changes if self._changes(change.type, change.object)]
 
-    def free(self, holders: Callable[[Device], object]) -> Iterator[Device]:
-        """The devices that nothing holds and that leave their pools now."""
+    def free(self, holders: Callable[[AssignedDevice], object]) -> Iterator[AssignedDevice]:
+        """The leaving devices that no pod holds any more; they leave their pools now."""
         for device in [device for device in self.leaving.values() if not holders(device)]:
             del self.leaving[device.name]
             assert device.pool is not None, "only a device of a pool leaves one"
             self._let_go[device.name] = device.pool
             yield device
 
-    def _changes(self, kind: str, device: Device) -> bool:
+    def _changes(self, kind: str, device: AssignedDevice) -> bool:
         if kind == "DELETED":
-            device = Device(device.name, device.node)
+            device = AssignedDevice(device.name, device.node)
         return self._changed(device)
 
-    def _changed(self, device: Device) -> bool:
-        """Take what a device shows; whether it is to be set up."""
+    def _changed(self, device: AssignedDevice) -> bool:
+        """Update a device; returns whether to set it up."""
         if device.node not in self._nodes:
             return False
         name, pool = device.name, device.pool
@@ -130,7 +129,7 @@ class Refused(NamedTuple):
 
 
 def set_up(pool: Object, profiles: tuple[str, ...]) -> Applied | Refused:
-    """What comes of setting a card with these MIG profiles up for a pool."""
+    """The result of setting up a card with these MIG profiles for a pool."""
     resource = (pool.get("spec") or {}).get("resource") or {}
     if resource.get("unit") != MIG:
         return Applied(None)
