@@ -124,7 +124,7 @@ class FleetPlan:
         return [*self._pending, *self.allocation.running]
 
     def advance(self, to_s: float, most: int) -> list[Happening]:
-        """The happenings up to and including `to_s`, in order; after at least `most` the rest waits for the next one."""
+        """The happenings up to and including `to_s`, in order; after at least `most`, the rest is left."""
         return self._schedule.advance(to_s, most)
 
     def submitted(self, pod: SimulatedPod) -> list[Happening]:

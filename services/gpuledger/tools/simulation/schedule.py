@@ -50,7 +50,7 @@ class Schedule(Generic[T]):
         heappush(self._entries, _ScheduledAct(self.now_s + after_s, self._noted, act, what))
 
     def advance(self, to_s: float, most: int) -> list[T]:
-        """The happenings up to and including `to_s`, in order; after at least `most` the rest waits for the next one."""
+        """The happenings up to and including `to_s`, in order; after at least `most`, the rest is left."""
         happened: list[T] = []
         while self.due_s <= to_s and len(happened) < most:
             entry = heappop(self._entries)
