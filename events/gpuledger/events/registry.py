@@ -157,7 +157,7 @@ def _upcast(upcast: Upcaster, data: Data, model: type[Payload]) -> Data:
     try:
         return upcast(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PayloadError(f"Older data cannot be converted to {model.TYPE}: {error!r}.") from error
+        raise PayloadError(f"Older data cannot be brought to {model.TYPE}: {error!r}.") from error
 
 
 def _first_problem(error: ValidationError) -> str:

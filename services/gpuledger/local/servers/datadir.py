@@ -1,11 +1,11 @@
-"""The data directory of the embedded mode: what lies where, whose it is, and the servers that run in it.
+"""The data directory of the embedded mode: its layout, its owner, and the servers that run in it.
 
-    gpuledger.json   marks the directory as ours and names its format
-    lock             held by the one process whose servers run here
-    run.json         where they listen, while they run (private: it holds passwords)
-    nats/ postgres/  what they keep
+    gpuledger.json   marks the directory as gpuledger's and names its format
+    lock             held by the one process whose servers run in it
+    run.json         their addresses, while they run (private: it holds passwords)
+    nats/ postgres/  their data
 
-It must never touch a directory that it did not make, nor start servers beside others in one directory.
+It must never touch a directory that it did not create, nor start servers beside others in one directory.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ UP = "up"
 PROBE_GRACE_S = 0.3
 _LOCK_POLL_S = 0.05
 _FOREIGN_SHOWN = 3
-# What a file system, a desktop or an interrupted first start may have put there.
+# Files that a file system, a desktop or an interrupted first start may leave there.
 _NO_MANS_FILES = frozenset({"lock", "lost+found", ".DS_Store", ".gpuledger.json.tmp"})
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where the servers listen. Both hold passwords: show them to the owner of the directory alone."""
+    """The servers' addresses. Both hold passwords: show them only to the owner of the directory."""
 
     nats_url: str = field(repr=False)
     database_url: str = field(repr=False)
@@ -80,11 +80,11 @@ class DataDir:
         self.lock = DirectoryLock(self.path / "lock")
 
     def check(self) -> None:
-        """Make the directory when there is none, and refuse one that is not ours.
+        """Create the directory if there is none, and refuse one that belongs to somebody else.
 
         Raises:
-            DataDirUnusableError: it is a file, or cannot be made or read.
-            ForeignDataDirError: it holds something and bears no mark of ours.
+            DataDirUnusableError: it is a file, or cannot be created or read.
+            ForeignDataDirError: it holds files and lacks gpuledger's mark.
             DataDirFormatError: a newer gpuledger wrote it, or the mark is damaged.
         """
         try:
@@ -98,19 +98,19 @@ class DataDir:
             raise self._foreign(foreign)
 
     def mark(self) -> None:
-        """Mark the directory as ours; to be called under its lock."""
+        """Mark the directory as gpuledger's; call it only under its lock."""
         if not self.marker.exists():
             self._write(self.marker, {"format": FORMAT})
 
     def running(self) -> Running | None:
-        """Whose servers run here; None when no living process holds the directory or its servers only start."""
+        """The process whose servers run here; None if nobody holds the directory or they are still starting."""
         if not self.lock.held():
             return None
         with suppress(OSError, ValueError, TypeError, KeyError):
             content = json.loads(self.run_file.read_text(encoding="utf-8"))
             running = Running(**(content | {"endpoints": Endpoints(**content["endpoints"])}))
             holder = self.lock.holder()
-            # What a crashed process left says nothing of the one that is just taking its place.
+            # The file of a crashed process says nothing about the one that is just taking its place.
             if holder is not None and holder.pid == running.pid and psutil.pid_exists(running.pid):
                 return running
         return None
@@ -120,7 +120,7 @@ class DataDir:
         self._write(self.run_file, asdict(running))
 
     def withdraw(self) -> None:
-        """Take that back; nothing when nothing was published."""
+        """Undo `publish`; does nothing if nothing was published."""
         self.run_file.unlink(missing_ok=True)
 
     def busy(self) -> DataDirBusyError:
@@ -170,7 +170,7 @@ class DataDir:
 
 
 def read_running(path: Path) -> Running | None:
-    """Whose servers run in a data directory, and where; None when nobody's do."""
+    """The process whose servers run in a data directory, and their addresses; None if there is none."""
     return DataDir(path).running()
 
 
@@ -180,9 +180,9 @@ async def embedded_servers(
 ) -> AsyncIterator[EmbeddedServers]:
     """Run both servers in a data directory for the length of the block.
 
-    `command` is what was typed after `gpuledger`; `up` is never waited for, any other holder for up to `wait_s`
-    seconds. The servers are stopped in an orderly way however the block ends, cancellation included; stopping
-    blocks the event loop, because nothing may interrupt it.
+    `command` is the command after `gpuledger`. It waits up to `wait_s` seconds for another holder, unless that is `up`.
+    It stops the servers in an orderly way however the block ends, cancellation included; stopping blocks the event
+    loop, because nothing may interrupt it.
 
     Raises:
         DataDirBusyError: another process uses the directory.
@@ -210,7 +210,7 @@ async def _acquire(directory: DataDir, holder: Holder, wait_s: float) -> None:
     begun = loop.time()
     while not directory.lock.acquire(holder):
         found = directory.lock.holder()
-        # Even `up` gets a moment: whoever looks at the lock takes it shared for an instant.
+        # Even `up` gets a moment, because checking the lock takes it shared for an instant.
         patience_s = PROBE_GRACE_S if found is not None and found.command == UP else max(wait_s, PROBE_GRACE_S)
         if loop.time() - begun > patience_s:
             raise directory.busy()
@@ -221,7 +221,7 @@ async def _acquire(directory: DataDir, holder: Holder, wait_s: float) -> None:
 async def _started(nats: NatsServer, postgres: PostgresServer) -> AsyncIterator[EmbeddedServers]:
     servers: tuple[EmbeddedServer, ...] = (nats, postgres)
     abort = threading.Event()
-    # The threads that start the servers live until these are stopped, as `ServerProcess` demands.
+    # The threads that start the servers live until these are stopped, as `ServerProcess` requires.
     threads = ThreadPoolExecutor(len(servers), thread_name_prefix="embedded")
     loop = asyncio.get_running_loop()
     try:

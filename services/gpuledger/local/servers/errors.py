@@ -1,4 +1,4 @@
-"""What can go wrong with the servers that gpuledger starts itself.
+"""Errors of the servers that gpuledger starts itself.
 
 EmbeddedError
 ├── ServerBinaryMissingError
@@ -23,19 +23,19 @@ class ServerBinaryMissingError(EmbeddedError):
 
 
 class PrivilegesError(EmbeddedError):
-    """PostgreSQL refuses to run as root and there is no way to run it as somebody else."""
+    """PostgreSQL refuses to run as root, and gpuledger cannot run it as another user."""
 
 
 class ServerStartError(EmbeddedError):
-    """A server ended, or did not answer in time, while it was being started."""
+    """A server ended, or did not answer in time, while it was starting."""
 
 
 class PortTakenError(ServerStartError):
-    """Another program listens on the port that the server was to use."""
+    """Another program listens on the server's port."""
 
 
 class StartAbortedError(ServerStartError):
-    """The start was given up because its caller is stopping."""
+    """The start was aborted because its caller is stopping."""
 
 
 class DataDirError(EmbeddedError):

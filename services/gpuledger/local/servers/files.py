@@ -1,4 +1,4 @@
-"""Small private files: passwords, markers, what runs where. Whoever reads one sees all of it or nothing."""
+"""Small private files for passwords, markers and addresses. A reader sees all of a file or nothing."""
 
 import os
 import secrets
@@ -21,9 +21,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def password_in(path: Path) -> str:
-    """The password kept in the file; made up and written when there is none.
+    """The password in the file; generates and writes one if there is none.
 
-    Other users of the machine can reach a loopback port; the file is what they cannot read.
+    Other users of the machine can reach a loopback port, but cannot read the file.
     """
     if not path.exists():
         write_private(path, secrets.token_hex(_PASSWORD_BYTES))

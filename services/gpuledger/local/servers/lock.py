@@ -1,6 +1,6 @@
-"""The lock on a data directory: one process at a time, gone with the process that held it.
+"""The lock on a data directory: one process holds it at a time, and it ends with that process.
 
-The lock file also says who holds it, for messages; only the lock itself decides.
+The lock file also names the holder, for messages; only the lock itself decides.
 """
 
 import fcntl
@@ -40,10 +40,10 @@ class DirectoryLock:
         self._descriptor: int | None = None
 
     def acquire(self, holder: Holder) -> bool:
-        """Take the lock without waiting; False when another holds it.
+        """Take the lock without waiting; False if another process holds it.
 
         Raises:
-            DataDirUnusableError: the file cannot be written, or its file system knows no locks.
+            DataDirUnusableError: the file cannot be written, or its file system does not support locks.
         """
         descriptor = _open(self._path)
         if not _lock(descriptor, fcntl.LOCK_EX, self._path):
@@ -55,20 +55,20 @@ class DirectoryLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back; nothing when it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
 
     def holder(self) -> Holder | None:
-        """What the file says of its holder, true or outdated; None when it says nothing."""
+        """The holder that the file names, which may be outdated; None if it names none."""
         with suppress(OSError, ValueError, TypeError):
             return Holder(**json.loads(self._path.read_text(encoding="utf-8")))
         return None
 
     def held(self) -> bool:
-        """Whether anybody holds the lock now. Looking takes a shared lock for a moment."""
+        """Whether anybody holds the lock now. Checking takes a shared lock for a moment."""
         with _reading(self._path) as descriptor:
             return descriptor is not None and not _lock(descriptor, fcntl.LOCK_SH, self._path)
 

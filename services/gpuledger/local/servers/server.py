@@ -1,6 +1,6 @@
-"""What the embedded servers have in common: a directory, a loopback port that stays theirs, and a life cycle.
+"""The base of the embedded servers: a directory, a loopback port that stays the same, and a life cycle.
 
-Everything here blocks and needs no event loop, so that a server can outlive the loop that uses it.
+Everything here blocks and needs no event loop, so a server can outlive the loop that uses it.
 """
 
 import itertools
@@ -25,7 +25,7 @@ SAME_PORT_ATTEMPTS = 3
 class EmbeddedServer(ABC):
     """One server in one directory; as a context manager it runs inside the block.
 
-    A server that is started again by the same object returns to its port, so that clients find it.
+    If the same object starts a server again, it returns to its port, so that clients find it.
     """
 
     name: str
@@ -42,11 +42,11 @@ class EmbeddedServer(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where clients connect, with the password; known once the server was started."""
+        """The URL for clients, with the password; known once the server was started."""
 
     @abstractmethod
     def _prepare(self) -> Launch:
-        """Put everything into the directory that the server needs; say as whom it runs."""
+        """Put everything that the server needs into the directory; returns the user that it runs as."""
 
     @abstractmethod
     def _command(self, port: int) -> Sequence[str]:
@@ -54,7 +54,7 @@ class EmbeddedServer(ABC):
 
     @abstractmethod
     def _probe(self) -> str | None:
-        """None when this very server answers on its port, else why not yet."""
+        """None if this server answers on its port, else why not yet."""
 
     @property
     def port(self) -> int:
@@ -83,14 +83,14 @@ class EmbeddedServer(ABC):
         return self._process.log_path
 
     def start(self, abort: threading.Event | None = None) -> None:
-        """Start and wait until the server answers; nothing when it runs already.
+        """Start and wait until the server answers; does nothing if it is already running.
 
-        The calling thread has to live as long as the server (see `ServerProcess`).
+        The calling thread must live as long as the server (see `ServerProcess`).
 
         Raises:
-            ServerStartError: it ended or did not answer in time; `StartAbortedError` when `abort` was set meanwhile.
+            ServerStartError: it ended or did not answer in time; `StartAbortedError` if `abort` was set meanwhile.
             ServerBinaryMissingError: its program is not installed.
-            PrivilegesError: there is no account that may run it.
+            PrivilegesError: no account may run it.
             DataDirUnusableError: its directory cannot be written.
         """
         if self.running:
@@ -114,7 +114,7 @@ class EmbeddedServer(ABC):
                 taken = error
             else:
                 return
-        raise taken or PortTakenError(f"{self.name} found no free port on 127.0.0.1. Stop what holds them all.")
+        raise taken or PortTakenError(f"{self.name} found no free port on 127.0.0.1. Stop the programs that use them.")
 
     def _ports(self) -> Iterator[int]:
         if self._port is None:
@@ -123,7 +123,7 @@ class EmbeddedServer(ABC):
 
     def _start_on(self, port: int, launch: Launch, abort: threading.Event) -> None:
         if not wait_until_free(port, PORT_RELEASE_TIMEOUT_S):
-            raise PortTakenError(f"{self.name} needs port {port}, which another program holds. Stop that program.")
+            raise PortTakenError(f"{self.name} needs port {port}, which another program uses. Stop that program.")
         before, self._port = self._port, port
         try:
             self._process.spawn(self._command(port), launch)
@@ -135,7 +135,7 @@ class EmbeddedServer(ABC):
             raise
 
     def stop(self) -> None:
-        """Stop in the orderly way; nothing when it does not run."""
+        """Stop in an orderly way; does nothing if it is not running."""
         self._process.stop()
 
     def kill(self) -> None:

@@ -1,7 +1,7 @@
-"""Brings embedded servers back that died while they were to run: on their ports, so that clients find them.
+"""Restarts embedded servers that died, on their ports, so that clients find them.
 
-A server that keeps dying is given up, and so is the process that needs it. It must never start one that is being
-stopped.
+It gives up on a server that keeps dying, which ends the process that needs it. It must never start a server that is
+being stopped.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ log = structlog.get_logger("gpuledger.local")
 
 LOOK_INTERVAL_S = 0.25
 RESTARTS_MAX = 5
-"""How often in a row a server is started again."""
+"""The most restarts of a server in a row."""
 
 STEADY_AFTER_S = 60.0
-"""A server that ran for so long has shown that it can; its restarts count anew."""
+"""After a server has run for so long, its restarts count from 0 again."""
 
 
 async def keep_running(server: EmbeddedServer, threads: ThreadPoolExecutor) -> None:
-    """Start a server again whenever it has died, until cancelled.
+    """Restart a server whenever it has died, until cancelled.
 
-    `threads` have to outlive the server (see `ServerProcess`): enter them before it.
+    `threads` must outlive the server (see `ServerProcess`): enter them before it.
 
     Raises:
         EmbeddedError: it died too often, or did not come back.

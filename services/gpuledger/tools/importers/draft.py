@@ -1,4 +1,4 @@
-"""What a row becomes: drafts of events, still without numbers, or a reject. Values only: nothing here does I/O."""
+"""Drafts of events, which have no numbers yet, and rejects: what importers turn rows into. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -12,10 +12,10 @@ REJECT_TEXT_LENGTH_MAX = 4096
 
 
 class Draft(NamedTuple):
-    """An event to be. Drafts are published in the order of `time`, `rank`, `line` and `kind`.
+    """An event to publish. Drafts are published in the order of `time`, `rank`, `line` and `kind`.
 
-    `rank` orders what happened at one moment, `line` (1 is the file's first) and `kind` name what it was read from:
-    no two drafts of an import share both.
+    `rank` orders events of the same moment; `line` (1 is the file's first) and `kind` identify where it was read: no
+    two drafts of an import share both.
     """
 
     time: datetime
@@ -27,7 +27,7 @@ class Draft(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A row that cannot be imported, as it stands in the file, and why."""
+    """A row that cannot be imported, as it is in the file, and why."""
 
     file: str
     line: int
@@ -40,7 +40,7 @@ class Reject(NamedTuple):
 
 
 Read = Sequence[Draft] | Reject
-"""What became of one row; an empty sequence where a first look gives nothing yet."""
+"""The result of one row; an empty sequence if a first pass yields nothing yet."""
 
 
 class Reading(Protocol):
@@ -53,12 +53,12 @@ class Reading(Protocol):
 
     @property
     def epoch(self) -> str:
-        """A digest of everything that decides which events come out."""
+        """A digest of everything that determines the events."""
         ...
 
     @property
     def end(self) -> datetime | None:
-        """The end of the data: the greatest time in it; None where no row could be taken."""
+        """The end of the data: the latest time in it; None if every row was rejected."""
         ...
 
     def read(self) -> Iterator[Read]:

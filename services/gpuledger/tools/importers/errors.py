@@ -2,8 +2,8 @@
 
 ImporterError
 ├── ImportFileError      a file cannot be read, changed while it was read, or the temporary folder cannot be written
-├── ImportFormatError    a file is not in the format that was asked for
-└── RowError             one row cannot be taken; never leaves this package
+├── ImportFormatError    a file is not in the requested format
+└── RowError             one row cannot be imported; never leaves this package
 """
 
 
@@ -16,8 +16,8 @@ class ImportFileError(ImporterError):
 
 
 class ImportFormatError(ImporterError):
-    """The file is not in the format that was asked for; nothing of it is imported."""
+    """The file is not in the requested format; nothing is imported."""
 
 
 class RowError(ImporterError):
-    """The row cannot be taken; the message is the reason that the user reads."""
+    """The row cannot be imported; the message is the reason that the user reads."""

@@ -1,6 +1,6 @@
-"""What may stand in a field, whatever the format. Pure; every function raises `RowError` with the user's reason.
+"""Validates the fields of rows, in any format. Pure; every function raises `RowError` with the reason for the user.
 
-The bounds are those of the events: a row that is taken here gives events that no reader turns down.
+The bounds are those of the events: no reader rejects the events of a row that passes here.
 """
 
 import re
@@ -35,7 +35,7 @@ def name(text: str, column: str) -> str:
 
 
 def label(text: str, column: str) -> str | None:
-    """A name that may be missing."""
+    """An optional name."""
     return name(text, column) if text else None
 
 
@@ -51,7 +51,7 @@ def moment(text: str, column: str) -> datetime:
     except ValueError as error:
         raise RowError(f"{column} is not a time: {error}") from error
     if time < _FIRST_MOMENT:
-        raise RowError(f"{column} lies before the calendar's second day: {shown(text)}")
+        raise RowError(f"{column} is before the calendar's second day: {shown(text)}")
     return time
 
 
@@ -60,7 +60,7 @@ def whole(text: str, column: str, maximum: int = BIGINT_MAX) -> int:
     if not text:
         raise RowError(f"{column} is empty")
     if not _WHOLE.fullmatch(text):
-        raise RowError(f"{column} is not a whole number from 0 on: {shown(text)}")
+        raise RowError(f"{column} is not a non-negative whole number: {shown(text)}")
     number = int(text)
     if number > maximum:
         raise RowError(f"{column} is {number}; {maximum} is the limit")
@@ -68,23 +68,23 @@ def whole(text: str, column: str, maximum: int = BIGINT_MAX) -> int:
 
 
 def seconds_after(start: datetime, text: str, column: str) -> datetime:
-    """The moment that lies a number of seconds (whole or decimal, to the microsecond) behind `start`."""
+    """The moment a number of seconds (whole or decimal, to the microsecond) after `start`."""
     if not text:
         raise RowError(f"{column} is empty")
     parts = _SECONDS.fullmatch(text)
     if parts is None:
-        raise RowError(f"{column} is not a number of seconds from 0 on: {shown(text)}")
+        raise RowError(f"{column} is not a non-negative number of seconds: {shown(text)}")
     microseconds = int((parts[2] or "").ljust(6, "0")[:6])
     try:
         return start + timedelta(seconds=int(parts[1]), microseconds=microseconds)
     except OverflowError as error:
-        raise RowError(f"{column} lies behind the year 9999: {shown(text)}") from error
+        raise RowError(f"{column} is after the year 9999: {shown(text)}") from error
 
 
 def in_order(first: datetime, first_column: str, second: datetime, second_column: str) -> None:
-    """See that what ends does not end before it begins."""
+    """Check that the second time is not before the first."""
     if second < first:
-        raise RowError(f"end before start: {second_column} lies before {first_column}")
+        raise RowError(f"end before start: {second_column} is before {first_column}")
 
 
 def shown(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Events of one's own, one JSON object a line: `type`, `subject`, `time` (RFC 3339) and `data`.
+"""Imports the user's own events, one JSON object a line: `type`, `subject`, `time` (RFC 3339) and `data`.
 
-Other attributes are ignored: the import has its own source, epoch and numbers, in the order of the times. Only types
-that importers publish are taken; what a service of ours decides nobody can bring in from outside.
+It ignores other attributes: the import has its own source, epoch and numbers, in the order of the times. It accepts
+only types that importers publish: nobody can bring in decisions of gpuledger's services from outside.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from gpuledger.tools.importers.lines import Line, LineFile
 
 SOURCE = "/import/jsonl"
 FORMAT = "jsonl/1"
-"""Goes up whenever the same file would give other events, because their numbers would change."""
+"""Must increase whenever the same file would yield other events, because their numbers would change."""
 
 ATTRIBUTES = ("type", "subject", "time", "data")
 
@@ -34,7 +34,7 @@ def draft_of(line: int, text: str) -> Draft:
     """The event of a line.
 
     Raises:
-        RowError: with the reason.
+        RowError: the line is no event that can be imported; the message says why.
     """
     try:
         document = orjson.loads(text)
@@ -47,9 +47,9 @@ def draft_of(line: int, text: str) -> Draft:
     event = _checked({name: document[name] for name in ATTRIBUTES})
     publishers = event.data.PUBLISH_RULE.publishers
     if SourceKind.IMPORTERS not in publishers:
-        raise RowError(f"{event.type} is published by {', '.join(publishers)}, it cannot be imported")
+        raise RowError(f"{event.type} is published by {', '.join(publishers)} and cannot be imported")
     if isinstance(event.data, SourceCompleted):
-        raise RowError(f"{event.type} is recorded by the import itself")
+        raise RowError(f"the import itself records {event.type}")
     return Draft(event.time, 0, line, event.data.TYPE, fields.name(event.subject, "subject"), event.data)
 
 
@@ -57,7 +57,7 @@ def _checked(attributes: dict[str, object]) -> Decoded:
     try:
         return with_payload(parse(orjson.dumps(_ENVELOPE | attributes)), registry)
     except orjson.JSONEncodeError as error:
-        raise RowError(f"the line cannot be kept as JSON: {error}") from error
+        raise RowError(f"the line cannot be stored as JSON: {error}") from error
     except EventError as error:
         raise RowError(str(error).removesuffix(".")) from error
 

@@ -1,6 +1,6 @@
-"""Reading a file line by line in bounded memory, and its digest on the way.
+"""Reads a file line by line in bounded memory, and computes its digest meanwhile.
 
-A line that is no text, or longer than the bound, is a reject and never the end of the import.
+A line that is not text, or too long, is a reject and never the end of the import.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from gpuledger.tools.importers.draft import REJECT_TEXT_LENGTH_MAX, Reject, reje
 from gpuledger.tools.importers.errors import ImportFileError
 
 LINE_BYTES_MAX = 512 * 1024
-"""So that what a line becomes fits into a message of 1 MiB, the server's default limit."""
+"""Keeps the events of a line within a message of 1 MiB, the server's default limit."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -26,7 +26,7 @@ class Line(NamedTuple):
 
 
 class LineFile:
-    """A file to be read once from its beginning; `digest` (SHA-256, hex) is right when `lines` is exhausted."""
+    """A file, read once from its beginning; `digest` (SHA-256, hex) is complete when `lines` is exhausted."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -35,7 +35,7 @@ class LineFile:
 
     @property
     def digest(self) -> str:
-        """The digest of what has been read."""
+        """The digest of the lines read so far."""
         return self._digest.hexdigest()
 
     def lines(self) -> Iterator[Line | Reject]:
@@ -53,7 +53,7 @@ class LineFile:
 
     def _check(self) -> None:
         if not stat.S_ISREG(self._path.stat().st_mode):
-            raise ImportFileError(f"{self.name} is not a regular file. Save what it gives into one and import that.")
+            raise ImportFileError(f"{self.name} is not a regular file. Save its output to a file and import that.")
 
     def _lines(self, file: BinaryIO) -> Iterator[Line | Reject]:
         number = 0

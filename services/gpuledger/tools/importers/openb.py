@@ -1,8 +1,8 @@
 """The openb trace of a GPU cluster (Weng et al., USENIX ATC 2023): a list of nodes and a list of pods.
 
-It names neither owners nor places nor GPUs: a pod's class is its QoS, an allocation is an amount without a device, and
-GPUs get the ids `<node>/<k>`. Times are seconds from a start that the trace does not tell. A pod that is Running and
-ends with the trace is still running. Names must be unique within a list; memory follows them.
+The trace has no owners, placements or GPU ids: a pod's class is its QoS, an allocation is an amount without a device,
+and GPUs get the ids `<node>/<k>`. Times are seconds from a start that the trace does not give. A pod that is Running
+and ends with the trace is still running. Names must be unique within a list; memory grows with their number.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from gpuledger.tools.importers.tables import TableFile
 
 SOURCE = "/import/openb"
 FORMAT = "openb/1"
-"""Goes up whenever the same files would give other events, because their numbers would change."""
+"""Must increase whenever the same files would yield other events, because their numbers would change."""
 
 START = datetime(2023, 1, 1, tzinfo=UTC)
 
@@ -60,7 +60,7 @@ class Node(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A checked row of the pod list; `gpu_milli` is the whole of what it asks for."""
+    """A checked row of the pod list; `gpu_milli` is the sum of its requests."""
 
     line: int
     name: str
@@ -86,7 +86,7 @@ def parse_node(line: int, row: Sequence[str]) -> Node:
     """The row of the node list, checked.
 
     Raises:
-        RowError: with the reason.
+        RowError: a field is invalid; the message says which and why.
     """
     name, cpu_milli, memory_mib, gpu, model = row
     gpus = fields.whole(gpu, "gpu", GPUS_MAX)
@@ -106,7 +106,7 @@ def parse_pod(line: int, row: Sequence[str], start: datetime) -> Pod:
     """The row of the pod list, checked.
 
     Raises:
-        RowError: with the reason.
+        RowError: a field is invalid; the message says which and why.
     """
     name, cpu_milli, memory_mib, num_gpu, gpu_milli, _spec, qos, phase, creation, deletion, scheduled = row
     if phase not in PHASES:
@@ -142,7 +142,7 @@ def _check_order(pod: Pod) -> None:
 
 
 def drafts_of_node(node: Node, start: datetime) -> list[Draft]:
-    """The node and its GPUs, there from the start."""
+    """The node and its GPUs, which exist from the start."""
     registered = NodeRegistered(
         gpu_count=node.gpus, gpu_model=node.model, cpu_milli=node.cpu_milli, memory_mib=node.memory_mib
     )
@@ -156,7 +156,7 @@ def drafts_of_node(node: Node, start: datetime) -> list[Draft]:
 
 
 def drafts_of_pod(pod: Pod, end: datetime) -> list[Draft]:
-    """What happened to the pod; `end` is that of the trace."""
+    """The pod's events; `end` is the end of the trace."""
     submitted = WorkloadSubmitted(
         gpu_milli=pod.gpu_milli, workload_class=pod.qos, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib
     )
@@ -172,7 +172,7 @@ def drafts_of_pod(pod: Pod, end: datetime) -> list[Draft]:
 
 
 class OpenbReading:
-    """The two lists; `start` is the moment of second 0, in UTC. The pods are read twice, first for the end."""
+    """The two lists; `start` is the moment of second 0, in UTC. It reads the pods twice, first to find the end."""
 
     source = SOURCE
 
@@ -214,13 +214,13 @@ class OpenbReading:
 
 
 def unique(parse: Callable[[int, Sequence[str]], R]) -> Callable[[int, Sequence[str]], R]:
-    """The same parser, turning down a name that a row before had; what was turned down does not count."""
+    """The same parser, which rejects a name that an earlier row has; rejected rows do not count."""
     known: set[str] = set()
 
     def parse_once(line: int, row: Sequence[str]) -> R:
         parsed = parse(line, row)
         if parsed.name in known:
-            raise RowError(f"the name {fields.shown(parsed.name)} stands in a row before")
+            raise RowError(f"the name {fields.shown(parsed.name)} occurs in an earlier row")
         known.add(parsed.name)
         return parsed
 

@@ -1,4 +1,4 @@
-"""Where rejects go: one JSON object a line, {file, line, reason, text}."""
+"""Writes rejects to a file: one JSON object a line, {file, line, reason, text}."""
 
 from pathlib import Path
 from types import TracebackType
@@ -9,9 +9,9 @@ from gpuledger.tools.importers.errors import ImportFileError
 
 
 class RejectFile:
-    """A file that rejects are written to; to be used as a context, and called with each reject.
+    """A file for rejects; a context manager to call with each reject.
 
-    It takes the place of an existing file at the end, so that it tells of this import alone, and of the whole of it.
+    It replaces an existing file at the end, so that the file always holds all rejects of one import.
     """
 
     def __init__(self, path: Path) -> None:

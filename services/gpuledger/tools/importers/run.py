@@ -1,8 +1,8 @@
-"""Importing: read, sort, number, and publish what the log does not hold yet.
+"""Imports a file: reads, sorts, numbers, and publishes the events that the log does not hold yet.
 
-Events are numbered in the order of their times and published in that order, so that an import that was cut off leaves
-a prefix, and the next one goes on from there. What is recorded is asked of the log itself and never of the broker's
-memory, so importing twice adds nothing, whenever. Memory does not grow with the file.
+Events are numbered and published in the order of their times, so an interrupted import leaves a prefix, and the next
+one continues from there. The log itself, and never the broker's memory, says which events are recorded, so importing
+twice adds nothing, however much later. Memory does not grow with the file.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from gpuledger.tools.importers.sorting import Sorter
 from gpuledger.tools.importers.titan import TitanReading
 
 IMPORTS = f"{ROOT}.{SERVICE}.import.>"
-"""The subjects that every importer records under."""
+"""The subjects of all importers."""
 
 ROWS_PER_TURN = 1_000
 EVENTS_PER_PUBLISH = 4 * BATCH_MESSAGES_MAX
 REJECTS_SHOWN_MAX = 10
 
 RejectSink = Callable[[Reject], None]
-"""Told of every reject, in the order of the file, before anything is published."""
+"""Called with every reject, in the order of the file, before anything is published."""
 
 Progress = Callable[[int, int | None], None]
-"""Told how far it is: rows looked at and None while reading, then events in the log and their total."""
+"""Called with the progress: rows read and None while reading, then events in the log and their total."""
 
 
 class ImportResult(NamedTuple):
-    """What an import did. `events` = `published` + `already_recorded`; `first_rejects` are at most ten."""
+    """The result of an import. `events` = `published` + `already_recorded`; `first_rejects` are at most ten."""
 
     source: str
     epoch: str
@@ -66,16 +66,16 @@ async def import_titan(
     """Import a file in Titan's format.
 
     Args:
-        ledger: where to record.
+        ledger: the ledger to record in.
         path: a regular file.
-        now: when we learn of it; the same for all events of this run.
-        rejects: told of every row that cannot be taken.
-        on_progress: told how far it is.
-        temp_dir: where to sort; the system's folder by default.
+        now: the time of recording; the same for all events of this run.
+        rejects: called with every row that cannot be imported.
+        on_progress: called with the progress.
+        temp_dir: the folder to sort in; the system's by default.
 
     Raises:
         ImporterError: the file cannot be read or is in another format; nothing is recorded.
-        LedgerError: recording failed; what is recorded is a prefix, and importing again goes on from there.
+        LedgerError: recording failed; the log holds a prefix, and importing again continues from there.
     """
     return await import_reading(
         ledger, TitanReading(path), now=now, rejects=rejects, on_progress=on_progress, temp_dir=temp_dir
@@ -122,7 +122,7 @@ async def import_reading(
     on_progress: Progress,
     temp_dir: Path | None = None,
 ) -> ImportResult:
-    """Import whatever can be read; see `import_titan`."""
+    """Import a file in any format; see `import_titan`."""
     with Sorter(temp_dir) as sorter:
         rejected = await _read(reading, sorter, rejects, on_progress)
         seen = await recorded_numbers(ledger, reading.source, reading.epoch)
@@ -174,14 +174,14 @@ async def recorded_numbers(ledger: Ledger, source: str, epoch: str) -> Numbers:
     numbers, mark = Numbers(), epoch.encode()
     async for batch in ledger.history(subject_filter=IMPORTS):
         for message in batch:
-            # Only a look at the bytes, because most of a long log is of other imports.
+            # Checks only the bytes first, because most of a long log belongs to other imports.
             if mark in message.data and (number := _number(message.data, source, epoch)):
                 numbers.add(number)
     return numbers
 
 
 def _number(raw: bytes, source: str, epoch: str) -> int:
-    """The event's number within the epoch; 0 when it is of another, or no event at all."""
+    """The event's number within the epoch; 0 if it belongs to another epoch, or is no event."""
     try:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -223,7 +223,7 @@ def _completion(reading: Reading, number: int, rejects: int, now: datetime) -> D
 
 
 async def _publish(ledger: Ledger, events: Iterator[Decoded | None], total: int, on_progress: Progress) -> int:
-    """Publish what is missing; says how many the log did not hold."""
+    """Publish the missing events; returns how many the log did not hold."""
     done = published = 0
     while chunk := list(islice(events, EVENTS_PER_PUBLISH)):
         missing = [_outgoing(event) for event in chunk if event is not None]

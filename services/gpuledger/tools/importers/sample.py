@@ -1,7 +1,7 @@
-"""A synthetic file in Titan's format, for demonstrations and tests, made from nothing but a seed.
+"""Generates a synthetic file in Titan's format from a seed, for demonstrations and tests.
 
-It has what the real one has: lives that follow each other in a place, GPUs that move, failures of both kinds, failures
-of which no life tells, and a few contradictions. It is no model of Titan: rates are chosen to give each of these.
+Like the real one it has successive lives in a place, GPUs that move, failures of both kinds, failures without a life,
+and a few contradictions. It is no model of Titan: its rates only make each of these occur.
 """
 
 import csv
@@ -31,7 +31,7 @@ _LAST_SWAP = END - timedelta(days=30)
 
 
 class Life(NamedTuple):
-    """One row; without `insert` a failure of which no life tells."""
+    """One row; without `insert` it is a failure without a life."""
 
     serial: str
     location: str
@@ -52,7 +52,7 @@ class Life(NamedTuple):
 def write_titan_sample(file: TextIO, *, seed: int, devices: int = DEVICES_DEFAULT) -> None:
     """Write a sample with about `devices` GPUs; the same seed and size give the same bytes.
 
-    `file` is to be opened with `newline=""`.
+    `file` must be open with `newline=""`.
 
     Raises:
         ValueError: fewer than eight devices, too few to contradict each other.
@@ -65,7 +65,7 @@ def write_titan_sample(file: TextIO, *, seed: int, devices: int = DEVICES_DEFAUL
 
 
 def sample_lives(random: Random, devices: int) -> list[Life]:
-    """The rows, shuffled, because no importer may count on their order."""
+    """The rows, shuffled, because no importer may rely on their order."""
     serials = (f"{_SERIAL_START + 17 * number:013}" for number in count())
     lives: list[Life] = []
     spares: list[tuple[datetime, str]] = []
@@ -88,7 +88,7 @@ def locations(quantity: int) -> Iterator[str]:
 def _history(
     random: Random, location: str, serials: Iterator[str], spares: list[tuple[datetime, str]]
 ) -> Iterator[Life]:
-    """The lives in one place, one behind the other up to the end of the data."""
+    """The successive lives in one place, up to the end of the data."""
     began = START + timedelta(seconds=random.randrange(90 * 86_400))
     while True:
         serial = _next_serial(random, began, serials, spares)
@@ -105,7 +105,7 @@ def _history(
 
 
 def _next_serial(random: Random, time: datetime, serials: Iterator[str], spares: list[tuple[datetime, str]]) -> str:
-    """A GPU that came out of another place before, now and then, or else a new one."""
+    """Now and then a GPU that was taken out of another place before, otherwise a new one."""
     ready = [spare for spare in spares if spare[0] < time]
     if ready and random.random() < SPARES_PER_LIFE:
         spare = random.choice(ready)
@@ -123,7 +123,7 @@ def _lone_failures(random: Random, lives: list[Life]) -> list[Life]:
 
 
 def _contradictions(random: Random, lives: list[Life], serials: Iterator[str]) -> Iterator[Life]:
-    """GPUs put where another one sits, and GPUs that sit in two places: lives within the lives of others."""
+    """GPUs put into an occupied place, and GPUs in two places: lives within the lives of others."""
     chosen = random.sample([life for life in lives if life.insert is not None], DOUBLE_OCCUPANCIES + DOUBLE_PLACES)
     for life in chosen[:DOUBLE_OCCUPANCIES]:
         began = _within(random, life)

@@ -1,6 +1,6 @@
-"""Drafts in order, in memory that does not grow with their number: sorted runs on disk, merged.
+"""Sorts drafts in bounded memory: it writes sorted runs to disk and merges them.
 
-The temporary files have no name, so that nothing of them is left behind even by a kill.
+The temporary files have no name, so even a kill leaves nothing of them behind.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ Packed = list[Any]
 
 
 class Sorter:
-    """Takes drafts in any order and gives them back sorted; to be used as a context."""
+    """Takes drafts in any order and returns them sorted; a context manager."""
 
     def __init__(
         self, folder: Path | None = None, *, run_drafts_max: int = RUN_DRAFTS_MAX, runs_max: int = RUNS_MAX
@@ -53,7 +53,7 @@ class Sorter:
             file.close()
 
     def add(self, draft: Draft) -> None:
-        """Take one draft.
+        """Add one draft.
 
         Raises:
             ImportFileError: the temporary folder cannot be written.
@@ -64,7 +64,7 @@ class Sorter:
             self._spill()
 
     def merged(self) -> Iterator[Draft]:
-        """Every draft, in order; may be asked for once."""
+        """Every draft, in order; can be called only once."""
         self._run.sort(key=_ORDER)
         yield from map(_unpack, merge(*map(_unspilled, self._files), self._run, key=_ORDER))
 

@@ -1,4 +1,4 @@
-"""Files of comma-separated values with a header: columns in any order, further ones ignored, fields may be quoted.
+"""Reads comma-separated values with a header: columns in any order, other columns ignored, fields optionally quoted.
 
 A row that cannot be split is a reject; a quote that is never closed costs its own line and not the rest of the file.
 """
@@ -16,7 +16,7 @@ from gpuledger.tools.importers.fields import shown
 from gpuledger.tools.importers.lines import Line, LineFile
 
 LINES_PER_RECORD_MAX = 16
-"""How far a quoted field may run on."""
+"""The most lines that a quoted field may span."""
 
 R = TypeVar("R")
 
@@ -24,7 +24,7 @@ _NOT_CLOSED = "unexpected end of data"
 
 
 class Record(NamedTuple):
-    """One row, split; `line` is the one that it begins in."""
+    """One row, split; `line` is the line that it begins in."""
 
     line: int
     text: str
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 class TableFile:
-    """A file with a header, to be read once; `what` names the format in messages."""
+    """A file with a header, read once; `what` names the format in messages."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], what: str) -> None:
         self._file = LineFile(path)
@@ -45,7 +45,7 @@ class TableFile:
         return self._file.digest
 
     def rows(self, parse: Callable[[int, Sequence[str]], R]) -> Iterator[R | Reject]:
-        """What `parse` makes of the line number and the fields, in the order of the format's columns, of every row.
+        """The result of `parse` for every row, called with its line number and its fields in the order of the format.
 
         Raises:
             ImportFileError: the file cannot be read.
@@ -100,7 +100,7 @@ def _split(file: str, lines: Iterator[Line | Reject]) -> Iterator[Record | Rejec
 
 
 def _record(file: str, first: Line, waiting: deque[Line | Reject], lines: Iterator[Line | Reject]) -> Record | Reject:
-    """The record that begins with `first`; lines looked at in vain are put back to wait."""
+    """The record that begins with `first`; lines read in vain go back to `waiting`."""
     taken = [first]
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Titan's GPU lives (Ostrouchov et al., SC20): a row is one life of a GPU in a place, or only a failure of it.
+"""Imports Titan's GPU lives (Ostrouchov et al., SC20): a row is one life of a GPU in a place, or only a failure of it.
 
 A place is a node with one GPU, so slot and node have the same name. A life that was not taken `out` and ends with the
-data set is still in service. `duration` is ignored: it was computed from local times and differs by daylight saving.
-Rows are never repaired: what contradicts another row is recorded as it stands.
+data set is still in service. It ignores `duration`, which was computed from local times and differs by daylight saving.
+It never repairs rows: a row that contradicts another is recorded as it is.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from gpuledger.tools.importers.tables import TableFile
 
 SOURCE = "/import/titan"
 FORMAT = "titan/1"
-"""Goes up whenever the same file would give other events, because their numbers would change."""
+"""Must increase whenever the same file would yield other events, because their numbers would change."""
 
 COLUMNS = ("SN", "location", "insert", "remove", "duration", "out", "event")
 EVENTS = ("DBE", "OTB")
@@ -29,7 +29,7 @@ _DECLARED, _REMOVED, _FAILED, _INSERTED, _REMOVED_AT_ONCE = range(5)
 
 
 class Row(NamedTuple):
-    """A checked row; without `insert` it tells of a failure only, and `remove` is when."""
+    """A checked row; without `insert` it is only a failure, at `remove`."""
 
     line: int
     serial: str
@@ -41,18 +41,18 @@ class Row(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What must be known of the whole file before its first row: memory follows the locations, not the rows."""
+    """Facts about the whole file that the first row needs: memory grows with the locations, not with the rows."""
 
     end: datetime | None
     first_lives: dict[str, tuple[datetime, int]]
-    """By location the time and line of its first life, which declares it."""
+    """By location, the time and line of its first life, which declares it."""
 
 
 def parse(line: int, row: Sequence[str]) -> Row:
     """The row, checked.
 
     Raises:
-        RowError: with the reason.
+        RowError: a field is invalid; the message says which and why.
     """
     serial, location, insert, remove, _duration, out, event = row
     if event and event not in EVENTS:
@@ -70,7 +70,7 @@ def parse(line: int, row: Sequence[str]) -> Row:
 
 
 def drafts_of(row: Row, survey: Survey) -> list[Draft]:
-    """The events that a row tells of."""
+    """The events of a row."""
     drafts = [] if row.insert is None else _life(row, row.insert, survey)
     if row.event is not None:
         failure = DeviceFailed(kind=row.event, slot=row.location)
@@ -92,7 +92,7 @@ def _life(row: Row, began: datetime, survey: Survey) -> list[Draft]:
 
 
 class TitanReading:
-    """A file in Titan's format, read twice: once for the end of the data, once for the events."""
+    """A file in Titan's format, read twice: first to find the end of the data, then for the events."""
 
     source = SOURCE
 
@@ -121,7 +121,7 @@ class TitanReading:
 
 
 def extended(survey: Survey, row: Row) -> Survey:
-    """The survey with one more row in it."""
+    """The survey extended by one row."""
     if row.insert is not None:
         life = (row.insert, row.line)
         survey.first_lives[row.location] = min(life, survey.first_lives.get(row.location, life))

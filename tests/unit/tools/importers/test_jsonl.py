@@ -65,10 +65,10 @@ async def test_events_are_recorded_in_the_order_of_their_times_as_the_imports_ow
         (_line(type="io.gpuledger.device.inserted.v2"), "This build knows io.gpuledger.device.inserted.v1, not"),
         (
             _line("source.gap-detected", data={"epoch": "e", "first": 1, "last": 1}),
-            "is published by sources, it cannot",
+            "is published by sources and cannot",
         ),
-        (_line("source.completed", data={"events": 1}), "is recorded by the import itself"),
-        (GOOD[:-1] + ', "data": ' + '{"slot":' * 300 + "1" + "}" * 301, "the line cannot be kept as JSON"),
+        (_line("source.completed", data={"events": 1}), "the import itself records"),
+        (GOOD[:-1] + ', "data": ' + '{"slot":' * 300 + "1" + "}" * 301, "the line cannot be stored as JSON"),
     ],
 )
 async def test_a_bad_line(tmp_path: Path, line: str, reason: str) -> None:
