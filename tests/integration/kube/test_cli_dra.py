@@ -249,7 +249,7 @@ async def test_nobody_is_told_where_the_setting_is_redacted(
 async def test_why_a_claim_waits(run: Run) -> None:
     result = await run("why", "claim", "team-a/wants", "--no-kube")
     page = shown(result)
-    assert "request gpu: 2 devices asked, 1 to be had: 2 taken, 1 tainted" in result.out
+    assert "request gpu: 2 devices requested, 1 available: 2 taken, 1 tainted" in result.out
     (row,) = [line for line in page if line[:2] == [f"{DRIVER}/w1", "w1"]]
     assert row[2:5] == ["4", "4", "1"]
     assert "1 tainted (xid=79:NoExecute)" in " ".join(row)
@@ -279,7 +279,7 @@ async def test_a_claim_that_has_its_devices_says_where(run: Run) -> None:
 
 async def test_from_a_node_other_nodes_are_not_seen(run: Run) -> None:
     document = (await run("why", "claim", "team-a/wants", "--no-kube", "--node", "w2", "-o", "json")).json()
-    assert document["answer"] == "request gpu: 2 devices asked, none of 1 matches"
+    assert document["answer"] == "request gpu: 2 devices requested, none of 1 matches"
 
 
 async def test_why_a_pod_waits(run: Run, kube: KubeServer) -> None:
@@ -292,7 +292,7 @@ async def test_why_a_pod_waits(run: Run, kube: KubeServer) -> None:
         await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": "team-a"}})
         await create(client, PODS, {"metadata": {"name": "p", "namespace": "team-a"}, "spec": spec})
     document = (await run("why", "pod", "team-a/p", *config, "-o", "json")).json()
-    assert document["answer"] == "request gpu: 2 devices asked, 1 to be had: 2 taken, 1 tainted"
+    assert document["answer"] == "request gpu: 2 devices requested, 1 available: 2 taken, 1 tainted"
     assert [(one["claim"], one["phase"]) for one in document["claims"]] == [
         ("team-a/wants", "Pending"),
         ("mine", "Missing"),
@@ -340,7 +340,7 @@ async def test_kubectl_runs_it_as_a_plugin(run: Run, kube: KubeServer, plugin_pa
 
     assert (await run("version")).out.splitlines()[0] in (await kubectl("gpuledger", "version"))[1]
     code, out = await kubectl("gpuledger", "why", "claim", "team-a/wants")
-    assert (code, "2 devices asked, 1 to be had" in out, "you may read claims everywhere" in out) == (0, True, True)
+    assert (code, "2 devices requested, 1 available" in out, "you may read claims everywhere" in out) == (0, True, True)
     assert "kubectl-gpuledger" in (await kubectl("plugin", "list"))[1]
     assert (await kubectl("gpuledger", "why", "claim", "team-a/none"))[0] == 1
     code, out = await kubectl("__complete", "gpuledger", "why", "cl")

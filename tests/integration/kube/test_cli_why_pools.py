@@ -14,7 +14,7 @@ from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserv
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.tools.cluster import QUOTAS
 from gpuledger.tools.explain.pod_units import NO_SCHEDULER
-from gpuledger.tools.explain.pools import NODES_ASKED_MAX
+from gpuledger.tools.explain.pools import NODES_READ_MAX
 from support.cli import Run
 from support.dra_asking import asking, wish
 from support.events import hour
@@ -90,7 +90,7 @@ async def cluster(client: KubeClient) -> KubeClient:
 async def test_from_the_ledger_alone(run: Run) -> None:
     await publish(history())
     waits = await document(run, "team-a/waits", "--no-kube")
-    assert waits["answer"] == f"2 units of {UNITS} asked, and 2 are free on node w2: no unit is missing"
+    assert waits["answer"] == f"2 units of {UNITS} requested, and 2 are free on node w2: no unit is missing"
     assert any("Kubernetes was not asked about the pod" in note for note in waits["notes"])
     (found,) = waits["pools"]
     assert (found["total"], found["used"], found["free"]) == (6, 3, 3)
@@ -100,9 +100,9 @@ async def test_from_the_ledger_alone(run: Run) -> None:
     unknown = await run("why", "pod", "team-a/nobody", "--no-kube")
     assert (unknown.code, "a quota or admission may have refused it" in unknown.err) == (1, True)
     seen = await document(run, "team-a/waits", "--no-kube", "--node", "w1")
-    assert seen["answer"] == f"2 units of {UNITS} asked, and 1 of 4 is free: 1 pod has the others"
+    assert seen["answer"] == f"2 units of {UNITS} requested, and 1 of 4 is free: 1 pod has the others"
     elsewhere = await document(run, "pod/waits", "-n", "team-a", "--no-kube", "--node", "nowhere")
-    assert "The ledger knows no node nowhere." in elsewhere["notes"]
+    assert "The ledger has no node nowhere." in elsewhere["notes"]
     other = await run("why", "pod", "team-a/waits", "-n", "team-b", "--no-kube")
     assert (other.code, "is in namespace team-a, not in team-b" in other.err) == (2, True)
 
@@ -127,7 +127,7 @@ async def test_at_a_time_in_the_past(run: Run) -> None:
     then = await document(run, "team-a/waits", "--at", hour(alone).isoformat())
     assert then["moment"] == hour(alone).isoformat().replace("+00:00", "Z")
     assert then["answer"] == (
-        f"2 units of {UNITS} asked, and 4 are free on node w1, and 1 more node has room: no unit is missing"
+        f"2 units of {UNITS} requested, and 4 are free on node w1, and 1 more node has room: no unit is missing"
     )
     before = await run("why", "pod", "team-a/waits", "--at", hour(alone - 1).isoformat())
     now = await run("why", "pod", "team-a/waits", "--no-kube")
@@ -144,7 +144,7 @@ async def test_kubernetes_tells_what_keeps_the_pod_off_nodes(run: Run, cluster: 
     assert (waits["pools"][0]["reason"], NO_SCHEDULER in waits["notes"]) == ("Fits", True)
     far = await document(run, "team-a/far")
     assert far["answer"] == (
-        f"2 units of {UNITS} asked, and free where the pod cannot run: "
+        f"2 units of {UNITS} requested, and free where the pod cannot run: "
         "w2 is not what the pod selects (nodeSelector zone=1)"
     )
     assert (await document(run, "team-a/large"))["pools"][0]["reason"] == "CapacityExceeded"
@@ -171,8 +171,8 @@ async def test_what_keeps_a_pod_off_a_node_that_is_full_is_told_as_well(run: Run
     far = await document(run, "team-a/far")
     in_the_way = [{"reason": "NotSelected", "detail": "nodeSelector zone=2"}]
     assert far["answer"] == (
-        f"3 units of {UNITS} asked, and 1 of 6 is free: 2 pods have the others; the pod cannot run on the only node "
-        "that offers so many either: w1 is not what the pod selects (nodeSelector zone=2)"
+        f"3 units of {UNITS} requested, and 1 of 6 is free: 2 pods have the others; the pod cannot run on the only "
+        "node that offers so many either: w1 is not what the pod selects (nodeSelector zone=2)"
     )
     (found,) = far["pools"]
     assert (found["reason"], [one["inTheWay"] for one in found["nodes"]]) == ("UnitsInUse", [in_the_way, []])
@@ -184,7 +184,7 @@ async def test_what_keeps_a_pod_off_a_node_that_is_full_is_told_as_well(run: Run
 async def test_more_nodes_than_kubernetes_is_asked_about_are_judged_by_the_ledgers_labels(
     run: Run, cluster: KubeClient
 ) -> None:
-    nodes = [f"n{number:03}" for number in range(NODES_ASKED_MAX + 1)]
+    nodes = [f"n{number:03}" for number in range(NODES_READ_MAX + 1)]
     pools = equipped(**dict.fromkeys(nodes, 1))
     pools.say(POOL, pool())
     for node in nodes:
@@ -194,7 +194,7 @@ async def test_more_nodes_than_kubernetes_is_asked_about_are_judged_by_the_ledge
     await create_pod(cluster, "far", 1, nodeSelector={"zone": "1"})
     far = await document(run, "team-a/far")
     *of_kubernetes, by_labels = far["pools"][0]["nodes"]
-    assert [one["inTheWay"] for one in of_kubernetes] == [[{"reason": "NodeGone", "detail": ""}]] * NODES_ASKED_MAX
+    assert [one["inTheWay"] for one in of_kubernetes] == [[{"reason": "NodeGone", "detail": ""}]] * NODES_READ_MAX
     assert by_labels["inTheWay"] == [{"reason": "NotSelected", "detail": "nodeSelector zone=1"}]
     assert any(note.startswith("Only 100 of 101 nodes that offer units were looked at") for note in far["notes"])
 
@@ -220,11 +220,11 @@ async def test_claims_and_units_are_answered_together(run: Run, cluster: KubeCli
     await create_pod(cluster, "neither")
     both = await document(run, "team-a/both")
     of_pool, _, of_claim = both["answer"].partition("; ")
-    assert of_pool == f"5 units of {UNITS} asked, which have to be on one node, and no node offers more than 4 of 6"
-    assert of_claim == "request gpu: 1 device asked, and DeviceClass gpu does not exist"
+    assert of_pool == f"5 units of {UNITS} requested, which have to be on one node, and no node offers more than 4 of 6"
+    assert of_claim == "request gpu: 1 device requested, and DeviceClass gpu does not exist"
     assert [one["claim"] for one in both["claims"]] == ["team-a/wants"]
     neither = await document(run, "team-a/neither")
-    assert neither["answer"] == "it asks for no GPU of a pool and has no claims"
+    assert neither["answer"] == "it requests no units of a pool and has no claims"
     page = await run("why", "pod", "team-a/both")
     assert page.out.splitlines()[-1] == f"Answer:  {both['answer']}"
 
@@ -279,8 +279,8 @@ async def test_who_may_not_read_pods_or_nodes_is_told_so(run: Run, tmp_path: Pat
         in_the_way = {one["node"]: one["inTheWay"] for one in found["pools"][0]["nodes"]}
         not_selected = [{"reason": "NotSelected", "detail": "nodeSelector zone=1"}]
         assert (found["pools"][0]["reason"], in_the_way) == ("Fits", {"w1": [], "w2": not_selected})
-        assert any("Not every node was looked at for taints" in note for note in found["notes"])
-        assert any("Quotas were not looked at" in note for note in found["notes"])
+        assert any("Not every node was checked for taints" in note for note in found["notes"])
+        assert any("Quotas were not checked" in note for note in found["notes"])
         both = await document(run, "team-a/both", *config)
         assert (both["pools"][0]["reason"], both["claims"]) == ("CapacityExceeded", [])
         assert any("You may not read ResourceClaims in namespace 'team-a'" in note for note in both["notes"])

@@ -121,7 +121,7 @@ def test_manifests_that_are_wrong(reading: Reader, text: str, words: str) -> Non
 
 
 def test_what_is_wrong_is_not_followed_by_what_was_not_looked_at(reading: Reader) -> None:
-    with pytest.raises(CliError, match=r'supported values: "Card", "MIG"\. Correct what is named'):
+    with pytest.raises(CliError, match=r'supported values: "Card", "MIG"\. Correct it'):
         reading(GOOD.replace("Card", "Slot"))
 
 

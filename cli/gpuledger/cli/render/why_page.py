@@ -24,7 +24,7 @@ POOLS: Final = (
     Column("Devices", "devices"),
     Column("Match", "matching"),
     Column("To be had", "available"),
-    Column("In the way", "reasons"),
+    Column("Obstacles", "reasons"),
 )
 ALLOCATION: Final = (
     Column("Request", "request"),
@@ -112,7 +112,7 @@ NODES: Final = (
     Column("Offered", "offered"),
     Column("Used", "used"),
     Column("Free", "free"),
-    Column("In the way", "inTheWay"),
+    Column("Obstacles", "inTheWay"),
 )
 IDLE: Final = (
     Column("Devices", "devices"),
@@ -172,7 +172,7 @@ def pool_part(page: Page, pool: Document) -> None:
 
 def _units(pool: Document) -> str:
     total = "not known" if pool["total"] is None else pool["total"]
-    return f"{pool['asked']} asked; {total} in all, {pool['used']} used, {pool['free']} free"
+    return f"{pool['asked']} requested; {total} in all, {pool['used']} used, {pool['free']} free"
 
 
 def _node(node: Document, requested: int) -> Document:

@@ -49,8 +49,10 @@ async def readable(
     """Whose claims, or pods, may be named, of these namespaces; without `access` Kubernetes is not asked."""
     if access is None:
         return _everything("Kubernetes was not asked")
-    asked = sorted(set(namespaces) - {""})[:REVIEWS_MAX]
-    reply: KubeReply[Readable] = await if_reachable(access, lambda client: _reviewed(client, resource, asked))
+    requested_namespaces = sorted(set(namespaces) - {""})[:REVIEWS_MAX]
+    reply: KubeReply[Readable] = await if_reachable(
+        access, lambda client: _reviewed(client, resource, requested_namespaces)
+    )
     return reply.value or _everything(f"Kubernetes was not asked: {reply.problem}")
 
 

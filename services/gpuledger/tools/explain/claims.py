@@ -81,12 +81,12 @@ def _claim(state: Availability, row: rows.ResourceClaim, found: Explanation, may
 
 def _unrecorded(pod: QueriedPod, state: Availability) -> list[Document]:
     unseen = [
-        {"claim": name, "phase": "Unknown", "problem": "the ledger does not know it"}
+        {"claim": name, "phase": "Unknown", "problem": "it is not in the ledger"}
         for name in pod.claims
         if name not in state.claim.rows
     ]
     unmade = [
-        {"claim": name, "phase": "Missing", "problem": "no claim was made yet for this entry of the pod"}
+        {"claim": name, "phase": "Missing", "problem": "no claim has been created yet for this entry of the pod"}
         for name in pod.missing
     ]
     return unseen + unmade
@@ -107,8 +107,8 @@ def _requested(row: rows.ResourceClaim) -> ClaimRequested:
 
 
 def _reach(row: rows.ResourceClaim) -> Reach | None:
-    said = ClaimAllocated.model_validate(orjson.loads(row.payload)).reach
-    return None if said is None else reach_of(said)
+    reach = ClaimAllocated.model_validate(orjson.loads(row.payload)).reach
+    return None if reach is None else reach_of(reach)
 
 
 def _allows(every: Sequence[Reach]) -> Allows | None:

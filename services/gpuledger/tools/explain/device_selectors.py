@@ -25,7 +25,7 @@ _LOOKUP = "ofDomain"
 
 
 def selects(expression: str, offered: SelectorInput) -> bool | str:
-    """Whether an expression selects a device; a text tells why it could not be evaluated."""
+    """Whether an expression selects a device, or a text why it could not be evaluated."""
     compiled = _compiled(expression)
     if isinstance(compiled, str):
         return compiled
@@ -78,12 +78,12 @@ def _seen(offered: SelectorInput) -> dict[str, Any]:
 
 
 def _sentence(error: Exception) -> str:
-    """What the library says first; the rest is a lesson."""
+    """The first sentence of the library's message; the rest explains CEL."""
     return str(error).partition("\n")[0].partition(". ")[0]
 
 
-def _value(given: object) -> object:
-    return FUNCTIONS["semver"](given.version) if isinstance(given, Version) else given
+def _value(attribute: object) -> object:
+    return FUNCTIONS["semver"](attribute.version) if isinstance(attribute, Version) else attribute
 
 
 def _by_domain(values: Mapping[str, object], driver: str) -> dict[str, dict[str, object]]:

@@ -1,7 +1,7 @@
 """Why claims have no devices: what every request meets in every pool, and whether all can be had on one node. Pure.
 
-What is said of one request and one device is exact, as the allocator decides it. Whether all requests can be had at
-once is searched for within bounds; where they do not suffice, the explanation says so.
+The result for one request and one device is exact, as the allocator decides it. Whether all requests can be met at once
+is searched within bounds; if these do not suffice, the explanation says so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ class ClaimAnswer(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The whole answer; `knows_nodes` says that the labels of nodes were there to judge by."""
+    """The whole explanation; `knows_nodes` says whether the ledger has labels of nodes to judge by."""
 
     claims: tuple[ClaimAnswer, ...]
     together: Placement
@@ -90,14 +90,14 @@ def explain(
 
 
 def _problem(pending: PendingClaim) -> str:
-    """Whether it asks for more devices than a claim can be given."""
+    """Whether it requests more devices than a claim can have."""
     least = sum(
         min((1 if wish.mode == "All" else wish.count for wish in request.wishes), default=0)
         for request in pending.requested.requests
     )
     if least <= RESULTS_MAX:
         return ""
-    return f"{least} devices are asked, and a claim can be given no more than {RESULTS_MAX}"
+    return f"{least} devices are requested, and a claim can have no more than {RESULTS_MAX}"
 
 
 def _request(cluster: ClusterDevices, visible_pools: Iterable[VisiblePool], request: Request) -> RequestAnswer:

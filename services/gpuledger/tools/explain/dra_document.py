@@ -25,17 +25,17 @@ _Hindered = list[tuple[str, DeviceConstraint]]
 
 
 def namespaces_of(explanation: Explanation) -> set[str]:
-    """The namespaces of the claims that have what is asked for."""
+    """The namespaces of the claims that hold requested devices."""
     return {held.claim.namespace for one in _hindrances(explanation) for held in one.holdings}
 
 
 def claim_document(row: rows.ResourceClaim) -> Document:
-    """What is known of a claim."""
+    """The facts about a claim."""
     return {"claim": row.claim, "uid": row.uid, "phase": row.phase, "since": row.since, "owner": row.owner}
 
 
 def allocation_documents(state: Availability, claim: str) -> list[Document]:
-    """What a claim holds, and since when."""
+    """The devices that a claim holds, and since when."""
     return [
         {
             "request": row.request,
@@ -129,7 +129,7 @@ def _pool(found: InPool, may_name: MayName) -> Document:
 
 
 def _by_reason(candidates: Iterable[Candidate]) -> Mapping[_Reason, _Hindered]:
-    """Devices by what is in the way; one may have several things in the way, and stands with each."""
+    """Devices by obstacle; a device with several obstacles appears with each."""
     found: dict[_Reason, _Hindered] = {}
     for one in candidates:
         for constraint in one.constraints:

@@ -1,4 +1,4 @@
-"""What an explanation says in a sentence: for each request, and for all of it. Pure."""
+"""The sentences of an explanation of claims: for each request, and for all of them. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,17 +21,15 @@ WORDS: Final[Mapping[UnavailableReason | Mismatch, str]] = {
     Mismatch.SELECTOR: "not selected",
     Mismatch.SELECTOR_FAILS: "on which a selector fails",
 }
-"""What devices are called that have this in the way; the order is that of sentences."""
+"""The words for devices with each obstacle, in the order of sentences."""
 
-NODES_UNKNOWN: Final = (
-    "The labels of no node are known, so whether a node can reach a device was judged by names alone."
-)
-ONLY_DEVICES: Final = "Only devices were looked at: whether a pod fits the node otherwise is for the scheduler to say."
-NOT_ALL_TRIED: Final = "Not every combination of devices was tried, so that it may be possible all the same."
-NOWHERE: Final = "there is no node on which all claims that the pod has already can be used"
+NODES_UNKNOWN: Final = "The ledger has no labels of nodes, so devices were matched to nodes by name alone."
+ONLY_DEVICES: Final = "Only devices were checked; the scheduler decides whether the pod fits the node otherwise."
+NOT_ALL_TRIED: Final = "Not every combination of devices was tried, so it may still be possible."
+NOWHERE: Final = "no node can use all the claims that the pod already has"
 FAILING: Final = (
     "A selector fails on some devices. They count as not selected, and the scheduler gives up on a node as soon as it "
-    "looks at one of them: test for an attribute before using it."
+    "evaluates one of them: test for an attribute before using it."
 )
 
 Most = Mapping[tuple[str, str], tuple[Supply, str]]
@@ -58,27 +56,28 @@ def answer_words(explanation: Explanation, moment: str) -> str:
 
 
 def request_words(claim: ClaimAnswer, request: RequestAnswer, most: Most) -> str:
-    """What is to be said of one request."""
+    """The sentence for one request."""
     if [one.label for one in request.options] == [request.name]:
         return f"request {request.name}: {option_words(claim, request.options[0], most)}"
     every = "; ".join(f"{one.wish.name}: {option_words(claim, one, most)}" for one in request.options)
-    return f"request {request.name}, the first to be had of {len(request.options)}: {every}"
+    return f"request {request.name}, the first available of {len(request.options)}: {every}"
 
 
 def option_words(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> str:
-    """What is to be said of one alternative, without its name."""
-    asked = f"{_devices(option.wish.count)} asked" if option.wish.mode == "ExactCount" else "all devices asked"
+    """The sentence for one alternative, without its name."""
+    is_exact = option.wish.mode == "ExactCount"
+    requested = f"{_devices(option.wish.count)} requested" if is_exact else "all devices requested"
     if option.problem:
-        return f"{asked}, and {option.problem}"
+        return f"{requested}, and {option.problem}"
     every = option.candidates
     matching = [one for one in every if one.matches]
     if not matching:
         failing = sum(one.constraints[0].kind is Mismatch.SELECTOR_FAILS for one in every)
         offered = f"none of {len(every)} matches" if every else "none is offered"
-        return f"{asked}, {offered}{f' (a selector fails on {failing})' if failing else ''}"
+        return f"{requested}, {offered}{f' (a selector fails on {failing})' if failing else ''}"
     free = sum(one.is_free for one in matching)
     where = _on_one_node(claim, option, free, most)
-    return f"{asked}, {free} to be had{_colon(reasons_words(tally(option)))}{where}"
+    return f"{requested}, {free} available{_colon(reasons_words(tally(option)))}{where}"
 
 
 def tally(option: OptionAnswer) -> Counter[UnavailableReason | Mismatch]:
@@ -109,7 +108,7 @@ def disagreement_words(one: Disagreement) -> str:
 
 
 def notes_of(explanation: Explanation) -> Iterator[str]:
-    """What is to be known about the answer, above all where it is not exact."""
+    """The limits of the answer, above all where it is not exact."""
     every = [one for claim in explanation.claims for request in claim.requests for one in request.options]
     kinds = {one.constraints[0].kind for option in every for one in option.candidates if one.constraints}
     if Mismatch.SELECTOR_FAILS in kinds & UNSELECTED:
@@ -153,7 +152,7 @@ def _is_short(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> bool:
 
 
 def _on_one_node(claim: ClaimAnswer, option: OptionAnswer, free: int, most: Most) -> str:
-    """Where no node has what all nodes have together, that is said."""
+    """The limit of a single node, if no node has as many devices as all nodes have."""
     known = most.get((claim.claim, option.label))
     if known is None or not free:
         return ""

@@ -1,6 +1,6 @@
 """What keeps a pod off a node, as far as its own selectors, the node's taints and a cordon say. Pure.
 
-It must never call a node closed that the scheduler may use: what is not looked at here keeps nobody off.
+It must never call a node closed that the scheduler may use: what it does not check keeps no pod off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,8 +55,8 @@ def _cordon(pod: Object, spec: Mapping[str, Any]) -> Iterator[Hindrance]:
 
 
 def _taints(pod: Object, spec: Mapping[str, Any]) -> Iterator[Hindrance]:
-    for given in spec.get("taints") or ():
-        taint = PoolTaint(key=given["key"], value=given.get("value") or None, effect=given["effect"])
+    for one in spec.get("taints") or ():
+        taint = PoolTaint(key=one["key"], value=one.get("value") or None, effect=one["effect"])
         is_cordon = bool(spec.get("unschedulable")) and taint.key == CORDON
         if taint.effect in KEEPING_OFF and not is_cordon and not _tolerated(pod, taint):
             yield Hindrance(Barrier.TAINTED, _text(taint))

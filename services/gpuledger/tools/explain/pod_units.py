@@ -23,7 +23,7 @@ from gpuledger.tools.explain.access import Readable, readable
 from gpuledger.tools.explain.node_fit import hindrances, selection, untolerated
 from gpuledger.tools.explain.pools import (
     HAS_OR_NEEDS_NONE,
-    NODES_ASKED_MAX,
+    NODES_READ_MAX,
     Ask,
     Barrier,
     Finding,
@@ -32,7 +32,7 @@ from gpuledger.tools.explain.pools import (
     PodUse,
     PoolAnswer,
     answer,
-    asked_notes,
+    checked_notes,
     judged_nodes,
     uses_of,
 )
@@ -42,7 +42,7 @@ from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.pools import current_pools, pools_as_of
 
 NO_SCHEDULER: Final = (
-    "No scheduler has said anything of the pod; an API server of `gpuledger up` or `kube-api` has none."
+    "No scheduler has reported anything about the pod; the API servers of `gpuledger up` and `kube-api` have none."
 )
 
 Quotas = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -95,7 +95,7 @@ async def explain_units(pools: PoolFacts, query: WhyQuery, pod: QueriedPod) -> U
         raise ToolError(f"You may not read Pods in namespace {query.namespace!r}", hint)
     notes = [SEVERAL_POOLS] if len(requests) > 1 else []
     if query.node is not None and pools.node.get(query.node) is None:
-        notes.append(f"The ledger knows no node {query.node}.")
+        notes.append(f"The ledger has no node {query.node}.")
     judged = judged_nodes(answers)
     if pod.object is None or query.live_access is None:
         return UnitsExplanation(tuple(answers), may, {}, {}, (*notes, *([NOT_PLACED] if judged else [])))
@@ -122,7 +122,7 @@ def _uses(pools: PoolFacts, name: str, pod: QueriedPod, pool: str) -> list[PodUs
 
 
 async def _read(client: KubeClient, namespace: str, answers: Sequence[PoolAnswer], judged: Sequence[str]) -> _Cluster:
-    nodes, problem = await _nodes(client, judged[:NODES_ASKED_MAX])
+    nodes, problem = await _nodes(client, judged[:NODES_READ_MAX])
     quotas: dict[str, Sequence[Mapping[str, Any]]] = {}
     quotas_problem = ""
     for one in answers:
@@ -171,11 +171,11 @@ def _notes(
     answers: Sequence[PoolAnswer], cluster: _Cluster, judged: int, taints: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """What was not checked, and what else may keep the pod waiting."""
-    yield from asked_notes(judged, cluster.nodes_problem)
+    yield from checked_notes(judged, cluster.nodes_problem)
     if any(one.finding is Finding.FITS for one in answers):
         yield ONLY_UNITS
     if cluster.quotas_problem:
-        yield f"Quotas were not looked at: {cluster.quotas_problem}"
+        yield f"Quotas were not checked: {cluster.quotas_problem}"
     for pool, untolerated_taints in taints.items():
         if untolerated_taints:
             yield f"The pod does not tolerate taints that {pool} has for its nodes: {', '.join(untolerated_taints)}."

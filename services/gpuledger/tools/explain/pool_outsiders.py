@@ -1,6 +1,6 @@
-"""Which devices a pool means and does not have, and everything that stands in the way. Pure.
+"""The devices that match a pool and are not in it, each with all obstacles. Pure.
 
-Where the `pools` service has decided why, its word comes first; what it would say next stands behind it.
+If the `pools` service has decided why, its reason comes first, and further obstacles follow.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Obstacle(NamedTuple):
 
 
 class Outsider(NamedTuple):
-    """A device that a pool means, or that is asked into it, and that is not in it."""
+    """A device that matches a pool, or is requested for it, and is not in it."""
 
     device: str
     node: str
@@ -40,28 +40,28 @@ class Outsider(NamedTuple):
 
 
 def outsiders(state: PoolFacts, pool: Pool) -> Iterator[Outsider]:
-    """The devices that are not in the pool and could be, by name, each with all that stands in the way."""
+    """The devices that could be in the pool and are not, by name, each with all obstacles."""
     spec, closed = read_spec(pool.said), tuple(_closed(state, pool))
     for name in sorted(state.device.rows):
         device, held = state.device.rows[name], state.assignment.get(name)
         if held is not None and held.pool == pool.subject:
             continue
-        is_asked = _asked(state, name) == _annotation(pool)
-        if is_asked or _is_meant(state, spec, device):
-            found = (*_obstacles(state, pool, spec, device, held, is_asked=is_asked), *closed)
+        is_requested = _requested(state, name) == _annotation(pool)
+        if is_requested or _is_meant(state, spec, device):
+            found = (*_obstacles(state, pool, spec, device, held, is_requested=is_requested), *closed)
             shown = held_state(device.prepared, held)
             yield Outsider(name, device.node, shown, tuple({one.reason: one for one in reversed(found)}.values())[::-1])
 
 
 def _obstacles(
-    state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice, held: Assignment | None, *, is_asked: bool
+    state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice, held: Assignment | None, *, is_requested: bool
 ) -> Iterator[Obstacle]:
     if held is not None and held.pool is not None:
         yield Obstacle(IN_ANOTHER_POOL, f"It belongs to {held.pool} ({held.phase}).")
-    elif is_asked and held is not None:
+    elif is_requested and held is not None:
         yield Obstacle(held.reason, held.message)
-    if not is_asked:
-        yield from _not_asked(state, pool, spec, device)
+    if not is_requested:
+        yield from _not_requested(state, pool, spec, device)
     yield from _of_device(device)
     node, limit = state.node.get(device.node), spec.said.devices_per_node_max
     if node is None or not node.ready:
@@ -81,10 +81,10 @@ def _of_device(device: PoolDevice) -> Iterator[Obstacle]:
         yield Obstacle(AssignmentReason.LOST, f"The device is {device.prepared}.")
 
 
-def _not_asked(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice) -> Iterator[Obstacle]:
-    asked = _asked(state, device.name)
-    if asked != (None, None):
-        names = " and ".join(repr(name) for name in asked if name is not None)
+def _not_requested(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice) -> Iterator[Obstacle]:
+    requested = _requested(state, device.name)
+    if requested != (None, None):
+        names = " and ".join(repr(name) for name in requested if name is not None)
         yield Obstacle(ASKED_FOR_ANOTHER, f"Its annotations ask for {names}.")
     elif spec.approves is None:
         yield Obstacle(AssignmentReason.NOT_ASKED_FOR, f"No annotation gives it to {pool.name}.")
@@ -111,14 +111,14 @@ def _is_meant(state: PoolFacts, spec: Spec, device: PoolDevice) -> bool:
     return selects(spec.nodes, device.node, orjson.loads(node.labels) if spec.nodes and node is not None else {})
 
 
-def _asked(state: PoolFacts, device: str) -> tuple[str | None, str | None]:
-    """What the two assignment annotations say."""
+def _requested(state: PoolFacts, device: str) -> tuple[str | None, str | None]:
+    """The values of the two assignment annotations."""
     mark = state.mark.get(device)
     return (None, None) if mark is None else (mark.asked, mark.asked_cluster)
 
 
 def _annotation(pool: Pool) -> tuple[str | None, str | None]:
-    """What the two assignment annotations of a device say that is asked into the pool."""
+    """The values of the two assignment annotations on a device that is requested for the pool."""
     return (pool.name, None) if PoolRef.parse(pool.subject).namespace else (None, pool.name)
 
 

@@ -1,7 +1,7 @@
-"""Why a pod has no units of a pool, or where it could have them. Pure; it must never say more than was looked at.
+"""Why a pod has no units of a pool, or where it could have them. Pure; it must never claim more than it has checked.
 
-A pod needs all its units on one node, so what counts is a node with room, and not how many units are free in all.
-Priority and preemption are the scheduler's own matter, and are not judged.
+A pod needs all its units on one node, so a node with room counts, and not the number of free units in all.
+Priority and preemption are up to the scheduler, and are not judged.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from gpuledger.domain.pools.state import PoolFacts
 
 
 class Ask(NamedTuple):
-    """So many units of a pool, by the pool's id and the resource that stands for it in the pod."""
+    """A request for units of a pool, by the pool's id and the extended resource in the pod."""
 
     resource: str
     pool: str
@@ -32,7 +32,7 @@ class Ask(NamedTuple):
 
 
 class PodUse(NamedTuple):
-    """A pod that asks for units of a pool, and where it runs, if anywhere yet."""
+    """A pod that requests units of a pool, and its node, if it has one yet."""
 
     pod: str
     node: str | None
@@ -40,7 +40,7 @@ class PodUse(NamedTuple):
 
 
 class PodState(NamedTuple):
-    """How far a pod is: bound to `node` since then, and ended in a phase; `running` None is not known."""
+    """The progress of a pod: bound to `node` since a time, and ended in a phase; `running` None is unknown."""
 
     node: str | None = None
     since: datetime | None = None
@@ -49,7 +49,7 @@ class PodState(NamedTuple):
 
 
 class Finding(StrEnum):
-    """What is to be said of units that a pod asks for; in admission's word where it refuses pods for the same."""
+    """The finding about the units that a pod requests, in the words of admission where that refuses pods for it."""
 
     ENDED = "PodEnded"
     HAS = "HasUnits"
@@ -99,9 +99,9 @@ class Room(NamedTuple):
         """How many units nobody has; pods may have more than there still are."""
         return max(0, self.offered - self.used)
 
-    def fits(self, wanted: int) -> bool:
+    def fits(self, requested: int) -> bool:
         """Whether a pod can have so many units there."""
-        return self.free >= wanted and not self.hindrances
+        return self.free >= requested and not self.hindrances
 
 
 class Idle(NamedTuple):
@@ -114,9 +114,9 @@ class Idle(NamedTuple):
 
 
 class PoolAnswer(NamedTuple):
-    """What was found. `against` are the conditions that speak against the pool; `total` None is not known.
+    """The answer for one pool. `against` are the conditions against it; `total` None is unknown.
 
-    `uses` are of all pods that have units or ask for them, but for the one that is asked about while it has none.
+    `uses` are of all pods that have or request units, except for the pod in question while it has none.
     """
 
     ask: Ask
@@ -131,7 +131,7 @@ class PoolAnswer(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """How many units the nodes that were looked at offer."""
+        """How many units the checked nodes offer."""
         return sum(one.offered for one in self.rooms)
 
     @property
@@ -148,7 +148,7 @@ class PoolAnswer(NamedTuple):
     def awaited(self) -> list[Room]:
         """The nodes whose units the pod may come to have: they offer so many, and too few of them are free.
 
-        Where no node offers so many, all that offer any are meant, for they may come to offer more.
+        If no node offers so many, these are all nodes that offer any, as they may come to offer more.
         """
         offering = [one for one in self.rooms if one.offered]
         large = [one for one in offering if one.offered >= self.ask.units] or offering
@@ -156,7 +156,7 @@ class PoolAnswer(NamedTuple):
 
 
 Hindrances = Mapping[str, Sequence[Hindrance]]
-"""By node what keeps the pod off it. A node that is not named is open to it, or was not looked at."""
+"""By node what keeps the pod off it. Other nodes are open to it, or were not checked."""
 
 _AGAINST: Final = (
     (PoolConditionType.SUPPORTED, FALSE),
@@ -164,7 +164,7 @@ _AGAINST: Final = (
     (PoolConditionType.CONFIGURED, FALSE),
     (PoolConditionType.MAINTENANCE, TRUE),
 )
-"""In the order in which admission looks at them."""
+"""In the order in which admission checks them."""
 
 
 def answer(
@@ -176,7 +176,7 @@ def answer(
     hindrances: Hindrances | None = None,
     only: str | None = None,
 ) -> PoolAnswer:
-    """What is to be said of the units that a pod asks for; with `only` no other node is looked at."""
+    """The answer about the units that a pod requests; with `only` no other node is checked."""
     row = state.pool.get(ask.pool)
     if row is None:
         return PoolAnswer(ask, _of_pod(pod) or _missing(state, ask), pod, uses=tuple(uses))
@@ -218,13 +218,13 @@ def _closed(room: Room, hindrances: Hindrances) -> Room:
 
 def _offered(state: PoolFacts, row: Pool) -> Counter[str]:
     """Units by node, by the formula of the pool's capacity."""
-    said, cap = read_spec(row.said).said, state.settings_in_force().max_slices_per_device
+    pool, cap = read_spec(row.said).said, state.settings_in_force().max_slices_per_device
     found = Counter[str]()
     for held in state.assignment.where("pool", row.subject):
         device = state.device.get(held.device)
         cards, partitions = state.offered(held.device)
         if device is not None and cards:
-            found[device.node] += units(said, cards=cards, partitions=partitions, cap=cap)
+            found[device.node] += units(pool, cards=cards, partitions=partitions, cap=cap)
     return found
 
 
@@ -245,18 +245,18 @@ def _missing(state: PoolFacts, ask: Ask) -> Finding:
 
 def _of_units(found: PoolAnswer) -> Finding:
     """Where the units are; the first that holds, so that each may take for granted that those before do not."""
-    wanted, total = found.ask.units, found.total
+    requested, total = found.ask.units, found.total
     if not total:
         return Finding.UNDECIDED if total is None else Finding.WITHOUT_CAPACITY
-    if wanted > total:
+    if requested > total:
         return Finding.TOO_MANY
-    if all(one.offered < wanted for one in found.rooms):
+    if all(one.offered < requested for one in found.rooms):
         return Finding.NODES_TOO_SMALL
-    if any(one.fits(wanted) for one in found.rooms):
+    if any(one.fits(requested) for one in found.rooms):
         return Finding.FITS
-    if any(one.free >= wanted for one in found.rooms):
+    if any(one.free >= requested for one in found.rooms):
         return Finding.NODES_CLOSED
-    return Finding.IN_USE if found.free < wanted else Finding.FRAGMENTED
+    return Finding.IN_USE if found.free < requested else Finding.FRAGMENTED
 
 
 def _against(state: PoolFacts, pool: str) -> Iterator[PoolCondition]:
@@ -286,7 +286,7 @@ def _is_partitioned(state: PoolFacts, pool: str) -> bool:
 
 
 def _condition_of(state: PoolFacts, held: Assignment) -> tuple[str, str, str]:
-    """A device's state, and why it offers nothing: what its agent said last comes first."""
+    """A device's state, and why it offers nothing: its agent's last report takes precedence."""
     device, setup = state.device.get(held.device), state.setup.get(held.device)
     shown = str(held.phase) if device is None else held_state(device.prepared, held)
     if held.phase == AssignmentPhase.UNASSIGNING:
@@ -297,12 +297,12 @@ def _condition_of(state: PoolFacts, held: Assignment) -> tuple[str, str, str]:
 
 
 def is_about_deletion(one: PoolCondition) -> bool:
-    """Whether a condition says no more than that the pool is being deleted."""
+    """Whether a condition only repeats that the pool is being deleted."""
     return one.reason == PoolReason.DELETING
 
 
-NODES_ASKED_MAX: Final = 100
-"""Nodes that Kubernetes is asked about; others are judged by the labels that the ledger knows, and a note says so."""
+NODES_READ_MAX: Final = 100
+"""Nodes to read from Kubernetes; others are judged by the labels that the ledger has, and a note says so."""
 
 
 def judged_nodes(answers: Iterable[PoolAnswer]) -> list[str]:
@@ -316,16 +316,16 @@ def judged_nodes(answers: Iterable[PoolAnswer]) -> list[str]:
     return sorted(ranks, key=lambda node: (ranks[node], node))
 
 
-def asked_notes(judged: int, problem: str) -> Iterator[str]:
-    """Of which nodes Kubernetes has not told, out of so many; `problem` is why it did not, empty where it did."""
+def checked_notes(judged: int, problem: str) -> Iterator[str]:
+    """A note about nodes that could not be read from Kubernetes, or were too many; `problem` is why, empty if none."""
     if judged and problem:
-        yield f"Not every node was looked at for taints and a cordon: {problem}"
-    elif judged > NODES_ASKED_MAX:
+        yield f"Not every node was checked for taints and a cordon: {problem}"
+    elif judged > NODES_READ_MAX:
         yield (
-            f"Only {NODES_ASKED_MAX} of {judged} nodes that offer units were looked at for taints and a cordon; the "
-            "others were judged by the labels that the ledger knows."
+            f"Only {NODES_READ_MAX} of {judged} nodes that offer units were checked for taints and a cordon; the "
+            "others were judged by the labels that the ledger has."
         )
 
 
-def _rank(room: Room, wanted: int) -> tuple[bool, bool]:
-    return not room.fits(wanted), room.offered < wanted
+def _rank(room: Room, requested: int) -> tuple[bool, bool]:
+    return not room.fits(requested), room.offered < requested

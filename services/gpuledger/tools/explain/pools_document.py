@@ -43,7 +43,7 @@ def quota_notes(documents: Sequence[Document]) -> list[str]:
     """A note for each quota that leaves too little; an existing pod was counted when it was created."""
     return [
         f"ResourceQuota {quota['name']} leaves {quota['left']} of {quota['hard']} of {pool['resource']}: another pod "
-        f"that asks for {pool['asked']} would be refused. It does not keep a pod waiting that is there."
+        f"that requests {pool['asked']} would be refused. Existing pods are not affected."
         for pool in documents
         for quota in pool["quotas"]
         if quota["reached"]

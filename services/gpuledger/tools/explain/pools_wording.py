@@ -1,4 +1,4 @@
-"""What is said in a sentence of units that a pod asks of a pool. Pure; names no other pod, for not all may be named."""
+"""The sentences about the units of a pool that a pod requests. Pure; they name no other pods, as not all may be."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -11,11 +11,10 @@ SHOWN_MAX: Final = 3
 """Nodes or reasons that a sentence names; the tables have more of them, and `-o json` all."""
 
 NOT_PLACED: Final = (
-    "Kubernetes was not asked about the pod, so whether it may run on a node otherwise was not looked at."
+    "Kubernetes was not asked about the pod, so it was not checked whether the pod can run on a node otherwise."
 )
 ONLY_UNITS: Final = (
-    "Units of pools, node selectors, required node affinity and taints were looked at, and nothing else that the "
-    "scheduler looks at."
+    "Only units of pools, node selectors, required node affinity and taints were checked; the scheduler checks more."
 )
 SEVERAL_POOLS: Final = "Admission refuses new pods that ask for units of several pools."
 
@@ -25,23 +24,23 @@ BARRIERS: Final[Mapping[Barrier, str]] = {
     Barrier.TAINTED: "has a taint that the pod does not tolerate",
     Barrier.NOT_SELECTED: "is not what the pod selects",
 }
-"""What a node is said to be that a pod cannot use."""
+"""The words for a node that a pod cannot use."""
 
 _WITH_NODES: Final = frozenset(
     {Finding.TOO_MANY, Finding.NODES_TOO_SMALL, Finding.IN_USE, Finding.FRAGMENTED, Finding.NODES_CLOSED}
 )
-"""A pod waits for units although nodes offer some, so that it counts whether it could run there."""
+"""The pod waits although nodes offer units, so that it matters whether it could run there."""
 
 
 def pool_words(found: PoolAnswer) -> str:
-    """What is to be said of one pool; where conditions speak against it, they come first, unless nothing is missing."""
-    said = "; ".join([_WORDS[found.finding](found), *_nor_there(found)])
+    """The sentence for one pool; conditions against it come first, unless nothing is missing."""
+    sentence = "; ".join([_WORDS[found.finding](found), *_nor_there(found)])
     against = [] if found.finding in HAS_OR_NEEDS_NONE else list(_against(found))
     if found.finding is Finding.FITS:
-        return "; but ".join([said, *against[:1]])
+        return "; but ".join([sentence, *against[:1]])
     if found.finding is Finding.UNDECIDED and against:
         return "; ".join(against)
-    return "; ".join([*against, said])
+    return "; ".join([*against, sentence])
 
 
 def apart_words(answers: Sequence[PoolAnswer]) -> str:
@@ -54,8 +53,8 @@ def apart_words(answers: Sequence[PoolAnswer]) -> str:
 
 def barrier_words(room: Room) -> str:
     """What keeps the pod off a node."""
-    told = (f"{BARRIERS[one.barrier]}{f' ({one.detail})' if one.detail else ''}" for one in room.hindrances)
-    return f"{room.node} {' and '.join(told)}"
+    barriers = (f"{BARRIERS[one.barrier]}{f' ({one.detail})' if one.detail else ''}" for one in room.hindrances)
+    return f"{room.node} {' and '.join(barriers)}"
 
 
 def idle_words(idle: Sequence[Idle]) -> str:
@@ -67,11 +66,11 @@ def _against(found: PoolAnswer) -> Iterator[str]:
     label = PoolRef.parse(found.ask.pool)
     if found.deleting:
         yield f"{label} is being deleted"
-    told = set[tuple[str, str]]()
+    seen = set[tuple[str, str]]()
     for one in found.against:
-        if is_about_deletion(one) or (one.reason, one.message) in told:
+        if is_about_deletion(one) or (one.reason, one.message) in seen:
             continue
-        told.add((one.reason, one.message))
+        seen.add((one.reason, one.message))
         yield f"{label} is {one.type}={one.status} ({_because(one.reason, one.message)})"
 
 
@@ -82,7 +81,7 @@ def _ended(found: PoolAnswer) -> str:
 def _has(found: PoolAnswer) -> str:
     pod, ask = found.pod, found.ask
     since = "" if pod.since is None else f" since {pod.since:%Y-%m-%dT%H:%M:%SZ}"
-    waits = "" if pod.running is not False else "; `kubectl describe pod` tells why its containers do not run yet"
+    waits = "" if pod.running is not False else "; `kubectl describe pod` shows why its containers do not run yet"
     return f"it has its {_units(ask.units)} of {ask.resource} on node {pod.node}{since}{waits}"
 
 
@@ -105,32 +104,34 @@ def _other_namespace(found: PoolAnswer) -> str:
 
 
 def _undecided(found: PoolAnswer) -> str:
-    return f"nothing was decided yet of what {PoolRef.parse(found.ask.pool)} offers"
+    return f"it is not decided yet what {PoolRef.parse(found.ask.pool)} offers"
 
 
 def _without_capacity(found: PoolAnswer) -> str:
     devices = f": {idle_words(found.idle)}" if found.idle else ", because it has no devices"
-    return f"{_asked(found)}, and {PoolRef.parse(found.ask.pool)} offers none{devices}"
+    return f"{_requested(found)}, and {PoolRef.parse(found.ask.pool)} offers none{devices}"
 
 
 def _too_many(found: PoolAnswer) -> str:
     all_of_it = f"all of {PoolRef.parse(found.ask.pool)} has {found.total}"
-    return f"{_asked(found)}, and {all_of_it}, so that as it is they can never be had{_more_to_come(found)}"
+    return f"{_requested(found)}, and {all_of_it}, so the request can never be met as it is{_more_to_come(found)}"
 
 
 def _nodes_too_small(found: PoolAnswer) -> str:
     most = max((one.offered for one in found.rooms), default=0)
     if len(found.rooms) == 1:
-        return f"{_asked(found)}, and node {found.rooms[0].node} offers {most} of {found.total}{_more_to_come(found)}"
+        return (
+            f"{_requested(found)}, and node {found.rooms[0].node} offers {most} of {found.total}{_more_to_come(found)}"
+        )
     nodes = f"no node offers more than {most} of {found.total}"
-    return f"{_asked(found)}, which have to be on one node, and {nodes}{_more_to_come(found)}"
+    return f"{_requested(found)}, which have to be on one node, and {nodes}{_more_to_come(found)}"
 
 
 def _in_use(found: PoolAnswer) -> str:
     pods = sum(1 for one in found.uses if one.node is not None and one.node in {room.node for room in found.rooms})
     what = "the others" if found.free else "them"
     who = f"{pods} pod{' has' if pods == 1 else 's have'} {what}"
-    return f"{_asked(found)}, and {_free(found.free, found.offered)} free: {who}{_more_to_come(found)}"
+    return f"{_requested(found)}, and {_free(found.free, found.offered)} free: {who}{_more_to_come(found)}"
 
 
 def _fragmented(found: PoolAnswer) -> str:
@@ -138,19 +139,19 @@ def _fragmented(found: PoolAnswer) -> str:
     spread = (
         f"{_free(found.free, found.offered)} free in all, but no node has so many: {room.node} has most, {room.free}"
     )
-    return f"{_asked(found)}, which have to be on one node; {spread}{_more_to_come(found)}"
+    return f"{_requested(found)}, which have to be on one node; {spread}{_more_to_come(found)}"
 
 
 def _nodes_closed(found: PoolAnswer) -> str:
     closed = [barrier_words(one) for one in found.rooms if one.free >= found.ask.units]
-    return f"{_asked(found)}, and free where the pod cannot run: {_listed(closed)}"
+    return f"{_requested(found)}, and free where the pod cannot run: {_listed(closed)}"
 
 
 def _fits(found: PoolAnswer) -> str:
     nodes = found.fitting
     room = next(one for one in found.rooms if one.node == nodes[0])
     more = f", and {len(nodes) - 1} more node{'s have' if len(nodes) > 2 else ' has'} room" if nodes[1:] else ""
-    return f"{_asked(found)}, and {_are(room.free)} free on node {room.node}{more}: no unit is missing"
+    return f"{_requested(found)}, and {_are(room.free)} free on node {room.node}{more}: no unit is missing"
 
 
 def _nor_there(found: PoolAnswer) -> Iterator[str]:
@@ -162,9 +163,9 @@ def _nor_there(found: PoolAnswer) -> Iterator[str]:
 
 def _which(found: PoolAnswer, closed: int) -> str:
     """So many of the nodes whose units the pod may come to have."""
-    awaited, wanted = found.awaited, found.ask.units
+    awaited, requested = found.awaited, found.ask.units
     other = "other " if found.finding is Finding.NODES_CLOSED else ""
-    what = "so many" if awaited[0].offered >= wanted else "units"
+    what = "so many" if awaited[0].offered >= requested else "units"
     if len(found.rooms) == 1:
         return f"node {awaited[0].node}"
     if len(awaited) == 1:
@@ -180,8 +181,8 @@ def _more_to_come(found: PoolAnswer) -> str:
     return f"; {devices} of its devices offer{'s' if devices == 1 else ''} nothing: {idle_words(found.idle)}"
 
 
-def _asked(found: PoolAnswer) -> str:
-    return f"{_units(found.ask.units)} of {found.ask.resource} asked"
+def _requested(found: PoolAnswer) -> str:
+    return f"{_units(found.ask.units)} of {found.ask.resource} requested"
 
 
 def _free(free: int, offered: int) -> str:

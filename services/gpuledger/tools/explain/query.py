@@ -17,9 +17,7 @@ from gpuledger.edge.watchers.resources.pods import ENDED, requests_of
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.explain.pools import PodState
 
-BY_OWNER: Final = (
-    "The claims are those that the ledger knows as made for the pod; others that it may use are not among them."
-)
+BY_OWNER: Final = "Only claims that were created for the pod are included; it may use others."
 
 
 class WhyQuery(NamedTuple):

@@ -20,11 +20,11 @@ from gpuledger.tools.queries.pools import requesting_pods
 
 T = TypeVar("T")
 
-NOTHING_REQUESTED: Final = "it asks for no GPU of a pool and has no claims"
+NOTHING_REQUESTED: Final = "it requests no units of a pool and has no claims"
 NEVER_MADE: Final = (
-    "The ledger knows pods by what they ask for, Kubernetes while they are there. Ask with --at for a time when it was "
-    "there. If it was never made, a quota or admission may have refused it: `kubectl describe` its ReplicaSet or Job, "
-    "or `kubectl get events`"
+    "Kubernetes has the pods that exist, the ledger those that requested GPUs. Use --at for a time when the pod "
+    "existed. If it was never created, a quota or admission may have refused it: see `kubectl describe` of its "
+    "ReplicaSet or Job, or `kubectl get events`"
 )
 
 

@@ -53,7 +53,7 @@ def test_what_is_missing_is_counted_by_the_most_telling_reason() -> None:
         holding("b/y", "w1/gpu-1"),
     )
     assert words(*told, claim=asking(wish(count=2))) == (
-        "request gpu: 2 devices asked, 1 to be had: 2 taken, 1 tainted"
+        "request gpu: 2 devices requested, 1 available: 2 taken, 1 tainted"
     )
 
 
@@ -173,7 +173,7 @@ def test_which_tolerations_are_for_a_taint(toleration: Toleration, is_tolerated:
 
 def test_administrators_have_what_others_have() -> None:
     told = (slice_of("w1", *devices("d")), holding("a/x", "w1/d"))
-    assert words(*told, claim=asking(wish())) == "request gpu: 1 device asked, 0 to be had: 1 taken"
+    assert words(*told, claim=asking(wish())) == "request gpu: 1 device requested, 0 available: 1 taken"
     assert words(*told, claim=asking(wish(admin_access=True))).startswith("it could be allocated now")
 
 
@@ -181,24 +181,24 @@ def test_all_devices_means_all_that_match() -> None:
     every = asking(wish(mode="All"))
     assert words(SLICE, claim=every).count("gpu gets") == 3
     assert words(SLICE, holding("a/x", "w1/gpu-0"), claim=every) == (
-        "request gpu: all devices asked, 2 to be had: 1 taken"
+        "request gpu: all devices requested, 2 available: 1 taken"
     )
     half = (SLICE, slice_of("w1", *devices("nic-0"), name="nics", driver="nic.example.com", slice_count=2))
     assert words(*half, claim=every) == (
-        "request gpu: all devices asked, 3 to be had: 1 in incomplete pools, "
+        "request gpu: all devices requested, 3 available: 1 in incomplete pools, "
         "and how many all are is not known while a pool is incomplete or invalid"
     )
 
 
 def test_an_unknown_class_is_what_is_wrong() -> None:
     claim = asking(wish(device_class="tpu"))
-    assert words(SLICE, claim=claim) == "request gpu: 1 device asked, and DeviceClass tpu does not exist"
+    assert words(SLICE, claim=claim) == "request gpu: 1 device requested, and DeviceClass tpu does not exist"
 
 
 def test_nothing_matches() -> None:
     claim = asking(wish(selectors=("model=H200",)))
-    assert words(SLICE, claim=claim) == "request gpu: 1 device asked, none of 3 matches"
-    assert words(claim=claim) == "request gpu: 1 device asked, none is offered"
+    assert words(SLICE, claim=claim) == "request gpu: 1 device requested, none of 3 matches"
+    assert words(claim=claim) == "request gpu: 1 device requested, none is offered"
 
 
 def test_the_first_alternative_that_can_be_had_is_given() -> None:
@@ -206,8 +206,8 @@ def test_the_first_alternative_that_can_be_had_is_given() -> None:
     claim = ClaimRequested(uid="u", requests=(Request(name="gpu", wishes=options),))
     assert words(SLICE, claim=claim).startswith("it could be allocated now on node w1: gpu/few gets")
     assert words(SLICE, holding("a/x", "w1/gpu-0", "w1/gpu-1"), claim=claim) == (
-        "request gpu, the first to be had of 2: many: 4 devices asked, 1 to be had: 2 taken; "
-        "few: 2 devices asked, 1 to be had: 2 taken"
+        "request gpu, the first available of 2: many: 4 devices requested, 1 available: 2 taken; "
+        "few: 2 devices requested, 1 available: 2 taken"
     )
 
 
@@ -220,7 +220,7 @@ def test_a_network_device_goes_where_its_selector_allows() -> None:
 
 def test_from_a_node_only_what_it_reaches_is_seen() -> None:
     told = (SLICE, slice_of("w2", *devices("d")), holding("a/x", "w2/d"))
-    assert words(*told, claim=asking(wish()), at="w2") == "request gpu: 1 device asked, 0 to be had: 1 taken"
+    assert words(*told, claim=asking(wish()), at="w2") == "request gpu: 1 device requested, 0 available: 1 taken"
 
 
 def test_an_answer_in_the_past_says_when() -> None:

@@ -36,7 +36,7 @@ def numbered_devices(*values: int) -> tuple[SliceDevice, ...]:
 
 def test_devices_on_two_nodes_are_not_on_one() -> None:
     told = words(slice_of("w1", *devices("a")), slice_of("w2", *devices("b")), claim=asking(wish(count=2)))
-    assert told == "request gpu: 2 devices asked, 2 to be had, and no more than 1 of them on one node (w1)"
+    assert told == "request gpu: 2 devices requested, 2 available, and no more than 1 of them on one node (w1)"
 
 
 def test_what_one_request_takes_is_missing_for_another() -> None:
@@ -123,7 +123,7 @@ def test_constraints_name_alternatives_too() -> None:
 def test_a_claim_can_be_given_so_many_devices() -> None:
     told = slice_of("w1", *devices(*(f"d{i}" for i in range(40))))
     assert words(told, claim=asking(wish(count=32))).startswith("it could be allocated")
-    assert words(told, claim=asking(wish(count=33))) == "33 devices are asked, and a claim can be given no more than 32"
+    assert words(told, claim=asking(wish(count=33))) == "33 devices are requested, and a claim can have no more than 32"
 
 
 def test_what_is_not_exact_is_told() -> None:

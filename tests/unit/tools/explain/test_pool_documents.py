@@ -76,7 +76,7 @@ def test_the_page_of_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     pool_part(page, pool_documents(of_pools(answers=(found,), quotas={UNITS: [QUOTA]}))[0])
     lines = [line.split() for line in written(capsys, page)]
     assert lines[0][:2] == ["Pool:", f"{POOL}:"]
-    assert ["Units:", "2", "asked;", "5", "in", "all,", "1", "used,", "4", "free"] in lines
+    assert ["Units:", "2", "requested;", "5", "in", "all,", "1", "used,", "4", "free"] in lines
     rows = [line for line in lines if line and line[0] in ("w1", "w2")]
     assert rows[0] == ["w2", "2", "0", "2", "<none>"]
     assert rows[1][:4] == ["w1", "3", "1", "2"]

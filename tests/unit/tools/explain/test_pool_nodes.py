@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.tools.explain.pod_units import explain_units
-from gpuledger.tools.explain.pools import NODES_ASKED_MAX, Ask, PodState, answer, asked_notes, judged_nodes
+from gpuledger.tools.explain.pools import NODES_READ_MAX, Ask, PodState, answer, checked_notes, judged_nodes
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, SEVERAL_POOLS
 from gpuledger.tools.explain.query import QueriedPod, WhyQuery
 from support.pools import Pools, pool
@@ -15,8 +15,8 @@ from support.why_pools import POOL, UNITS, asked, cards, on
 CLUSTER_UNITS = "cluster.gpu.deckhouse.io/c"
 ALONE = WhyQuery("team-a/p", None, "now", None, None)
 CAP_NOTE = (
-    "Only 100 of 101 nodes that offer units were looked at for taints and a cordon; the others were judged by the "
-    "labels that the ledger knows."
+    "Only 100 of 101 nodes that offer units were checked for taints and a cordon; the others were judged by the "
+    "labels that the ledger has."
 )
 
 
@@ -47,14 +47,14 @@ def test_from_one_node_no_other_is_judged() -> None:
     ("judged", "problem", "notes"),
     [
         (0, "", []),
-        (NODES_ASKED_MAX, "", []),
-        (NODES_ASKED_MAX + 1, "", [CAP_NOTE]),
-        (1, "forbidden", ["Not every node was looked at for taints and a cordon: forbidden"]),
+        (NODES_READ_MAX, "", []),
+        (NODES_READ_MAX + 1, "", [CAP_NOTE]),
+        (1, "forbidden", ["Not every node was checked for taints and a cordon: forbidden"]),
         (0, "forbidden", []),
     ],
 )
 def test_what_was_not_asked_is_said(judged: int, problem: str, notes: list[str]) -> None:
-    assert list(asked_notes(judged, problem)) == notes
+    assert list(checked_notes(judged, problem)) == notes
 
 
 def both() -> Pools:

@@ -51,7 +51,7 @@ def test_a_pool_that_is_being_deleted() -> None:
     found = asked(pools, 1)
     assert (found.finding, found.deleting) == (Finding.WITHOUT_CAPACITY, True)
     assert pool_words(found) == (
-        f"GPUPool {POOL} is being deleted; 1 unit of {UNITS} asked, and GPUPool {POOL} offers none: "
+        f"GPUPool {POOL} is being deleted; 1 unit of {UNITS} requested, and GPUPool {POOL} offers none: "
         "2 Unassigning (PoolDeleted)"
     )
 
@@ -76,7 +76,7 @@ def test_a_pool_that_is_being_deleted() -> None:
 def test_conditions_that_speak_against_a_pool_come_first(said: dict[str, str], told: str) -> None:
     pools = Pools().begin()
     pools.say(POOL, pool(**said))
-    first, _, rest = pool_words(asked(pools, 1)).partition(f"; 1 unit of {UNITS} asked")
+    first, _, rest = pool_words(asked(pools, 1)).partition(f"; 1 unit of {UNITS} requested")
     assert first == f"GPUPool {POOL} is {told}"
     assert rest in ("", f", and GPUPool {POOL} offers none, because it has no devices")
 
@@ -95,7 +95,7 @@ def test_maintenance_does_not_take_units_that_are_free() -> None:
     found = asked(pools, 1)
     assert found.finding is Finding.FITS
     assert pool_words(found) == (
-        f"1 unit of {UNITS} asked, and 1 is free on node w1: no unit is missing; "
+        f"1 unit of {UNITS} requested, and 1 is free on node w1: no unit is missing; "
         f"but GPUPool {POOL} is Maintenance=True (ByOperator)"
     )
 
@@ -105,7 +105,7 @@ def test_a_pool_of_which_nothing_was_decided() -> None:
     pools.say(POOL, pool())
     found = asked(pools, 1)
     assert (found.finding, found.total) == (Finding.UNDECIDED, None)
-    assert pool_words(found) == f"nothing was decided yet of what GPUPool {POOL} offers"
+    assert pool_words(found) == f"it is not decided yet what GPUPool {POOL} offers"
 
 
 def test_devices_that_offer_nothing_are_grouped_by_what_keeps_them() -> None:
@@ -143,7 +143,7 @@ def test_a_device_without_partitions_offers_nothing() -> None:
     assert [(one.devices, one.state) for one in found.idle] == [(1, "Assigned")]
 
 
-FULL = f"3 units of {UNITS} asked, "
+FULL = f"3 units of {UNITS} requested, "
 ONE_NODE = "which have to be on one node"
 CLOSED = "and free where the pod cannot run"
 TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) and is not what the pod selects"
@@ -155,7 +155,7 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
         ({}, [], {}, Finding.WITHOUT_CAPACITY, f"and GPUPool {POOL} offers none, because it has no devices"),
         (
             {"w1": 2}, [], {}, Finding.TOO_MANY,
-            f"and all of GPUPool {POOL} has 2, so that as it is they can never be had",
+            f"and all of GPUPool {POOL} has 2, so the request can never be met as it is",
         ),
         ({"w1": 2, "w2": 2}, [], {}, Finding.NODES_TOO_SMALL, f"{ONE_NODE}, and no node offers more than 2 of 4"),
         ({"w1": 3}, [on("w1", 3)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has them"),
@@ -256,7 +256,7 @@ def test_what_is_not_set_up_yet_is_said_beside_what_is_missing() -> None:
     pools = cards(w1=1).begin("w2")
     pools.say("w2-0", asks("a"))
     told = pool_words(asked(pools, 2))
-    assert told.endswith("never be had; 1 of its devices offers nothing: 1 PendingAssignment (AskedFor)")
+    assert told.endswith("never be met as it is; 1 of its devices offers nothing: 1 PendingAssignment (AskedFor)")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_what_is_not_set_up_yet_is_said_beside_what_is_missing() -> None:
         (PodState("w1", hour(3), running=True), Finding.HAS, "on node w1 since 2026-01-01T03:00:00Z"),
         (
             PodState("w1", running=False), Finding.HAS,
-            "on node w1; `kubectl describe pod` tells why its containers do not run yet",
+            "on node w1; `kubectl describe pod` shows why its containers do not run yet",
         ),
     ],
 )  # fmt: skip
