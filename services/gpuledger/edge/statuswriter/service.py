@@ -30,7 +30,7 @@ from gpuledger.edge.statuswriter.objects import Kind
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
-from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.edge.statuswriter.settings import StatusWriterSettings, WriteContext
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
@@ -133,7 +133,9 @@ class StatusWriter:
 
     async def _lead(self) -> None:
         ACTIVE.set(1)
-        self._leader = _Leader(self._ledger, self._client, self._settings, self._clock, self._jitter)
+        now = asyncio.get_running_loop().time
+        context = WriteContext(self._client, self._settings, self._clock, now, self._jitter)
+        self._leader = _Leader(self._ledger, context)
         try:
             await self._leader.fold_to_head()
             self._stopped = None
@@ -146,37 +148,23 @@ class StatusWriter:
 class _Leader:
     """Folds, plans and writes from getting the lock to losing it."""
 
-    def __init__(
-        self, ledger: Ledger, client: KubeClient, settings: StatusWriterSettings, clock: Clock, jitter: Jitter
-    ) -> None:
-        now = asyncio.get_running_loop().time
+    def __init__(self, ledger: Ledger, context: WriteContext) -> None:
+        settings = context.settings
         self._ledger = ledger
-        self._client = client
-        self._settings = settings
-        self._clock = clock
-        self._jitter = jitter
-        self._now = now
+        self._context = context
         self._desired = DesiredState()
         self._fold = Fold(DesiredProjection(), ledger.generation, state=self._desired)
         self._was_enabled = False
         self._settings_before = self._desired.settings_in_force()
         self._is_folded = False
         self.has_followed = False
-        self._queue = WorkQueue(now)
+        self._queue = WorkQueue(context.now)
         components = Components(settings.components, component_daemon_sets())
         self._kinds = [kind for kind in Kind if kind is not Kind.COMPONENT or components.are_kept]
         self._planner = Planner(self._desired, node_feature_rule(), components)
-        self._recorder = EventRecorder(
-            client, self._breaker(settings.events_per_s, settings.events_burst), settings, clock
-        )
-        self._writer = ObjectWriter(
-            client, self._planner, self._queue, self._breaker(settings.writes_per_s, settings.writes_burst),
-            self._recorder, settings, clock=clock, now=now, jitter=jitter,
-        )  # fmt: skip
-
-    def _breaker(self, per_s: float, burst: int) -> CircuitBreaker:
-        limiter = RateLimiter(per_s, burst, self._now)
-        return CircuitBreaker(limiter, self._settings.backoff, self._jitter, self._now)
+        self._recorder = EventRecorder(context, _breaker(context, settings.events_per_s, settings.events_burst))
+        breaker = _breaker(context, settings.writes_per_s, settings.writes_burst)
+        self._writer = ObjectWriter(context, self._planner, self._queue, breaker, self._recorder)
 
     def collectors(self) -> list[Collector]:
         """Metrics that are computed from the fold and the queue."""
@@ -203,7 +191,7 @@ class _Leader:
         with seldom_collected():
             async for messages in self._ledger.history(until=head):
                 self._fold.apply_all(messages)
-                recent += filter(self._is_recorded_recently, self._desired.take_occurrences())
+                recent += filter(self._is_fresh, self._desired.take_occurrences())
         self._desired.take_changed()
         self._was_enabled = self._desired.enabled
         self._settings_before = self._desired.settings_in_force()
@@ -211,24 +199,19 @@ class _Leader:
         if self._was_enabled:
             self._announce(recent)
 
-    def _is_recorded_recently(self, occurrence: Occurrence) -> bool:
-        return occurrence.recorded_ns / 1e9 >= self._clock().timestamp() - self._settings.event_age_max_s
+    def _is_fresh(self, occurrence: Occurrence) -> bool:
+        return is_fresh(occurrence, self._context.clock(), self._context.settings.event_age_max_s)
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """Everything that runs side by side."""
-        writers = [self._writer.run() for _ in range(self._settings.writes_at_once_max)]
-        informers = [
-            Informer(
-                kind, self._client, self._planner, self._writer, self._settings, now=self._now, jitter=self._jitter
-            ).run()
-            for kind in self._kinds
-        ]
+        writers = [self._writer.run() for _ in range(self._context.settings.writes_at_once_max)]
+        informers = [Informer(kind, self._context, self._planner, self._writer).run() for kind in self._kinds]
         return [self._follow_ledger(), self._recorder.run(), self._check_pools(), *informers, *writers]
 
     async def _check_pools(self) -> None:
         """From time to time, announce nodes without a pool."""
-        grace_s = self._settings.without_pool_grace_s
-        unpooled = UnpooledNodes(self._desired, self._clock, grace_s)
+        grace_s = self._context.settings.without_pool_grace_s
+        unpooled = UnpooledNodes(self._desired, self._context.clock, grace_s)
         while True:
             await asyncio.sleep(max(grace_s / POOL_CHECKS_PER_GRACE, POOL_CHECK_FIRST_S))
             self._announce(unpooled.take_occurrences() if self._desired.enabled else ())
@@ -237,7 +220,7 @@ class _Leader:
         async with self._ledger.read(after=self._fold.sequence) as reader:
             self.has_followed = True
             while True:
-                self._apply(await reader.next_batch(self._settings.messages_per_batch))
+                self._apply(await reader.next_batch(self._context.settings.messages_per_batch))
 
     def _apply(self, messages: list[Message]) -> None:
         self._fold.apply_all(messages)
@@ -262,12 +245,16 @@ class _Leader:
                 self._writer.enqueue(key, messages[0].recorded_ns)
 
     def _announce(self, occurrences: Iterable[Occurrence]) -> None:
-        for one in occurrences:
-            if is_fresh(one, self._clock(), self._settings.event_age_max_s):
-                self._writer.announce(one)
+        for one in filter(self._is_fresh, occurrences):
+            self._writer.announce(one)
 
     def _disable(self) -> None:
         self._writer.clear()
         HANDLER_ERRORS.clear()
         BOOTSTRAP_ERRORS.clear()
         log.info("statuswriter.disabled")
+
+
+def _breaker(context: WriteContext, per_s: float, burst: int) -> CircuitBreaker:
+    limiter = RateLimiter(per_s, burst, context.now)
+    return CircuitBreaker(limiter, context.settings.backoff, context.jitter, context.now)

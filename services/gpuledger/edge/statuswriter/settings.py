@@ -1,9 +1,12 @@
-"""Settings of the status writer. Units stand last in names."""
+"""Settings of the status writer, and the context that its parts share. Units stand last in names."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpuledger.db.locks import LockCheck
-from gpuledger.runtime.backoff import Backoff
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.runtime.backoff import Backoff, Jitter
+from gpuledger.runtime.clock import Clock
 from gpuledger.runtime.settings import ComponentSettings
 
 
@@ -40,3 +43,14 @@ class StatusWriterSettings:
     backoff: Backoff = field(default_factory=Backoff)
     restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
     refused_backoff: Backoff = field(default_factory=lambda: Backoff(first_s=5.0, max_s=300.0))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteContext:
+    """API server, settings, clock and chance; `now` gives seconds of a steady clock."""
+
+    client: KubeClient
+    settings: StatusWriterSettings
+    clock: Clock
+    now: Callable[[], float]
+    jitter: Jitter

@@ -4,7 +4,6 @@ A kind that the server does not have is retried for ever, without holding up the
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Final
@@ -12,7 +11,7 @@ from typing import Final
 import structlog
 
 from gpuledger.api.kinds import MODULE_CONFIG, NODE_FEATURE_RULE
-from gpuledger.edge.kube.client import ALL, KubeClient, Selection
+from gpuledger.edge.kube.client import ALL, Selection
 from gpuledger.edge.kube.errors import UnavailableError
 from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.edge.statuswriter.cache.objects import ListedObject, ObservedChange, read
@@ -21,8 +20,8 @@ from gpuledger.edge.statuswriter.objects import RESOURCES, Kind, key_of
 from gpuledger.edge.statuswriter.reconcile.decide import is_drift
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
-from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.runtime.backoff import Jitter, Retries
+from gpuledger.edge.statuswriter.settings import WriteContext
+from gpuledger.runtime.backoff import Retries
 
 SELECTIONS: Final = {
     Kind.RULE: Selection(fields=f"metadata.name={NODE_FEATURE_RULE}"),
@@ -35,42 +34,29 @@ log = structlog.get_logger("gpuledger.statuswriter")
 class Informer:
     """Lists, then watches, one kind."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        client: KubeClient,
-        planner: Planner,
-        writer: ObjectWriter,
-        settings: StatusWriterSettings,
-        *,
-        now: Callable[[], float],
-        jitter: Jitter,
-    ) -> None:
+    def __init__(self, kind: Kind, context: WriteContext, planner: Planner, writer: ObjectWriter) -> None:
         self._kind = kind
-        self._client = client
+        self._context = context
         self._planner = planner
         self._cache = planner.cache.kinds[kind]
         self._writer = writer
-        self._settings = settings
-        self._now = now
-        self._jitter = jitter
 
     async def run(self) -> None:
         """Run for ever. After an outage everything is listed: another server may answer."""
-        retries = Retries(self._settings.backoff, self._jitter)
+        retries = Retries(self._context.settings.backoff, self._context.jitter)
         while True:
-            begun_s = self._now()
+            begun_s = self._context.now()
             try:
                 async with asyncio.timeout(None) as until:
                     await self._reflect(until)
             except TimeoutError:
                 continue
-            if self._now() - begun_s > retries.backoff.healthy_after_s:
+            if self._context.now() - begun_s > retries.backoff.healthy_after_s:
                 retries.reset()
             await asyncio.sleep(retries.pause_s())
 
     def _relist_s(self) -> float:
-        return max(self._settings.relist_period_s, self._planner.state.settings_in_force().resync_period_s)
+        return max(self._context.settings.relist_period_s, self._planner.state.settings_in_force().resync_period_s)
 
     def _selection(self) -> Selection:
         if self._kind is Kind.COMPONENT:
@@ -80,15 +66,15 @@ class Informer:
     async def _reflect(self, until: asyncio.Timeout) -> None:
         """List and watch until the server is away, or the list is old."""
         reflector = Reflector(
-            self._client, RESOURCES[self._kind], partial(read, self._kind),
-            selection=self._selection(), backoff=self._settings.backoff, jitter=self._jitter,
+            self._context.client, RESOURCES[self._kind], partial(read, self._kind),
+            selection=self._selection(), backoff=self._context.settings.backoff, jitter=self._context.jitter,
         )  # fmt: skip
         async with aclosing(reflector.run()) as run:
             async for one in run:
                 match one:
                     case Listed():
                         self._listed(one)
-                        until.reschedule(self._now() + self._relist_s())
+                        until.reschedule(self._context.now() + self._relist_s())
                     case ChangeBatch():
                         self._changed(one)
                     case Interrupted(error):
@@ -99,7 +85,7 @@ class Informer:
                             return
 
     def _listed(self, listed: Listed[ListedObject]) -> None:
-        self._cache.listed(listed.objects, listed.resource_version, self._now())
+        self._cache.listed(listed.objects, listed.resource_version, self._context.now())
         if self._planner.state.keeps(self._kind):
             self._writer.enqueue_all(self._planner.keys(self._kind))
 

@@ -11,7 +11,6 @@ from typing import Final
 import structlog
 
 from gpuledger.api.kinds import EVENTS
-from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from gpuledger.edge.statuswriter.events.series import (
     EventSeries,
@@ -26,9 +25,8 @@ from gpuledger.edge.statuswriter.events.series import (
 from gpuledger.edge.statuswriter.metrics.writer import EVENTS as OUTCOMES
 from gpuledger.edge.statuswriter.metrics.writer import HANDLER_ERRORS
 from gpuledger.edge.statuswriter.objects import Document, Key
-from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.edge.statuswriter.settings import WriteContext
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
-from gpuledger.runtime.clock import Clock
 
 HANDLER: Final = "events"
 INSTANCE: Final = "gpuledger-statuswriter"
@@ -74,16 +72,12 @@ class PendingQueue:
 class EventRecorder:
     """Records Kubernetes Events, some of them only once their object shows what they are about."""
 
-    def __init__(
-        self, client: KubeClient, breaker: CircuitBreaker, settings: StatusWriterSettings, clock: Clock
-    ) -> None:
-        self._client = client
+    def __init__(self, context: WriteContext, breaker: CircuitBreaker) -> None:
+        self._context = context
         self._breaker = breaker
-        self._settings = settings
-        self._clock = clock
         self._held: dict[Key, list[Occurrence]] = {}
-        self._recent = RecentSeries(settings.series_period_s)
-        self._pending = PendingQueue(settings.events_waiting_max)
+        self._recent = RecentSeries(context.settings.series_period_s)
+        self._pending = PendingQueue(context.settings.events_waiting_max)
         self._tries: dict[str, int] = {}
 
     def hold(self, occurrence: Occurrence) -> None:
@@ -91,7 +85,7 @@ class EventRecorder:
         held = self._held.setdefault(occurrence.key, [])
         held.append(occurrence)
         del held[:-HELD_PER_OBJECT_MAX]
-        if len(self._held) > self._settings.events_waiting_max:
+        if len(self._held) > self._context.settings.events_waiting_max:
             del self._held[next(iter(self._held))]
             OUTCOMES.labels("dropped").inc()
 
@@ -102,10 +96,10 @@ class EventRecorder:
 
     def record(self, occurrence: Occurrence, uid: str | None) -> None:
         """Record an occurrence, unless it is old."""
-        if not is_fresh(occurrence, self._clock(), self._settings.event_age_max_s):
+        if not is_fresh(occurrence, self._context.clock(), self._context.settings.event_age_max_s):
             OUTCOMES.labels("stale").inc()
             return
-        if dropped := self._pending.add(self._recent.add(occurrence, uid, self._clock())):
+        if dropped := self._pending.add(self._recent.add(occurrence, uid, self._context.clock())):
             OUTCOMES.labels("dropped").inc()
             self._recent.drop(dropped)
             self._tries.pop(dropped, None)
@@ -118,10 +112,10 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write Events for ever."""
-        age_max_s = self._settings.event_age_max_s + self._settings.series_period_s
+        age_max_s = self._context.settings.event_age_max_s + self._context.settings.series_period_s
         while True:
             series = self._recent.get(await self._pending.take())
-            if series is not None and is_fresh(series.first, self._clock(), age_max_s):
+            if series is not None and is_fresh(series.first, self._context.clock(), age_max_s):
                 await self._try(series)
 
     async def _try(self, series: EventSeries) -> None:
@@ -138,25 +132,25 @@ class EventRecorder:
         found = await self._read(series)
         if found is None:
             with suppress(AlreadyExistsError):
-                await self._client.create(EVENTS, event_of(series, INSTANCE))
+                await self._context.client.create(EVENTS, event_of(series, INSTANCE))
                 return "recorded"
-            found = await self._client.get(EVENTS, series.name, namespace_of(series.first))
+            found = await self._context.client.get(EVENTS, series.name, namespace_of(series.first))
         if count_of(found) >= series.times:
             return "known"
-        await self._client.merge_patch(EVENTS, series.name, counted(series), namespace_of(series.first))
+        await self._context.client.merge_patch(EVENTS, series.name, counted(series), namespace_of(series.first))
         return "counted"
 
     async def _read(self, series: EventSeries) -> Document | None:
         """The Event as the server has it. Reading is cheaper than writing, and nothing may be written twice."""
         try:
-            return await self._client.get(EVENTS, series.name, namespace_of(series.first))
+            return await self._context.client.get(EVENTS, series.name, namespace_of(series.first))
         except NotFoundError:
             return None
 
     def _failed(self, series: EventSeries, error: KubeError) -> None:
         HANDLER_ERRORS.labels(HANDLER).inc()
         tries = self._tries[series.name] = self._tries.get(series.name, 0) + 1
-        if isinstance(error, SERVER_TROUBLE) and tries < self._settings.events_tried_max:
+        if isinstance(error, SERVER_TROUBLE) and tries < self._context.settings.events_tried_max:
             self._pending.add(series.name)
             return
         del self._tries[series.name]

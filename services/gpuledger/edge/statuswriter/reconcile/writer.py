@@ -6,13 +6,12 @@ more than one request for an object under way, and never send what the server al
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import nullcontext
 
 import structlog
 
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER
-from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError, SchemaError
 from gpuledger.edge.statuswriter.cache.objects import Drift, KindCache
 from gpuledger.edge.statuswriter.events.recorder import EventRecorder
@@ -31,7 +30,7 @@ from gpuledger.edge.statuswriter.reconcile.decide import Action
 from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep, Planner
 from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, extra_of, observed_after, owners_of
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
-from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.edge.statuswriter.settings import WriteContext
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker, is_for_all
 from gpuledger.edge.statuswriter.throttle.lag import Lag
 from gpuledger.edge.statuswriter.throttle.write_limits import (
@@ -39,8 +38,6 @@ from gpuledger.edge.statuswriter.throttle.write_limits import (
     correction_allowed_at_s,
     note_correction,
 )
-from gpuledger.runtime.backoff import Jitter
-from gpuledger.runtime.clock import Clock
 
 STEPS_MAX = 6
 """Requests for one object in a row; an object that needs more waits as after a failure."""
@@ -53,29 +50,21 @@ class ObjectWriter:
 
     def __init__(
         self,
-        client: KubeClient,
+        context: WriteContext,
         planner: Planner,
         queue: WorkQueue,
         breaker: CircuitBreaker,
         recorder: EventRecorder,
-        settings: StatusWriterSettings,
-        *,
-        clock: Clock,
-        now: Callable[[], float],
-        jitter: Jitter,
     ) -> None:
-        self._client = client
+        self._context = context
+        self._client = context.client
         self._planner = planner
         self._cache = planner.cache
         self._queue = queue
         self._breaker = breaker
         self._recorder = recorder
-        self._settings = settings
-        self._clock = clock
-        self._now = now
-        self._jitter = jitter
-        self._interval = WriteInterval(settings.slice_status_pause_s, self._cache, now)
-        self.lag = Lag(self._cache, clock)
+        self._interval = WriteInterval(context.settings.slice_status_pause_s, self._cache, context.now)
+        self.lag = Lag(self._cache, context.clock)
 
     def enqueue(self, key: Key, recorded_ns: int | None = None) -> None:
         """Queue an object; `recorded_ns` is when the ledger recorded what may change it."""
@@ -106,8 +95,8 @@ class ObjectWriter:
     def deleted(self, key: Key) -> None:
         """Somebody else deleted an object that was as desired. One with an owner may have gone with that."""
         self._note_drift(key, "somebody who deleted it")
-        grace_s = self._settings.orphan_grace_s if key.kind is Kind.SLICE else 0.0
-        self._queue.add(key, self._now() + grace_s)
+        grace_s = self._context.settings.orphan_grace_s if key.kind is Kind.SLICE else 0.0
+        self._queue.add(key, self._context.now() + grace_s)
 
     def clear(self) -> None:
         """Forget all pending writes and Events."""
@@ -124,7 +113,7 @@ class ObjectWriter:
                 await self._reconcile(key)
             finally:
                 self._queue.done(key)
-                self._kind(key).forget_idle(key.id, self._now())
+                self._kind(key).forget_idle(key.id, self._context.now())
                 QUEUE_DEPTH.set(len(self._queue))
             await asyncio.sleep(0)
 
@@ -167,7 +156,7 @@ class ObjectWriter:
     def _is_too_soon(self, key: Key, step: PlannedStep) -> bool:
         """Whether the object was written a moment ago; it is queued for when it may be written again."""
         at_s = self._interval.writable_at_s(key, step.action)
-        if at_s <= self._now():
+        if at_s <= self._context.now():
             return False
         self._cache.state(key).is_paced = True
         self._queue.add(key, at_s)
@@ -179,7 +168,7 @@ class ObjectWriter:
         drift = state.drift
         if drift is None or drift.is_correcting or step.action is Action.DELETE:
             return True
-        now_s, per_hour_max = self._now(), self._settings.corrections_per_hour_max
+        now_s, per_hour_max = self._context.now(), self._context.settings.corrections_per_hour_max
         allowed_at_s = correction_allowed_at_s(state, per_hour_max, now_s)
         if allowed_at_s <= now_s:
             note_correction(state, per_hour_max, now_s)
@@ -288,13 +277,13 @@ class ObjectWriter:
         if drift is not None and drift.is_correcting and has_written:
             DRIFT_CORRECTED.labels(key.kind).inc()
             log.warning("status.restored", kind=str(key.kind), name=key.id, changed_by=drift.by)
-            self._recorder.record(drift_corrected(key, drift.by, self._clock()), uid)
+            self._recorder.record(drift_corrected(key, drift.by, self._context.clock()), uid)
 
     def _leave(self, key: Key, drift: Drift) -> None:
         CONFLICTS.labels(key.kind).inc()
         log.warning("status.conflict", kind=str(key.kind), name=key.id, changed_by=drift.by)
         observed = self._planner.observed(key)
-        occurrence = drift_left(key, drift.by, self._settings.corrections_per_hour_max, self._clock())
+        occurrence = drift_left(key, drift.by, self._context.settings.corrections_per_hour_max, self._context.clock())
         self._recorder.record(occurrence, observed.uid if observed else None)
 
     def _failed(self, key: Key, error: KubeError) -> None:
@@ -308,5 +297,5 @@ class ObjectWriter:
     def _retry_later(self, key: Key, *, is_refused: bool = True) -> None:
         state = self._cache.state(key)
         state.failures += 1
-        backoff = self._settings.refused_backoff if is_refused else self._settings.backoff
-        self._queue.add(key, self._now() + backoff.pause_s(state.failures, self._jitter()))
+        backoff = self._context.settings.refused_backoff if is_refused else self._context.settings.backoff
+        self._queue.add(key, self._context.now() + backoff.pause_s(state.failures, self._context.jitter()))
