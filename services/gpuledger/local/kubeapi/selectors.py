@@ -5,7 +5,7 @@ The grammar is Kubernetes' to the letter, since a selector that is read differen
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
@@ -20,6 +20,9 @@ _SYMBOLS = frozenset({"", "==", "!=", "=", "!", "<", ">", "(", ")", ","})
 _OPERATORS = frozenset({"in", "notin", "=", "==", "!=", "<", ">"})
 _ONE_OF = frozenset({"in", "=", "=="})
 _NONE_OF = frozenset({"notin", "!="})
+_OBJECT_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+"""The operators of LabelSelector objects, as selectors in text spell them."""
+
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _ESCAPABLE = "\\,="
 
@@ -62,6 +65,18 @@ class LabelSelector(NamedTuple):
     def parse(cls, text: str) -> Self:
         """Parse a selector; ApiError 400 if it is invalid or names invalid labels."""
         return cls(tuple(_LabelParser(text).requirements())) if text else cls()
+
+    @classmethod
+    def of(cls, selector: Mapping[str, Any]) -> Self:
+        """A LabelSelector object that has been validated."""
+        pairs = (
+            Requirement(key, "=", frozenset({value})) for key, value in (selector.get("matchLabels") or {}).items()
+        )
+        expressions = (
+            Requirement(one["key"], _OBJECT_OPERATORS[one["operator"]], frozenset(one.get("values") or ()))
+            for one in selector.get("matchExpressions") or ()
+        )
+        return cls((*pairs, *expressions))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels fulfil every condition."""

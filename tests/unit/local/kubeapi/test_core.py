@@ -138,7 +138,6 @@ def test_a_deployment_rolls_out_a_quarter_at_a_time() -> None:
         ({"operator": "NotIn", "values": ["a"]}, False),
         ({"operator": "Exists"}, True),
         ({"operator": "DoesNotExist"}, False),
-        ({"operator": "Like"}, False),
     ],
 )
 def test_selectors_choose_by_expression(expression: Object, *, expected: bool) -> None:

@@ -8,6 +8,7 @@ from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, not_suppor
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.local.kubeapi.metadata import validate_labels
 from gpuledger.local.kubeapi.resources import Context, Strategy
+from gpuledger.local.kubeapi.selectors import LabelSelector
 
 OUTSIDE_SPEC = frozenset({"metadata", "status", "kind", "apiVersion"})
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -87,27 +88,7 @@ def immutable(
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str] | None) -> bool:
     """Whether a LabelSelector object matches labels. None matches nothing, an empty one everything."""
-    if selector is None:
-        return False
-    have = labels or {}
-    pairs = (selector.get("matchLabels") or {}).items()
-    return all(have.get(key) == value for key, value in pairs) and all(
-        _expression_selects(one, have) for one in selector.get("matchExpressions") or ()
-    )
-
-
-def _expression_selects(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, values = expression.get("key", ""), expression.get("values") or ()
-    match expression.get("operator"):
-        case "In":
-            return key in labels and labels[key] in values
-        case "NotIn":
-            return key not in labels or labels[key] not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return False
+    return selector is not None and LabelSelector.of(selector).matches(labels or {})
 
 
 def selector_causes(selector: Mapping[str, Any] | None, field: str) -> Iterator[Cause]:
