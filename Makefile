@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## Bring the locked dependencies and gpuledger into .venv
+install: $(STAMP) ## Install the locked dependencies and gpuledger into .venv
 
 $(UV):
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found; install it or say make PYTHON=/path/to/python3"; exit 1; }
@@ -30,13 +30,13 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 	$(UV) sync --quiet --frozen --all-groups
 	@touch $@
 
-demo: $(STAMP) ## Import a fleet's history, ask it questions, prove the tables (under two minutes)
+demo: $(STAMP) ## Import a fleet's history, query it, verify the tables (under two minutes)
 	$(RUN) gpuledger demo
 
-test: $(STAMP) ## The whole suite, against real NATS and PostgreSQL servers it starts itself
+test: $(STAMP) ## Run the whole suite, on real NATS and PostgreSQL servers that it starts
 	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile
 
-check: lint test test-long ## What CI runs: format, lint, types, layers, then make test, then the long tests
+check: lint test test-long ## Run what CI runs: format, lint, types, layers, then make test, then the long tests
 
 lint: $(STAMP)
 	$(RUN) ruff format --check .
@@ -44,22 +44,22 @@ lint: $(STAMP)
 	$(RUN) mypy
 	$(RUN) lint-imports
 
-fmt: $(STAMP) ## Format and fix what can be fixed
+fmt: $(STAMP) ## Format the code and fix lint findings
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
-schemas: $(STAMP) ## Write the JSON Schemas of the events and the structure of built-in Kubernetes types anew
+schemas: $(STAMP) ## Regenerate the JSON Schemas of events and the structure of built-in Kubernetes types
 	$(RUN) python -m gpuledger.events.catalogue schemas/gpuledger/schemas/events
 	$(RUN) python -m gpuledger.local.kubeapi.builtin_shapes
 
-protos: $(STAMP) ## Write the messages of the kubelet's APIs anew, from their .proto files
+protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs from their .proto files
 	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(KUBELET) --pyi_out=$(KUBELET) \
 		deviceplugin.proto podresources.proto
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
-test-long: $(STAMP) ## What takes long: whole releases by Helm, and every recorded verdict asked as a claim
+test-long: $(STAMP) ## Run the long tests: whole releases by Helm, and every recorded verdict as a claim
 	$(RUN) pytest -q -m long
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
@@ -69,5 +69,5 @@ vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a fol
 test-faults: $(STAMP) ## Kill projector, agent, nats-server and postgres at random moments, many times
 	$(RUN) pytest -q -m faults -s --timeout=3600
 
-clean: ## Remove what was built
+clean: ## Remove build results
 	rm -rf $(VENV) dist build .demo
