@@ -6,7 +6,7 @@ DatabaseError
 │   └── LockLostError
 ├── LockedError
 ├── MigrationError
-├── SchemaError
+├── DatabaseSchemaError
 │   ├── SchemaOutdatedError
 │   └── SchemaUnknownError
 └── QueryError
@@ -37,15 +37,15 @@ class MigrationError(DatabaseError):
     """The schema could not be brought up to date; nothing of it was changed."""
 
 
-class SchemaError(DatabaseError):
+class DatabaseSchemaError(DatabaseError):
     """The database's schema is not the one this build works with."""
 
 
-class SchemaOutdatedError(SchemaError):
+class SchemaOutdatedError(DatabaseSchemaError):
     """The schema is missing or that of an older build."""
 
 
-class SchemaUnknownError(SchemaError):
+class SchemaUnknownError(DatabaseSchemaError):
     """The schema is that of another, newer build."""
 
 

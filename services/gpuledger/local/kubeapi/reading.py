@@ -18,7 +18,7 @@ from gpuledger.local.kubeapi.store import ObjectKey, Store, key_of
 _FORMAT = "meta.k8s.io/v1"
 
 
-class Selection(NamedTuple):
+class ListSelection(NamedTuple):
     """The objects of a resource that a list or a watch selects."""
 
     namespace: str | None
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
         )
 
 
-def selection(target: Target, options: ListOptions) -> Selection:
+def selection(target: Target, options: ListOptions) -> ListSelection:
     """Read the selectors.
 
     Raises:
@@ -49,7 +49,7 @@ def selection(target: Target, options: ListOptions) -> Selection:
     """
     labels = LabelSelector.parse(options.labels)
     fields = FieldSelector.parse(options.fields, target.resource)
-    return Selection(target.selects_namespace, target.name, labels, fields, bool(options.labels or options.fields))
+    return ListSelection(target.selects_namespace, target.name, labels, fields, bool(options.labels or options.fields))
 
 
 class Page(NamedTuple):

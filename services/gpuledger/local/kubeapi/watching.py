@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.options import ListOptions
-from gpuledger.local.kubeapi.reading import Selection
+from gpuledger.local.kubeapi.reading import ListSelection
 from gpuledger.local.kubeapi.registry import Target
 from gpuledger.local.kubeapi.store import ADDED, DELETED, MODIFIED, Change, Store, key_of
 
@@ -35,7 +35,7 @@ async def watch(
     store: Store,
     target: Target,
     options: ListOptions,
-    chosen: Selection,
+    chosen: ListSelection,
     revision: int,
     *,
     bookmark_every_s: float = BOOKMARK_EVERY_S,
@@ -59,7 +59,7 @@ async def watch(
 
 
 def _initial(
-    store: Store, target: Target, options: ListOptions, chosen: Selection, revision: int
+    store: Store, target: Target, options: ListOptions, chosen: ListSelection, revision: int
 ) -> tuple[list[Event], int]:
     collection = store.collection(target.resource.key)
     if options.initial_events or (options.initial_events is None and revision == 0):
@@ -75,7 +75,7 @@ def _initial(
 
 
 async def _live(
-    store: Store, target: Target, revision: int, chosen: Selection, deadline: float, bookmark_every_s: float
+    store: Store, target: Target, revision: int, chosen: ListSelection, deadline: float, bookmark_every_s: float
 ) -> AsyncIterator[tuple[list[Event], int]]:
     clock = asyncio.get_running_loop().time
     collection = store.collection(target.resource.key)
@@ -97,7 +97,7 @@ async def _live(
             bookmark_at = clock() + bookmark_every_s
 
 
-def _seen(changes: list[Change], chosen: Selection) -> Iterator[Event]:
+def _seen(changes: list[Change], chosen: ListSelection) -> Iterator[Event]:
     """The events for a selection, which objects may enter and leave."""
     for change in changes:
         if chosen.namespace is not None and key_of(change.object)[0] != chosen.namespace:
