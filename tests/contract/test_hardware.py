@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Hardware, Xid
+from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, NodeHardware, Xid
 from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, UnsupportedError
 from gpuledger.agent.hardware.nvml import NvmlHardware
 from gpuledger.agent.hardware.recording import read_recording, record, write_recording
@@ -31,12 +31,12 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
 
 
 @pytest.fixture
-def hardware(machine: Machine) -> Hardware:
+def hardware(machine: Machine) -> NodeHardware:
     return machine.hardware
 
 
 @pytest.fixture
-def real() -> Iterator[Hardware]:
+def real() -> Iterator[NodeHardware]:
     if not driver_is_here():
         pytest.skip("no driver answers on this machine, so that the real hardware was not exercised")
     hardware = NvmlHardware()
@@ -44,18 +44,18 @@ def real() -> Iterator[Hardware]:
     hardware.close()
 
 
-def first(hardware: Hardware) -> CardFacts:
+def first(hardware: NodeHardware) -> CardFacts:
     return hardware.survey().cards[0]
 
 
-def divided(hardware: Hardware) -> str:
+def divided(hardware: NodeHardware) -> str:
     """The address of a card with MIG on."""
     address = first(hardware).address
     assert hardware.set_mig(address, enabled=True)
     return address
 
 
-def check_survey(hardware: Hardware) -> None:
+def check_survey(hardware: NodeHardware) -> None:
     survey = hardware.survey()
     addresses = [card.address for card in survey.cards]
     assert addresses == sorted(set(addresses))
@@ -73,7 +73,7 @@ def check_survey(hardware: Hardware) -> None:
         assert card.memory_mib is None or card.memory_mib > 0
 
 
-def check_readings(hardware: Hardware) -> None:
+def check_readings(hardware: NodeHardware) -> None:
     for card in hardware.survey().cards:
         readings = hardware.readings(card.address)
         counters = (readings.ecc_corrected_aggregate, readings.ecc_uncorrected_volatile, readings.nvlink_errors)
@@ -81,19 +81,19 @@ def check_readings(hardware: Hardware) -> None:
         assert readings.recovery is None or readings.recovery
 
 
-def test_kind(hardware: Hardware, request: pytest.FixtureRequest) -> None:
+def test_kind(hardware: NodeHardware, request: pytest.FixtureRequest) -> None:
     assert hardware.kind == request.node.callspec.params["machine"]
 
 
-def test_survey_shows_cards_by_address(hardware: Hardware) -> None:
+def test_survey_shows_cards_by_address(hardware: NodeHardware) -> None:
     check_survey(hardware)
 
 
-def test_well_cards_say_so(hardware: Hardware) -> None:
+def test_well_cards_say_so(hardware: NodeHardware) -> None:
     check_readings(hardware)
 
 
-def test_a_card_that_knows_mig_tells_what_it_can_be_divided_by(hardware: Hardware) -> None:
+def test_a_card_that_knows_mig_tells_what_it_can_be_divided_by(hardware: NodeHardware) -> None:
     card = first(hardware)
     assert card.mig_enabled is False
     assert not card.mig_pending
@@ -106,11 +106,11 @@ def test_a_card_that_knows_mig_tells_what_it_can_be_divided_by(hardware: Hardwar
     )
 
 
-def test_surveys_of_the_same_machine_are_equal(hardware: Hardware) -> None:
+def test_surveys_of_the_same_machine_are_equal(hardware: NodeHardware) -> None:
     assert hardware.survey() == hardware.survey()
 
 
-def test_no_card_is_no_card_anywhere(hardware: Hardware) -> None:
+def test_no_card_is_no_card_anywhere(hardware: NodeHardware) -> None:
     hardware.survey()
     with pytest.raises(CardLostError):
         hardware.readings(NOWHERE)
@@ -124,7 +124,7 @@ def test_no_card_is_no_card_anywhere(hardware: Hardware) -> None:
         hardware.destroy_instance(NOWHERE, "MIG-1")
 
 
-def test_mig_is_turned_on_and_off(hardware: Hardware) -> None:
+def test_mig_is_turned_on_and_off(hardware: NodeHardware) -> None:
     address = divided(hardware)
     assert first(hardware).mig_enabled is True
     assert hardware.set_mig(address, enabled=True)
@@ -132,7 +132,7 @@ def test_mig_is_turned_on_and_off(hardware: Hardware) -> None:
     assert first(hardware).mig_enabled is False
 
 
-def test_instances_are_made_and_taken_back(hardware: Hardware) -> None:
+def test_instances_are_made_and_taken_back(hardware: NodeHardware) -> None:
     address = divided(hardware)
     upper = hardware.create_instance(address, "3g.40gb", 4)
     lower = hardware.create_instance(address, "1g.10gb", 1)
@@ -144,7 +144,7 @@ def test_instances_are_made_and_taken_back(hardware: Hardware) -> None:
     assert first(hardware).instances == (lower,)
 
 
-def test_what_is_not_there_is_destroyed_already(hardware: Hardware) -> None:
+def test_what_is_not_there_is_destroyed_already(hardware: NodeHardware) -> None:
     address = divided(hardware)
     made = hardware.create_instance(address, "1g.10gb", 0)
     hardware.destroy_instance(address, made.uuid)
@@ -152,7 +152,7 @@ def test_what_is_not_there_is_destroyed_already(hardware: Hardware) -> None:
     assert first(hardware).instances == ()
 
 
-def test_a_card_can_be_filled(hardware: Hardware) -> None:
+def test_a_card_can_be_filled(hardware: NodeHardware) -> None:
     address = divided(hardware)
     made = [hardware.create_instance(address, "1g.10gb", start) for start in range(7)]
     assert first(hardware).instances == tuple(made)
@@ -160,7 +160,7 @@ def test_a_card_can_be_filled(hardware: Hardware) -> None:
         hardware.create_instance(address, "1g.10gb", 6)
 
 
-def test_a_place_that_is_taken_is_busy(hardware: Hardware) -> None:
+def test_a_place_that_is_taken_is_busy(hardware: NodeHardware) -> None:
     address = divided(hardware)
     made = hardware.create_instance(address, "2g.20gb", 2)
     with pytest.raises(BusyError):
@@ -169,19 +169,19 @@ def test_a_place_that_is_taken_is_busy(hardware: Hardware) -> None:
 
 
 @pytest.mark.parametrize(("profile", "start"), [("1g.11gb", 0), ("3g.40gb", 1), ("7g.80gb", 8), ("MIG 1g.10gb", 0)])
-def test_what_the_card_does_not_have_is_refused(hardware: Hardware, profile: str, start: int) -> None:
+def test_what_the_card_does_not_have_is_refused(hardware: NodeHardware, profile: str, start: int) -> None:
     address = divided(hardware)
     with pytest.raises(UnsupportedError):
         hardware.create_instance(address, profile, start)
     assert first(hardware).instances == ()
 
 
-def test_a_card_without_mig_is_not_divided(hardware: Hardware) -> None:
+def test_a_card_without_mig_is_not_divided(hardware: NodeHardware) -> None:
     with pytest.raises(UnsupportedError):
         hardware.create_instance(first(hardware).address, "1g.10gb", 0)
 
 
-def test_a_card_that_is_divided_keeps_its_mode(hardware: Hardware) -> None:
+def test_a_card_that_is_divided_keeps_its_mode(hardware: NodeHardware) -> None:
     address = divided(hardware)
     hardware.create_instance(address, "1g.10gb", 0)
     with pytest.raises(BusyError):
@@ -191,7 +191,7 @@ def test_a_card_that_is_divided_keeps_its_mode(hardware: Hardware) -> None:
     assert not card.mig_pending
 
 
-def test_nobody_uses_a_new_machine(hardware: Hardware) -> None:
+def test_nobody_uses_a_new_machine(hardware: NodeHardware) -> None:
     assert hardware.users(first(hardware).address) == frozenset()
 
 
@@ -256,7 +256,7 @@ def test_without_a_driver_the_bus_is_seen(machine: Machine) -> None:
         machine.hardware.wait_xid(SHORT_S)
 
 
-def test_no_error_comes_of_well_cards(hardware: Hardware) -> None:
+def test_no_error_comes_of_well_cards(hardware: NodeHardware) -> None:
     hardware.survey()
     assert hardware.wait_xid(SHORT_S) is None
 
@@ -281,30 +281,30 @@ def test_closing_ends_a_wait(machine: Machine) -> None:
     assert not waiting.is_alive()
 
 
-def _wait(hardware: Hardware) -> None:
+def _wait(hardware: NodeHardware) -> None:
     try:
         hardware.wait_xid(3600.0)
     except Exception:  # noqa: BLE001 - how it ends is no matter here
         return
 
 
-def test_a_recording_of_it_shows_the_same(hardware: Hardware) -> None:
+def test_a_recording_of_it_shows_the_same(hardware: NodeHardware) -> None:
     divided(hardware)
     made = record(hardware, anonymous=False)
     assert made.survey == hardware.survey()
     assert read_recording(write_recording(made)) == made
 
 
-def test_the_real_hardware_is_surveyed(real: Hardware) -> None:
+def test_the_real_hardware_is_surveyed(real: NodeHardware) -> None:
     check_survey(real)
     check_readings(real)
 
 
-def test_the_real_hardware_can_be_recorded(real: Hardware) -> None:
+def test_the_real_hardware_can_be_recorded(real: NodeHardware) -> None:
     made = record(real, moments=2, anonymous=True)
     assert read_recording(write_recording(made)) == made
 
 
-def test_the_real_hardware_waits_for_errors(real: Hardware) -> None:
+def test_the_real_hardware_waits_for_errors(real: NodeHardware) -> None:
     real.survey()
     assert real.wait_xid(SHORT_S) is None

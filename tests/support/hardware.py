@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pynvml
 
-from gpuledger.agent.hardware.api import WHOLE_CARD, Hardware
+from gpuledger.agent.hardware.api import WHOLE_CARD, NodeHardware
 from gpuledger.agent.hardware.nvml import NvmlHardware
 from gpuledger.agent.hardware.recorded import RecordedHardware
 from gpuledger.agent.hardware.recording import read_recording, record, write_recording
@@ -21,7 +21,7 @@ ROOTS = {FIRST: "pci0000:16/0000:16:01.0", SECOND: "pci0000:64/0000:64:01.0", TH
 class Machine(NamedTuple):
     """Hardware under test, and what can be done to it; None: that cannot be."""
 
-    hardware: Hardware
+    hardware: NodeHardware
     use: Callable[[str, str], None] | None = None
     lose: Callable[[str], None] | None = None
     xid: Callable[[str, int], None] | None = None
@@ -43,10 +43,10 @@ class Bench(NamedTuple):
 def h100(address: str, **facts: object) -> FakeCard:
     """An H100 that is the fake driver's."""
     number = address.replace(":", "").replace(".", "")
-    made = FakeCard(f"0000{address}".upper(), f"GPU-{number[4:6]}000000-0000-4000-8000-000000000000")
+    created = FakeCard(f"0000{address}".upper(), f"GPU-{number[4:6]}000000-0000-4000-8000-000000000000")
     for name, value in facts.items():
-        setattr(made, name, value)
-    return made
+        setattr(created, name, value)
+    return created
 
 
 def put_on_bus(sysfs: Path, address: str, *, driver: str | None = "nvidia", **files: str) -> Path:
@@ -76,32 +76,34 @@ def bench(sysfs: Path, *cards: FakeCard) -> Bench:
 
 def nvml_machine(sysfs: Path) -> Machine:
     """The real implementation, over a fake driver."""
-    made = bench(sysfs)
+    created = bench(sysfs)
 
     def use(address: str, uuid: str) -> None:
-        card = made.card(address)
+        card = created.card(address)
         numbers = [each.gpu_instance.id for each in card.mig_devices().values() if each.uuid == uuid]
         card.processes.append((4242, numbers[0] if uuid != WHOLE_CARD else 0xFFFFFFFF, "compute"))
 
     def lose(address: str) -> None:
-        made.card(address).error = pynvml.NVML_ERROR_GPU_IS_LOST
+        created.card(address).error = pynvml.NVML_ERROR_GPU_IS_LOST
 
     def unload() -> None:
-        made.nvml.init_error = made.nvml.errors["nvmlDeviceGetCount"] = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
-        made.nvml.errors["nvmlDeviceGetHandleByPciBusId"] = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
+        created.nvml.init_error = created.nvml.errors["nvmlDeviceGetCount"] = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
+        created.nvml.errors["nvmlDeviceGetHandleByPciBusId"] = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
 
-    return Machine(made.hardware, use, lose, lambda address, number: made.nvml.xid(made.card(address), number), unload)
+    return Machine(
+        created.hardware, use, lose, lambda address, number: created.nvml.xid(created.card(address), number), unload
+    )
 
 
 def simulated_machine(_: Path) -> Machine:
     """The simulated implementation."""
-    made = SimulatedHardware("2xH100")
+    created = SimulatedHardware("2xH100")
     return Machine(
-        made,
-        made.use,
-        lambda address: _said(made.inject(f"off-bus@{address}")),
-        lambda address, number: _said(made.inject(f"xid:{number}@{address}")),
-        lambda: _said(made.inject("driver-missing")),
+        created,
+        created.use,
+        lambda address: _said(created.inject(f"off-bus@{address}")),
+        lambda address, number: _said(created.inject(f"xid:{number}@{address}")),
+        lambda: _said(created.inject("driver-missing")),
     )
 
 

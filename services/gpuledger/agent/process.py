@@ -16,7 +16,7 @@ from gpuledger.agent.desired_devices import DesiredDevices
 from gpuledger.agent.discovery import CardDiscovery
 from gpuledger.agent.errors import AgentError
 from gpuledger.agent.exporter import ExporterMonitor, scraper
-from gpuledger.agent.hardware.api import Hardware
+from gpuledger.agent.hardware.api import NodeHardware
 from gpuledger.agent.hardware.calls import HardwareCalls
 from gpuledger.agent.hardware.factory import open_hardware
 from gpuledger.agent.health.card import Rules
@@ -115,7 +115,7 @@ async def _work(settings: AgentSettings) -> None:
 async def _assembled(
     settings: AgentSettings,
     rules: Rules,
-    hardware: Hardware,
+    hardware: NodeHardware,
     board: Board,
     outbox: Outbox,
     link: SharedConnection[EdgeLedger],

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Survey
+from gpuledger.agent.hardware.api import CardFacts, NodeHardware, Readings, Survey
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
 from gpuledger.agent.hardware.factory import open_hardware
 from gpuledger.agent.health.classes import ErrorClasses, Severity, parse_classes
@@ -91,7 +91,7 @@ def write_probe(hardware_text: str, path: Path, *, moments: int, anonymous: bool
     message(f"Recorded {_cards(found.survey)} at {moments} {'moment' if moments == 1 else 'moments'} in {path}.")
 
 
-def _row(hardware: Hardware, card: CardFacts, classes: ErrorClasses) -> dict[str, Any]:
+def _row(hardware: NodeHardware, card: CardFacts, classes: ErrorClasses) -> dict[str, Any]:
     return {
         "address": card.address,
         "uuid": card.uuid,
@@ -115,7 +115,7 @@ def _mig(card: CardFacts) -> str | None:
     return f"{'on' if card.mig_enabled else 'off'}{' (changes with a reset)' if card.mig_pending else ''}"
 
 
-def _health(hardware: Hardware, card: CardFacts, classes: ErrorClasses) -> Iterator[str]:
+def _health(hardware: NodeHardware, card: CardFacts, classes: ErrorClasses) -> Iterator[str]:
     try:
         readings: Readings | None = hardware.readings(card.address)
     except CardLostError:

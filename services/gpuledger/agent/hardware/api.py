@@ -76,7 +76,7 @@ class Xid(NamedTuple):
     number: int
 
 
-class Hardware(Protocol):
+class NodeHardware(Protocol):
     """A node's cards. Every call but `wait_xid` is over within some seconds where the driver works."""
 
     @property

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, Protocol, TypeVar
 
-from gpuledger.agent.hardware.api import Hardware, Readings, Survey, Xid
+from gpuledger.agent.hardware.api import NodeHardware, Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import HardwareError, HungError
 from gpuledger.domain.mig.geometry import Instance
 
@@ -80,13 +80,13 @@ class AsyncHardware(Protocol):
 class HardwareCalls:
     """`Calls` of some hardware, which it closes at its end. To be used from one event loop."""
 
-    def __init__(self, hardware: Hardware, *, bounds: CallTimeouts | None = None) -> None:
+    def __init__(self, hardware: NodeHardware, *, timeouts: CallTimeouts | None = None) -> None:
         self._hardware = hardware
-        self._bounds = bounds or CallTimeouts()
-        self._caller, self._waiter = _Worker("hardware-calls"), _Worker("hardware-xids")
-        self._one_call, self._one_wait = asyncio.Lock(), asyncio.Lock()
-        self._begun: Future[Any] | None = None
-        self._given_up: Future[Any] | None = None
+        self._timeouts = timeouts or CallTimeouts()
+        self._caller, self._xid_waiter = _Worker("hardware-calls"), _Worker("hardware-xids")
+        self._call_lock, self._wait_lock = asyncio.Lock(), asyncio.Lock()
+        self._running: Future[Any] | None = None
+        self._abandoned: Future[Any] | None = None
         self._wait: Future[Xid | None] | None = None
         self._closed = False
 
@@ -97,41 +97,41 @@ class HardwareCalls:
 
     async def survey(self) -> Survey:
         """See `Calls.survey`."""
-        return await self._call("Looking at the cards", self._hardware.survey, self._bounds.survey_s)
+        return await self._call("Looking at the cards", self._hardware.survey, self._timeouts.survey_s)
 
     async def readings(self, address: str) -> Readings:
         """See `Calls.readings`."""
         reading = partial(self._hardware.readings, address)
-        return await self._call(f"Reading the health of {address}", reading, self._bounds.read_s)
+        return await self._call(f"Reading the health of {address}", reading, self._timeouts.read_s)
 
     async def users(self, address: str) -> frozenset[str]:
         """See `Calls.users`."""
         looking = partial(self._hardware.users, address)
-        return await self._call(f"Looking for users of {address}", looking, self._bounds.read_s)
+        return await self._call(f"Looking for users of {address}", looking, self._timeouts.read_s)
 
     async def set_mig(self, address: str, *, enabled: bool) -> bool:
         """See `Calls.set_mig`."""
         changing = partial(self._hardware.set_mig, address, enabled=enabled)
-        return await self._call(f"Changing the MIG mode of {address}", changing, self._bounds.change_s)
+        return await self._call(f"Changing the MIG mode of {address}", changing, self._timeouts.change_s)
 
     async def create_instance(self, address: str, profile: str, start: int) -> Instance:
         """See `Calls.create_instance`."""
         making = partial(self._hardware.create_instance, address, profile, start)
-        return await self._call(f"Making a {profile} on {address}", making, self._bounds.change_s)
+        return await self._call(f"Making a {profile} on {address}", making, self._timeouts.change_s)
 
     async def destroy_instance(self, address: str, uuid: str) -> None:
         """See `Calls.destroy_instance`."""
         destroying = partial(self._hardware.destroy_instance, address, uuid)
-        await self._call(f"Destroying {uuid} on {address}", destroying, self._bounds.change_s)
+        await self._call(f"Destroying {uuid} on {address}", destroying, self._timeouts.change_s)
 
     async def next_xid(self) -> Xid:
         """See `Calls.next_xid`. What comes while nobody waits any more is there for the next who does."""
-        async with self._one_wait:
+        async with self._wait_lock:
             while True:
-                self._must_be_open()
+                self._check_open()
                 if self._wait is None:
-                    self._wait = self._waiter.submit(partial(self._hardware.wait_xid, XID_WAIT_S))
-                await _over(self._wait)
+                    self._wait = self._xid_waiter.submit(partial(self._hardware.wait_xid, XID_WAIT_S))
+                await _finished(self._wait)
                 done, self._wait = self._wait, None
                 xid = done.result()
                 if xid is not None:
@@ -143,30 +143,30 @@ class HardwareCalls:
             return
         self._closed = True
         closing = self._caller.submit(self._hardware.close)
-        await _over(closing, 0.0 if self._hangs() else CLOSE_MAX_S)
+        await _finished(closing, 0.0 if self._is_hung() else CLOSE_MAX_S)
         self._caller.end()
-        self._waiter.end()
+        self._xid_waiter.end()
 
-    async def _call(self, what: str, call: Callable[[], T], bound_s: float) -> T:
-        async with self._one_call:
-            self._must_be_open()
-            if self._hangs():
+    async def _call(self, what: str, call: Callable[[], T], timeout_s: float) -> T:
+        async with self._call_lock:
+            self._check_open()
+            if self._is_hung():
                 raise HungError(f"{what} was not tried: the driver has not come back from an earlier call.")
-            asked = self._caller.submit(call)
+            future = self._caller.submit(call)
             try:
-                await _over(asked, bound_s)
+                await _finished(future, timeout_s)
             finally:
-                if not asked.cancel():  # it began, and may go on without its caller
-                    self._begun = asked
-            if not asked.done() or asked.cancelled():
-                self._given_up = self._begun
-                raise HungError(f"{what} was not over in {bound_s:g} s. Look for the driver's complaints in dmesg.")
-            return asked.result()
+                if not future.cancel():  # it began, and may go on without its caller
+                    self._running = future
+            if not future.done() or future.cancelled():
+                self._abandoned = self._running
+                raise HungError(f"{what} was not over in {timeout_s:g} s. Look for the driver's complaints in dmesg.")
+            return future.result()
 
-    def _hangs(self) -> bool:
-        return self._given_up is not None and not self._given_up.done()
+    def _is_hung(self) -> bool:
+        return self._abandoned is not None and not self._abandoned.done()
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise HardwareError("The hardware was closed; nothing is asked of it any more.")
 
@@ -181,7 +181,7 @@ class _Worker:
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Have a call made; what becomes of it stands in the future."""
         future: Future[T] = Future()
-        self._calls.put(partial(_make, call, future))
+        self._calls.put(partial(_run_call, call, future))
         return future
 
     def end(self) -> None:
@@ -193,7 +193,7 @@ class _Worker:
             call()
 
 
-async def _over(future: "Future[Any]", timeout_s: float | None = None) -> None:
+async def _finished(future: "Future[Any]", timeout_s: float | None = None) -> None:
     """Wait until a call is over, or the time is."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
@@ -207,7 +207,7 @@ async def _over(future: "Future[Any]", timeout_s: float | None = None) -> None:
             await over.wait()
 
 
-def _make(call: Callable[[], T], future: "Future[T]") -> None:
+def _run_call(call: Callable[[], T], future: "Future[T]") -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from gpuledger.agent.hardware.api import Hardware
+from gpuledger.agent.hardware.api import NodeHardware
 from gpuledger.runtime.settings import SettingsError
 
 NVML: Final = "nvml"
@@ -11,7 +11,7 @@ SIMULATED: Final = "simulated:"
 RECORDED: Final = "recorded:"
 
 
-def open_hardware(text: str, node: str) -> Hardware:
+def open_hardware(text: str, node: str) -> NodeHardware:
     """The hardware that `nvml`, `simulated:SPEC` or `recorded:FILE` names. What it does not need is not imported.
 
     Raises:
@@ -28,7 +28,7 @@ def open_hardware(text: str, node: str) -> Hardware:
     raise SettingsError(f"--hardware: {text!r} is none of nvml, simulated:8xH100 and recorded:FILE.")
 
 
-def _simulated(spec: str, node: str) -> Hardware:
+def _simulated(spec: str, node: str) -> NodeHardware:
     from gpuledger.agent.hardware.simulated import SimulatedHardware  # noqa: PLC0415
     from gpuledger.agent.hardware.simulated_models import HardwareSpecError  # noqa: PLC0415
 
@@ -38,7 +38,7 @@ def _simulated(spec: str, node: str) -> Hardware:
         raise SettingsError(f"--hardware: {error}") from error
 
 
-def _recorded(path: Path) -> Hardware:
+def _recorded(path: Path) -> NodeHardware:
     from gpuledger.agent.hardware.recorded import RecordedHardware  # noqa: PLC0415
     from gpuledger.agent.hardware.recording import RecordingError, read_recording  # noqa: PLC0415
 

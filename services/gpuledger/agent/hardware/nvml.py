@@ -7,7 +7,6 @@ modules `nvml*`: they become those of `errors`.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from gpuledger.agent.hardware.api import Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import BusyError, DriverMissingError, HungError
@@ -15,43 +14,38 @@ from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional, translat
 from gpuledger.agent.hardware.nvml_cards import CardScan, find_cards, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver, Load, SilentCards, load_nvml
 from gpuledger.agent.hardware.nvml_health import read_health
-from gpuledger.agent.hardware.nvml_mig import GpuInstance, find_users, mig_modes, stand, supported_profiles
+from gpuledger.agent.hardware.nvml_mig import GpuInstance, find_users, gpu_instances, mig_modes, supported_profiles
 from gpuledger.agent.hardware.nvml_mig_changes import create, destroy, set_mode
 from gpuledger.agent.hardware.nvml_xids import XidWatch
 from gpuledger.agent.hardware.sysfs import SYSFS, PciCard, pci_cards
 from gpuledger.domain.mig.geometry import Instance
 
-KIND: Final = "nvml"
-
 
 class NvmlHardware:
     """`api.Hardware` of the machine that this runs on; `wait_xid` from one thread, the other calls from another."""
+
+    kind = "nvml"
 
     def __init__(self, load: Load = load_nvml, *, sysfs: Path = SYSFS) -> None:
         self._sysfs = sysfs
         self._driver = Driver(load)
         self._xids = XidWatch(self._driver)
-        self._silence = SilentCards()
-        self._links_seen: dict[str, frozenset[int]] = {}
-
-    @property
-    def kind(self) -> str:
-        """See `Hardware.kind`."""
-        return KIND
+        self._silent = SilentCards()
+        self._active_before: dict[str, frozenset[int]] = {}
 
     def survey(self) -> Survey:
         """See `Hardware.survey`."""
         bus = pci_cards(self._sysfs)
         try:
-            return self._surveyed(bus)
+            return self._survey_bus(bus)
         except DriverMissingError:
             return Survey(tuple(card.facts for card in bus.values()), driver_missing=True)
 
     def readings(self, address: str) -> Readings:
         """See `Hardware.readings`."""
         with self._card(address, "Reading the health of") as (nvml, card):
-            seen = self._links_seen.get(address, frozenset())
-            readings, self._links_seen[address] = read_health(nvml, card, seen)
+            seen = self._active_before.get(address, frozenset())
+            readings, self._active_before[address] = read_health(nvml, card, seen)
             return readings
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
@@ -61,7 +55,7 @@ class NvmlHardware:
     def users(self, address: str) -> frozenset[str]:
         """See `Hardware.users`."""
         with self._card(address, "Looking for users of") as (nvml, card):
-            return find_users(nvml, card, {each.number: each.instance.uuid for each in _stand(nvml, card)})
+            return find_users(nvml, card, {each.number: each.instance.uuid for each in _gpu_instances_of(nvml, card)})
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
         """See `Hardware.set_mig`.
@@ -79,7 +73,7 @@ class NvmlHardware:
     def destroy_instance(self, address: str, uuid: str) -> None:
         """See `Hardware.destroy_instance`. An instance whose users nobody can tell stays."""
         with self._card(address, f"Destroying {uuid} on") as (nvml, card):
-            gpu_instance = next((each for each in _stand(nvml, card) if each.instance.uuid == uuid), None)
+            gpu_instance = next((each for each in _gpu_instances_of(nvml, card) if each.instance.uuid == uuid), None)
             if gpu_instance is None:
                 return
             if find_users(nvml, card, {gpu_instance.number: uuid}) & {uuid}:
@@ -90,36 +84,36 @@ class NvmlHardware:
         """See `Hardware.close`. A driver that hangs is left to the process's end."""
         self._xids.close()
         try:
-            self._let_go()
+            self._shut_down()
         except HungError:
             return
 
-    def _surveyed(self, bus: Mapping[str, PciCard]) -> Survey:
-        with self._asking("Looking at the cards") as nvml:
+    def _survey_bus(self, bus: Mapping[str, PciCard]) -> Survey:
+        with self._translating("Looking at the cards") as nvml:
             found = find_cards(nvml, bus)
-        if self._silence.should_reinitialize(found.silent):
-            self._let_go()
-            with self._asking("Looking at the cards again") as nvml:
+        if self._silent.should_reinitialize(found.silent):
+            self._shut_down()
+            with self._translating("Looking at the cards again") as nvml:
                 found = find_cards(nvml, bus)
-        self._xids.watch(_answering(found))
+        self._xids.watch(_answering_addresses(found))
         return _survey(nvml, found)
 
     @contextmanager
     def _card(self, address: str, what: str) -> Iterator[tuple[Nvml, Handle]]:
-        with self._asking(f"{what} {address}") as nvml:
+        with self._translating(f"{what} {address}") as nvml:
             yield nvml, handle_of(nvml, address)
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[Nvml]:
+    def _translating(self, what: str) -> Iterator[Nvml]:
         nvml = self._driver.open()
         try:
             with translating_errors(nvml, what):
                 yield nvml
         except DriverMissingError:
-            self._let_go()
+            self._shut_down()
             raise
 
-    def _let_go(self) -> None:
+    def _shut_down(self) -> None:
         with self._xids.paused():
             self._driver.close()
 
@@ -130,16 +124,16 @@ def _survey(nvml: Nvml, found: CardScan) -> Survey:
         return Survey(found.cards, optional(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
 
 
-def _answering(found: CardScan) -> frozenset[str]:
+def _answering_addresses(found: CardScan) -> frozenset[str]:
     return frozenset(card.address for card in found.cards if card.uuid is not None)
 
 
-def _stand(nvml: Nvml, card: Handle) -> tuple[GpuInstance, ...]:
+def _gpu_instances_of(nvml: Nvml, card: Handle) -> tuple[GpuInstance, ...]:
     """The instances of a card; none where it is not divided."""
     modes = mig_modes(nvml, card)
     if modes is None or not modes.enabled:
         return ()
-    return stand(nvml, card, nvml.nvmlDeviceGetUUID(card), supported_profiles(nvml, card))
+    return gpu_instances(nvml, card, nvml.nvmlDeviceGetUUID(card), supported_profiles(nvml, card))
 
 
 def cuda_version(number: int | None) -> str | None:

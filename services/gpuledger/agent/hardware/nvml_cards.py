@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.hardware.errors import DriverMissingError, HardwareError
 from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional, translating_errors
-from gpuledger.agent.hardware.nvml_mig import instances, mig_modes, supported_profiles
-from gpuledger.agent.hardware.nvml_nvlink import link_ends
+from gpuledger.agent.hardware.nvml_mig import instances_of, mig_modes, supported_profiles
+from gpuledger.agent.hardware.nvml_nvlink import link_peers
 from gpuledger.agent.hardware.sysfs import PciCard, pci_address
 
 BYTES_PER_MIB: Final = 1 << 20
@@ -27,11 +27,13 @@ def find_cards(nvml: Nvml, bus: Mapping[str, PciCard]) -> CardScan:
     Raises:
         DriverMissingError: the driver went away meanwhile.
     """
-    responses = dict(_answers(nvml, bus))
+    responses = dict(_queried(nvml, bus))
     cards = {address: card.facts for address, card in bus.items()} | {card.address: card for card in responses.values()}
     bound = {address for address, card in bus.items() if card.driver == NVIDIA_KERNEL_DRIVER}
-    heard = {address for address, card in responses.items() if card.uuid is not None}
-    return CardScan(tuple(cards[address] for address in sorted(cards)), frozenset((bound | responses.keys()) - heard))
+    answering = {address for address, card in responses.items() if card.uuid is not None}
+    return CardScan(
+        tuple(cards[address] for address in sorted(cards)), frozenset((bound | responses.keys()) - answering)
+    )
 
 
 def handle_of(nvml: Nvml, address: str) -> Handle:
@@ -44,23 +46,23 @@ def address_of(nvml: Nvml, handle: Handle) -> str | None:
     return pci_address(nvml.nvmlDeviceGetPciInfo_v3(handle).busId)
 
 
-def _answers(nvml: Nvml, bus: Mapping[str, PciCard]) -> Iterator[tuple[str, CardFacts]]:
+def _queried(nvml: Nvml, bus: Mapping[str, PciCard]) -> Iterator[tuple[str, CardFacts]]:
     with translating_errors(nvml, "Counting the cards"):
         count = nvml.nvmlDeviceGetCount()
     for index in range(count):
         try:
             with translating_errors(nvml, f"Looking for card {index}"):
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                bare = _bare(nvml, handle, bus)
+                bus_facts = _bus_facts(nvml, handle, bus)
         except DriverMissingError:
             raise
         except HardwareError:
             continue  # what the bus shows of it is all that can be told
-        if bare is not None:
-            yield bare.address, _facts(nvml, handle, bare)
+        if bus_facts is not None:
+            yield bus_facts.address, _facts(nvml, handle, bus_facts)
 
 
-def _bare(nvml: Nvml, handle: Handle, bus: Mapping[str, PciCard]) -> CardFacts | None:
+def _bus_facts(nvml: Nvml, handle: Handle, bus: Mapping[str, PciCard]) -> CardFacts | None:
     """What the bus shows of a card, or where sysfs does not show it, what NVML says that the bus does."""
     pci = nvml.nvmlDeviceGetPciInfo_v3(handle)
     address = pci_address(pci.busId)
@@ -69,39 +71,39 @@ def _bare(nvml: Nvml, handle: Handle, bus: Mapping[str, PciCard]) -> CardFacts |
     return CardFacts(address, f"{pci.pciDeviceId & 0xFFFF:04x}", f"{pci.pciDeviceId >> 16:04x}")
 
 
-def _facts(nvml: Nvml, handle: Handle, bare: CardFacts) -> CardFacts:
+def _facts(nvml: Nvml, handle: Handle, bus_facts: CardFacts) -> CardFacts:
     try:
-        with translating_errors(nvml, f"Looking at the card {bare.address}"):
-            return _divided(nvml, handle, _described(nvml, handle, bare))
+        with translating_errors(nvml, f"Looking at the card {bus_facts.address}"):
+            return _with_mig(nvml, handle, _with_properties(nvml, handle, bus_facts))
     except DriverMissingError:
         raise
     except HardwareError:
-        return bare
+        return bus_facts
 
 
-def _described(nvml: Nvml, handle: Handle, bare: CardFacts) -> CardFacts:
+def _with_properties(nvml: Nvml, handle: Handle, bus_facts: CardFacts) -> CardFacts:
     memory = optional(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     compute = optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    return bare._replace(
+    return bus_facts._replace(
         uuid=nvml.nvmlDeviceGetUUID(handle),
         serial=_text(optional(nvml, nvml.nvmlDeviceGetSerial, handle)),
         product=_text(optional(nvml, nvml.nvmlDeviceGetName, handle)),
         memory_mib=memory.total // BYTES_PER_MIB if memory is not None else None,
         compute=tuple(compute) if compute is not None else None,
-        nvlinks=link_ends(nvml, handle),
+        nvlinks=link_peers(nvml, handle),
     )
 
 
-def _divided(nvml: Nvml, handle: Handle, card: CardFacts) -> CardFacts:
+def _with_mig(nvml: Nvml, handle: Handle, card: CardFacts) -> CardFacts:
     modes = mig_modes(nvml, handle)
     if modes is None or card.uuid is None:
         return card
-    known = supported_profiles(nvml, handle)
+    supported = supported_profiles(nvml, handle)
     return card._replace(
         mig_enabled=modes.enabled,
         mig_pending=modes.pending != modes.enabled,
-        profiles=tuple(each.profile for each in known),
-        instances=instances(nvml, handle, card.uuid, known) if modes.enabled else (),
+        profiles=tuple(each.profile for each in supported),
+        instances=instances_of(nvml, handle, card.uuid, supported) if modes.enabled else (),
     )
 
 

@@ -9,7 +9,7 @@ from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optiona
 from gpuledger.agent.hardware.nvml_mig import mig_modes
 from gpuledger.agent.hardware.nvml_nvlink import active_links, link_errors
 
-THROTTLES: Final = (
+THROTTLE_REASONS: Final = (
     "SwPowerCap",
     "HwSlowdown",
     "SyncBoost",
@@ -21,7 +21,7 @@ THROTTLES: Final = (
 """NVML's reasons for clocks below what was asked for. An idle card (GpuIdle), and clocks that somebody set
 (ApplicationsClocksSetting), are not held back."""
 
-RECOVERIES: Final[Mapping[str, str]] = MappingProxyType(
+RECOVERY_ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "NVML_GPU_RECOVERY_ACTION_GPU_RESET": "GpuReset",
         "NVML_GPU_RECOVERY_ACTION_NODE_REBOOT": "NodeReboot",
@@ -35,7 +35,7 @@ RECOVERIES: Final[Mapping[str, str]] = MappingProxyType(
 """What the driver may say that a card needs."""
 
 
-def read_health(nvml: Nvml, handle: Handle, links_seen: frozenset[int]) -> tuple[Readings, frozenset[int]]:
+def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tuple[Readings, frozenset[int]]:
     """A card's readings, and the links that were active now or before.
 
     A link is down where it was active before: some cards have more links than their machine connects. On a card with
@@ -43,7 +43,7 @@ def read_health(nvml: Nvml, handle: Handle, links_seen: frozenset[int]) -> tuple
     for them.
     """
     active = active_links(nvml, handle)
-    seen = links_seen.union(active)
+    seen = active_before.union(active)
     modes = mig_modes(nvml, handle)
     remapped = optional(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
     readings = Readings(
@@ -63,7 +63,7 @@ def read_health(nvml: Nvml, handle: Handle, links_seen: frozenset[int]) -> tuple
 
 def throttles(nvml: Nvml, reasons: int) -> frozenset[str]:
     """The reasons for held back clocks that stand in a bit mask of NVML's clocks event reasons."""
-    return frozenset(name for name in THROTTLES if reasons & getattr(nvml, f"nvmlClocksEventReason{name}"))
+    return frozenset(name for name in THROTTLE_REASONS if reasons & getattr(nvml, f"nvmlClocksEventReason{name}"))
 
 
 def _ecc(nvml: Nvml, handle: Handle, errors: str, since: str) -> int | None:
@@ -87,5 +87,5 @@ def _recovery(nvml: Nvml, handle: Handle) -> str | None:
     action = number_of(nvml, values[0]) if values is not None else None
     if action is None or action == nvml.NVML_GPU_RECOVERY_ACTION_NONE:
         return None
-    named = (name for constant, name in RECOVERIES.items() if getattr(nvml, constant) == action)
+    named = (name for constant, name in RECOVERY_ACTIONS.items() if getattr(nvml, constant) == action)
     return next(named, f"Action{action}")

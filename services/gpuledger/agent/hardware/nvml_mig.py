@@ -63,8 +63,8 @@ def supported_profiles(nvml: Nvml, card: Handle) -> tuple[SupportedProfile, ...]
         optional(nvml, nvml.nvmlDeviceGetGpuInstanceProfileInfoV, card, number)
         for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
     )
-    known = (_known(nvml, card, info) for info in infos if info is not None and profile_name(info.name))
-    return tuple(sorted(known, key=lambda each: (each.profile.compute, each.profile.size, each.profile.name)))
+    supported = (_supported(nvml, card, info) for info in infos if info is not None and profile_name(info.name))
+    return tuple(sorted(supported, key=lambda each: (each.profile.compute, each.profile.size, each.profile.name)))
 
 
 def profile_name(name: str) -> str:
@@ -72,18 +72,20 @@ def profile_name(name: str) -> str:
     return name.strip().removeprefix(NAME_PREFIX).strip()
 
 
-def instances(nvml: Nvml, card: Handle, uuid: str, known: Sequence[SupportedProfile]) -> tuple[Instance, ...]:
+def instances_of(nvml: Nvml, card: Handle, uuid: str, supported: Sequence[SupportedProfile]) -> tuple[Instance, ...]:
     """The instances that stand on a card, by place; `uuid` is the card's own."""
-    return tuple(gpu_instance.instance for gpu_instance in stand(nvml, card, uuid, known))
+    return tuple(gpu_instance.instance for gpu_instance in gpu_instances(nvml, card, uuid, supported))
 
 
-def stand(nvml: Nvml, card: Handle, uuid: str, known: Sequence[SupportedProfile]) -> tuple[GpuInstance, ...]:
+def gpu_instances(
+    nvml: Nvml, card: Handle, uuid: str, supported: Sequence[SupportedProfile]
+) -> tuple[GpuInstance, ...]:
     """The instances that stand on a card, by place, with what NVML names them by."""
     devices = tuple(mig_devices(nvml, card))
     found = [
-        _standing(nvml, handle, uuid, each.profile, devices)
-        for each in known
-        for handle in _gpu_instances(nvml, card, each)
+        _gpu_instance(nvml, handle, uuid, each.profile, devices)
+        for each in supported
+        for handle in _handles_of(nvml, card, each)
     ]
     return tuple(sorted(found, key=lambda gpu_instance: gpu_instance.instance.start))
 
@@ -108,7 +110,7 @@ def mig_handles(nvml: Nvml, card: Handle) -> Iterator[Handle]:
             yield handle
 
 
-def _known(nvml: Nvml, card: Handle, info: Any) -> SupportedProfile:  # noqa: ANN401 - pynvml has no types
+def _supported(nvml: Nvml, card: Handle, info: Any) -> SupportedProfile:  # noqa: ANN401 - pynvml has no types
     places = _placements(nvml, card, info.id)
     profile = Profile(
         profile_name(info.name),
@@ -131,23 +133,23 @@ def _placements(nvml: Nvml, card: Handle, profile_id: int) -> Sequence[Any]:
     return tuple(places[: count.value])
 
 
-def _gpu_instances(nvml: Nvml, card: Handle, known: SupportedProfile) -> Sequence[Handle]:
-    handles = (nvml.c_nvmlGpuInstance_t * known.profile.instances_max)()
-    count = c_uint(known.profile.instances_max)
-    if optional(nvml, nvml.nvmlDeviceGetGpuInstances, card, known.id, handles, byref(count)) is None:
+def _handles_of(nvml: Nvml, card: Handle, supported: SupportedProfile) -> Sequence[Handle]:
+    handles = (nvml.c_nvmlGpuInstance_t * supported.profile.instances_max)()
+    count = c_uint(supported.profile.instances_max)
+    if optional(nvml, nvml.nvmlDeviceGetGpuInstances, card, supported.id, handles, byref(count)) is None:
         return ()
     return tuple(handles[: count.value])
 
 
-def _standing(nvml: Nvml, handle: Handle, uuid: str, profile: Profile, devices: Sequence[MigDevice]) -> GpuInstance:
+def _gpu_instance(nvml: Nvml, handle: Handle, uuid: str, profile: Profile, devices: Sequence[MigDevice]) -> GpuInstance:
     info = nvml.nvmlGpuInstanceGetInfo(handle)
     own = sorted(device for device in devices if device.gpu_instance == info.id)
     name = own[0].uuid if own else f"{uuid}/gi-{info.id}"
     place = info.placement
-    return GpuInstance(handle, info.id, Instance(name, _stands_as(profile, own), place.start, place.size))
+    return GpuInstance(handle, info.id, Instance(name, _profile_name(profile, own), place.start, place.size))
 
 
-def _stands_as(profile: Profile, devices: Sequence[MigDevice]) -> str:
+def _profile_name(profile: Profile, devices: Sequence[MigDevice]) -> str:
     """The profile's name where one MIG device has all of its compute; else that of the first, such as `1c.3g.40gb`.
 
     So NVIDIA's MIG user guide names compute instances that are smaller than their GPU instance; `0c.` is one that was
@@ -167,15 +169,15 @@ def find_users(nvml: Nvml, card: Handle, uuids: Mapping[int, str]) -> frozenset[
     Raises:
         RefusedError: nobody can tell.
     """
-    whole = _gpu_instances_used(nvml, card)
-    parts = [_gpu_instances_used(nvml, handle) for handle in mig_handles(nvml, card)] if uuids else []
+    whole = _used_numbers(nvml, card)
+    parts = [_used_numbers(nvml, handle) for handle in mig_handles(nvml, card)] if uuids else []
     if whole is None and (not parts or None in parts):
         raise UnsupportedError("The driver does not tell which processes use the card; has the agent the right to ask?")
     seen = frozenset().union(*(numbers for numbers in (whole, *parts) if numbers is not None))
     return frozenset(uuids.get(number, WHOLE_CARD) for number in seen)
 
 
-def _gpu_instances_used(nvml: Nvml, handle: Handle) -> frozenset[int] | None:
+def _used_numbers(nvml: Nvml, handle: Handle) -> frozenset[int] | None:
     """The numbers of the GPU instances that processes use, of the card itself one that none has; None: not told.
 
     A card that has no graphics need not tell of its users, and every card must of those who compute.

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuledger.agent.hardware.errors import BusyError, HardwareError, UnsupportedError
 from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional
-from gpuledger.agent.hardware.nvml_mig import Modes, SupportedProfile, mig_modes, stand, supported_profiles
+from gpuledger.agent.hardware.nvml_mig import Modes, SupportedProfile, gpu_instances, mig_modes, supported_profiles
 from gpuledger.domain.mig.geometry import Instance
 
 
@@ -41,15 +41,15 @@ def create(nvml: Nvml, card: Handle, uuid: str, name: str, start: int) -> Instan
         RefusedError: the card has no such profile, or not at that place, or MIG is off.
         HardwareError: it was made, and has no MIG device.
     """
-    wanted = _wanted(nvml, card, name, start)
-    placement = nvml.c_nvmlGpuInstancePlacement_t(start, wanted.profile.size)
-    made = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(card, wanted.id, byref(placement))
+    chosen = _creatable_profile(nvml, card, name, start)
+    placement = nvml.c_nvmlGpuInstancePlacement_t(start, chosen.profile.size)
+    created = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(card, chosen.id, byref(placement))
     try:
-        nvml.nvmlGpuInstanceCreateComputeInstance(made, _whole_compute(nvml, made))
-        return _whole(nvml, card, uuid, wanted, start)
+        nvml.nvmlGpuInstanceCreateComputeInstance(created, _full_compute_profile(nvml, created))
+        return _whole_instance(nvml, card, uuid, chosen, start)
     except (nvml.NVMLError, HardwareError):
         with suppress(nvml.NVMLError):  # what stays is seen, and can be destroyed
-            destroy(nvml, made)
+            destroy(nvml, created)
         raise
 
 
@@ -68,28 +68,28 @@ def _mode(nvml: Nvml, *, enabled: bool) -> int:
     return int(nvml.NVML_DEVICE_MIG_ENABLE if enabled else nvml.NVML_DEVICE_MIG_DISABLE)
 
 
-def _wanted(nvml: Nvml, card: Handle, name: str, start: int) -> SupportedProfile:
+def _creatable_profile(nvml: Nvml, card: Handle, name: str, start: int) -> SupportedProfile:
     modes = mig_modes(nvml, card)
     if modes is None or not modes.enabled:
         raise UnsupportedError("MIG is off on the card; turn it on before it is divided.")
-    known = supported_profiles(nvml, card)
-    wanted = next((each for each in known if each.profile.name == name), None)
-    if wanted is None:
-        there = ", ".join(each.profile.name for each in known) or "none"
+    supported = supported_profiles(nvml, card)
+    chosen = next((each for each in supported if each.profile.name == name), None)
+    if chosen is None:
+        there = ", ".join(each.profile.name for each in supported) or "none"
         raise UnsupportedError(f"The card has no MIG profile {name}; it has {there}.")
-    if start not in wanted.profile.starts:
-        raise UnsupportedError(f"No {name} may begin at {start}; it may at {wanted.profile.starts}.")
-    return wanted
+    if start not in chosen.profile.starts:
+        raise UnsupportedError(f"No {name} may begin at {start}; it may at {chosen.profile.starts}.")
+    return chosen
 
 
-def _whole(nvml: Nvml, card: Handle, uuid: str, made: SupportedProfile, start: int) -> Instance:
-    for gpu_instance in stand(nvml, card, uuid, (made,)):
-        if gpu_instance.instance.start == start and gpu_instance.instance.profile == made.profile.name:
+def _whole_instance(nvml: Nvml, card: Handle, uuid: str, created: SupportedProfile, start: int) -> Instance:
+    for gpu_instance in gpu_instances(nvml, card, uuid, (created,)):
+        if gpu_instance.instance.start == start and gpu_instance.instance.profile == created.profile.name:
             return gpu_instance.instance
-    raise HardwareError(f"A {made.profile.name} at {start} was made without a MIG device, and taken back.")
+    raise HardwareError(f"A {created.profile.name} at {start} was made without a MIG device, and taken back.")
 
 
-def _whole_compute(nvml: Nvml, gpu_instance: Handle) -> int:
+def _full_compute_profile(nvml: Nvml, gpu_instance: Handle) -> int:
     """The number of the profile for a compute instance that takes all of a GPU instance's compute."""
     profiles = _compute_profiles(nvml, gpu_instance)
     if not profiles:

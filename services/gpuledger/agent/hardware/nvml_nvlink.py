@@ -31,9 +31,9 @@ def active_links(nvml: Nvml, handle: Handle) -> tuple[int, ...]:
     return tuple(link for link, state in states if state == nvml.NVML_FEATURE_ENABLED)
 
 
-def link_ends(nvml: Nvml, handle: Handle) -> tuple[str, ...]:
+def link_peers(nvml: Nvml, handle: Handle) -> tuple[str, ...]:
     """The PCI address of what each active link ends at, where the driver knows it."""
-    found = (_end(nvml, handle, link) for link in active_links(nvml, handle))
+    found = (_peer(nvml, handle, link) for link in active_links(nvml, handle))
     return tuple(address for address in found if address is not None)
 
 
@@ -48,11 +48,11 @@ def link_errors(nvml: Nvml, handle: Handle, links: tuple[int, ...]) -> int | Non
     if values is None:
         return None
     numbers = [number_of(nvml, value) for value in values]
-    totals, singles = _sum(numbers[: len(TOTALS)]), _sum(numbers[len(TOTALS) :])
+    totals, singles = _total(numbers[: len(TOTALS)]), _total(numbers[len(TOTALS) :])
     return max((each for each in (totals, singles) if each is not None), default=None)
 
 
-def _sum(numbers: list[int | None]) -> int | None:
+def _total(numbers: list[int | None]) -> int | None:
     there = [number for number in numbers if number is not None]
     return sum(there) if there else None
 
@@ -62,7 +62,7 @@ def _state(nvml: Nvml, handle: Handle, link: int) -> int | None:
     return state
 
 
-def _end(nvml: Nvml, handle: Handle, link: int) -> str | None:
+def _peer(nvml: Nvml, handle: Handle, link: int) -> str | None:
     pci = optional(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
     address = pci_address(pci.busId) if pci is not None else None
     return None if address == _NOWHERE else address

@@ -17,13 +17,13 @@ from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, code_of, translati
 from gpuledger.agent.hardware.nvml_cards import address_of, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver
 
-TURN_S: Final = 0.25
+WAIT_S: Final = 0.25
 """How long NVML is waited in at once; an error ends it at once."""
 
-HELD_WITHIN_S: Final = 5.0
+PAUSED_WITHIN_S: Final = 5.0
 """A turn that has not ended so long after its time hangs in the driver."""
 
-KEPT_MAX: Final = 1024
+PENDING_MAX: Final = 1024
 """Errors of a set that was taken away, and that nobody has asked for yet; of more, the oldest are dropped."""
 
 
@@ -32,18 +32,18 @@ class XidWatch:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._turn = Condition()
-        self._in_turn = self._closed = False
-        self._holds = 0
-        self._kept: deque[Xid] = deque(maxlen=KEPT_MAX)
-        self._wanted: frozenset[str] = frozenset()
+        self._condition = Condition()
+        self._is_waiting = self._closed = False
+        self._pauses = 0
+        self._pending: deque[Xid] = deque(maxlen=PENDING_MAX)
+        self._watched: frozenset[str] = frozenset()
         self._refused: frozenset[str] = frozenset()
         self._events: _Events | None = None
 
     def watch(self, addresses: frozenset[str]) -> None:
         """Wait for errors of these cards: at once where none was waited for, else from the next turn on."""
-        with self._turn:
-            self._wanted, self._refused = addresses, frozenset()
+        with self._condition:
+            self._watched, self._refused = addresses, frozenset()
             begun = self._events is not None
         if not begun:
             with self.paused():
@@ -57,11 +57,11 @@ class XidWatch:
         """
         left_s = timeout_s
         while not self._closed:
-            if self._kept:
-                return self._kept.popleft()
-            xid = self._take_turn(min(TURN_S, max(left_s, 0.0)))
-            left_s -= TURN_S
-            if xid is not None or (left_s <= 0 and not self._kept):
+            if self._pending:
+                return self._pending.popleft()
+            xid = self._wait_once(min(WAIT_S, max(left_s, 0.0)))
+            left_s -= WAIT_S
+            if xid is not None or (left_s <= 0 and not self._pending):
                 return xid
         return None
 
@@ -72,61 +72,61 @@ class XidWatch:
         Raises:
             HungError: the wait does not end.
         """
-        with self._turn:
-            self._holds += 1
+        with self._condition:
+            self._pauses += 1
         try:
-            with self._turn:
-                if not self._turn.wait_for(lambda: not self._in_turn, TURN_S + HELD_WITHIN_S):
+            with self._condition:
+                if not self._condition.wait_for(lambda: not self._is_waiting, WAIT_S + PAUSED_WITHIN_S):
                     raise HungError("NVML does not come back from waiting for errors; does the driver hang?")
-                self._let_go()
+                self._shut_down()
             yield
             with suppress(HardwareError):  # who waits is told
-                self._registered(self._driver.current, self._wanted)
+                self._register_all(self._driver.current, self._watched)
         finally:
-            with self._turn:
-                self._holds -= 1
-                self._turn.notify_all()
+            with self._condition:
+                self._pauses -= 1
+                self._condition.notify_all()
 
     def close(self) -> None:
         """Let a wait end soon, and every later one at once."""
-        with self._turn:
+        with self._condition:
             self._closed = True
-            self._turn.notify_all()
+            self._condition.notify_all()
 
-    def _take_turn(self, turn_s: float) -> Xid | None:
-        with self._turn:
-            if self._holds:
-                self._turn.wait(turn_s)
+    def _wait_once(self, turn_s: float) -> Xid | None:
+        with self._condition:
+            if self._pauses:
+                self._condition.wait(turn_s)
                 return None
-            nvml, wanted = self._driver.current, self._wanted
-            self._in_turn = True
+            nvml, watched = self._driver.current, self._watched
+            self._is_waiting = True
         try:
-            events = self._registered(nvml, wanted)
+            events = self._register_all(nvml, watched)
             if events is not None:
                 return events.wait(turn_s)
         finally:
-            with self._turn:
-                self._in_turn = False
-                self._turn.notify_all()
-        with self._turn:  # no card can be waited for
-            self._turn.wait_for(lambda: self._closed or self._holds, turn_s)
+            with self._condition:
+                self._is_waiting = False
+                self._condition.notify_all()
+        with self._condition:  # no card can be waited for
+            self._condition.wait_for(lambda: self._closed or self._pauses, turn_s)
         return None
 
-    def _registered(self, nvml: Nvml, wanted: frozenset[str]) -> "_Events | None":
+    def _register_all(self, nvml: Nvml, watched: frozenset[str]) -> "_Events | None":
         """A set with all cards that can be registered; a card that went away takes its set with it."""
-        if self._events is not None and (self._events.broken or self._events.addresses - wanted):
-            self._let_go()
-        missing = wanted - self._refused - (self._events.addresses if self._events is not None else frozenset())
+        if self._events is not None and (self._events.broken or self._events.addresses - watched):
+            self._shut_down()
+        missing = watched - self._refused - (self._events.addresses if self._events is not None else frozenset())
         if missing and self._events is None:
             self._events = _Events(nvml)
         if self._events is not None:
             self._refused |= self._events.register(missing)
         return self._events if self._events is not None and self._events.addresses else None
 
-    def _let_go(self) -> None:
+    def _shut_down(self) -> None:
         events, self._events = self._events, None
         if events is not None:
-            self._kept.extend(events.drained())
+            self._pending.extend(events.drained())
 
 
 class _Events:
@@ -136,17 +136,17 @@ class _Events:
         self._nvml = nvml
         with translating_errors(nvml, "Asking for a set of events"):
             self._set: Handle = nvml.nvmlEventSetCreate()
-        self._places: dict[int | None, str] = {}
+        self._addresses: dict[int | None, str] = {}
         self.broken = False
 
     @property
     def addresses(self) -> frozenset[str]:
         """The cards whose errors come."""
-        return frozenset(self._places.values())
+        return frozenset(self._addresses.values())
 
     def register(self, addresses: frozenset[str]) -> frozenset[str]:
         """Have errors of more cards come; returns those of which none can."""
-        return frozenset(address for address in sorted(addresses) if not self._takes(address))
+        return frozenset(address for address in sorted(addresses) if not self._register_one(address))
 
     def wait(self, timeout_s: float) -> Xid | None:
         """The next error of the set.
@@ -164,7 +164,7 @@ class _Events:
     def drained(self) -> Iterator[Xid]:
         """What the set still has, at most `KEPT_MAX`; it is no more afterwards."""
         with suppress(HardwareError):
-            for _ in range(KEPT_MAX):
+            for _ in range(PENDING_MAX):
                 xid = self.wait(0.0)
                 if xid is None:
                     break
@@ -172,16 +172,16 @@ class _Events:
         with suppress(self._nvml.NVMLError):
             self._nvml.nvmlEventSetFree(self._set)
 
-    def _takes(self, address: str) -> bool:
-        wanted = self._nvml.nvmlEventTypeXidCriticalError
+    def _register_one(self, address: str) -> bool:
+        watched = self._nvml.nvmlEventTypeXidCriticalError
         try:
             card = handle_of(self._nvml, address)
-            if not self._nvml.nvmlDeviceGetSupportedEventTypes(card) & wanted:
+            if not self._nvml.nvmlDeviceGetSupportedEventTypes(card) & watched:
                 return False
-            self._nvml.nvmlDeviceRegisterEvents(card, wanted, self._set)
+            self._nvml.nvmlDeviceRegisterEvents(card, watched, self._set)
         except self._nvml.NVMLError:
             return False
-        self._places[_number(card)] = address
+        self._addresses[_handle_key(card)] = address
         return True
 
     def _next(self, timeout_s: float) -> Xid | None:
@@ -192,10 +192,10 @@ class _Events:
                 return None
             raise
         # A card that has fallen off the bus may not even tell its address any more.
-        address = self._places.get(_number(data.device)) or address_of(self._nvml, data.device)
+        address = self._addresses.get(_handle_key(data.device)) or address_of(self._nvml, data.device)
         return Xid(address, data.eventData) if address is not None else None
 
 
-def _number(card: Handle) -> int | None:
+def _handle_key(card: Handle) -> int | None:
     """A handle as a number: the same card's is the same until NVML is shut down."""
     return cast(card, c_void_p).value

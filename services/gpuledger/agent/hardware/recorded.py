@@ -9,29 +9,26 @@ from uuid import UUID, uuid5
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, UnsupportedError
-from gpuledger.agent.hardware.recording import Moments, Recording
-from gpuledger.domain.mig.geometry import Instance, Profile, find_profile, obstacle
+from gpuledger.agent.hardware.recording import CardSamples, Recording
+from gpuledger.agent.hardware.simulated_card import with_instance, with_instances
+from gpuledger.domain.mig.geometry import Instance
 
-KIND: Final = "recorded"
 _NAMES: Final = UUID("0f5f3c1e-6f0e-4a57-9a3c-4f6d2c0f8a55")
 
 
 class RecordedHardware:
     """`api.Hardware` of a recording; no error of a card comes from it."""
 
+    kind = "recorded"
+
     def __init__(self, recording: Recording) -> None:
         self._survey = recording.survey
         self._cards = {card.address: card for card in recording.survey.cards}
         self._moments = {each.address: each for each in recording.moments}
-        self._looks = dict.fromkeys(self._cards, 0)
-        self._made = 0
+        self._polls = dict.fromkeys(self._cards, 0)
+        self._created = 0
         self._lock = Lock()
         self._closed = Event()
-
-    @property
-    def kind(self) -> str:
-        """See `Hardware.kind`."""
-        return KIND
 
     def survey(self) -> Survey:
         """See `Hardware.survey`."""
@@ -41,9 +38,9 @@ class RecordedHardware:
     def readings(self, address: str) -> Readings:
         """See `Hardware.readings`."""
         with self._lock:
-            self._asked(address)
-            recorded = self._said(address).readings
-            look, self._looks[address] = self._looks[address], self._looks[address] + 1
+            self._card(address)
+            recorded = self._samples_of(address).readings
+            look, self._polls[address] = self._polls[address], self._polls[address] + 1
         readings = recorded[min(look, len(recorded) - 1)] if recorded else None
         if readings is None:
             raise CardLostError(f"The card at {address} did not answer when it was recorded.")
@@ -58,13 +55,13 @@ class RecordedHardware:
     def users(self, address: str) -> frozenset[str]:
         """See `Hardware.users`."""
         with self._lock:
-            self._answering(address)
+            self._answering_card(address)
             return self._users(address)
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
         """See `Hardware.set_mig`."""
         with self._lock:
-            card = self._answering(address)
+            card = self._answering_card(address)
             if card.mig_enabled is None:
                 raise UnsupportedError(f"The card at {address} knows no MIG; choose another kind of pool for it.")
             if card.mig_enabled != enabled and (card.instances or self._users(address)):
@@ -75,38 +72,33 @@ class RecordedHardware:
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
         """See `Hardware.create_instance`."""
         with self._lock:
-            card = self._answering(address)
-            wanted = _wanted(card, profile, start)
-            why = obstacle(card.profiles, card.instances, wanted, start)
-            if why is not None:
-                raise BusyError(f"No {profile} can be made at {start} on {address}: {why}.")
-            self._made += 1
-            uuid = f"MIG-{uuid5(_NAMES, f'{address}/{profile}/{start}/{self._made}')}"
-            made = Instance(uuid, profile, start, wanted.size)
-            self._stand(card, (*card.instances, made))
-            return made
+            card = self._answering_card(address)
+            self._created += 1
+            uuid = f"MIG-{uuid5(_NAMES, f'{address}/{profile}/{start}/{self._created}')}"
+            self._cards[address], instance = with_instance(card, profile, start, uuid)
+            return instance
 
     def destroy_instance(self, address: str, uuid: str) -> None:
         """See `Hardware.destroy_instance`."""
         with self._lock:
-            card = self._answering(address)
+            card = self._answering_card(address)
             left = tuple(instance for instance in card.instances if instance.uuid != uuid)
             if left != card.instances and uuid in self._users(address):
                 raise BusyError(f"A process uses {uuid} on {address}; wait until it ends.")
-            self._stand(card, left)
+            self._cards[address] = with_instances(card, left)
 
     def close(self) -> None:
         """See `Hardware.close`."""
         self._closed.set()
 
-    def _asked(self, address: str) -> CardFacts:
+    def _card(self, address: str) -> CardFacts:
         self._must_have_driver()
         if address not in self._cards:
             raise CardLostError(f"There was no card at {address}; there were {', '.join(self._cards) or 'none'}.")
         return self._cards[address]
 
-    def _answering(self, address: str) -> CardFacts:
-        card = self._asked(address)
+    def _answering_card(self, address: str) -> CardFacts:
+        card = self._card(address)
         if card.uuid is None:
             raise CardLostError(f"The card at {address} did not answer when it was recorded.")
         return card
@@ -115,27 +107,11 @@ class RecordedHardware:
         if self._survey.driver_missing:
             raise DriverMissingError("The machine had no driver when it was recorded.")
 
-    def _said(self, address: str) -> Moments:
-        return self._moments.get(address, Moments(address))
+    def _samples_of(self, address: str) -> CardSamples:
+        return self._moments.get(address, CardSamples(address))
 
     def _users(self, address: str) -> frozenset[str]:
-        users = self._said(address).users
+        users = self._samples_of(address).users
         if users is None:
             raise UnsupportedError(f"Nobody could tell who used the card at {address} when it was recorded.")
         return users
-
-    def _stand(self, card: CardFacts, instances: tuple[Instance, ...]) -> None:
-        ordered = tuple(sorted(instances, key=lambda instance: instance.start))
-        self._cards[card.address] = card._replace(instances=ordered)
-
-
-def _wanted(card: CardFacts, name: str, start: int) -> Profile:
-    if not card.mig_enabled:
-        raise UnsupportedError(f"MIG is off on {card.address}; turn it on before it is divided.")
-    profile = find_profile(card.profiles, name)
-    if profile is None:
-        there = ", ".join(each.name for each in card.profiles) or "none"
-        raise UnsupportedError(f"The card at {card.address} has no MIG profile {name}; it has {there}.")
-    if start not in profile.starts:
-        raise UnsupportedError(f"No {name} may begin at {start}; it may at {profile.starts}.")
-    return profile

@@ -10,12 +10,12 @@ from typing import Final, Literal, NamedTuple
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Survey
+from gpuledger.agent.hardware.api import CardFacts, NodeHardware, Readings, Survey
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
 from gpuledger.domain.mig.geometry import Instance
 
 VERSION: Final = 1
-MOMENTS_MAX: Final = 1000
+SAMPLES_MAX: Final = 1000
 """How often each card's readings may be recorded."""
 
 
@@ -23,7 +23,7 @@ class RecordingError(ValueError):
     """A document is no recording of a machine."""
 
 
-class Moments(NamedTuple):
+class CardSamples(NamedTuple):
     """What a card said over time: its readings at each moment (None: it did not answer), and who used it at the end."""
 
     address: str
@@ -37,14 +37,19 @@ class Recording(NamedTuple):
     version: Literal[1]
     note: str
     survey: Survey
-    moments: tuple[Moments, ...] = ()
+    moments: tuple[CardSamples, ...] = ()
 
 
 _RECORDING: Final = TypeAdapter(Recording)
 
 
 def record(
-    hardware: Hardware, *, note: str = "", moments: int = 1, pause: Callable[[], None] = lambda: None, anonymous: bool
+    hardware: NodeHardware,
+    *,
+    note: str = "",
+    moments: int = 1,
+    pause: Callable[[], None] = lambda: None,
+    anonymous: bool,
 ) -> Recording:
     """Record a machine; `pause` comes between two moments, at most `MOMENTS_MAX`.
 
@@ -52,19 +57,19 @@ def record(
         HardwareError: nothing of it can be seen.
         ValueError: so many moments cannot be recorded.
     """
-    if not 1 <= moments <= MOMENTS_MAX:
-        raise ValueError(f"{moments} moments cannot be recorded; choose 1 to {MOMENTS_MAX}.")
+    if not 1 <= moments <= SAMPLES_MAX:
+        raise ValueError(f"{moments} moments cannot be recorded; choose 1 to {SAMPLES_MAX}.")
     survey = hardware.survey()
     rows = [_readings(hardware, survey)]
     for _ in range(moments - 1):
         pause()
         rows.append(_readings(hardware, survey))
-    said = tuple(
-        Moments(card.address, tuple(row[index] for row in rows), _users(hardware, card.address))
+    samples = tuple(
+        CardSamples(card.address, tuple(row[index] for row in rows), _users(hardware, card.address))
         for index, card in enumerate(survey.cards)
     )
-    recording = Recording(VERSION, note, survey, said)
-    return made_anonymous(recording) if anonymous else recording
+    recording = Recording(VERSION, note, survey, samples)
+    return anonymized(recording) if anonymous else recording
 
 
 def write_recording(recording: Recording) -> bytes:
@@ -88,51 +93,53 @@ def read_recording(document: bytes) -> Recording:
         ) from error
 
 
-def made_anonymous(recording: Recording) -> Recording:
+def anonymized(recording: Recording) -> Recording:
     """The recording with made serial numbers and UUIDs, the same for the same card or instance."""
-    made = _made_uuids(recording.survey)
-    cards = tuple(_anonymous(card, number, made) for number, card in enumerate(recording.survey.cards))
+    replaced = _replaced_uuids(recording.survey)
+    cards = tuple(_anonymized(card, number, replaced) for number, card in enumerate(recording.survey.cards))
     moments = tuple(
-        each._replace(users=frozenset(made.get(user, user) for user in each.users) if each.users is not None else None)
+        each._replace(
+            users=frozenset(replaced.get(user, user) for user in each.users) if each.users is not None else None
+        )
         for each in recording.moments
     )
     return recording._replace(survey=recording.survey._replace(cards=cards), moments=moments)
 
 
-def _made_uuids(survey: Survey) -> Mapping[str, str]:
-    made: dict[str, str] = {}
+def _replaced_uuids(survey: Survey) -> Mapping[str, str]:
+    replaced: dict[str, str] = {}
     for number, card in enumerate(survey.cards):
         if card.uuid is not None:
-            made[card.uuid] = f"GPU-00000000-0000-4000-8000-{number:012x}"
+            replaced[card.uuid] = f"GPU-00000000-0000-4000-8000-{number:012x}"
         for place, instance in enumerate(card.instances):
-            made[instance.uuid] = f"MIG-00000000-0000-4000-8000-{number:06x}{place:06x}"
-    return made
+            replaced[instance.uuid] = f"MIG-00000000-0000-4000-8000-{number:06x}{place:06x}"
+    return replaced
 
 
-def _anonymous(card: CardFacts, number: int, made: Mapping[str, str]) -> CardFacts:
+def _anonymized(card: CardFacts, number: int, replaced: Mapping[str, str]) -> CardFacts:
     return card._replace(
-        uuid=made[card.uuid] if card.uuid is not None else None,
+        uuid=replaced[card.uuid] if card.uuid is not None else None,
         serial=f"{number:013d}" if card.serial is not None else None,
-        instances=tuple(_renamed(instance, made) for instance in card.instances),
+        instances=tuple(_renamed(instance, replaced) for instance in card.instances),
     )
 
 
-def _renamed(instance: Instance, made: Mapping[str, str]) -> Instance:
-    return instance._replace(uuid=made[instance.uuid])
+def _renamed(instance: Instance, replaced: Mapping[str, str]) -> Instance:
+    return instance._replace(uuid=replaced[instance.uuid])
 
 
-def _readings(hardware: Hardware, survey: Survey) -> tuple[Readings | None, ...]:
+def _readings(hardware: NodeHardware, survey: Survey) -> tuple[Readings | None, ...]:
     return tuple(_reading(hardware, card.address) for card in survey.cards)
 
 
-def _reading(hardware: Hardware, address: str) -> Readings | None:
+def _reading(hardware: NodeHardware, address: str) -> Readings | None:
     try:
         return hardware.readings(address)
     except (CardLostError, DriverMissingError):
         return None
 
 
-def _users(hardware: Hardware, address: str) -> frozenset[str] | None:
+def _users(hardware: NodeHardware, address: str) -> frozenset[str] | None:
     try:
         return hardware.users(address)
     except HardwareError:

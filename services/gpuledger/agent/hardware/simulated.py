@@ -21,14 +21,13 @@ from gpuledger.agent.hardware.simulated_faults import (
     RECOVER,
     XID,
     InjectedFault,
-    find_card,
+    find_target,
     parse_fault,
 )
 from gpuledger.agent.hardware.simulated_models import parse_cards
-from gpuledger.agent.hardware.simulated_node import wired
+from gpuledger.agent.hardware.simulated_node import node_cards
 from gpuledger.domain.mig.geometry import Instance
 
-KIND: Final = "simulated"
 DRIVER_VERSION: Final = "570.133.20"
 CUDA_VERSION: Final = "12.8"
 XIDS_MAX: Final = 16_384
@@ -42,9 +41,11 @@ class SimulatedHardware:
         HardwareSpecError: the spec names no such cards.
     """
 
+    kind = "simulated"
+
     def __init__(self, spec: str, *, node: str = "simulated", seed: int = 0) -> None:
         models = parse_cards(spec)
-        facts = wired(models, node=node, seed=seed)
+        facts = node_cards(models, node=node, seed=seed)
         self._cards = {
             each.address: SimulatedCard(each, remaps_rows=model.remaps_rows)
             for each, model in zip(facts, models, strict=True)
@@ -53,52 +54,48 @@ class SimulatedHardware:
         self._changed = Condition()
         self._driver_missing = self._hung = self._closed = False
 
-    @property
-    def kind(self) -> str:
-        """See `Hardware.kind`."""
-        return KIND
-
     def survey(self) -> Survey:
         """See `Hardware.survey`."""
-        with self._calling():
-            cards = tuple(card.seen(driver=not self._driver_missing) for card in self._cards.values())
+        with self._responding():
+            cards = tuple(card.surveyed(driver=not self._driver_missing) for card in self._cards.values())
             if self._driver_missing:
                 return Survey(cards, driver_missing=True)
             return Survey(cards, DRIVER_VERSION, CUDA_VERSION)
 
     def readings(self, address: str) -> Readings:
         """See `Hardware.readings`."""
-        with self._asking(address) as card:
+        with self._answering(address) as card:
             return card.readings
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
         """See `Hardware.wait_xid`. A driver that hangs still reports errors."""
         until = monotonic() + timeout_s
         with self._changed:
-            self._must_work()
+            self._check_open()
+            self._check_driver()
             while not self._xids and (left := until - monotonic()) > 0 and not self._closed:
                 self._changed.wait(left)
-                self._must_have_driver()
+                self._check_driver()
             return self._xids.popleft() if self._xids else None
 
     def users(self, address: str) -> frozenset[str]:
         """See `Hardware.users`."""
-        with self._asking(address) as card:
+        with self._answering(address) as card:
             return frozenset(card.users)
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
         """See `Hardware.set_mig`."""
-        with self._asking(address) as card:
+        with self._answering(address) as card:
             return card.set_mig(enabled=enabled)
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
         """See `Hardware.create_instance`."""
-        with self._asking(address) as card:
+        with self._answering(address) as card:
             return card.create_instance(profile, start)
 
     def destroy_instance(self, address: str, uuid: str) -> None:
         """See `Hardware.destroy_instance`."""
-        with self._asking(address) as card:
+        with self._answering(address) as card:
             card.destroy_instance(uuid)
 
     def close(self) -> None:
@@ -125,30 +122,30 @@ class SimulatedHardware:
         """
         fault = parse_fault(text)
         with self._changed:
-            said = self._injected(fault)
+            said = self._inject_node(fault)
             self._changed.notify_all()
             return said
 
-    def _injected(self, fault: InjectedFault) -> str:
+    def _inject_node(self, fault: InjectedFault) -> str:
         if fault.name == DRIVER_MISSING:
             self._driver_missing = True
         elif fault.name == HANG:
             self._hung = True
         elif fault.name == RECOVER and fault.target is None:
-            return self._recovered()
+            return self._recover()
         else:
-            return self._befallen(fault)
+            return self._inject_card(fault)
         return f"{fault.name}: {FAULTS[fault.name]}."
 
-    def _recovered(self) -> str:
+    def _recover(self) -> str:
         self._driver_missing = self._hung = False
         for card in self._cards.values():
             card.reset()
         return f"{RECOVER}: all {len(self._cards)} cards were reset and are well, and the driver answers."
 
-    def _befallen(self, fault: InjectedFault) -> str:
+    def _inject_card(self, fault: InjectedFault) -> str:
         facts = [card.facts for card in self._cards.values()]
-        found = facts[find_card(facts, fault.target)]
+        found = facts[find_target(facts, fault.target)]
         self._cards[found.address].apply_fault(fault)
         on = f"{found.address} ({found.product})"
         if fault.xid is None:
@@ -157,17 +154,17 @@ class SimulatedHardware:
         return f"{XID}:{fault.xid} on {on}: the driver reports the error."
 
     @contextmanager
-    def _calling(self) -> Iterator[None]:
+    def _responding(self) -> Iterator[None]:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._hung)
-            self._must_be_open()
+            self._check_open()
             yield
 
     @contextmanager
-    def _asking(self, address: str) -> Iterator[SimulatedCard]:
-        with self._calling():
-            self._must_have_driver()
-            yield self._card(address).answering()
+    def _answering(self, address: str) -> Iterator[SimulatedCard]:
+        with self._responding():
+            self._check_driver()
+            yield self._card(address).must_answer()
 
     def _card(self, address: str) -> SimulatedCard:
         card = self._cards.get(address)
@@ -175,14 +172,10 @@ class SimulatedHardware:
             raise CardLostError(f"There is no card at {address}; there are {', '.join(self._cards)}.")
         return card
 
-    def _must_work(self) -> None:
-        self._must_be_open()
-        self._must_have_driver()
-
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise HardwareError("The simulated hardware was closed.")
 
-    def _must_have_driver(self) -> None:
+    def _check_driver(self) -> None:
         if self._driver_missing:
             raise DriverMissingError("The simulated driver is missing; inject `recover` to have it back.")

@@ -15,8 +15,8 @@ from gpuledger.agent.hardware.simulated_faults import (
     InjectedFault,
     InjectedFaultError,
 )
-from gpuledger.agent.hardware.simulated_node import named
-from gpuledger.domain.mig.geometry import Instance, Profile, find_profile, obstacle
+from gpuledger.agent.hardware.simulated_node import uuid_of
+from gpuledger.domain.mig.geometry import Instance, find_profile, obstacle
 
 
 class SimulatedCard:
@@ -24,13 +24,13 @@ class SimulatedCard:
 
     def __init__(self, facts: CardFacts, *, remaps_rows: bool) -> None:
         remap = False if remaps_rows else None
-        self._well = Readings(0, 0, 0, 0, remap, remap, nvlink_errors=0 if facts.nvlinks else None)
+        self._healthy = Readings(0, 0, 0, 0, remap, remap, nvlink_errors=0 if facts.nvlinks else None)
         self.facts = facts
-        self.readings = self._well
+        self.readings = self._healthy
         self.users: set[str] = set()
         self._lost = self._needs_reset = False
 
-    def seen(self, *, driver: bool) -> CardFacts:
+    def surveyed(self, *, driver: bool) -> CardFacts:
         """What can be seen of it: without a driver, or off the bus, only what the machine knows of the slot."""
         if driver and not self._lost:
             down = self.readings.nvlinks_down
@@ -41,7 +41,7 @@ class SimulatedCard:
             address, vendor, device, pci_class, numa_node=self.facts.numa_node, pci_path=self.facts.pci_path
         )
 
-    def answering(self) -> Self:
+    def must_answer(self) -> Self:
         """The card, if it answers; else CardLostError."""
         if self._lost:
             raise CardLostError(f"The card at {self.facts.address} does not answer: it has fallen off the bus.")
@@ -60,7 +60,8 @@ class SimulatedCard:
         if self.facts.mig_enabled == enabled:
             self.facts = self.facts._replace(mig_pending=False)
             return True
-        self._must_be_free("its MIG mode")
+        if self.users or self.facts.instances:
+            raise BusyError(f"The card at {self.facts.address} is in use, or divided: its MIG mode cannot change.")
         if self._needs_reset:
             self.facts = self.facts._replace(mig_pending=True)
             return False
@@ -69,24 +70,21 @@ class SimulatedCard:
 
     def create_instance(self, name: str, start: int) -> Instance:
         """See `Hardware.create_instance`."""
-        profile = self._profile(name, start)
-        why = obstacle(self.facts.profiles, self.facts.instances, profile, start)
-        if why is not None:
-            raise BusyError(f"No {name} can be made at {start} on {self.facts.address}: {why}.")
-        instance = Instance(named(f"{self.facts.uuid}/{name}/{start}", "MIG"), name, start, profile.size)
-        self._stand((*self.facts.instances, instance))
+        uuid = uuid_of(f"{self.facts.uuid}/{name}/{start}", "MIG")
+        self.facts, instance = with_instance(self.facts, name, start, uuid)
         return instance
 
     def destroy_instance(self, uuid: str) -> None:
         """See `Hardware.destroy_instance`."""
         if uuid in self.users:
             raise BusyError(f"The instance {uuid} of {self.facts.address} is in use.")
-        self._stand(tuple(instance for instance in self.facts.instances if instance.uuid != uuid))
+        left = tuple(instance for instance in self.facts.instances if instance.uuid != uuid)
+        self.facts = with_instances(self.facts, left)
 
     def apply_fault(self, fault: InjectedFault) -> None:
         """Have a fault of its own; FaultError where the card cannot have that one."""
         if fault.xid is not None:
-            self._befall_xid(fault.xid)
+            self._apply_xid(fault.xid)
         elif fault.name == OFF_BUS:
             self._lost = True
         elif fault.name == RESET_NEEDED:
@@ -99,34 +97,43 @@ class SimulatedCard:
     def reset(self) -> None:
         """Be well again: a mode of MIG that waited comes into force, and what is counted for life stays."""
         self._lost = self._needs_reset = False
-        self.readings = self._well._replace(
+        self.readings = self._healthy._replace(
             ecc_corrected_aggregate=self.readings.ecc_corrected_aggregate,
             ecc_uncorrected_aggregate=self.readings.ecc_uncorrected_aggregate,
         )
         if self.facts.mig_pending:
             self.facts = self.facts._replace(mig_enabled=not self.facts.mig_enabled, mig_pending=False, instances=())
 
-    def _befall_xid(self, number: int) -> None:
+    def _apply_xid(self, number: int) -> None:
         self._lost = self._lost or number == XID_FALLEN_OFF
         effect = XID_EFFECTS.get(number)
         if effect is not None:
             with suppress(InjectedFaultError):  # The driver may report what this card has no readings of.
                 self.readings = effect(self.readings)
 
-    def _profile(self, name: str, start: int) -> Profile:
-        profile = find_profile(self.facts.profiles, name)
-        if not self.facts.mig_enabled:
-            raise UnsupportedError(f"MIG is off on {self.facts.address}.")
-        if profile is None:
-            raise UnsupportedError(f"{self.facts.product} at {self.facts.address} has no MIG profile {name}.")
-        if start not in profile.starts:
-            raise UnsupportedError(f"No {name} may begin at {start}; it may at {profile.starts}.")
-        return profile
 
-    def _must_be_free(self, what: str) -> None:
-        if self.users or self.facts.instances:
-            raise BusyError(f"The card at {self.facts.address} is in use, or divided: {what} cannot change.")
+def with_instance(card: CardFacts, name: str, start: int, uuid: str) -> tuple[CardFacts, Instance]:
+    """The card with a further instance of a profile at a place, by the rules of real cards.
 
-    def _stand(self, instances: tuple[Instance, ...]) -> None:
-        ordered = sorted(instances, key=lambda instance: instance.start)
-        self.facts = self.facts._replace(instances=tuple(ordered))
+    Raises:
+        UnsupportedError: MIG is off, or the card has no such profile, or not at that place.
+        BusyError: another instance is in the way.
+    """
+    if not card.mig_enabled:
+        raise UnsupportedError(f"MIG is off on {card.address}; turn it on before the card is partitioned.")
+    profile = find_profile(card.profiles, name)
+    if profile is None:
+        names = ", ".join(each.name for each in card.profiles) or "none"
+        raise UnsupportedError(f"{card.product} at {card.address} has no MIG profile {name}; it has {names}.")
+    if start not in profile.starts:
+        raise UnsupportedError(f"No {name} may begin at {start}; it may at {profile.starts}.")
+    reason = obstacle(card.profiles, card.instances, profile, start)
+    if reason is not None:
+        raise BusyError(f"No {name} can be created at {start} on {card.address}: {reason}.")
+    instance = Instance(uuid, name, start, profile.size)
+    return with_instances(card, (*card.instances, instance)), instance
+
+
+def with_instances(card: CardFacts, instances: tuple[Instance, ...]) -> CardFacts:
+    """The card with these instances, in order of their places."""
+    return card._replace(instances=tuple(sorted(instances, key=lambda instance: instance.start)))

@@ -76,7 +76,7 @@ def _named(written: str) -> tuple[str, int | None]:
     )
 
 
-def find_card(cards: Sequence[CardFacts], target: str | None) -> int:
+def find_target(cards: Sequence[CardFacts], target: str | None) -> int:
     """Which of the cards, which stand by address, a fault befalls: its number.
 
     Raises:
@@ -109,12 +109,12 @@ def _ecc_uncorrected(readings: Readings) -> Readings:
 
 
 def _remap_pending(readings: Readings) -> Readings:
-    _must_have(readings.remap_pending, "remaps no rows of memory")
+    _supported(readings.remap_pending, "remaps no rows of memory")
     return readings._replace(remap_pending=True, recovery="GpuReset")
 
 
 def _remap_failed(readings: Readings) -> Readings:
-    _must_have(readings.remap_failed, "remaps no rows of memory")
+    _supported(readings.remap_failed, "remaps no rows of memory")
     return readings._replace(remap_failed=True)
 
 
@@ -127,16 +127,16 @@ def _power_brake(readings: Readings) -> Readings:
 
 
 def _nvlink_down(readings: Readings) -> Readings:
-    _must_have(readings.nvlink_errors, "has no NVLinks")
+    _supported(readings.nvlink_errors, "has no NVLinks")
     return readings._replace(nvlinks_down=(0,))
 
 
 def _nvlink_errors(readings: Readings) -> Readings:
-    errors = _must_have(readings.nvlink_errors, "has no NVLinks")
+    errors = _supported(readings.nvlink_errors, "has no NVLinks")
     return readings._replace(nvlink_errors=errors + 1)
 
 
-def _must_have(value: int | None, otherwise: str) -> int:
+def _supported(value: int | None, otherwise: str) -> int:
     if value is None:
         raise InjectedFaultError(f"The card {otherwise}; choose another one.")
     return value

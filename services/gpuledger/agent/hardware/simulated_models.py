@@ -69,13 +69,13 @@ def parse_cards(spec: str) -> tuple[CardModel, ...]:
     Raises:
         HardwareSpecError: it names a model that is not known, no card, or too many.
     """
-    cards = tuple(card for part in spec.split(",") for card in _several(part.strip()))
+    cards = tuple(card for part in spec.split(",") for card in _part(part.strip()))
     if not 1 <= len(cards) <= CARDS_MAX:
         raise HardwareSpecError(f"{spec!r} are {len(cards)} cards; a simulated node has 1 to {CARDS_MAX}.")
     return cards
 
 
-def _several(part: str) -> tuple[CardModel, ...]:
+def _part(part: str) -> tuple[CardModel, ...]:
     match = _PART(part)
     if match is None:
         raise HardwareSpecError(f"{part!r} does not say how many cards of which model; write it as in {EXAMPLE}.")

@@ -28,16 +28,16 @@ class PciSlot(NamedTuple):
     pci_path: tuple[str, ...]
 
 
-def wired(cards: tuple[CardModel, ...], *, node: str, seed: int) -> tuple[CardFacts, ...]:
+def node_cards(cards: tuple[CardModel, ...], *, node: str, seed: int) -> tuple[CardFacts, ...]:
     """What is known of each card as it comes from the box, by address."""
     slots = [_slot(index, len(cards)) for index in range(len(cards))]
     return tuple(
-        _facts(model, slots[index], _nvlinks(index, cards, slots), f"{node}/{seed}/{index}")
+        _facts(model, slots[index], _nvlink_peers(index, cards, slots), f"{node}/{seed}/{index}")
         for index, model in enumerate(cards)
     )
 
 
-def named(of: str, what: str) -> str:
+def uuid_of(of: str, what: str) -> str:
     """A UUID that follows from names, as the driver's UUIDs of MIG instances do."""
     return f"{what}-{uuid5(_NAMES, of)}"
 
@@ -48,7 +48,7 @@ def _facts(model: CardModel, slot: PciSlot, nvlinks: tuple[str, ...], name: str)
         PCI_VENDOR,
         model.pci_device,
         PCI_CLASS,
-        uuid=named(name, "GPU"),
+        uuid=uuid_of(name, "GPU"),
         serial=str(int(sha256(name.encode()).hexdigest(), 16))[:13],
         product=model.product,
         memory_mib=model.memory_mib,
@@ -70,7 +70,7 @@ def _slot(index: int, cards: int) -> PciSlot:
     return PciSlot(numa_node, f"0000:{bus + 3 + port:02x}:00.0", path)
 
 
-def _nvlinks(index: int, cards: tuple[CardModel, ...], slots: list[PciSlot]) -> tuple[str, ...]:
+def _nvlink_peers(index: int, cards: tuple[CardModel, ...], slots: list[PciSlot]) -> tuple[str, ...]:
     """What each link of a card ends at; links are shared out evenly."""
     model = cards[index]
     board = [other for other, of in enumerate(cards) if of == model]

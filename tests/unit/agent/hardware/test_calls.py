@@ -59,7 +59,7 @@ async def test_calls_are_made_one_at_a_time() -> None:
 
 
 async def test_a_driver_that_hangs_is_given_up_and_recovers(made: Bench) -> None:
-    calls = HardwareCalls(made.hardware, bounds=SHORT)
+    calls = HardwareCalls(made.hardware, timeouts=SHORT)
     with hanging(made.nvml):
         with pytest.raises(HungError, match=r"was not over in 0\.05 s"):
             await calls.survey()
@@ -78,7 +78,7 @@ async def test_a_driver_that_hangs_is_given_up_and_recovers(made: Bench) -> None
 
 
 async def test_those_who_wait_behind_a_hung_call_fail_with_it(made: Bench) -> None:
-    calls = HardwareCalls(made.hardware, bounds=SHORT)
+    calls = HardwareCalls(made.hardware, timeouts=SHORT)
     with hanging(made.nvml):
         came = await asyncio.gather(*(calls.readings(FIRST) for _ in range(5)), return_exceptions=True)
     assert {type(each) for each in came} == {HungError}
@@ -100,7 +100,7 @@ async def test_a_call_whose_caller_went_away_is_waited_for(made: Bench) -> None:
 
 
 async def test_a_call_that_never_began_is_not_made_later(made: Bench) -> None:
-    calls = HardwareCalls(made.hardware, bounds=CallTimeouts(read_s=0.05))
+    calls = HardwareCalls(made.hardware, timeouts=CallTimeouts(read_s=0.05))
     with hanging(made.nvml):
         pending = asyncio.create_task(calls.survey())
         await eventually(lambda: _is(bool(made.nvml.calls)))
@@ -152,7 +152,7 @@ async def test_after_its_end_nothing_is_asked(made: Bench, calls: HardwareCalls)
 
 
 async def test_the_end_does_not_wait_for_a_hung_driver(made: Bench) -> None:
-    calls = HardwareCalls(made.hardware, bounds=SHORT)
+    calls = HardwareCalls(made.hardware, timeouts=SHORT)
     with hanging(made.nvml):
         with pytest.raises(HungError):
             await calls.survey()
@@ -162,7 +162,7 @@ async def test_the_end_does_not_wait_for_a_hung_driver(made: Bench) -> None:
 def test_the_process_ends_though_the_driver_hangs() -> None:
     program = """
 import asyncio, threading
-from gpuledger.agent.hardware.calls import Bounds, HardwareCalls
+from gpuledger.agent.hardware.calls import CallTimeouts, HardwareCalls
 from gpuledger.agent.hardware.errors import HungError
 
 class Hanging:
@@ -172,7 +172,7 @@ class Hanging:
     def close(self): pass
 
 async def main():
-    calls = HardwareCalls(Hanging(), bounds=Bounds(0.01, 0.01, 0.01))
+    calls = HardwareCalls(Hanging(), timeouts=CallTimeouts(0.01, 0.01, 0.01))
     waiting = asyncio.create_task(calls.next_xid())
     try:
         await calls.survey()

@@ -19,8 +19,8 @@ def one(tmp_path: Path) -> Bench:
     return bench(tmp_path, h100(FIRST, mig=(1, 1)))
 
 
-def instances(made: Bench) -> tuple[Instance, ...]:
-    return made.hardware.survey().cards[0].instances
+def instances(created: Bench) -> tuple[Instance, ...]:
+    return created.hardware.survey().cards[0].instances
 
 
 def half(card: FakeCard, start: int = 0) -> None:
@@ -42,29 +42,29 @@ def test_names_of_profiles(expected: str, name: str) -> None:
 
 
 def test_a_mode_that_waits_for_a_reset_is_told(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST, needs_reset=True))
-    assert made.hardware.set_mig(FIRST, enabled=True) is False
-    card = made.hardware.survey().cards[0]
+    created = bench(tmp_path, h100(FIRST, needs_reset=True))
+    assert created.hardware.set_mig(FIRST, enabled=True) is False
+    card = created.hardware.survey().cards[0]
     assert (card.mig_enabled, card.mig_pending) == (False, True)
 
 
 def test_a_mode_that_waits_can_be_taken_back(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST, mig=(0, 1)))
-    assert made.hardware.set_mig(FIRST, enabled=False) is True
-    assert made.hardware.survey().cards[0].mig_pending is False
+    created = bench(tmp_path, h100(FIRST, mig=(0, 1)))
+    assert created.hardware.set_mig(FIRST, enabled=False) is True
+    assert created.hardware.survey().cards[0].mig_pending is False
 
 
 def test_waiting_for_errors_does_not_keep_a_card_from_changing_its_mode(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST, events_are_use=True))
-    made.hardware.survey()
-    assert made.hardware.wait_xid(0.0) is None
-    assert made.hardware.set_mig(FIRST, enabled=True) is True
+    created = bench(tmp_path, h100(FIRST, events_are_use=True))
+    created.hardware.survey()
+    assert created.hardware.wait_xid(0.0) is None
+    assert created.hardware.set_mig(FIRST, enabled=True) is True
 
 
 def test_the_numbers_of_mig_devices_may_have_holes(one: Bench) -> None:
-    made = one.hardware.create_instance(FIRST, "1g.10gb", 3)
-    assert made.uuid.startswith("MIG-")
-    assert instances(one) == (made,)
+    created = one.hardware.create_instance(FIRST, "1g.10gb", 3)
+    assert created.uuid.startswith("MIG-")
+    assert instances(one) == (created,)
 
 
 def test_what_was_made_half_is_seen_by_the_same_name_and_can_be_destroyed(one: Bench) -> None:
@@ -144,14 +144,14 @@ def test_users_of_the_card_and_of_an_instance(one: Bench) -> None:
 
 
 def test_users_that_nobody_tells_are_an_error_and_keep_instances(one: Bench) -> None:
-    made = one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    created = one.hardware.create_instance(FIRST, "1g.10gb", 0)
     for kind in ("Compute", "Graphics"):
         one.nvml.errors[f"nvmlDeviceGet{kind}RunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
     with pytest.raises(UnsupportedError):
         one.hardware.users(FIRST)
     with pytest.raises(UnsupportedError):
-        one.hardware.destroy_instance(FIRST, made.uuid)
-    assert instances(one) == (made,)
+        one.hardware.destroy_instance(FIRST, created.uuid)
+    assert instances(one) == (created,)
 
 
 def test_instances_whose_users_only_some_tell_are_kept(one: Bench) -> None:
@@ -172,16 +172,16 @@ def test_who_tells_of_graphics_alone_tells_nothing(one: Bench) -> None:
 
 
 def test_the_driver_has_the_last_word_on_what_is_in_use(one: Bench) -> None:
-    made = one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    created = one.hardware.create_instance(FIRST, "1g.10gb", 0)
     one.nvml.errors["nvmlComputeInstanceDestroy"] = pynvml.NVML_ERROR_IN_USE
-    with pytest.raises(BusyError, match=made.uuid):
-        one.hardware.destroy_instance(FIRST, made.uuid)
-    assert instances(one) == (made,)
+    with pytest.raises(BusyError, match=created.uuid):
+        one.hardware.destroy_instance(FIRST, created.uuid)
+    assert instances(one) == (created,)
 
 
 def test_cards_are_divided_apart(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST, mig=(1, 1)), h100(SECOND, mig=(1, 1)))
-    one, other = (made.hardware.create_instance(address, "1g.10gb", 0) for address in (FIRST, SECOND))
+    created = bench(tmp_path, h100(FIRST, mig=(1, 1)), h100(SECOND, mig=(1, 1)))
+    one, other = (created.hardware.create_instance(address, "1g.10gb", 0) for address in (FIRST, SECOND))
     assert one.uuid != other.uuid
-    made.hardware.destroy_instance(FIRST, other.uuid)
-    assert [card.instances for card in made.hardware.survey().cards] == [(one,), (other,)]
+    created.hardware.destroy_instance(FIRST, other.uuid)
+    assert [card.instances for card in created.hardware.survey().cards] == [(one,), (other,)]

@@ -10,7 +10,7 @@ import pytest
 import gpuledger.agent.hardware.nvml as ours
 from gpuledger.agent.hardware.errors import HardwareError
 from gpuledger.agent.hardware.nvml_calls import ADVICE, MEANINGS, UNSUPPORTED
-from gpuledger.agent.hardware.nvml_health import THROTTLES
+from gpuledger.agent.hardware.nvml_health import THROTTLE_REASONS
 from support.fake_nvml import FakeNvml
 
 SOURCES = sorted(Path(ours.__file__).parent.glob("nvml*.py"))
@@ -35,7 +35,7 @@ def test_every_name_that_is_used_is_in_the_real_module(name: str) -> None:
     assert hasattr(pynvml, name)
 
 
-@pytest.mark.parametrize("name", [f"nvmlClocksEventReason{reason}" for reason in THROTTLES])
+@pytest.mark.parametrize("name", [f"nvmlClocksEventReason{reason}" for reason in THROTTLE_REASONS])
 def test_every_reason_for_slow_clocks_is_in_the_real_module(name: str) -> None:
     assert hasattr(pynvml, name)
 

@@ -25,8 +25,8 @@ def two(tmp_path: Path) -> Bench:
     return bench(tmp_path)
 
 
-def reads(made: Bench, name: str) -> int:
-    return made.nvml.calls.count(name)
+def reads(created: Bench, name: str) -> int:
+    return created.nvml.calls.count(name)
 
 
 def test_what_is_told_of_a_card(two: Bench) -> None:
@@ -71,8 +71,8 @@ def test_cuda_versions(number: int | None, version: str | None) -> None:
 
 
 def test_a_card_without_serial_links_or_mig(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST, name="Tesla T4", serial=None, mig=None))
-    (card,) = made.hardware.survey().cards
+    created = bench(tmp_path, h100(FIRST, name="Tesla T4", serial=None, mig=None))
+    (card,) = created.hardware.survey().cards
     assert (card.product, card.serial, card.nvlinks, card.mig_enabled, card.profiles) == (
         "Tesla T4",
         None,
@@ -81,7 +81,7 @@ def test_a_card_without_serial_links_or_mig(tmp_path: Path) -> None:
         (),
     )
     with pytest.raises(UnsupportedError):
-        made.hardware.set_mig(FIRST, enabled=True)
+        created.hardware.set_mig(FIRST, enabled=True)
 
 
 def test_a_machine_whose_sysfs_is_hidden_is_seen_by_the_driver(two: Bench, tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_a_machine_whose_sysfs_is_hidden_is_seen_by_the_driver(two: Bench, tmp_p
 
 
 def test_links_that_are_inactive_end_nowhere(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST, links=[f"0000{SECOND}", None, f"0000{THIRD}".upper()]))
-    assert made.hardware.survey().cards[0].nvlinks == (SECOND, THIRD)
+    created = bench(tmp_path, h100(FIRST, links=[f"0000{SECOND}", None, f"0000{THIRD}".upper()]))
+    assert created.hardware.survey().cards[0].nvlinks == (SECOND, THIRD)
 
 
 @pytest.mark.parametrize(
@@ -224,12 +224,12 @@ def test_nvml_is_initialised_anew_for_silent_cards_now_and_then(two: Bench) -> N
 
 
 def test_cards_of_other_kernel_drivers_are_not_waited_for(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST))
+    created = bench(tmp_path, h100(FIRST))
     put_on_bus(tmp_path, SECOND, driver="vfio-pci")
     put_on_bus(tmp_path, THIRD, driver=None)
-    assert [card.address for card in made.hardware.survey().cards] == [FIRST, SECOND, THIRD]
-    made.hardware.survey()
-    assert reads(made, "nvmlInit") == 1
+    assert [card.address for card in created.hardware.survey().cards] == [FIRST, SECOND, THIRD]
+    created.hardware.survey()
+    assert reads(created, "nvmlInit") == 1
 
 
 def test_when_to_begin_anew() -> None:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Hardware
+from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, NodeHardware
 from gpuledger.agent.hardware.errors import BusyError, UnsupportedError
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS, CARDS_MAX, HardwareSpecError
@@ -14,12 +14,12 @@ from gpuledger.domain.mig.plan import Create, Destroy, Disable, Enable, MigState
 FIRST = "0000:17:00.0"
 
 
-def _card(hardware: Hardware) -> CardFacts:
+def _card(hardware: NodeHardware) -> CardFacts:
     return next(card for card in hardware.survey().cards if card.address == FIRST)
 
 
 def test_it_is_hardware() -> None:
-    hardware: Hardware = SimulatedHardware("1xT4")
+    hardware: NodeHardware = SimulatedHardware("1xT4")
     assert hardware.kind == "simulated"
 
 
@@ -34,7 +34,7 @@ def test_the_same_names_give_the_same_cards_and_others_do_not() -> None:
         return SimulatedHardware("8xH100", node=node, seed=seed).survey().cards
 
     assert cards("a", 1) == cards("a", 1)
-    everything = [card for named in (cards("a", 1), cards("b", 1), cards("a", 2)) for card in named]
+    everything = [card for uuid_of in (cards("a", 1), cards("b", 1), cards("a", 2)) for card in uuid_of]
     assert len({card.uuid for card in everything}) == len({card.serial for card in everything}) == 24
 
 

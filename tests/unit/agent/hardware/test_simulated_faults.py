@@ -7,9 +7,9 @@ from threading import Thread
 
 import pytest
 
-from gpuledger.agent.hardware.api import CardFacts, Hardware, Readings, Xid
+from gpuledger.agent.hardware.api import CardFacts, NodeHardware, Readings, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
-from gpuledger.agent.hardware.nvml_health import RECOVERIES, THROTTLES
+from gpuledger.agent.hardware.nvml_health import RECOVERY_ACTIONS, THROTTLE_REASONS
 from gpuledger.agent.hardware.simulated import XIDS_MAX, SimulatedHardware
 from gpuledger.agent.hardware.simulated_faults import FAULTS, InjectedFault, InjectedFaultError, parse_fault
 
@@ -18,7 +18,7 @@ LONG_S = 30.0
 """Far longer than anything here takes."""
 
 
-def _card(hardware: Hardware) -> CardFacts:
+def _card(hardware: NodeHardware) -> CardFacts:
     return next(card for card in hardware.survey().cards if card.address == FIRST)
 
 
@@ -239,5 +239,5 @@ def test_readings_have_the_words_of_the_real_driver() -> None:
     for fault in ("thermal", "power-brake", "row-remap-pending"):
         hardware.inject(fault)
     readings = hardware.readings(FIRST)
-    assert readings.throttled <= set(THROTTLES)
-    assert readings.recovery in RECOVERIES.values()
+    assert readings.throttled <= set(THROTTLE_REASONS)
+    assert readings.recovery in RECOVERY_ACTIONS.values()

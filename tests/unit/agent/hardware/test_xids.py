@@ -16,9 +16,9 @@ SOON_S = 10.0
 @pytest.fixture
 def two(tmp_path: Path) -> Bench:
     """Two cards that are waited for."""
-    made = bench(tmp_path)
-    made.hardware.survey()
-    return made
+    created = bench(tmp_path)
+    created.hardware.survey()
+    return created
 
 
 def test_a_card_that_comes_later_is_waited_for(two: Bench) -> None:
@@ -91,26 +91,26 @@ def test_a_card_that_recovers_is_waited_for_again(two: Bench) -> None:
 
 
 def test_cards_that_report_no_errors_are_passed_over(tmp_path: Path) -> None:
-    made = bench(tmp_path, h100(FIRST, event_types=0), h100(SECOND))
-    made.hardware.survey()
-    made.nvml.xid(made.card(SECOND), 31)
-    assert made.hardware.wait_xid(SOON_S) == Xid(SECOND, 31)
+    created = bench(tmp_path, h100(FIRST, event_types=0), h100(SECOND))
+    created.hardware.survey()
+    created.nvml.xid(created.card(SECOND), 31)
+    assert created.hardware.wait_xid(SOON_S) == Xid(SECOND, 31)
 
 
 @pytest.mark.parametrize("cards", [(), (h100(FIRST, event_types=0),)])
 def test_where_no_card_reports_errors_none_comes(tmp_path: Path, cards: tuple[object, ...]) -> None:
-    made = bench(tmp_path)
-    made.nvml.cards[:] = cards  # type: ignore[assignment]
-    made.hardware.survey()
-    assert made.hardware.wait_xid(0.01) is None
+    created = bench(tmp_path)
+    created.nvml.cards[:] = cards  # type: ignore[assignment]
+    created.hardware.survey()
+    assert created.hardware.wait_xid(0.01) is None
 
 
 def test_a_set_of_events_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
-    made = bench(tmp_path)
-    made.nvml.errors["nvmlEventSetCreate"] = pynvml.NVML_ERROR_MEMORY
-    made.hardware.survey()
+    created = bench(tmp_path)
+    created.nvml.errors["nvmlEventSetCreate"] = pynvml.NVML_ERROR_MEMORY
+    created.hardware.survey()
     with pytest.raises(HardwareError):
-        made.hardware.wait_xid(0.0)
+        created.hardware.wait_xid(0.0)
 
 
 def test_an_error_ends_a_wait_while_calls_are_made(two: Bench) -> None:
