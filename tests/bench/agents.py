@@ -22,7 +22,7 @@ from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.runner import Runner
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from support import servers
 
 LAG_MS = 1_000.0

@@ -22,7 +22,7 @@ from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.runner import Runner
-from gpuledger.readmodels.availability import AvailabilityProjection
+from gpuledger.readmodels.projections import AvailabilityProjection
 from gpuledger.runtime.garbage import short_walks
 
 TELL_S = 0.1

@@ -27,7 +27,7 @@ from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import LIVE, Checkpoint, schema_of
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from support import servers
 
 RATE_PER_S = 1_000

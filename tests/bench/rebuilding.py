@@ -10,7 +10,7 @@ from time import perf_counter
 
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.rebuild import rebuild
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 
 _STATUS = Path("/proc/self/status")
 

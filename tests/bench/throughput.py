@@ -15,7 +15,7 @@ from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.replay import fold_until
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.importers.run import EVENTS_PER_PUBLISH
 from support import servers
 

@@ -10,7 +10,7 @@ from gpuledger.db.engine import connect
 from gpuledger.db.locks import lock
 from gpuledger.events.device import DeviceFailed
 from gpuledger.projection.runner import writer_lock
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import CURRENT_WAIT_S, Backend, bring_current
 from support.cli import Cli
 from support.events import event

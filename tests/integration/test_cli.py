@@ -217,7 +217,7 @@ def test_every_output_has_data_on_stdout_and_nothing_else(cli: Cli, fleet: Titan
         (("timeline", "device", "nobody"), 1, "was not found"),
         (("timeline", "slot", "n"), 2, "Ask for a device"),
         (("sql", "DELETE FROM gpuledger_live.device"), 1, "would change the database"),
-        (("sql", "COPY (SELECT 1) TO STDOUT"), 1, "COPY is not taken here"),
+        (("sql", "COPY (SELECT 1) TO STDOUT"), 1, "COPY is not supported here"),
         (("sql", "SELECT 'infinity'::timestamptz"), 1, "PostgreSQL refused"),
         (("import", "titan", "/dev/null", "--rejects", "/does/not/exist/r"), 1, "cannot be written"),
         (("replay", "nonsense"), 2, "Choose from devices"),

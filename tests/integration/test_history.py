@@ -14,10 +14,12 @@ from gpuledger.db.engine import connect
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
-from gpuledger.readmodels.allocations import AllocationsProjection
-from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.readmodels.nodes import NodesProjection
-from gpuledger.readmodels.workloads import WorkloadsProjection
+from gpuledger.readmodels.projections import (
+    AllocationsProjection,
+    DevicesProjection,
+    NodesProjection,
+    WorkloadsProjection,
+)
 from gpuledger.tools.queries.rows import rows_at
 from support.events import Said, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish

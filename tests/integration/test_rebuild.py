@@ -19,7 +19,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError, NothingToRollBackError, RebuildBusyError
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, SERVICE, event, outgoing
 from support.ledgers import everything

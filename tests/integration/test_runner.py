@@ -13,8 +13,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError, GenerationMismatchError, VersionError, WriterFencedError
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import Checkpoint
-from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.readmodels.workloads import WorkloadsProjection
+from gpuledger.readmodels.projections import DevicesProjection, WorkloadsProjection
 from support.events import SERVICE, event, hour, outgoing
 from support.projections import (
     QUICK,

@@ -14,7 +14,7 @@ from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from support.events import AGENT
 from support.projections import QUICK, all_projections, assert_true, publish, reaches, running, table
 from support.runners import LEFT_OPEN, Failing, Moving, decided, failures, unfit

@@ -14,7 +14,7 @@ from gpuledger.events.device import DeviceFailed
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.supervision import Supervision
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.telemetry import ProjectionMetrics
 from support.events import event
 from support.ledgers import everything

@@ -12,7 +12,7 @@ from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, 
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.verify import Verification, verify
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from support.events import event, hour
 from support.projections import QUICK, execute, publish
 

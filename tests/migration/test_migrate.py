@@ -12,7 +12,6 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from gpuledger.db import migrate as migrating
-from gpuledger.db import tables
 from gpuledger.db.errors import (
     DatabaseError,
     DatabaseUnavailableError,
@@ -23,7 +22,8 @@ from gpuledger.db.errors import (
 )
 from gpuledger.db.locks import lock_key
 from gpuledger.db.migrate import alembic_config, migrate
-from gpuledger.db.revision import HEAD_REVISION, KNOWN_REVISIONS, check_current, current_revision
+from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, KNOWN_REVISIONS, check_current, current_revision
+from support import tables
 
 
 def test_an_empty_database_becomes_the_metadata(database_url: str) -> None:
@@ -243,7 +243,7 @@ def _migrate_to(database_url: str, revision: str) -> None:
     """Bring an empty database to a revision of the past, without the views, which are this build's."""
     engine = sqlalchemy.create_engine(_sqlalchemy_url(database_url))
     with engine.begin() as connection:
-        connection.exec_driver_sql(f"CREATE SCHEMA {tables.BOOKKEEPING}")
+        connection.exec_driver_sql(f"CREATE SCHEMA {BOOKKEEPING}")
         command.upgrade(alembic_config(connection), revision)
     engine.dispose()
     assert current_revision(database_url) == revision

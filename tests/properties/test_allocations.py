@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuledger.domain.workloads.allocations import AllocationRange
 from gpuledger.events.allocation import AllocationObserved
-from gpuledger.readmodels.allocations import AllocationsProjection
+from gpuledger.readmodels.projections import AllocationsProjection
 from support.events import Said, allocated, folded, hour, log_of, numbered
 
 HOURS = range(-1, 11)

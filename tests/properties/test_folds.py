@@ -22,10 +22,12 @@ from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
-from gpuledger.readmodels.allocations import AllocationsProjection
-from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.readmodels.nodes import NodesProjection
-from gpuledger.readmodels.workloads import WorkloadsProjection
+from gpuledger.readmodels.projections import (
+    AllocationsProjection,
+    DevicesProjection,
+    NodesProjection,
+    WorkloadsProjection,
+)
 from support.events import (
     GENERATION,
     Said,

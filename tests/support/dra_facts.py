@@ -8,7 +8,7 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.payload import Payload
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import DeviceCapacity, SliceDevice, SlicePublished, SliceWithdrawn, Taint
-from gpuledger.readmodels.availability import AvailabilityProjection
+from gpuledger.readmodels.projections import AvailabilityProjection
 from support.events import Said, folded, log_of, numbered
 
 WATCHER = "/watchers/dra"

@@ -20,7 +20,7 @@ from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import Checkpoint
 from gpuledger.projection.verify import verify
-from gpuledger.readmodels.catalogue import read_models
+from gpuledger.readmodels.projections import read_models
 from gpuledger.runtime.backoff import Backoff
 from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing

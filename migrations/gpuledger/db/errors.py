@@ -1,4 +1,4 @@
-"""What can go wrong with the database.
+"""Errors of the database.
 
 DatabaseError
 ├── DatabaseUrlError
@@ -14,11 +14,11 @@ DatabaseError
 
 
 class DatabaseError(Exception):
-    """The database cannot be used as asked; the message says what to do next and never holds a password."""
+    """The database cannot be used; the message says what to do next and never holds a password."""
 
 
 class DatabaseUrlError(DatabaseError):
-    """The URL is none that PostgreSQL understands."""
+    """PostgreSQL does not understand the URL."""
 
 
 class DatabaseUnavailableError(DatabaseError):

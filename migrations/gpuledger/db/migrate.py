@@ -17,25 +17,25 @@ from sqlalchemy.pool import NullPool
 from gpuledger.db.engine import Connection, open_blocking, unavailable
 from gpuledger.db.errors import DatabaseError, LockedError, MigrationError
 from gpuledger.db.locks import VIEWS_LOCK, lock_key
-from gpuledger.db.reader import ensure_reader
-from gpuledger.db.revision import HEAD_REVISION, check_known, revision_of
-from gpuledger.db.tables import BOOKKEEPING
-from gpuledger.db.views import recreate_views
+from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, check_known, revision_of
+from gpuledger.db.views import READER_ROLE, recreate_views
 
 LOCK_TIMEOUT_S = 10
-"""How long one statement waits for a lock: longer, and everybody who queues behind it waits as well."""
+"""How long one statement waits for a lock; every session behind it in the queue waits as long."""
 
 STATEMENT_TIMEOUT_S = 600
 """How long one statement may run."""
 
 MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
 
+_IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+_ROLE_EXISTS = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
 _LOCKS = ("migrate", VIEWS_LOCK)
 _OPTIONS = f"-c lock_timeout={LOCK_TIMEOUT_S}s -c statement_timeout={STATEMENT_TIMEOUT_S}s"
 
 
 class MigrationResult(NamedTuple):
-    """From which revision (None: an empty database) to which; `has_reader` tells of the read-only role."""
+    """From which revision (None: an empty database) to which; `has_reader`: the read-only role is there."""
 
     from_revision: str | None
     to_revision: str
@@ -43,11 +43,11 @@ class MigrationResult(NamedTuple):
 
 
 def migrate(database_url: str) -> MigrationResult:
-    """Bring the schema up to date, make the views anew, and the read-only role where that is permitted.
+    """Bring the schema up to date, recreate the views, and make the read-only role where that is permitted.
 
     Raises:
         SchemaUnknownError: a newer build migrated this database.
-        LockedError: somebody else migrates, or uses a table that has to change, for too long.
+        LockedError: another session migrates, or uses a table that has to change, for too long.
         DatabaseUnavailableError: no connection can be made.
         MigrationError: PostgreSQL refuses, for want of a permission for example.
     """
@@ -72,6 +72,36 @@ def alembic_config(connection: sqlalchemy.Connection | None = None) -> Config:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
+
+
+def ensure_reader(connection: Connection) -> bool:
+    """Make the read-only role where it is missing and that is permitted; returns whether it is there.
+
+    Roles belong to the server and not to one database, so another database may have it already, or it may not be ours
+    to make. Its rights are part of `gpuledger.db.views.view_statements`.
+    """
+    if not _exists(connection) and not _try(connection, f"CREATE ROLE {READER_ROLE} NOLOGIN"):
+        return _exists(connection)
+    if connection.execute(_IS_SUPERUSER).fetchone() != (True,):
+        _try(connection, f"GRANT {READER_ROLE} TO CURRENT_USER")
+    return True
+
+
+def _exists(connection: Connection) -> bool:
+    return connection.execute(_ROLE_EXISTS, [READER_ROLE]).fetchone() == (True,)
+
+
+def _try(connection: Connection, statement: str) -> bool:
+    try:
+        with connection.transaction():
+            connection.execute(statement.encode())
+    except (
+        psycopg.errors.InsufficientPrivilege,
+        psycopg.errors.DuplicateObject,
+        psycopg.errors.UniqueViolation,  # two databases of one server are being migrated
+    ):
+        return False
+    return True
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Questions to the database that cannot change it: for people, who may ask anything.
+"""Runs queries that people write, and that cannot change the database.
 
-Three things stand in the way of a write, each enough: the reader's role has no right to any, the transaction is read
-only and has begun to read, and a statement comes alone. It is no wall against whoever holds the database's password.
+Three things prevent a write, each enough: the reader's role has no right to any, the transaction is read only and has
+begun to read, and a statement comes alone. It is no protection against a user with the database's password.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -15,13 +15,13 @@ from gpuledger.db.errors import QueryError
 from gpuledger.db.views import READER_ROLE
 
 STATEMENT_TIMEOUT_S = 60
-"""How long one question may take."""
+"""How long one query may take."""
 
 LOCK_TIMEOUT_S = 10
-"""How long it waits while a rebuild swaps tables."""
+"""How long a query waits while a rebuild swaps tables."""
 
 SEARCH_PATH = "report,gpuledger_live,gpuledger"
-"""Where names are looked up, so that `SELECT * FROM fleet` is enough."""
+"""The schemas in which names are looked up, so that `SELECT * FROM fleet` is enough."""
 
 _MAY_BE_READER = (
     "SELECT coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = %s), false)"
@@ -34,7 +34,7 @@ async def read_only(
 ) -> AsyncIterator[AsyncConnection]:
     """A connection that only reads, in one transaction that shows one moment; rolled back at the end.
 
-    Where the server has no reader's role, or does not let us be it, the read-only transaction has to do.
+    Without the reader's role, or the permission to take it, the read-only transaction has to do.
 
     Raises:
         DatabaseUnavailableError: no connection can be made, or it is lost.
@@ -55,18 +55,18 @@ async def read_only(
 
 
 async def query(connection: AsyncConnection, statement: str) -> psycopg.AsyncCursor[tuple[Any, ...]]:
-    """Ask one question; the cursor has the answer's columns and rows.
+    """Run one query; the cursor has the columns and rows of the result.
 
     Raises:
-        QueryError: PostgreSQL refuses it, it takes too long, or it is none that rows answer.
+        QueryError: PostgreSQL refuses it, it takes too long, or it returns no rows.
     """
     if statement.lstrip().lower().startswith("copy"):
-        raise QueryError("COPY is not taken here. Write the SELECT itself, with `-o csv` for a file.")
+        raise QueryError("COPY is not supported here. Write the SELECT itself, with `-o csv` for a file.")
     cursor = connection.cursor()
     with _refused():
         await cursor.execute(statement.encode(), prepare=True)
     if cursor.description is None:
-        raise QueryError("The statement gives no rows. Ask a question, such as SELECT * FROM fleet.")
+        raise QueryError("The statement returns no rows. Write a query, such as SELECT * FROM fleet.")
     return cursor
 
 
@@ -84,11 +84,11 @@ def _refused() -> Iterator[None]:
     try:
         yield
     except psycopg.errors.QueryCanceled as error:
-        raise QueryError("The query took too long and was stopped. Narrow it, or ask a report instead.") from error
+        raise QueryError("The query took too long and was stopped. Narrow it, or use a report instead.") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise QueryError("The query would change the database, which only the ledger's events do.") from error
     except psycopg.errors.LockNotAvailable as error:
-        raise QueryError("Tables are just being replaced by a rebuild. Ask again in a moment.") from error
+        raise QueryError("A rebuild is just replacing tables. Run the query again in a moment.") from error
     except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError, psycopg.InternalError) as error:
         raise QueryError(_explained(error)) from error
 

@@ -1,6 +1,6 @@
-"""Which schema a database has, and whether this build works with it.
+"""Finds a database's schema revision, and whether this build works with it.
 
-Every command asks this first, so it needs neither Alembic nor SQLAlchemy. Nothing here changes a database.
+Every command checks this first, so it needs neither Alembic nor SQLAlchemy. Nothing here changes a database.
 """
 
 from gpuledger.db.engine import AsyncConnection, Connection, connect_blocking
@@ -12,13 +12,16 @@ KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008
 
 HEAD_REVISION = KNOWN_REVISIONS[-1]
 
-_TABLE = "gpuledger.alembic_version"
+BOOKKEEPING = "gpuledger"
+"""The schema of checkpoints, numbers seen, deciders and the outbox."""
+
+_TABLE = f"{BOOKKEEPING}.alembic_version"
 _HAS_TABLE = f"SELECT to_regclass('{_TABLE}') IS NOT NULL"
 _REVISION = f"SELECT version_num FROM {_TABLE}"  # noqa: S608 - our own words
 
 
 def current_revision(database_url: str) -> str | None:
-    """The database's revision, or None where nothing was migrated yet.
+    """The database's revision, or None where nothing has been migrated yet.
 
     Raises:
         DatabaseUnavailableError: no connection can be made.
@@ -28,7 +31,7 @@ def current_revision(database_url: str) -> str | None:
 
 
 def check_current(database_url: str) -> None:
-    """Do nothing where the database has this build's schema.
+    """Check that the database has this build's schema.
 
     Raises:
         SchemaOutdatedError: it has to be migrated.
@@ -52,14 +55,14 @@ def needs_migration(database_url: str) -> bool:
 
 
 async def check_connection(connection: AsyncConnection) -> None:
-    """`check_current` over a connection that is there."""
+    """`check_current` over an existing connection."""
     has_table = await (await connection.execute(_HAS_TABLE)).fetchone()
     row = await (await connection.execute(_REVISION)).fetchone() if has_table == (True,) else None
     _check(row[0] if row else None)
 
 
 def revision_of(connection: Connection) -> str | None:
-    """`current_revision` over a connection that is there."""
+    """`current_revision` over an existing connection."""
     if connection.execute(_HAS_TABLE).fetchone() != (True,):
         return None
     row = connection.execute(_REVISION).fetchone()
@@ -67,7 +70,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def check_known(revision: str | None) -> None:
-    """Do nothing where this build can migrate from this revision.
+    """Check that this build can migrate from this revision.
 
     Raises:
         SchemaUnknownError: a newer build migrated the database.

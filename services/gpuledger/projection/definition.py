@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, State, Touched
+from gpuledger.domain.fact import Fact, Handlers, Touched
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.ids import derived_id
@@ -87,6 +87,7 @@ class Projection:
     version: ClassVar[int]
     specs: ClassVar[Sequence[TableSpec[Any]]]
     handlers: ClassVar[Handlers]
+    state_class: ClassVar[type[Any]]
     decides: ClassVar[bool] = False
     """Whether it may return decisions; its events then have the source `/services/<name>`."""
 
@@ -99,9 +100,9 @@ class Projection:
     pages: ClassVar[bool] = False
     """Whether `touched` is to be called, because retired rows may have to come back."""
 
-    def new_state(self) -> State:
+    def new_state(self) -> Any:  # noqa: ANN401 - each has its own state, which is a `State`
         """An empty state."""
-        raise NotImplementedError
+        return self.state_class()
 
     def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - most projections keep all their rows
         """The paged rows that an event may touch, asked before the batch that it came in is folded."""

@@ -55,7 +55,7 @@ class Fold:
     ) -> None:
         self.projection = projection
         self.generation = generation
-        self.state = projection.new_state() if state is None else state
+        self.state: State = projection.new_state() if state is None else state
         self.seen = seen or Seen()
         self.sequence = sequence
         self.numbering = numbering

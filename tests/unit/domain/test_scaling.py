@@ -18,7 +18,7 @@ from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Decisions, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from support.events import AGENT, GENERATION, IMPORT, SERVICE, START, event, folded, log_of, message
 
 FEW, MANY = 30, 120

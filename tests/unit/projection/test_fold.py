@@ -16,8 +16,7 @@ from gpuledger.ledger.api import Message, Position
 from gpuledger.projection.definition import Decision, Decisions, Observed, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
-from gpuledger.readmodels.devices import DevicesProjection
-from gpuledger.readmodels.nodes import NodesProjection
+from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection, AwayState
 from support.events import AGENT, EPOCH, GENERATION, IMPORT, SERVICE, event, folded, hour, message, rows_of
 

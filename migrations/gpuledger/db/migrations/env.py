@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from gpuledger.db.tables import BOOKKEEPING
+from gpuledger.db.revision import BOOKKEEPING
 
 connection = context.config.attributes.get("connection")
 if connection is None:

@@ -22,12 +22,9 @@ class BootstrapProjection(Projection):
     version = 3
     specs = bootstrap_facts.SPECS
     handlers = bootstrap_folds.HANDLERS
+    state_class = bootstrap_facts.BootstrapFacts
     decides = True
     observes = True
-
-    def new_state(self) -> bootstrap_facts.BootstrapFacts:
-        """An empty state."""
-        return bootstrap_facts.BootstrapFacts()
 
     def decide(self, state: bootstrap_facts.BootstrapFacts, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""

@@ -13,11 +13,8 @@ class InventoryProjection(Projection):
     version = 1
     specs = inventory_facts.SPECS
     handlers = inventory_facts.HANDLERS
+    state_class = inventory_facts.InventoryFacts
     decides = True
-
-    def new_state(self) -> inventory_facts.InventoryFacts:
-        """An empty state."""
-        return inventory_facts.InventoryFacts()
 
     def decide(self, state: inventory_facts.InventoryFacts, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""

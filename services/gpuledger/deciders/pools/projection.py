@@ -15,11 +15,8 @@ class PoolsProjection(Projection):
     version = 3
     specs = SPECS
     handlers = HANDLERS
+    state_class = PoolFacts
     decides = True
-
-    def new_state(self) -> PoolFacts:
-        """An empty state."""
-        return PoolFacts()
 
     def decide(self, state: PoolFacts, fact: Fact) -> Decisions:
         """What follows from a fact."""

@@ -14,12 +14,9 @@ class SourcesProjection(Projection):
     version = 1
     specs = sources.SPECS
     handlers = sources.HANDLERS
+    state_class = sources.Sources
     decides = True
     observes = True
-
-    def new_state(self) -> sources.Sources:
-        """An empty state."""
-        return sources.Sources()
 
     def observed(self, state: sources.Sources, observed: Observed) -> Decisions:
         """Follow the source's numbering."""

@@ -20,7 +20,7 @@ from gpuledger.domain.dra.status import conditions_of, overdrawn_errors, vanishe
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table
 from gpuledger.projection.definition import Projection
-from gpuledger.readmodels.availability import AvailabilityProjection
+from gpuledger.readmodels.projections import AvailabilityProjection
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
 from gpuledger.tools.queries.rows import RowDict
 
@@ -34,7 +34,7 @@ async def current_availability(backend: Backend, *, without: Collection[str] = (
     """
     projection = AvailabilityProjection()
     await bring_current(backend, [projection])
-    state = projection.new_state()
+    state: Availability = projection.new_state()
     await load_state(backend, state, without=without)
     return state
 
@@ -162,7 +162,7 @@ class _CollectedFacts:
 
     def replayed(self) -> Availability:
         """What the facts amount to in the order of their times."""
-        state = AvailabilityProjection().new_state()
+        state = Availability()
         for table in state.tables().values():
             table.never_written()
         for fact, handler in sorted(self._facts, key=lambda one: (one[0].event.time, one[0].sequence)):

@@ -24,7 +24,7 @@ from gpuledger.projection.replay import fold_until
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import LIVE, ProjectionStore, schema_of
-from gpuledger.readmodels.catalogue import read_models
+from gpuledger.readmodels.projections import read_models
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.reporting import SILENT, Reporter
 

@@ -54,7 +54,7 @@ async def current_pools(backend: Backend) -> PoolFacts:
     """Pools, devices and assignments of now, and the pods that request units."""
     projection = PoolsProjection()
     await bring_current(backend, [projection])
-    state = projection.new_state()
+    state: PoolFacts = projection.new_state()
     await load_state(backend, state, without=BOOKKEEPING)
     return state
 

@@ -9,7 +9,7 @@ from gpuledger.domain.fact import Fact
 from gpuledger.events.device import DeviceErrorsObserved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.payload import BIGINT_MAX
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from support.events import AGENT, event, folded, hour, log_of
 
 

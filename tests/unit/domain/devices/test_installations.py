@@ -7,7 +7,7 @@ import pytest
 
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.payload import Payload
-from gpuledger.readmodels.devices import DevicesProjection
+from gpuledger.readmodels.projections import DevicesProjection
 from support.events import AGENT, IMPORT, event, folded, hour, log_of, rows_of
 
 Said = tuple[float, str, Payload]

@@ -6,7 +6,7 @@ from typing import Any
 from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, NodeRegistered
 from gpuledger.events.payload import Payload
 from gpuledger.events.slot import SlotDeclared
-from gpuledger.readmodels.nodes import NodesProjection
+from gpuledger.readmodels.projections import NodesProjection
 from support.events import IMPORT, event, folded, hour, log_of, rows_of
 
 

@@ -8,7 +8,7 @@ from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, Alloca
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.payload import NAME_LENGTH_MAX, Payload
 from gpuledger.projection.fold import Fold
-from gpuledger.readmodels.allocations import AllocationsProjection
+from gpuledger.readmodels.projections import AllocationsProjection
 from support.events import AGENT, event, folded, hour, log_of
 
 TRAINER = "n1/ml/trainer-0/main"

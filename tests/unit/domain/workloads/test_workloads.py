@@ -8,7 +8,7 @@ import pytest
 from gpuledger.domain.workloads.fold import Allocation, Workload
 from gpuledger.events.payload import BIGINT_MAX, Payload
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
-from gpuledger.readmodels.workloads import WorkloadsProjection
+from gpuledger.readmodels.projections import WorkloadsProjection
 from support.events import AGENT, IMPORT, event, folded, hour, log_of
 
 SUBMITTED = WorkloadSubmitted(gpu_milli=1500, owner="ann", workload_class="BE")

@@ -1,7 +1,6 @@
-"""Every table that this build works with, as SQLAlchemy metadata.
+"""Every table that this build works with, as SQLAlchemy metadata, to compare with what the migrations make.
 
-The projections' tables follow from the rows that they are made of; migrations are frozen text, and a test holds the
-two together. Nothing reads or writes rows through this module.
+The projections' tables follow from the rows that they are made of, while migrations are frozen text.
 """
 
 from datetime import datetime
@@ -25,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
+from gpuledger.db.revision import BOOKKEEPING
 from gpuledger.domain.bootstrap import facts as bootstrap_facts
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
@@ -36,17 +36,8 @@ from gpuledger.domain.table import TableSpec
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
 
-BOOKKEEPING = "gpuledger"
-"""Checkpoints, numbers seen, deciders and the outbox."""
-
 LIVE = "gpuledger_live"
 """The projections' tables that reports read."""
-
-NEXT, PREV = "gpuledger_next", "gpuledger_prev"
-"""Tables of a rebuild under way, and those it replaced; moved as they are, so their names are the same."""
-
-REPORT = "report"
-"""Views and functions only."""
 
 
 PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
@@ -95,7 +86,7 @@ def _projected(spec: TableSpec[Any]) -> Table:
     return table
 
 
-def _column(name: str, hint: Any) -> Column[Any]:  # noqa: ANN401 - a type or a union of types
+def _column(name: str, hint: Any) -> Column[Any]:
     kinds = get_args(hint) or (hint,)
     (kind,) = (kind for kind in kinds if kind is not NoneType)
     return Column(name, _TYPES[kind], nullable=NoneType in kinds)

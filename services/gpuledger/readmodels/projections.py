@@ -1,0 +1,86 @@
+"""The read models: projections that decide nothing, and make the tables that people read.
+
+Each folds the facts of one part of the domain; the rows and handlers are there, and only their names are here.
+"""
+
+from typing import Any
+
+from gpuledger.domain.devices import fold as devices
+from gpuledger.domain.devices import installations, nodes
+from gpuledger.domain.dra import fold as cluster
+from gpuledger.domain.dra import rows
+from gpuledger.domain.fact import Fact, Touched
+from gpuledger.domain.workloads import allocations
+from gpuledger.domain.workloads import fold as workloads
+from gpuledger.projection.definition import Projection
+
+
+class DevicesProjection(Projection):
+    """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
+
+    name = "devices"
+    version = 2
+    specs = devices.SPECS
+    handlers = {**devices.HANDLERS, **installations.HANDLERS}
+    state_class = devices.Devices
+
+
+class NodesProjection(Projection):
+    """The resources of each node, now and at any time, from `node.*` and `slot.declared` events."""
+
+    name = "nodes"
+    version = 1
+    specs = nodes.SPECS
+    handlers = nodes.HANDLERS
+    state_class = nodes.Nodes
+
+
+class WorkloadsProjection(Projection):
+    """Workloads and their GPU allocations over time; ended ones are read back when a late `workload.*` event comes."""
+
+    name = "workloads"
+    version = 1
+    specs = workloads.SPECS
+    handlers = workloads.HANDLERS
+    pages = True
+    state_class = workloads.Workloads
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - the fact says it all
+        """A workload's row and its allocations."""
+        return workloads.touched(fact)
+
+
+class AllocationsProjection(Projection):
+    """The devices of each container, from `allocation.*` events; its past is read back when a late event comes."""
+
+    name = "allocations"
+    version = 1
+    specs = allocations.SPECS
+    handlers = allocations.HANDLERS
+    pages = True
+    state_class = allocations.Allocations
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The past of the container, where the fact may change it."""
+        return allocations.touched(state, fact)
+
+
+class AvailabilityProjection(Projection):
+    """Slices, claims and who holds which device, from `slice.*`, `claim.*`, `device-class.*` and `taint-rule.*`."""
+
+    name = "availability"
+    version = 1
+    specs = rows.SPECS
+    handlers = cluster.HANDLERS
+    state_class = cluster.Availability
+
+
+def read_models() -> list[Projection]:
+    """A new instance of each read model."""
+    return [
+        DevicesProjection(),
+        NodesProjection(),
+        WorkloadsProjection(),
+        AllocationsProjection(),
+        AvailabilityProjection(),
+    ]
