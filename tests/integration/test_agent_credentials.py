@@ -41,6 +41,9 @@ from support.nkeys import ACCOUNT, JETSTREAM, OPERATOR, UNLIMITED, USER, Key, cr
 from support.servers import short_directory
 
 NODE, OTHER = "gpu-01.example.com", "gpu-02.example.com"
+HANDSHAKE_MAX_S = 30
+"""How long the server waits for a client's part of a TLS handshake; its own two seconds are short on a busy machine."""
+
 WANTED = desired_devices_subject(NODE)
 FACT = Outgoing(f"ledger.node.{user_name(NODE)}.device.d.seen", "f", b"{}")
 FORGED = Outgoing(f"ledger.node.{user_name(OTHER)}.device.d.seen", "g", b"{}")
@@ -246,7 +249,8 @@ def new_client(name: str, signer: Issued, now: datetime, life: timedelta) -> Iss
 async def test_a_client_certificate(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     certificate, key = map(str, certificates.server)
-    tls = {"cert_file": certificate, "key_file": key, "ca_file": str(certificates.ca), "verify_and_map": True}
+    ca, seconds = str(certificates.ca), HANDSHAKE_MAX_S
+    tls = {"cert_file": certificate, "key_file": key, "ca_file": ca, "verify_and_map": True, "timeout": seconds}
     logins = accounts(f"user: {json.dumps(NODE)}").replace("user: services, password: s", 'user: "services.test"')
     with written_server(f"tls: {json.dumps(tls)}\n{logins}") as server:
         url = f"tls://{server.address}"
