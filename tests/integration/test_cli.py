@@ -97,7 +97,7 @@ def test_get_at_equals_sql_on_the_history(cli: Cli, fleet: TitanFile) -> None:
     assert counted == [{"n": occupied}]
 
 
-def test_as_recorded_is_what_was_known(cli: Cli, fleet: TitanFile) -> None:
+def test_as_recorded_shows_the_state_as_it_was_recorded(cli: Cli, fleet: TitanFile) -> None:
     assert cli("get", "devices", "--as-recorded", "1/0", "-o", "json").json() == []
     now = cli("get", "devices", "-o", "json").json()
     assert cli("get", "devices", "--as-recorded", "now", "-o", "json").json() == now
@@ -105,7 +105,7 @@ def test_as_recorded_is_what_was_known(cli: Cli, fleet: TitanFile) -> None:
     assert (beyond.code, beyond.out) == (2, "")
 
 
-def test_timeline_tells_a_life(cli: Cli, fleet: TitanFile) -> None:
+def test_timeline_shows_a_life(cli: Cli, fleet: TitanFile) -> None:
     device = min(fleet.devices_in_two_places())
     rows = cli("timeline", "device", device, "-o", "json").json()
     events = [row["event"] for row in rows]
@@ -170,7 +170,7 @@ def test_replay_dry_run_writes_nothing(cli: Cli, fleet: TitanFile) -> None:
     )
 
 
-def test_bad_rows_are_told_and_the_rest_is_imported(cli: Cli, fleet: TitanFile, tmp_path: Path) -> None:
+def test_bad_rows_are_reported_and_the_rest_is_imported(cli: Cli, fleet: TitanFile, tmp_path: Path) -> None:
     file, rejects = tmp_path / "bad.csv", tmp_path / "rejects.jsonl"
     file.write_text(
         "SN,location,insert,remove,duration,out,event\n"
@@ -243,7 +243,7 @@ def test_one_server_without_the_other_is_refused(
     assert (result.code, "DATABASE_URL is not" in result.err) == (2, True)
 
 
-def test_unreachable_servers_are_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_servers_are_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
     monkeypatch.setenv("DATABASE_URL", "postgresql://gpuledger@127.0.0.1:1/gpuledger")
     result = Cli(capsys)("report", "fleet")

@@ -12,10 +12,9 @@ from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, Alloca
 from gpuledger.events.device import DeviceErrorsObserved, DeviceInserted
 from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
-from support.cli import Cli
+from support.cli import Cli, next_line, watching
 from support.events import IMPORT, Said, hour, numbered
 from support.projections import publish
-from support.watching_command import next_line, watching
 
 DEADLINE_S = 60.0
 UUID, RESOURCE = "GPU-1", "gpu.deckhouse.io/training"
@@ -102,12 +101,12 @@ def test_of_a_node_of_a_namespace_and_by_name(cli: Cli) -> None:
         (("report", "fleet", "--node", "n1"), 2, "--node does not apply to fleet"),
     ],
 )
-def test_what_cannot_be_asked(cli: Cli, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_filters_that_do_not_apply_are_refused(cli: Cli, arguments: tuple[str, ...], code: int, said: str) -> None:
     result = cli(*arguments)
     assert (result.code, result.out, said in result.err) == (code, "", True)
 
 
-def test_the_past_and_what_was_known(cli: Cli) -> None:
+def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
     """The facts were recorded in the order in which they happened, so both tell the same."""
     for number in range(len(HISTORY) + 1):
         at = format_time(hour(HISTORY[number - 1].at if number else -1))
@@ -122,7 +121,7 @@ def test_the_past_and_what_was_known(cli: Cli) -> None:
     assert [row["change"] for row in changed] == ["appeared"] * 3
 
 
-def test_a_device_says_who_has_it_and_who_had_it_last(cli: Cli) -> None:
+def test_a_device_shows_its_current_and_last_holders(cli: Cli) -> None:
     said = cli("describe", "device", UUID, "--no-kube").out
     _, _, held = said.partition("Held by:\n")
     now, _, before = held.partition("Held last by:\n")
@@ -130,13 +129,13 @@ def test_a_device_says_who_has_it_and_who_had_it_last(cli: Cli) -> None:
     assert [line.split()[1] for line in before.splitlines()[2:4]] == ["trainer-0", "old"]
 
 
-def test_a_node_says_which_containers_have_its_gpus(cli: Cli) -> None:
+def test_a_node_shows_the_containers_that_have_its_gpus(cli: Cli) -> None:
     said = cli("describe", "node", "n2", "--no-kube").out
     _, _, held = said.partition("Containers with GPUs:\n")
     assert held.splitlines()[2].split()[:2] == ["web", "chat"]
 
 
-def test_a_timeline_tells_a_devices_errors(cli: Cli) -> None:
+def test_a_timeline_shows_a_devices_errors(cli: Cli) -> None:
     rows = cli("timeline", "device", UUID, "--no-kube", "-o", "json").json()
     told = [row for row in rows if row["event"] == "errors-observed"]
     assert [(row["time"], row["detail"]["kind"], row["detail"]["count"]) for row in told] == [

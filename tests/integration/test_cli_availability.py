@@ -26,7 +26,7 @@ from gpuledger.db.migrate import migrate
 from gpuledger.db.views import REPORTS
 from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
-from support.cli import Cli, Result
+from support.cli import Cli, Result, next_line, watching
 from support.dra_facts import (
     DRIVER,
     MEMORY,
@@ -41,7 +41,6 @@ from support.dra_facts import (
 )
 from support.events import Said, hour
 from support.projections import publish
-from support.watching_command import next_line, watching
 
 DEADLINE_S = 60.0
 
@@ -164,7 +163,7 @@ def test_names_are_taken_as_they_are_written(cli: Cli, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["slices", "slicepools", "claims"])
-def test_every_output_tells_the_same_rows(cli: Cli, kind: str) -> None:
+def test_every_output_shows_the_same_rows(cli: Cli, kind: str) -> None:
     rows = cli("get", kind, "-o", "json").json()
     assert yaml.safe_load(cli("get", kind, "-o", "yaml").out) == rows
     assert len(cli("get", kind, "-o", "jsonl").out.splitlines()) == len(rows)
@@ -177,7 +176,7 @@ def test_every_output_tells_the_same_rows(cli: Cli, kind: str) -> None:
         assert heading[-1] == LAST_COLUMNS[kind, output]
 
 
-def test_the_past_and_what_was_known(cli: Cli) -> None:
+def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
     """The last fact that is shown by time, and by position, is the one that was allocated."""
     now = cli("get", "slices", "-o", "json").json()
     assert cli("get", "slices", "--at", format_time(hour(100)), "-o", "json").json() == now

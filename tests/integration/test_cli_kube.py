@@ -161,7 +161,7 @@ async def test_get_takes_namespaces(gpuledger: Command, client: KubeClient) -> N
     assert "kube-system" not in one.out
 
 
-async def test_nodes_are_the_ledgers_unless_asked_otherwise(gpuledger: Command, client: KubeClient) -> None:
+async def test_nodes_are_those_of_the_ledger_by_default(gpuledger: Command, client: KubeClient) -> None:
     await create(client, NODES, {"metadata": {"name": "only-in-kubernetes"}})
     assert (await gpuledger("get", "nodes", "-o", "name")).out == "node/w1\nnode/w9\n"
     kube = await gpuledger("get", "nodes", "--kube", "-o", "name")

@@ -83,7 +83,7 @@ def publish(up: Up, *raw: bytes) -> None:
     eventually(lambda: int(str(up.health().document["head"] or 0)) >= head)
 
 
-def test_tail_shows_the_last_events_and_what_is_none(up: Up, log: Log) -> None:
+def test_tail_shows_the_last_events_and_undecodable_messages(up: Up, log: Log) -> None:
     rows = log(up.data_dir, "tail", "-n", "1000", "-o", "jsonl").rows()
     assert [row["position"] for row in rows] == [f"1/{number}" for number in range(1, len(rows) + 1)]
     undecodable = [row for row in rows if row["event"] == "undecodable"]
@@ -141,7 +141,7 @@ def test_stats_counts_what_tail_shows(up: Up, log: Log) -> None:
     assert rows[0]["name"] == "generation 1"
 
 
-def test_gaps_tells_of_none(up: Up, log: Log) -> None:
+def test_gaps_reports_that_there_are_none(up: Up, log: Log) -> None:
     ended = log(up.data_dir, "gaps")
     assert (ended.code, ended.err) == (0, "No gaps found.\n")
 

@@ -68,7 +68,7 @@ class Logged:
         return [orjson.loads(line) for line in self._text.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def test_it_says_how_to_reach_everything(up: Up) -> None:
+def test_it_shows_how_to_reach_everything(up: Up) -> None:
     endpoints = up.running.endpoints
     assert f"export NATS_URL={endpoints.nats_url}\n" in up.printed
     assert f"export DATABASE_URL={endpoints.database_url}\n" in up.printed

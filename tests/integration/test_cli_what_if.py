@@ -208,6 +208,6 @@ async def test_from_stdin_with_a_namespace_of_its_own(
         (GOLD, 0, ""),
     ],
 )
-async def test_what_is_wrong_is_said_before_anything_is_asked(ask: Ask, manifest: str, code: int, why: str) -> None:
+async def test_a_wrong_manifest_is_refused_before_any_query(ask: Ask, manifest: str, code: int, why: str) -> None:
     answer = await ask(manifest)
     assert (answer.code, why in answer.err) == (code, True), answer.err

@@ -1,14 +1,19 @@
-"""The real command line, run in this process: what it prints and how it exits."""
+"""The real command line: run in this process, with its output and exit code, or watching in a process of its own."""
 
 import asyncio
+import signal
 import sys
-from collections.abc import Awaitable, Callable
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import orjson
 import pytest
 
 from gpuledger.cli.main import main
+from support.ledgers import DEADLINE_S
+from support.up import COMMAND
 
 
 class Result(NamedTuple):
@@ -55,3 +60,28 @@ def aside(cli: Cli) -> Run:
         return await asyncio.to_thread(cli, *arguments)
 
     return command
+
+
+INTERRUPTED = 130
+
+
+@asynccontextmanager
+async def watching(environ: Mapping[str, str], *arguments: str) -> AsyncIterator[Process]:
+    """The command, interrupted at the end as by Ctrl-C."""
+    process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=PIPE, stderr=PIPE, env=dict(environ))
+    try:
+        yield process
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await process.wait() == INTERRUPTED
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def next_line(process: Process) -> str:
+    """The next line of stdout, without its end."""
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        return (await process.stdout.readline()).decode().rstrip("\n")

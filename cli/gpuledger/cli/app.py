@@ -26,7 +26,7 @@ from gpuledger.cli.commands import (
 )
 from gpuledger.cli.describe import command as describe
 from gpuledger.cli.get import command as get
-from gpuledger.cli.log import commands as log
+from gpuledger.cli.log import export, skip, stats, tail
 
 VERBATIM = "\b"
 """Begins a paragraph whose lines stay as they are."""
@@ -38,6 +38,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+log = typer.Typer(help="Inspect the log itself, export and restore it.", no_args_is_help=True)
+log.command()(tail.tail)
+log.command()(tail.show)
+log.command()(stats.stats)
+log.command()(export.export)
+log.command("import")(export.restore)
+log.command()(stats.gaps)
+log.command()(skip.skip)
 
 
 def reflow(commands: typer.Typer) -> None:
@@ -68,7 +78,7 @@ app.command()(timeline.timeline)
 app.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})(diff.diff)
 app.command()(report.report)
 app.command()(report.sql)
-app.add_typer(log.app, name="log")
+app.add_typer(log, name="log")
 app.command()(replay.verify)
 app.command()(replay.replay)
 app.add_typer(agent.app, name="agent")

@@ -22,7 +22,7 @@ from gpuledger.events.slice import DeviceCapacity, DeviceClassDefined, SliceDevi
 from gpuledger.local.kubeapi.errors import ApiError
 from support import servers
 from support.cli import Cli, Result, Run, aside
-from support.dra_asking import DRIVER, WATCHERS, Told, asking, devices, holding, node, slice_of, wish
+from support.dra_explanations import DRIVER, WATCHERS, SubjectFact, devices, holding, node, requesting, slice_of, wish
 from support.events import Said, hour
 from support.kube import kube_api
 from support.kube_accounts import AccountServer, config_file, let_get
@@ -32,8 +32,8 @@ from support.paths import ROOT
 
 MODEL = f'device.attributes["{DRIVER}"].model'
 GIB = {"memory": DeviceCapacity(value="80Gi")}
-CLASSES: list[Told] = [("gpu", DeviceClassDefined(uid="u", selectors=(f'device.driver == "{DRIVER}"',)))]
-FACTS: list[Told] = [
+CLASSES: list[SubjectFact] = [("gpu", DeviceClassDefined(uid="u", selectors=(f'device.driver == "{DRIVER}"',)))]
+FACTS: list[SubjectFact] = [
     *CLASSES,
     node("w1"),
     node("w2"),
@@ -44,14 +44,17 @@ FACTS: list[Told] = [
     holding("team-a/train", "w1/gpu-0"),
     holding("team-b/infer", "w1/gpu-1"),
     holding("team-b/share", "w2/gpu-0", share="s1", consumed={"memory": "20Gi"}),
-    ("team-a/wants", asking(wish(count=2, selectors=(f'{MODEL} == "A100"',))).model_copy(update={"owner": "trainer"})),
-    ("team-b/gone", asking(wish())),
+    (
+        "team-a/wants",
+        requesting(wish(count=2, selectors=(f'{MODEL} == "A100"',))).model_copy(update={"owner": "trainer"}),
+    ),
+    ("team-b/gone", requesting(wish())),
     ("team-b/gone", ClaimReleased(uid="u-asking")),
 ]
 BEFORE_CLAIMS, WHILE_GONE_WAS_THERE = hour(6.5).isoformat(), hour(11.5).isoformat()
 
 
-def said(facts: list[Told]) -> list[Said]:
+def said(facts: list[SubjectFact]) -> list[Said]:
     return [Said(WATCHERS, subject, number, data) for number, (subject, data) in enumerate(facts)]
 
 
@@ -229,10 +232,10 @@ async def test_a_server_that_answers_no_reviews_has_nothing_named(run: Run, tmp_
         assert "Allocated (1 claim)" in result.out
 
 
-async def test_nobody_is_told_where_the_setting_is_redacted(
+async def test_no_claim_is_named_where_the_setting_is_redacted(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: Told = ("gpu-control-plane", SettingsChanged(claim_references="Redacted"))
+    settings: SubjectFact = ("gpu-control-plane", SettingsChanged(claim_references="Redacted"))
     with servers.nats_server() as nats, servers.postgres_server() as postgres:
         await publish(nats.url, said([*FACTS, settings]))
         monkeypatch.setenv("NATS_URL", nats.url)
@@ -270,7 +273,7 @@ async def test_why_a_claim_waited(run: Run) -> None:
     assert (await run("why", "claim", "a/b/c", "--no-kube")).code == 2
 
 
-async def test_a_claim_that_has_its_devices_says_where(run: Run) -> None:
+async def test_an_allocated_claim_shows_its_devices(run: Run) -> None:
     result = await run("why", "claim", "team-b/infer", "--no-kube")
     assert f"it is allocated since 2026-01-01T08:00:00Z: r has {DRIVER}/w1/gpu-1" in result.out
     (held,) = (await run("why", "claim", "team-b/infer", "--no-kube", "-o", "json")).json()["claims"][0]["allocation"]

@@ -18,12 +18,11 @@ from gpuledger.events.pod import PodObserved
 from gpuledger.tools.assignments import TRIES_MAX, write
 from gpuledger.tools.cluster import QUOTAS, KubeAccess, open_kube
 from support.admission import asking
-from support.cli import Run
+from support.cli import Run, next_line, watching
 from support.kube_fleet import create, create_device
 from support.kube_server import KubeServer
 from support.pools import Pools, asks, described, detected, pool, publish, state
 from support.projections import execute
-from support.watching_command import next_line, watching
 
 DEADLINE_S = 60.0
 CARD = {"resource": {"unit": "Card", "slicesPerUnit": 2}}
@@ -135,7 +134,7 @@ async def test_a_watched_table_of_both_kinds_aligns(client: KubeClient) -> None:
 
 
 @pytest.mark.usefixtures("run")
-async def test_a_watch_has_the_columns_of_the_kind_that_was_asked_for(client: KubeClient) -> None:
+async def test_a_watch_has_the_columns_of_the_requested_kind(client: KubeClient) -> None:
     await create_pool(client, CLUSTER_GPU_POOLS, "c")
     async with watching(environment(), "get", "pools", "-w") as process:
         assert (await words(process))[:2] == ["NAMESPACE", "NAME"]
@@ -179,7 +178,7 @@ def section(page: str, title: str) -> list[list[str]]:
     return found
 
 
-async def test_who_uses_a_pool_is_told_by_rows_and_not_by_the_log(run: Run, migrated_url: str) -> None:
+async def test_users_of_a_pool_come_from_rows_and_not_from_the_log(run: Run, migrated_url: str) -> None:
     await publish(history())
     assert len(section((await run("describe", "pool", POOL, "--no-kube")).out, "Pods that ask for its units")) == 4
     execute(migrated_url, "DELETE FROM gpuledger_live.pool_pod WHERE pod = 'team-a/waits'")

@@ -16,7 +16,7 @@ from gpuledger.tools.cluster import QUOTAS
 from gpuledger.tools.explain.pod_units import NO_SCHEDULER
 from gpuledger.tools.explain.pools import NODES_READ_MAX
 from support.cli import Run
-from support.dra_asking import asking, wish
+from support.dra_explanations import requesting, wish
 from support.events import hour
 from support.kube import kube_api
 from support.kube_accounts import AccountServer, config_file, let_get
@@ -107,7 +107,7 @@ async def test_from_the_ledger_alone(run: Run) -> None:
     assert (other.code, "is in namespace team-a, not in team-b" in other.err) == (2, True)
 
 
-async def test_pods_of_now_are_told_by_rows_and_those_of_the_past_by_the_log(run: Run, migrated_url: str) -> None:
+async def test_current_pods_come_from_rows_and_past_ones_from_the_log(run: Run, migrated_url: str) -> None:
     pools = history()
     await publish(pools)
     assert (await document(run, "team-a/waits", "--no-kube"))["pools"][0]["used"] == 3
@@ -134,7 +134,7 @@ async def test_at_a_time_in_the_past(run: Run) -> None:
     assert [(one.code, "was not found" in one.err) for one in (before, now)] == [(1, True), (1, True)]
 
 
-async def test_kubernetes_tells_what_keeps_the_pod_off_nodes(run: Run, cluster: KubeClient) -> None:
+async def test_kubernetes_adds_what_keeps_the_pod_off_nodes(run: Run, cluster: KubeClient) -> None:
     await publish(history())
     await create_pod(cluster, "waits", 2)
     await create_pod(cluster, "far", 2, nodeSelector={"zone": "1"})
@@ -163,7 +163,7 @@ async def test_kubernetes_tells_what_keeps_the_pod_off_nodes(run: Run, cluster: 
     assert found["nodes"][1]["inTheWay"] == [{"reason": "NodeGone", "detail": ""}]
 
 
-async def test_what_keeps_a_pod_off_a_node_that_is_full_is_told_as_well(run: Run, cluster: KubeClient) -> None:
+async def test_what_keeps_a_pod_off_a_full_node_is_shown_as_well(run: Run, cluster: KubeClient) -> None:
     pools = history()
     pools.say("team-a/more", PodObserved(uid="u", node="w2", requests={UNITS: 2}))
     await publish(pools)
@@ -181,9 +181,7 @@ async def test_what_keeps_a_pod_off_a_node_that_is_full_is_told_as_well(run: Run
     assert row.endswith("is not what the pod selects (nodeSelector zone=2); has too few free")
 
 
-async def test_more_nodes_than_kubernetes_is_asked_about_are_judged_by_the_ledgers_labels(
-    run: Run, cluster: KubeClient
-) -> None:
+async def test_nodes_beyond_the_limit_are_judged_by_the_ledgers_labels(run: Run, cluster: KubeClient) -> None:
     nodes = [f"n{number:03}" for number in range(NODES_READ_MAX + 1)]
     pools = equipped(**dict.fromkeys(nodes, 1))
     pools.say(POOL, pool())
@@ -199,7 +197,7 @@ async def test_more_nodes_than_kubernetes_is_asked_about_are_judged_by_the_ledge
     assert any(note.startswith("Only 100 of 101 nodes that offer units were looked at") for note in far["notes"])
 
 
-async def test_quotas_of_the_namespace_are_told(run: Run, cluster: KubeClient) -> None:
+async def test_quotas_of_the_namespace_are_shown(run: Run, cluster: KubeClient) -> None:
     await publish(history())
     await create_pod(cluster, "waits", 2)
     key = f"requests.{UNITS}"
@@ -230,7 +228,7 @@ async def test_claims_and_units_are_answered_together(run: Run, cluster: KubeCli
 
 
 def _claim() -> ClaimRequested:
-    return asking(wish()).model_copy(update={"owner": "both"})
+    return requesting(wish()).model_copy(update={"owner": "both"})
 
 
 @asynccontextmanager
@@ -262,7 +260,7 @@ async def test_pods_are_named_only_where_one_may_read_them(run: Run, tmp_path: P
         assert "You may not read Pods in namespace 'team-b'" in refused.err
 
 
-async def test_who_may_not_read_pods_or_nodes_is_told_so(run: Run, tmp_path: Path) -> None:
+async def test_users_without_the_right_to_read_pods_or_nodes_are_refused(run: Run, tmp_path: Path) -> None:
     await publish(history())
     async with accounts(tmp_path) as url:
         config = ("--kubeconfig", str(config_file(tmp_path, url, "team-a:dev")))

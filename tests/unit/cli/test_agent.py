@@ -60,7 +60,7 @@ def test_every_card_is_shown(given: Given, capsys: pytest.CaptureFixture[str]) -
         ("nvlink-down", "NvlinkDown=ignore", "ok"),
     ],
 )
-def test_what_is_wrong_with_a_card_is_said_as_an_agent_would(
+def test_a_bad_card_is_shown_as_an_agent_would_report_it(
     given: Given, capsys: pytest.CaptureFixture[str], fault: str, classes: str, said: str
 ) -> None:
     given.hardware.inject(fault)
@@ -104,7 +104,7 @@ def test_a_recording_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("spec", "said"), [("2xT4", "2 cards; driver "), ("1xT4", "1 card; driver ")])
-def test_how_many_cards_there_are_is_said_in_words(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_number_of_cards_is_shown(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_probe(f"simulated:{spec}", "", Output.NAME, headers=True)
     assert capsys.readouterr().err.startswith(said)
 

@@ -54,7 +54,7 @@ def test_a_pool_has_a_row_for_each_place_that_it_is_seen_from() -> None:
     assert len({tuple(row[part] for part in POOLS.key) for row in rows}) == 3
 
 
-def test_why_a_pool_gives_nothing_is_told_with_its_numbers() -> None:
+def test_a_pool_that_offers_nothing_shows_why_with_its_numbers() -> None:
     (twice,) = POOLS.rows(availability_of([said(0, "s", published("p", [device("a"), device("a")]))]))
     assert (twice["valid"], twice["validationError"]) == (False, "device a appears twice in s")
     (fewer,) = POOLS.rows(availability_of([said(0, "s", published("p", [device("a")], slices=3))]))

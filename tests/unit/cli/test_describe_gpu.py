@@ -54,7 +54,7 @@ def test_a_fault_and_an_assignment_say_why_and_since_when() -> None:
     ]
 
 
-def test_a_device_of_no_pool_says_why() -> None:
+def test_a_device_without_a_pool_shows_why() -> None:
     assert shown(Decided(READY, NOBODYS))[4:] == [
         "Assignment:",
         "Pool: <none>",

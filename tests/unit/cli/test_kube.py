@@ -75,7 +75,7 @@ def test_when_an_event_was(fields: dict[str, Any], time: str, first: str, times:
     ("fields", "reporter"),
     [({"reportingComponent": "gpuledger"}, "gpuledger"), ({"source": {"component": "kubelet"}}, "kubelet")],
 )
-def test_who_says_it(fields: dict[str, Any], reporter: str) -> None:
+def test_the_reporter_of_an_event(fields: dict[str, Any], reporter: str) -> None:
     row = kube_row(event_of({**EVENT, **fields}))
     assert row["source"] == f"kubernetes/{reporter}"
     assert (row["about"], row["detail"]) == ("Node/w1", {"type": "Normal", "message": "because"})

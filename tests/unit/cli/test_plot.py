@@ -112,7 +112,7 @@ def test_rows_of_several_pools_are_not_one_chart() -> None:
         chart_of("availability", [POOL | {"node": None} | ROWS[0], POOL | ROWS[0]], NOW)
 
 
-def test_what_cannot_be_drawn_is_said() -> None:
+def test_reports_that_cannot_be_drawn_are_refused() -> None:
     with pytest.raises(CliError, match="has no time axis"):
         chart_of("fleet", [{}], NOW)
     for report in CHARTS:

@@ -74,7 +74,7 @@ def test_which_pools_are_meant(name: PoolName, meant: list[str]) -> None:
     assert [pool for pool in ("team/a", "other/a", "a", "team/b", "b") if name.matches(pool)] == meant
 
 
-def test_a_timeline_tells_conditions_by_their_status() -> None:
+def test_a_timeline_shows_conditions_by_their_status() -> None:
     (column,) = (one for one in NODE_VIEW.columns if one.field == "detail")
     told: NodeBootstrapChanged = ready()
     detail = told.model_dump(mode="json")

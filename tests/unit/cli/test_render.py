@@ -173,7 +173,7 @@ def test_csv_rows_with_other_keys_stay_in_their_columns() -> None:
         (Output.CSV, "device,state,gpu_years,since\n"),
     ],
 )
-def test_no_rows_are_said_on_stderr(output: Output, text: str) -> None:
+def test_no_rows_are_reported_on_stderr(output: Output, text: str) -> None:
     out, err = io.StringIO(), io.StringIO()
     render([], DEVICES, output, console=console(out, err))
     assert out.getvalue() == text
@@ -252,7 +252,7 @@ def test_yaml_needs_neither_anchors_nor_folds() -> None:
     assert yaml_item({"n": Decimal("NaN"), "o": Output.CSV}) == "- n: .nan\n  o: csv\n"
 
 
-def test_a_format_is_not_asked_about_none() -> None:
+def test_a_format_never_gets_none() -> None:
     assert cell(None, Column("n", format=lambda value: 1 / 0)) == "<none>"  # type: ignore[arg-type,return-value]
 
 

@@ -107,7 +107,7 @@ def test_what_is_not_a_time_is_named_with_three_examples(text: str) -> None:
         ("+" + "9" * 5000 + "s", "it lies outside the years 1 to 9999"),
     ],
 )
-def test_a_time_that_cannot_be_says_why(text: str, reason: str) -> None:
+def test_an_impossible_time_is_refused_with_its_reason(text: str, reason: str) -> None:
     with pytest.raises(TimeFormatError, match=r" is not a time: ") as caught:
         parse_time(text, NOW)
     assert reason in str(caught.value)

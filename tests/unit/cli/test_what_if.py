@@ -120,7 +120,7 @@ def test_manifests_that_are_wrong(reading: Reader, text: str, words: str) -> Non
     assert caught.value.code is ExitCode.USAGE
 
 
-def test_what_is_wrong_is_not_followed_by_what_was_not_looked_at(reading: Reader) -> None:
+def test_an_error_does_not_mention_unchecked_fields(reading: Reader) -> None:
     with pytest.raises(CliError, match=r'supported values: "Card", "MIG"\. Correct it'):
         reading(GOOD.replace("Card", "Slot"))
 
@@ -192,7 +192,7 @@ def test_the_answer_in_a_line(told: Pools, said: PoolDefined, expected: str) -> 
     assert answer_to(told, said) == expected
 
 
-def test_the_answer_tells_of_others(told: Pools) -> None:
+def test_the_answer_counts_other_pools(told: Pools) -> None:
     told.say("auto", pool(**GOLD))
     told.say("n1-1", applied("auto"))
     told.say("other", pool(**GOLD))
@@ -204,7 +204,7 @@ def test_the_answer_tells_of_others(told: Pools) -> None:
     assert answer_to(told, pool(**GOLD), "auto") == NOTHING
 
 
-def test_the_answer_tells_of_phases() -> None:
+def test_the_answer_counts_changed_phases() -> None:
     told, begun = left_and_came_back()
     found = suppose(told, "ns/p", pool(**MIG, node_selector={"labels": {"zone": "a"}}), since=begun)
     answer = worlds_document(told.state, found.world, "ns/p", {})["answer"]
@@ -273,7 +273,7 @@ def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str]
     assert "Devices that would match and not be in it:" in lines
 
 
-def test_a_long_page_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_page_is_cut_with_a_count(capsys: pytest.CaptureFixture[str]) -> None:
     told = Pools().begin("n1", devices=21)
     for number in range(21):
         told.say(f"n1-{number}", asks(tier="gold"))

@@ -77,7 +77,7 @@ def test_every_label_of_the_rule_is_governed() -> None:
     assert not is_governed("gpu.deckhouse.io/enabled")
 
 
-def test_every_template_of_the_rule_is_known() -> None:
+def test_every_template_of_the_rule_is_covered() -> None:
     assert {one["name"] for one in RULE["spec"]["rules"] if "labelsTemplate" in one} == set(TEMPLATES)
 
 
@@ -110,7 +110,7 @@ def test_a_value_that_kubernetes_would_refuse_is_not_expected(full: str) -> None
         (NodeFacts("w1", {}, features(BMC)), []),
     ],
 )
-def test_what_is_told_of_a_node(node: NodeFacts, expected: list[tuple[str, str, str]]) -> None:
+def test_the_findings_about_a_node(node: NodeFacts, expected: list[tuple[str, str, str]]) -> None:
     result = coverage([node], RULE)
     assert [one for one in told(result) if one[1] != Finding.RARE] == expected
     assert result.is_complete == (not expected)

@@ -12,8 +12,8 @@ from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.payload import Payload
 from gpuledger.events.pod import PodGone, PodObserved
 from support.events import event, hour
+from support.pool_explanations import POOL, UNITS, cards
 from support.pools import MET, Pools
-from support.why_pools import POOL, UNITS, cards
 
 POD = "team-a/p"
 Saying = tuple[float, Payload]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpuledger.tools.explain.access import elided, names_and_count, namespaces_in
-from support.dra_asking import available, devices, holding, slice_of
+from support.dra_explanations import available, devices, holding, slice_of
 
 STATE = available(
     slice_of("w1", *devices("gpu-0", "gpu-1")),

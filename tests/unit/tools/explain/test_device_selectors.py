@@ -61,7 +61,7 @@ def test_what_a_selector_selects(expression: str, is_selected: bool) -> None:
         ("unknown == 1", "Undefined variable or function: 'unknown'"),
     ],
 )
-def test_a_selector_that_fails_says_why_in_a_line(expression: str, why: str) -> None:
+def test_a_failing_selector_gives_its_reason_in_a_line(expression: str, why: str) -> None:
     said = selects(expression, DEVICE)
     assert isinstance(said, str)
     assert why in said

@@ -15,57 +15,57 @@ from gpuledger.events.slice import (
     TaintRuleSet,
 )
 from gpuledger.tools.explain.dra_wording import answer_words
-from support.dra_asking import (
+from support.dra_explanations import (
     BAD,
     PARTS,
     SLICE,
-    Told,
-    asking,
+    SubjectFact,
     available,
     devices,
     explained,
     holding,
     node,
+    requesting,
     slice_of,
     wish,
     words,
 )
 
 
-def first_hindrances(*told: Told, claim: ClaimRequested, at: str | None = None) -> dict[str, tuple[str, str]]:
+def first_hindrances(*facts: SubjectFact, claim: ClaimRequested, at: str | None = None) -> dict[str, tuple[str, str]]:
     """By device what is most in the way of the claim's first request."""
-    (option,) = explained(available(*told), claim, at=at).claims[0].requests[0].options
+    (option,) = explained(available(*facts), claim, at=at).claims[0].requests[0].options
     found = {one.device.name: one.constraints for one in option.candidates}
     return {name: (str(many[0].kind), many[0].detail) for name, many in found.items() if many}
 
 
-def test_a_claim_that_could_be_allocated_is_told_where() -> None:
-    told = words(SLICE, holding("a/x", "w1/gpu-0"), claim=asking(wish(count=2)))
-    assert told == (
+def test_a_claim_that_could_be_allocated_shows_where() -> None:
+    facts = words(SLICE, holding("a/x", "w1/gpu-0"), claim=requesting(wish(count=2)))
+    assert facts == (
         "it could be allocated now on node w1: gpu gets gpu.example.com/w1/gpu-1, gpu gets gpu.example.com/w1/gpu-2"
     )
 
 
 def test_what_is_missing_is_counted_by_the_most_telling_reason() -> None:
-    told = (
+    facts = (
         slice_of("w1", *devices("gpu-0", "gpu-1", "gpu-2"), *devices("gpu-3", taints=(BAD,))),
         holding("a/x", "w1/gpu-0"),
         holding("b/y", "w1/gpu-1"),
     )
-    assert words(*told, claim=asking(wish(count=2))) == (
+    assert words(*facts, claim=requesting(wish(count=2))) == (
         "request gpu: 2 devices requested, 1 available: 2 taken, 1 tainted"
     )
 
 
 def test_who_has_a_device_is_part_of_the_answer() -> None:
     state = available(SLICE, holding("a/x", "w1/gpu-0"))
-    (option,) = explained(state, asking(wish(count=3))).claims[0].requests[0].options
+    (option,) = explained(state, requesting(wish(count=3))).claims[0].requests[0].options
     (held,) = [one for one in option.candidates if one.constraints]
     assert [str(one.claim) for one in held.constraints[0].holdings] == ["a/x"]
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "constraint"),
+    ("facts", "asked", "constraint"),
     [
         ((slice_of("w1", *devices("d", taints=(BAD,))),), wish(), (UnavailableReason.TAINTED, "bad=yes:NoSchedule")),
         (
@@ -121,27 +121,27 @@ def test_who_has_a_device_is_part_of_the_answer() -> None:
     ],
 )
 def test_what_is_in_the_way_of_a_device(
-    told: tuple[Told, ...], asked: Wish, constraint: tuple[UnavailableReason | Mismatch, str]
+    facts: tuple[SubjectFact, ...], asked: Wish, constraint: tuple[UnavailableReason | Mismatch, str]
 ) -> None:
-    assert first_hindrances(*told, claim=asking(asked)) == {"d": (str(constraint[0]), constraint[1])}
+    assert first_hindrances(*facts, claim=requesting(asked)) == {"d": (str(constraint[0]), constraint[1])}
 
 
 def test_an_amount_is_rounded_before_it_is_compared() -> None:
     policy = RequestPolicy(default="4Gi", min="4Gi", max="16Gi", step="4Gi")
     capacity = {"memory": DeviceCapacity(value="16Gi", policy=policy)}
-    told = (
+    facts = (
         slice_of("w1", SliceDevice(name="d", shareable=True, capacity=capacity)),
         holding("a/x", "w1/d", share="s1", consumed={"memory": "12Gi"}),
     )
-    short = first_hindrances(*told, claim=asking(wish(capacity={"memory": "5Gi"})))
+    short = first_hindrances(*facts, claim=requesting(wish(capacity={"memory": "5Gi"})))
     assert short == {"d": ("InsufficientCapacity", "memory: 5Gi asked, which consumes 8Gi, 4Gi left")}
-    refused = first_hindrances(*told, claim=asking(wish(capacity={"memory": "17Gi"})))
+    refused = first_hindrances(*facts, claim=requesting(wish(capacity={"memory": "17Gi"})))
     assert refused == {"d": ("InsufficientCapacity", "memory: 17Gi asked, which its policy does not allow")}
-    assert words(*told, claim=asking(wish(capacity={"memory": "3Gi"}))).startswith("it could be allocated now")
+    assert words(*facts, claim=requesting(wish(capacity={"memory": "3Gi"}))).startswith("it could be allocated now")
 
 
 def test_exhausted_counters_are_named() -> None:
-    found = first_hindrances(*PARTS, holding("a/x", "w1/half-0"), claim=asking(wish()))
+    found = first_hindrances(*PARTS, holding("a/x", "w1/half-0"), claim=requesting(wish()))
     assert found == {
         "half-0": ("Taken", ""),
         "whole": ("InsufficientSharedCapacity", "mem/gi: 8 needed, 4 left"),
@@ -149,9 +149,9 @@ def test_exhausted_counters_are_named() -> None:
 
 
 def test_a_toleration_has_a_tainted_device() -> None:
-    told = slice_of("w1", *devices("d", taints=(BAD,)))
-    claim = asking(wish(tolerations=(Toleration(key="bad", operator="Exists"),)))
-    assert words(told, claim=claim).startswith("it could be allocated now")
+    facts = slice_of("w1", *devices("d", taints=(BAD,)))
+    claim = requesting(wish(tolerations=(Toleration(key="bad", operator="Exists"),)))
+    assert words(facts, claim=claim).startswith("it could be allocated now")
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_which_tolerations_are_for_a_taint(toleration: Toleration, is_tolerated:
 
 
 def test_administrators_have_what_others_have() -> None:
-    told = (slice_of("w1", *devices("d")), holding("a/x", "w1/d"))
-    assert words(*told, claim=asking(wish())) == "request gpu: 1 device requested, 0 available: 1 taken"
-    assert words(*told, claim=asking(wish(admin_access=True))).startswith("it could be allocated now")
+    facts = (slice_of("w1", *devices("d")), holding("a/x", "w1/d"))
+    assert words(*facts, claim=requesting(wish())) == "request gpu: 1 device requested, 0 available: 1 taken"
+    assert words(*facts, claim=requesting(wish(admin_access=True))).startswith("it could be allocated now")
 
 
 def test_all_devices_means_all_that_match() -> None:
-    every = asking(wish(mode="All"))
+    every = requesting(wish(mode="All"))
     assert words(SLICE, claim=every).count("gpu gets") == 3
     assert words(SLICE, holding("a/x", "w1/gpu-0"), claim=every) == (
         "request gpu: all devices requested, 2 available: 1 taken"
@@ -190,13 +190,13 @@ def test_all_devices_means_all_that_match() -> None:
     )
 
 
-def test_an_unknown_class_is_what_is_wrong() -> None:
-    claim = asking(wish(device_class="tpu"))
+def test_an_unknown_class_is_the_problem() -> None:
+    claim = requesting(wish(device_class="tpu"))
     assert words(SLICE, claim=claim) == "request gpu: 1 device requested, and DeviceClass tpu does not exist"
 
 
 def test_nothing_matches() -> None:
-    claim = asking(wish(selectors=("model=H200",)))
+    claim = requesting(wish(selectors=("model=H200",)))
     assert words(SLICE, claim=claim) == "request gpu: 1 device requested, none of 3 matches"
     assert words(claim=claim) == "request gpu: 1 device requested, none is offered"
 
@@ -213,16 +213,18 @@ def test_the_first_alternative_that_can_be_had_is_given() -> None:
 
 def test_a_network_device_goes_where_its_selector_allows() -> None:
     zone = NodeReach(terms=((NodeRequirement(key="zone", operator="In", values=("a",)),),))
-    told = (slice_of("net", *devices("n"), reach=zone), node("w1", zone="b"), node("w2", zone="a"))
-    assert words(*told, claim=asking(wish())).startswith("it could be allocated now on node w2")
-    assert first_hindrances(*told[:2], claim=asking(wish())) == {"n": ("NotReachable", "from any node that is known")}
+    facts = (slice_of("net", *devices("n"), reach=zone), node("w1", zone="b"), node("w2", zone="a"))
+    assert words(*facts, claim=requesting(wish())).startswith("it could be allocated now on node w2")
+    assert first_hindrances(*facts[:2], claim=requesting(wish())) == {
+        "n": ("NotReachable", "from any node that is known")
+    }
 
 
 def test_from_a_node_only_what_it_reaches_is_seen() -> None:
-    told = (SLICE, slice_of("w2", *devices("d")), holding("a/x", "w2/d"))
-    assert words(*told, claim=asking(wish()), at="w2") == "request gpu: 1 device requested, 0 available: 1 taken"
+    facts = (SLICE, slice_of("w2", *devices("d")), holding("a/x", "w2/d"))
+    assert words(*facts, claim=requesting(wish()), at="w2") == "request gpu: 1 device requested, 0 available: 1 taken"
 
 
-def test_an_answer_in_the_past_says_when() -> None:
-    found = explained(available(SLICE), asking(wish()))
+def test_an_answer_about_the_past_has_its_time() -> None:
+    found = explained(available(SLICE), requesting(wish()))
     assert answer_words(found, "at noon").startswith("it could have been allocated at noon on node w1")

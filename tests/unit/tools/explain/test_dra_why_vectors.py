@@ -15,7 +15,7 @@ from gpuledger.events.claim import ClaimRequested, Request, Wish
 from gpuledger.events.node import NodeLabelled
 from gpuledger.tools.explain.device_selectors import selects
 from gpuledger.tools.explain.dra import explain
-from support.dra_asking import CLASS, available
+from support.dra_explanations import CLASS, available
 from support.dra_vectors import vectors
 from support.paths import ROOT
 
@@ -27,13 +27,13 @@ def state_of(vector: dict[str, Any]) -> Availability:
     """The cluster of a vector, told by the watchers."""
     kinds = ((slices.KIND, "slices"), (claims.KIND, "claims"), (taintrules.KIND, "deviceTaintRules"))
     parts = [(kind, kind.read(obj)) for kind, key in kinds for obj in vector[key]]
-    told = [
+    facts = [
         (part.subject, said)
         for kind, part in parts
         if part.subject and (said := kind.combine([part.content])) is not None
     ]
     name, labels = vector["node"]["name"], vector["node"]["labels"]
-    return available(*told, (name, NodeLabelled(uid="u", labels=labels)), classes=[CLASS])
+    return available(*facts, (name, NodeLabelled(uid="u", labels=labels)), classes=[CLASS])
 
 
 def allocatable(cluster: ClusterDevices, vector: dict[str, Any], key: str) -> bool:

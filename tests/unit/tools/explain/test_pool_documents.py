@@ -13,8 +13,8 @@ from gpuledger.tools.explain.pools import Barrier, Hindrance, PodState
 from gpuledger.tools.explain.pools_document import pod_document, pool_documents, quota_notes
 from gpuledger.tools.explain.query import QueriedPod, pod_of
 from support.events import hour
+from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
 from support.pools import asks, pool
-from support.why_pools import POOL, UNITS, asked, cards, on
 
 MINE = Readable("of namespaces in which you may read pods", namespaces=frozenset({"team-a"}))
 QUOTA = {"namespace": "team-a", "name": "gpus", "used": "3", "hard": "4"}
@@ -24,8 +24,13 @@ def of_pools(**other: Any) -> UnitsExplanation:
     pools = cards(w1=3, w2=1).begin("w3")
     pools.say("w3-0", asks("a"))
     pools.say(POOL, pool(maintenance="enabled"))
-    uses = (on("w1", 1, "team-a/train"), on("w1", 1, "team-b/x"), on("w2", 1, "team-c/y"), on(None, 1, "team-b/z"))
-    found = asked(pools, 2, *uses)
+    uses = (
+        pod_on("w1", 1, "team-a/train"),
+        pod_on("w1", 1, "team-b/x"),
+        pod_on("w2", 1, "team-c/y"),
+        pod_on(None, 1, "team-b/z"),
+    )
+    found = explained_pool(pools, 2, *uses)
     return UnitsExplanation(**{"answers": (found,), "may": MINE, "quotas": {}, "untolerated": {}, "notes": ()} | other)
 
 
@@ -39,7 +44,7 @@ def test_pods_that_may_not_be_named_are_counted() -> None:
     assert [one["pod"] for one in pool_documents(everybody)[0]["pods"]] == ["team-a/train", "team-b/x", "team-c/y"]
 
 
-def test_nodes_and_devices_are_told_with_their_facts() -> None:
+def test_nodes_and_devices_appear_with_their_facts() -> None:
     (document,) = pool_documents(of_pools())
     assert document["nodes"][0] == {
         "node": "w1", "offered": 3, "used": 2, "free": 1, "fits": False, "inTheWay": [],
@@ -71,7 +76,9 @@ def written(capsys: pytest.CaptureFixture[str], page: Page) -> list[str]:
 
 def test_the_page_of_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     pools = cards(w1=3, w2=2)
-    found = asked(pools, 2, on("w1", 1, "team-b/x"), hindrances={"w1": (Hindrance(Barrier.TAINTED, "k:NoSchedule"),)})
+    found = explained_pool(
+        pools, 2, pod_on("w1", 1, "team-b/x"), hindrances={"w1": (Hindrance(Barrier.TAINTED, "k:NoSchedule"),)}
+    )
     page = Page()
     pool_part(page, pool_documents(of_pools(answers=(found,), quotas={UNITS: [QUOTA]}))[0])
     lines = [line.split() for line in written(capsys, page)]
@@ -86,16 +93,16 @@ def test_the_page_of_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     assert "team-b" not in str(lines)
 
 
-def test_a_node_with_too_few_units_says_so_while_they_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    taken = on("w1", 2, "team-a/train")
+def test_a_node_with_too_few_units_says_so_while_units_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = pod_on("w1", 2, "team-a/train")
     for state, expected in ((PodState(), "has too few free"), (PodState("w1"), "<none>")):
         page = Page()
-        pool_part(page, pool_documents(of_pools(answers=(asked(cards(w1=3), 2, taken, pod=state),)))[0])
+        pool_part(page, pool_documents(of_pools(answers=(explained_pool(cards(w1=3), 2, taken, pod=state),)))[0])
         (row,) = (line for line in written(capsys, page) if line.split()[:1] == ["w1"])
         assert row.split(maxsplit=4)[4] == expected
 
 
-def test_a_pod_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_shows_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     limits = {"resources": {"limits": {UNITS: "2"}}}
     metadata = {"name": "p", "namespace": "team-a"}

@@ -9,8 +9,8 @@ from gpuledger.tools.explain.pod_units import explain_units
 from gpuledger.tools.explain.pools import NODES_READ_MAX, Ask, PodState, answer, checked_notes, judged_nodes
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, SEVERAL_POOLS
 from gpuledger.tools.explain.query import QueriedPod, WhyQuery
+from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
 from support.pools import Pools, pool
-from support.why_pools import POOL, UNITS, asked, cards, on
 
 CLUSTER_UNITS = "cluster.gpu.deckhouse.io/c"
 ALONE = WhyQuery("team-a/p", None, "now", None, None)
@@ -22,25 +22,25 @@ CAP_NOTE = (
 
 def test_nodes_with_room_come_first_then_those_that_are_large_enough() -> None:
     pools = cards(a1=1, b2=2, c3=3, d2=2, e0=0)
-    found = asked(pools, 2, on("b2", 1), on("gone", 1))
+    found = explained_pool(pools, 2, pod_on("b2", 1), pod_on("gone", 1))
     assert judged_nodes([found]) == ["c3", "d2", "b2", "a1"]
 
 
 def test_a_node_has_the_best_place_that_any_of_several_pools_gives_it() -> None:
     pools = cards(w1=1, w2=2)
-    assert judged_nodes([asked(pools, 2)]) == ["w2", "w1"]
-    assert judged_nodes([asked(pools, 2), asked(pools, 1)]) == ["w1", "w2"]
-    assert judged_nodes([asked(pools, 1), asked(pools, 2)]) == ["w1", "w2"]
+    assert judged_nodes([explained_pool(pools, 2)]) == ["w2", "w1"]
+    assert judged_nodes([explained_pool(pools, 2), explained_pool(pools, 1)]) == ["w1", "w2"]
+    assert judged_nodes([explained_pool(pools, 1), explained_pool(pools, 2)]) == ["w1", "w2"]
 
 
 @pytest.mark.parametrize("pod", [PodState("w1"), PodState("w1", ended="Failed")])
 def test_no_node_is_judged_for_a_pod_that_waits_for_none(pod: PodState) -> None:
-    assert judged_nodes([asked(cards(w1=1), 1, pod=pod)]) == []
+    assert judged_nodes([explained_pool(cards(w1=1), 1, pod=pod)]) == []
 
 
 def test_from_one_node_no_other_is_judged() -> None:
-    assert judged_nodes([asked(cards(w1=1, w2=1), 1, only="w2")]) == ["w2"]
-    assert judged_nodes([asked(cards(w1=1), 1, only="w2")]) == []
+    assert judged_nodes([explained_pool(cards(w1=1, w2=1), 1, only="w2")]) == ["w2"]
+    assert judged_nodes([explained_pool(cards(w1=1), 1, only="w2")]) == []
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_from_one_node_no_other_is_judged() -> None:
         (0, "forbidden", []),
     ],
 )
-def test_what_was_not_asked_is_said(judged: int, problem: str, notes: list[str]) -> None:
+def test_unchecked_nodes_have_a_note(judged: int, problem: str, notes: list[str]) -> None:
     assert list(checked_notes(judged, problem)) == notes
 
 

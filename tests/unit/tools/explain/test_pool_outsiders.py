@@ -52,7 +52,7 @@ TABLE: list[tuple[PoolDefined, Story, list[str]]] = [
 
 
 @pytest.mark.parametrize(("defined", "story", "expected"), TABLE)
-def test_what_stands_in_the_way(defined: PoolDefined, story: Story, expected: list[str]) -> None:
+def test_obstacles(defined: PoolDefined, story: Story, expected: list[str]) -> None:
     pools = Pools().begin("w1")
     pools.say(POOL, defined)
     story(pools)
@@ -69,7 +69,7 @@ def test_who_is_in_the_pool_is_no_outsider() -> None:
     assert reasons(pools) == {}
 
 
-def test_a_device_of_another_pool_says_which() -> None:
+def test_a_device_of_another_pool_names_that_pool() -> None:
     pools = Pools().begin("w1")
     pools.say(POOL, pool())
     pools.say("c", pool(uid="c"))
@@ -79,7 +79,7 @@ def test_a_device_of_another_pool_says_which() -> None:
     assert reasons(pools, "c") == {}
 
 
-def test_a_node_that_is_full_says_so() -> None:
+def test_a_full_node_is_an_obstacle() -> None:
     pools = Pools().begin("w1", devices=2)
     pools.say(POOL, pool(devices_per_node_max=1))
     pools.assign("w1-0", POOL)
@@ -88,7 +88,7 @@ def test_a_node_that_is_full_says_so() -> None:
     assert words(pools, "w1-1") == "The pool takes no more than 1 devices of a node."
 
 
-def test_only_what_the_selectors_mean_or_what_is_asked_for_is_told() -> None:
+def test_only_matching_or_requested_devices_are_listed() -> None:
     pools = Pools().begin("w1", "w2", devices=2)
     pools.say("w2", NodeLabelled(uid="u", labels={"zone": "b"}))
     pools.say("w2-1", described(Hardware(product="NVIDIA H200")))

@@ -5,8 +5,8 @@ import pytest
 from gpuledger.tools.explain.pools import Ask, Barrier, Finding, Hindrance, Hindrances, PodState, PodUse, Room, answer
 from gpuledger.tools.explain.pools_wording import apart_words, pool_words
 from support.events import hour
+from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
 from support.pools import Pools, asks, pool, refused, released, state
-from support.why_pools import POOL, UNITS, asked, cards, on
 
 CORDONED = (Hindrance(Barrier.CORDONED),)
 TAINTED = (Hindrance(Barrier.TAINTED, "team=b:NoSchedule"), Hindrance(Barrier.NOT_SELECTED, "nodeSelector zone=1"))
@@ -48,7 +48,7 @@ def test_a_name_of_the_other_kind_or_of_another_namespace() -> None:
 def test_a_pool_that_is_being_deleted() -> None:
     pools = cards(w1=2)
     pools.say(POOL, pool(deleting=True))
-    found = asked(pools, 1)
+    found = explained_pool(pools, 1)
     assert (found.finding, found.deleting) == (Finding.WITHOUT_CAPACITY, True)
     assert pool_words(found) == (
         f"GPUPool {POOL} is being deleted; 1 unit of {UNITS} requested, and GPUPool {POOL} offers none: "
@@ -76,7 +76,7 @@ def test_a_pool_that_is_being_deleted() -> None:
 def test_conditions_that_speak_against_a_pool_come_first(said: dict[str, str], told: str) -> None:
     pools = Pools().begin()
     pools.say(POOL, pool(**said))
-    first, _, rest = pool_words(asked(pools, 1)).partition(f"; 1 unit of {UNITS} requested")
+    first, _, rest = pool_words(explained_pool(pools, 1)).partition(f"; 1 unit of {UNITS} requested")
     assert first == f"GPUPool {POOL} is {told}"
     assert rest in ("", f", and GPUPool {POOL} offers none, because it has no devices")
 
@@ -92,7 +92,7 @@ def test_a_name_that_another_pool_has() -> None:
 def test_maintenance_does_not_take_units_that_are_free() -> None:
     pools = cards(w1=1)
     pools.say(POOL, pool(maintenance="enabled"))
-    found = asked(pools, 1)
+    found = explained_pool(pools, 1)
     assert found.finding is Finding.FITS
     assert pool_words(found) == (
         f"1 unit of {UNITS} requested, and 1 is free on node w1: no unit is missing; "
@@ -103,7 +103,7 @@ def test_maintenance_does_not_take_units_that_are_free() -> None:
 def test_a_pool_of_which_nothing_was_decided() -> None:
     pools = Pools()
     pools.say(POOL, pool())
-    found = asked(pools, 1)
+    found = explained_pool(pools, 1)
     assert (found.finding, found.total) == (Finding.UNDECIDED, None)
     assert pool_words(found) == f"it is not decided yet what GPUPool {POOL} offers"
 
@@ -115,7 +115,7 @@ def test_devices_that_offer_nothing_are_grouped_by_what_keeps_them() -> None:
         pools.say(f"w1-{number}", asks("a"))
     pools.say("w1-0", refused(POOL, "MIGNotEnabled", "Reset the card."))
     pools.say("w1-1", state("Faulted"))
-    found = asked(pools, 2)
+    found = explained_pool(pools, 2)
     assert (found.finding, found.total) == (Finding.WITHOUT_CAPACITY, 0)
     assert {(one.devices, one.state, one.reason) for one in found.idle} == {
         (2, "PendingAssignment", "AskedFor"),
@@ -129,7 +129,7 @@ def test_devices_that_offer_nothing_are_grouped_by_what_keeps_them() -> None:
 def test_an_assigned_device_that_its_agent_has_no_more_offers_nothing() -> None:
     pools = cards(w1=2)
     pools.say("w1-0", released(POOL))
-    found = asked(pools, 2)
+    found = explained_pool(pools, 2)
     assert [one.devices for one in found.idle] == [1]
     assert found.rooms == (Room("w1", 1, 0),)
 
@@ -138,7 +138,7 @@ def test_a_device_without_partitions_offers_nothing() -> None:
     pools = Pools().begin("w1", devices=2)
     pools.say(POOL, pool(unit="MIG", mig_profile="1g.10gb", slices_per_unit=2))
     pools.assign("w1-0", POOL, 3).assign("w1-1", POOL, 0)
-    found = asked(pools, 7)
+    found = explained_pool(pools, 7)
     assert (found.total, found.rooms) == (6, (Room("w1", 6, 0),))
     assert [(one.devices, one.state) for one in found.idle] == [(1, "Assigned")]
 
@@ -158,17 +158,17 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
             f"and all of GPUPool {POOL} has 2, so the request can never be met as it is",
         ),
         ({"w1": 2, "w2": 2}, [], {}, Finding.NODES_TOO_SMALL, f"{ONE_NODE}, and no node offers more than 2 of 4"),
-        ({"w1": 3}, [on("w1", 3)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has them"),
-        ({"w1": 3}, [on("w1", 5)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has them"),
+        ({"w1": 3}, [pod_on("w1", 3)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has them"),
+        ({"w1": 3}, [pod_on("w1", 5)], {}, Finding.IN_USE, "and none of 3 is free: 1 pod has them"),
         (
-            {"w1": 3, "w2": 1}, [on("w1", 1), on("w1", 1, "b/p")], {}, Finding.IN_USE,
+            {"w1": 3, "w2": 1}, [pod_on("w1", 1), pod_on("w1", 1, "b/p")], {}, Finding.IN_USE,
             "and 2 of 4 are free: 2 pods have the others",
         ),
         (
-            {"w1": 3, "w2": 1}, [on("w1", 1)], {}, Finding.FRAGMENTED,
+            {"w1": 3, "w2": 1}, [pod_on("w1", 1)], {}, Finding.FRAGMENTED,
             f"{ONE_NODE}; 3 of 4 are free in all, but no node has so many: w1 has most, 2",
         ),
-        ({"w1": 3}, [on(None, 3)], {}, Finding.FITS, "and 3 are free on node w1: no unit is missing"),
+        ({"w1": 3}, [pod_on(None, 3)], {}, Finding.FITS, "and 3 are free on node w1: no unit is missing"),
         (
             {"w1": 3, "w2": 4, "w3": 3}, [], {}, Finding.FITS,
             "and 3 are free on node w1, and 2 more nodes have room: no unit is missing",
@@ -179,7 +179,7 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
             f"{CLOSED}: w1 is cordoned, w2 {TWO_REASONS} (nodeSelector zone=1)",
         ),
         (
-            {"w1": 3, "w2": 3}, [on("w1", 1)], {"w2": CORDONED}, Finding.NODES_CLOSED,
+            {"w1": 3, "w2": 3}, [pod_on("w1", 1)], {"w2": CORDONED}, Finding.NODES_CLOSED,
             f"{CLOSED}: w2 is cordoned",
         ),
     ],
@@ -187,7 +187,7 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
 def test_where_units_are(
     by_node: dict[str, int], uses: list[PodUse], hindrances: Hindrances, finding: Finding, told: str
 ) -> None:
-    found = asked(cards(**by_node), 3, *uses, hindrances=hindrances)
+    found = explained_pool(cards(**by_node), 3, *uses, hindrances=hindrances)
     assert found.finding is finding
     assert pool_words(found) == FULL + told
 
@@ -200,62 +200,64 @@ IN_USE, HAS_MOST = "and none of 3 is free: 1 pod has them", "w1 has most, 2"
     ("by_node", "uses", "hindrances", "told"),
     [
         (
-            {"w1": 3}, [on("w1", 3)], {"w1": TAINTED},
+            {"w1": 3}, [pod_on("w1", 3)], {"w1": TAINTED},
             f"{IN_USE}{NOR}node w1 either: w1 {TWO_REASONS} (nodeSelector zone=1)",
         ),
         (
-            {"w1": 3, "w2": 3}, [on("w1", 3), on("w2", 3, "b/p")], {"w1": CORDONED, "w2": CORDONED},
+            {"w1": 3, "w2": 3}, [pod_on("w1", 3), pod_on("w2", 3, "b/p")], {"w1": CORDONED, "w2": CORDONED},
             f"2 pods have them{NOR}any of the 2 nodes that offer so many either: w1 is cordoned, w2 is cordoned",
         ),
         (
-            {"w1": 3, "w2": 3}, [on("w1", 3), on("w2", 3, "b/p")], {"w2": CORDONED},
+            {"w1": 3, "w2": 3}, [pod_on("w1", 3), pod_on("w2", 3, "b/p")], {"w2": CORDONED},
             f"2 pods have them{NOR}1 of the 2 nodes that offer so many either: w2 is cordoned",
         ),
         (
-            {"w1": 3, "w2": 1}, [on("w1", 1)], {"w1": CORDONED},
+            {"w1": 3, "w2": 1}, [pod_on("w1", 1)], {"w1": CORDONED},
             f"{HAS_MOST}{NOR}the only node that offers so many either: w1 is cordoned",
         ),
-        ({"w1": 3, "w2": 1}, [on("w1", 1)], {"w2": CORDONED}, HAS_MOST),
+        ({"w1": 3, "w2": 1}, [pod_on("w1", 1)], {"w2": CORDONED}, HAS_MOST),
         (
             {"w1": 2, "w2": 1}, [], {"w1": CORDONED, "w2": CORDONED},
             f"{NOR}any of the 2 nodes that offer units either: w1 is cordoned, w2 is cordoned",
         ),
-        ({"w1": 2}, [on("w2", 1)], {"w1": CORDONED}, f"{NOR}the only node that offers units either: w1 is cordoned"),
         (
-            {"w1": 3, "w2": 3}, [on("w1", 1)], {"w1": CORDONED, "w2": CORDONED},
+            {"w1": 2}, [pod_on("w2", 1)], {"w1": CORDONED},
+            f"{NOR}the only node that offers units either: w1 is cordoned"),
+        (
+            {"w1": 3, "w2": 3}, [pod_on("w1", 1)], {"w1": CORDONED, "w2": CORDONED},
             f"{CLOSED}: w2 is cordoned{NOR}the only other node that offers so many either: w1 is cordoned",
         ),
-        ({"w1": 3, "w2": 3}, [on("w1", 1)], {"w1": CORDONED}, "no unit is missing"),
-        ({}, [on("w1", 1)], {"w1": CORDONED}, "because it has no devices"),
+        ({"w1": 3, "w2": 3}, [pod_on("w1", 1)], {"w1": CORDONED}, "no unit is missing"),
+        ({}, [pod_on("w1", 1)], {"w1": CORDONED}, "because it has no devices"),
     ],
 )  # fmt: skip
 def test_what_else_keeps_the_pod_off_nodes_whose_units_are_missing(
     by_node: dict[str, int], uses: list[PodUse], hindrances: Hindrances, told: str
 ) -> None:
-    sentence = pool_words(asked(cards(**by_node), 3, *uses, hindrances=hindrances))
+    sentence = pool_words(explained_pool(cards(**by_node), 3, *uses, hindrances=hindrances))
     assert sentence.endswith(told)
     assert sentence.count(NOR) == told.count(NOR)
 
 
-def test_a_pod_that_has_its_units_is_told_of_no_node() -> None:
+def test_a_pod_with_its_units_has_no_judged_node() -> None:
     for pod in (PodState("w1"), PodState("w1", ended="Failed")):
-        found = asked(cards(w1=3), 3, on("w1", 3), pod=pod, hindrances={"w1": CORDONED})
+        found = explained_pool(cards(w1=3), 3, pod_on("w1", 3), pod=pod, hindrances={"w1": CORDONED})
         assert NOR not in pool_words(found)
 
 
 def test_from_one_node_others_are_not_seen() -> None:
     pools = cards(w1=3, w2=1)
-    found = asked(pools, 3, only="w2")
+    found = explained_pool(pools, 3, only="w2")
     assert found.finding is Finding.NODES_TOO_SMALL
     assert pool_words(found) == f"{FULL}and node w2 offers 1 of 4"
-    assert asked(pools, 3, only="w9").rooms == (Room("w9", 0, 0),)
-    assert asked(pools, 3, only="w1").fitting == ["w1"]
+    assert explained_pool(pools, 3, only="w9").rooms == (Room("w9", 0, 0),)
+    assert explained_pool(pools, 3, only="w1").fitting == ["w1"]
 
 
-def test_what_is_not_set_up_yet_is_said_beside_what_is_missing() -> None:
+def test_devices_that_are_not_set_up_yet_are_counted() -> None:
     pools = cards(w1=1).begin("w2")
     pools.say("w2-0", asks("a"))
-    told = pool_words(asked(pools, 2))
+    told = pool_words(explained_pool(pools, 2))
     assert told.endswith("never be met as it is; 1 of its devices offers nothing: 1 PendingAssignment (AskedFor)")
 
 
@@ -271,24 +273,24 @@ def test_what_is_not_set_up_yet_is_said_beside_what_is_missing() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("pools", [cards(w1=3), Pools()], ids=["pool", "no pool"])
-def test_a_pod_that_is_bound_has_its_units_whatever_the_pool_says(
+def test_a_bound_pod_has_its_units_whatever_the_conditions_are(
     pools: Pools, pod: PodState, finding: Finding, told: str
 ) -> None:
-    found = asked(pools, 3, pod=pod)
+    found = explained_pool(pools, 3, pod=pod)
     assert (found.finding, pool_words(found)) == (finding, f"it has its 3 units of {UNITS} {told}")
 
 
 def test_a_pod_that_has_ended_has_no_units() -> None:
-    found = asked(cards(w1=3), 3, pod=PodState("w1", ended="Failed: Evicted"))
+    found = explained_pool(cards(w1=3), 3, pod=PodState("w1", ended="Failed: Evicted"))
     assert found.finding is Finding.ENDED
     assert pool_words(found) == f"it has ended (Failed: Evicted), and has no units of {UNITS} any more"
 
 
 def test_units_of_two_pools_have_to_be_on_one_node() -> None:
     pools = cards(w1=1, w2=1)
-    first = asked(pools, 1, hindrances={"w1": CORDONED})
-    second = asked(pools, 1, hindrances={"w2": CORDONED})
+    first = explained_pool(pools, 1, hindrances={"w1": CORDONED})
+    second = explained_pool(pools, 1, hindrances={"w2": CORDONED})
     assert apart_words([first, second]) == "each of these could be had, but no node has room for all of them"
-    assert apart_words([first, asked(pools, 1)]) == ""
+    assert apart_words([first, explained_pool(pools, 1)]) == ""
     assert apart_words([first]) == ""
-    assert apart_words([first, asked(pools, 9)]) == ""
+    assert apart_words([first, explained_pool(pools, 9)]) == ""

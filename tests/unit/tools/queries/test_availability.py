@@ -7,7 +7,7 @@ import pytest
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.tools.queries.availability import availability_as_of
 from gpuledger.tools.queries.backend import Backend
-from support.dra_asking import WATCHERS, devices, holding, slice_of
+from support.dra_explanations import WATCHERS, devices, holding, slice_of
 from support.events import Said, hour, numbered, outgoing
 from support.ledgers import memory_ledger
 
@@ -57,7 +57,7 @@ async def test_up_to_a_position_recorded_facts_count(backend: Backend, sequence:
     assert [one["name"] for one in status["devices"] if one["state"] == "Allocated"] == held
 
 
-async def test_since_when_a_claim_holds_does_not_depend_on_when_it_was_told(backend: Backend) -> None:
+async def test_the_start_of_an_allocation_does_not_depend_on_its_recording(backend: Backend) -> None:
     state = await availability_as_of(backend, hour(99))
     (row,) = state.held("a/late")
     assert row.valid_from == hour(3)

@@ -11,8 +11,8 @@ from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.pools import pools_as_of, requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import memory_ledger
+from support.pool_explanations import POOL, UNITS, cards
 from support.pools import Pools, asks
-from support.why_pools import POOL, UNITS, cards
 
 WATCHERS = "/watchers/pods"
 LAST = 7
@@ -60,7 +60,7 @@ async def backend() -> AsyncIterator[Backend]:
         (None, [PodUse("team-a/late", "w2", 1), PodUse("team-a/p", "w1", 1)]),
     ],
 )
-async def test_who_asked_for_units_of_a_pool(backend: Backend, at: float | None, expected: list[PodUse]) -> None:
+async def test_pods_that_requested_units_of_a_pool(backend: Backend, at: float | None, expected: list[PodUse]) -> None:
     pods = await requesting_pods(backend, None if at is None else hour(at))
     assert uses_of(pods, POOL) == expected
     assert uses_of(pods, "a") == []

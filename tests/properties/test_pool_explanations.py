@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from gpuledger.tools.explain.pools import Barrier, Finding, Hindrance, PodState, PodUse
 from gpuledger.tools.explain.pools_wording import pool_words
+from support.pool_explanations import POOL, explained_pool
 from support.pools import Pools, applied, asks, pool, refused
-from support.why_pools import POOL, asked
 
 NODES = ("w1", "w2", "w3")
 WORDS = ("applied", "refused", "waiting")
@@ -57,7 +57,7 @@ def test_a_pod_fits_where_a_recount_finds_room(
     pools = built(devices, slices)
     given_uses = [PodUse(f"ns/{number}", node, units) for number, (node, units) in enumerate(uses)]
     hindrances = {node: (Hindrance(Barrier.CORDONED),) for node in shut}
-    found = asked(pools, wanted, *given_uses, hindrances=hindrances)
+    found = explained_pool(pools, wanted, *given_uses, hindrances=hindrances)
     expected = recount(devices, slices, uses, shut, wanted)
     assert found.fitting == expected
     assert (found.finding is Finding.FITS) == bool(expected)
@@ -76,4 +76,4 @@ def test_a_pod_fits_where_a_recount_finds_room(
 
 @given(fleets, st.integers(1, 6), st.sampled_from(NODES))
 def test_a_bound_pod_has_its_units_whatever_there_is(devices: Devices, wanted: int, node: str) -> None:
-    assert asked(built(devices, 1), wanted, pod=PodState(node)).finding is Finding.HAS
+    assert explained_pool(built(devices, 1), wanted, pod=PodState(node)).finding is Finding.HAS

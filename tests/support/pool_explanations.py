@@ -1,4 +1,4 @@
-"""Answers about pods and pools for tests: pools as the real decider has them, and pods that ask for their units."""
+"""Explanations of pools for tests: pools as the real decider has them, and pods that request their units."""
 
 from gpuledger.tools.explain.pools import Ask, Hindrances, PodState, PodUse, PoolAnswer, answer
 from support.pools import Pools, pool
@@ -7,7 +7,7 @@ WAITING = PodState()
 POOL, UNITS = "team-a/a", "gpu.deckhouse.io/a"
 
 
-def asked(
+def explained_pool(
     pools: Pools,
     units: int,
     *uses: PodUse,
@@ -15,7 +15,7 @@ def asked(
     hindrances: Hindrances | None = None,
     only: str | None = None,
 ) -> PoolAnswer:
-    """What is to be said of a pod that asks for so many units of the pool."""
+    """The answer for a pod that requests so many units of the pool."""
     return answer(pools.state, Ask(UNITS, POOL, units), uses, pod, hindrances=hindrances, only=only)
 
 
@@ -30,6 +30,6 @@ def cards(**by_node: int) -> Pools:
     return pools
 
 
-def on(node: str | None, units: int, pod: str = "team-a/other") -> PodUse:
-    """A pod that asks for units, and has them if it is on a node."""
+def pod_on(node: str | None, units: int, pod: str = "team-a/other") -> PodUse:
+    """A pod that requests units, and has them if it is on a node."""
     return PodUse(pod, node, units)

@@ -1,4 +1,4 @@
-"""Clusters with dynamic resource allocation for tests, told as watchers tell them, and claims that ask for devices."""
+"""Clusters with dynamic resource allocation for tests, as watchers record them, and claims that request devices."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,15 +21,15 @@ WATCHERS = "/services/watchers"
 DRIVER = "gpu.example.com"
 CLASS = ("gpu", DeviceClassDefined(uid="u-gpu"))
 
-Told = tuple[str, Payload]
-"""A subject and what is said of it."""
+SubjectFact = tuple[str, Payload]
+"""A subject and a fact about it."""
 
 
-def available(*told: Told, classes: Iterable[Told] = (CLASS,)) -> Availability:
-    """What amounts to these facts, an hour apart."""
+def available(*facts: SubjectFact, classes: Iterable[SubjectFact] = (CLASS,)) -> Availability:
+    """The state after these facts, an hour apart."""
     state = Availability()
-    facts = [Said(WATCHERS, subject, hour, data) for hour, (subject, data) in enumerate((*classes, *told))]
-    for sequence, event in enumerate(numbered(facts), 1):
+    events = [Said(WATCHERS, subject, hour, data) for hour, (subject, data) in enumerate((*classes, *facts))]
+    for sequence, event in enumerate(numbered(events), 1):
         HANDLERS[type(event.data)](state, Fact(event, sequence, 0), event.data)
     return state
 
@@ -39,8 +39,8 @@ def devices(*names: str, **same: Any) -> tuple[SliceDevice, ...]:
     return tuple(SliceDevice(name=name, **same) for name in names)
 
 
-def slice_of(node: str, *offered: SliceDevice, **other: Any) -> Told:
-    """The only slice of a node's pool; `other` says it otherwise."""
+def slice_of(node: str, *offered: SliceDevice, **other: Any) -> SubjectFact:
+    """The only slice of a node's pool; `other` overrides its fields."""
     given: dict[str, Any] = {
         "pool": node,
         "reach": NodeReach(node=node),
@@ -51,7 +51,7 @@ def slice_of(node: str, *offered: SliceDevice, **other: Any) -> Told:
     return name, SlicePublished(uid=f"u-{name}", driver=given.pop("driver", DRIVER), devices=offered, **given)
 
 
-def holding(claim: str, *where: str, driver: str = DRIVER, **other: Any) -> Told:
+def holding(claim: str, *where: str, driver: str = DRIVER, **other: Any) -> SubjectFact:
     """A claim that has devices, each `pool/device`."""
     results = tuple(
         Result(request="r", driver=driver, pool=pool, device=device, **other)
@@ -60,23 +60,23 @@ def holding(claim: str, *where: str, driver: str = DRIVER, **other: Any) -> Told
     return claim, ClaimAllocated(uid=f"u-{claim}", results=results)
 
 
-def node(name: str, **labels: str) -> Told:
-    """A node that is known."""
+def node(name: str, **labels: str) -> SubjectFact:
+    """A node with labels."""
     return name, NodeLabelled(uid=f"u-{name}", labels={"kubernetes.io/hostname": name, **labels})
 
 
 def wish(name: str = "gpu", count: int = 1, **other: Any) -> Wish:
-    """What one request asks for."""
+    """One alternative of a request."""
     return Wish(name=name, device_class=other.pop("device_class", "gpu"), count=count, **other)
 
 
-def asking(*wishes: Wish, constraints: Iterable[Constraint] = ()) -> ClaimRequested:
-    """A claim with a request for each wish."""
+def requesting(*wishes: Wish, constraints: Iterable[Constraint] = ()) -> ClaimRequested:
+    """A claim with a request for each alternative."""
     requests = tuple(Request(name=one.name, wishes=(one,)) for one in wishes)
     return ClaimRequested(uid="u-asking", requests=requests, constraints=tuple(constraints))
 
 
-def says(expression: str, offered: SelectorInput) -> bool | str:
+def selects_as_text(expression: str, offered: SelectorInput) -> bool | str:
     """Selectors for tests: `attribute=value` selects, and `attribute!` fails where a device lacks it."""
     if expression.endswith("!"):
         return expression[:-1] in offered.payload.attributes or f"no such key: {expression[:-1]}"
@@ -85,15 +85,15 @@ def says(expression: str, offered: SelectorInput) -> bool | str:
 
 
 def explained(state: Availability, *claims: Asked, at: str | None = None) -> Explanation:
-    """The explanation for claims that ask, from a node or anywhere."""
+    """The explanation of pending claims, from a node or anywhere."""
     pending = [PendingClaim(f"ns/c{number}", asked) for number, asked in enumerate(claims)]
     seen: LabelledNode | None = None if at is None else state.node(at)
-    return explain(ClusterDevices(state, says), pending, seen)
+    return explain(ClusterDevices(state, selects_as_text), pending, seen)
 
 
-def words(*told: Told, claim: ClaimRequested, at: str | None = None) -> str:
-    """The answer of now to a claim in a cluster with these facts."""
-    return answer_words(explained(available(*told), claim, at=at), "now")
+def words(*facts: SubjectFact, claim: ClaimRequested, at: str | None = None) -> str:
+    """The current answer for a claim in a cluster with these facts."""
+    return answer_words(explained(available(*facts), claim, at=at), "now")
 
 
 BAD = Taint(key="bad", value="yes", effect="NoSchedule")
@@ -107,4 +107,4 @@ PARTS = (
     slice_of("w1", *devices("half-0", "half-1", consumes={"mem": {"gi": "4"}}),
              SliceDevice(name="whole", consumes={"mem": {"gi": "8"}}), slice_count=2),
 )  # fmt: skip
-"""A device of a node in parts, of which either both halves or the whole can be had."""
+"""A device of a node in parts, of which either both halves or the whole can be allocated."""
