@@ -1,8 +1,8 @@
-"""The seam between the agent and a node's cards: what the agent needs of NVML, and nothing more.
+"""The interface between the agent and a node's cards: what the agent needs of NVML, and nothing more. Pure.
 
-Three implementations pass one suite of contract tests: the real one (`nvml`), a simulated one (`simulated`) and the
-recording of a machine (`recorded`). Calls block, so that they are made through `gpuledger.agent.hardware.calls` alone.
-A card is named by its PCI address (`0000:17:00.0`, lower case), which it keeps when it stops answering.
+Three implementations pass one contract suite: the real cards (`nvml`), simulated ones (`simulated`) and the recording
+of a machine (`recorded`). Calls block, so that only `gpuledger.agent.hardware.calls` makes them. A card is named by its
+PCI address (`0000:17:00.0`, lower case), which it keeps when it stops answering.
 """
 
 from typing import NamedTuple, Protocol
@@ -10,16 +10,15 @@ from typing import NamedTuple, Protocol
 from gpuledger.domain.mig.geometry import Instance, Profile
 
 WHOLE_CARD = ""
-"""Names a card itself where an instance of it may stand."""
+"""Stands for a card itself in place of an instance's UUID."""
 
 
 class CardFacts(NamedTuple):
-    """What is known of a card; what nobody can tell is None. PCI ids are four lower-case hexadecimal digits.
+    """The properties of a card; None where unknown. PCI ids are four lower-case hexadecimal digits.
 
-    `mig_enabled` None: the card knows no MIG. `mig_pending` says that the mode changes with the card's next reset.
-    `profiles` are what it can be divided by, and `instances` how it is divided now. `pci_path` are the addresses of the
-    bridges between processor and card, beginning at the processor; `nvlinks` the PCI address of what each active link
-    ends at.
+    `mig_enabled` is None on a card without MIG; `mig_pending` means that the mode changes with the card's next reset.
+    `profiles` are the MIG profiles that the card supports, and `instances` its present partitions. `pci_path` has the
+    addresses of the bridges from the processor to the card, `nvlinks` the PCI address of the peer of each active link.
     """
 
     address: str
@@ -41,7 +40,7 @@ class CardFacts(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """All cards of a node, by address, and the driver that told; without a driver only what the PCI bus shows."""
+    """All cards of a node, by address, and the driver; without a driver the cards have only what the PCI bus shows."""
 
     cards: tuple[CardFacts, ...]
     driver_version: str | None = None
@@ -50,11 +49,11 @@ class Survey(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """What a card says of its own health at a moment; what it does not tell is None or empty.
+    """A card's health counters and flags; None or empty where the card does not report them.
 
-    ECC errors are counted since the driver was loaded (volatile) and over the card's life (aggregate). `throttled` are
-    the reasons for which its clocks are held back, `nvlink_errors` are summed over its links since the driver was
-    loaded, `recovery` is what the driver says that it needs (`None`: nothing).
+    ECC errors are counted since the driver was loaded (volatile) and over the card's life (aggregate). `throttled` has
+    the reasons that hold the card's clocks back, `nvlink_errors` the sum over its links since the driver was loaded,
+    `recovery` the recovery action that the driver requests (None: none).
     """
 
     ecc_corrected_volatile: int | None = None
@@ -70,75 +69,75 @@ class Readings(NamedTuple):
 
 
 class Xid(NamedTuple):
-    """An error that the driver reported of a card: its number in NVIDIA's XID catalogue."""
+    """An error of a card that the driver reported, by its number in NVIDIA's XID catalogue."""
 
     address: str
     number: int
 
 
 class NodeHardware(Protocol):
-    """A node's cards. Every call but `wait_xid` is over within some seconds where the driver works."""
+    """A node's cards. With a working driver, every call but `wait_xid` returns within seconds."""
 
     @property
     def kind(self) -> str:
-        """What this is: `nvml`, `simulated` or `recorded`."""
+        """`nvml`, `simulated` or `recorded`."""
         ...
 
     def survey(self) -> Survey:
-        """Look at every card. A card that does not answer stands there with what the PCI bus shows of it.
+        """Survey every card; one that does not answer has only what the PCI bus shows.
 
         Raises:
-            HardwareError: nothing can be seen at all. A driver that is missing is told in the survey, and is none.
+            HardwareError: no card can be surveyed. A missing driver is part of the survey instead.
         """
         ...
 
     def readings(self, address: str) -> Readings:
-        """What a card says of its health.
+        """The health of a card.
 
         Raises:
             CardLostError: it does not answer, or is not there.
-            DriverMissingError: there is no driver to ask.
+            DriverMissingError: there is no driver.
         """
         ...
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
-        """The next error of any card, or None where none came in time; what came between two calls is not lost.
+        """The next error of any card, or None where none came in time; errors between two calls are not lost.
 
         Raises:
-            HardwareError: errors cannot be waited for at the moment.
+            HardwareError: it is impossible to wait for errors at present.
         """
         ...
 
     def users(self, address: str) -> frozenset[str]:
-        """The UUIDs of the card's instances that processes use at the moment; `WHOLE_CARD` for the card itself.
+        """The UUIDs of the card's instances that processes use at present; `WHOLE_CARD` for the card itself.
 
         Raises:
-            HardwareError: nobody can tell.
+            HardwareError: that is unknown.
         """
         ...
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
-        """Turn MIG on or off; returns whether that is in force, or else waits for a reset of the card.
+        """Turn MIG on or off; returns whether that is in effect, or else pending until the card is reset.
 
         Raises:
             BusyError: something uses the card.
-            RefusedError: the card knows no MIG.
+            UnsupportedError: the card has no MIG.
             CardLostError: it does not answer.
         """
         ...
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
-        """Divide off an instance of a profile, with the whole of its compute, at a place that the profile may have.
+        """Create an instance of a profile, with all of its compute, at a place that the profile allows.
 
         Raises:
             BusyError: the place is taken.
-            RefusedError: the card has no such profile, or not at that place.
+            UnsupportedError: the card has no such profile, or not at that place.
             CardLostError: it does not answer.
         """
         ...
 
     def destroy_instance(self, address: str, uuid: str) -> None:
-        """Take an instance back; one that is not there is no error.
+        """Destroy an instance, if it is there.
 
         Raises:
             BusyError: something uses it.
@@ -147,5 +146,5 @@ class NodeHardware(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the driver; a call that waits ends soon."""
+        """Release the driver; a call that waits ends soon."""
         ...

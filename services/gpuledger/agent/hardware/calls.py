@@ -1,7 +1,7 @@
-"""The one way from the event loop to the hardware: calls that block run in a thread, one at a time, bounded.
+"""The only way from the event loop to the hardware: blocking calls in a thread, one at a time, each with a time-out.
 
-A driver that hangs must not stop the agent: a call that is not over in time is given up, and until it does end every
-other call fails at once. Errors are waited for in a second thread. Neither thread keeps the process from ending.
+A driver that hangs must not stop the agent: a call that times out is abandoned, and until it returns all other calls
+fail at once. A second thread waits for errors of the cards. Neither thread keeps the process from ending.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from gpuledger.domain.mig.geometry import Instance
 T = TypeVar("T")
 
 XID_WAIT_S: Final = 1.0
-"""How long the hardware is asked at once to wait for an error; it tells one as soon as it comes."""
+"""How long one call waits for an error; it returns as soon as one comes."""
 
 CLOSE_MAX_S: Final = 10.0
-"""How long the end waits for the hardware to let go of the driver."""
+"""How long `close` waits for the hardware to release the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallTimeouts:
-    """How long calls may take, in seconds. A driver that nobody keeps loaded takes seconds for each card to come up."""
+    """How long calls may take. A driver that is not kept loaded takes seconds per card to initialise."""
 
     survey_s: float = 60.0
     read_s: float = 15.0
@@ -37,48 +37,48 @@ class CallTimeouts:
 
 
 class AsyncHardware(Protocol):
-    """`gpuledger.agent.hardware.api.Hardware` for the event loop; each call also raises HungError."""
+    """`gpuledger.agent.hardware.api.NodeHardware` for the event loop; each call may also raise HungError."""
 
     @property
     def kind(self) -> str:
-        """What kind of hardware this is."""
+        """See `NodeHardware.kind`."""
         ...
 
     async def survey(self) -> Survey:
-        """See `Hardware.survey`."""
+        """See `NodeHardware.survey`."""
         ...
 
     async def readings(self, address: str) -> Readings:
-        """See `Hardware.readings`."""
+        """See `NodeHardware.readings`."""
         ...
 
     async def users(self, address: str) -> frozenset[str]:
-        """See `Hardware.users`."""
+        """See `NodeHardware.users`."""
         ...
 
     async def set_mig(self, address: str, *, enabled: bool) -> bool:
-        """See `Hardware.set_mig`."""
+        """See `NodeHardware.set_mig`."""
         ...
 
     async def create_instance(self, address: str, profile: str, start: int) -> Instance:
-        """See `Hardware.create_instance`."""
+        """See `NodeHardware.create_instance`."""
         ...
 
     async def destroy_instance(self, address: str, uuid: str) -> None:
-        """See `Hardware.destroy_instance`."""
+        """See `NodeHardware.destroy_instance`."""
         ...
 
     async def next_xid(self) -> Xid:
-        """The next error of any card, however long it takes; to be cancelled by who waits for it no longer.
+        """The next error of any card, however long that takes; cancel it to stop waiting.
 
         Raises:
-            HardwareError: errors cannot be waited for at the moment.
+            HardwareError: it is impossible to wait for errors at present.
         """
         ...
 
 
 class HardwareCalls:
-    """`Calls` of some hardware, which it closes at its end. To be used from one event loop."""
+    """Makes the calls of some hardware from one event loop, and closes the hardware at its end."""
 
     def __init__(self, hardware: NodeHardware, *, timeouts: CallTimeouts | None = None) -> None:
         self._hardware = hardware
@@ -92,40 +92,40 @@ class HardwareCalls:
 
     @property
     def kind(self) -> str:
-        """See `Calls.kind`."""
+        """See `AsyncHardware.kind`."""
         return self._hardware.kind
 
     async def survey(self) -> Survey:
-        """See `Calls.survey`."""
+        """See `AsyncHardware.survey`."""
         return await self._call("Looking at the cards", self._hardware.survey, self._timeouts.survey_s)
 
     async def readings(self, address: str) -> Readings:
-        """See `Calls.readings`."""
+        """See `AsyncHardware.readings`."""
         reading = partial(self._hardware.readings, address)
         return await self._call(f"Reading the health of {address}", reading, self._timeouts.read_s)
 
     async def users(self, address: str) -> frozenset[str]:
-        """See `Calls.users`."""
+        """See `AsyncHardware.users`."""
         looking = partial(self._hardware.users, address)
         return await self._call(f"Looking for users of {address}", looking, self._timeouts.read_s)
 
     async def set_mig(self, address: str, *, enabled: bool) -> bool:
-        """See `Calls.set_mig`."""
+        """See `AsyncHardware.set_mig`."""
         changing = partial(self._hardware.set_mig, address, enabled=enabled)
         return await self._call(f"Changing the MIG mode of {address}", changing, self._timeouts.change_s)
 
     async def create_instance(self, address: str, profile: str, start: int) -> Instance:
-        """See `Calls.create_instance`."""
+        """See `AsyncHardware.create_instance`."""
         making = partial(self._hardware.create_instance, address, profile, start)
         return await self._call(f"Making a {profile} on {address}", making, self._timeouts.change_s)
 
     async def destroy_instance(self, address: str, uuid: str) -> None:
-        """See `Calls.destroy_instance`."""
+        """See `AsyncHardware.destroy_instance`."""
         destroying = partial(self._hardware.destroy_instance, address, uuid)
         await self._call(f"Destroying {uuid} on {address}", destroying, self._timeouts.change_s)
 
     async def next_xid(self) -> Xid:
-        """See `Calls.next_xid`. What comes while nobody waits any more is there for the next who does."""
+        """See `AsyncHardware.next_xid`. An error that comes after a cancellation goes to the next caller."""
         async with self._wait_lock:
             while True:
                 self._check_open()
@@ -138,7 +138,7 @@ class HardwareCalls:
                     return xid
 
     async def close(self) -> None:
-        """Close the hardware and end both threads, soon; one that hangs in the driver is left to the process's end."""
+        """Close the hardware and end both threads; a thread that hangs in the driver ends with the process."""
         if self._closed:
             return
         self._closed = True
@@ -172,20 +172,20 @@ class HardwareCalls:
 
 
 class _Worker:
-    """A thread that makes calls in their order; the process ends without waiting for it, as for no executor's."""
+    """A thread that makes calls in order; unlike an executor's, it does not keep the process from ending."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         Thread(target=self._run, name=name, daemon=True).start()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Have a call made; what becomes of it stands in the future."""
+        """Queue a call; the future gets its result."""
         future: Future[T] = Future()
         self._calls.put(partial(_run_call, call, future))
         return future
 
     def end(self) -> None:
-        """End after the calls that stand before."""
+        """End the thread after the calls that are queued."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -194,7 +194,7 @@ class _Worker:
 
 
 async def _finished(future: "Future[Any]", timeout_s: float | None = None) -> None:
-    """Wait until a call is over, or the time is."""
+    """Wait until a call has returned, or the time is up."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def record(_: "Future[Any]") -> None:

@@ -1,16 +1,16 @@
-"""What can go wrong with a node's cards.
+"""The errors of a node's cards.
 
 HardwareError
 ├── DriverMissingError    no driver answers
 ├── CardLostError         the card does not answer any more, or is not there
-├── BusyError             something uses what was to be changed
-├── RefusedError          the card or its driver does not do that; trying again changes nothing
-└── HungError             the driver has not answered within its bound
+├── BusyError             something uses what a call would change
+├── UnsupportedError      the card or its driver does not support the call; trying again changes nothing
+└── HungError             the driver has not returned in time
 """
 
 
 class HardwareError(Exception):
-    """The hardware, or its driver, did not do what it was asked to."""
+    """The hardware or its driver failed."""
 
 
 class DriverMissingError(HardwareError):
@@ -22,12 +22,12 @@ class CardLostError(HardwareError):
 
 
 class BusyError(HardwareError):
-    """Something uses what was to be changed."""
+    """Something uses what a call would change."""
 
 
 class UnsupportedError(HardwareError):
-    """The card or its driver does not do that; trying again changes nothing."""
+    """The card or its driver does not support the call; trying again changes nothing."""
 
 
 class HungError(HardwareError):
-    """The driver has not answered within its bound."""
+    """The driver has not returned in time."""

@@ -1,4 +1,4 @@
-"""Which hardware an agent works with: the node's own, a simulated one, or the recording of another machine."""
+"""Creates the hardware that the agent's settings name: the node's own cards, simulated ones, or a recording."""
 
 from pathlib import Path
 from typing import Final
@@ -12,10 +12,10 @@ RECORDED: Final = "recorded:"
 
 
 def open_hardware(text: str, node: str) -> NodeHardware:
-    """The hardware that `nvml`, `simulated:SPEC` or `recorded:FILE` names. What it does not need is not imported.
+    """The hardware that `nvml`, `simulated:SPEC` or `recorded:FILE` names; imports only the modules that it needs.
 
     Raises:
-        SettingsError: it names none.
+        SettingsError: there is no such hardware.
     """
     if text == NVML:
         from gpuledger.agent.hardware.nvml import NvmlHardware  # noqa: PLC0415

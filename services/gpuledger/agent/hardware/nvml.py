@@ -1,7 +1,7 @@
-"""A node's real cards, by NVIDIA's management library.
+"""A node's real cards, through NVIDIA's management library (NVML).
 
-NVML is initialised at the first call that needs it, and again after a driver was away. Of its errors none leaves the
-modules `nvml*`: they become those of `errors`.
+NVML is initialised by the first call that needs it, and again when a driver returns. NVML's own errors stay within the
+modules `nvml*`, which raise those of `errors`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from gpuledger.domain.mig.geometry import Instance
 
 
 class NvmlHardware:
-    """`api.Hardware` of the machine that this runs on; `wait_xid` from one thread, the other calls from another."""
+    """`api.NodeHardware` of this machine; call `wait_xid` from one thread, and the other methods from another."""
 
     kind = "nvml"
 
@@ -34,7 +34,7 @@ class NvmlHardware:
         self._active_before: dict[str, frozenset[int]] = {}
 
     def survey(self) -> Survey:
-        """See `Hardware.survey`."""
+        """See `NodeHardware.survey`."""
         bus = pci_cards(self._sysfs)
         try:
             return self._survey_bus(bus)
@@ -42,36 +42,37 @@ class NvmlHardware:
             return Survey(tuple(card.facts for card in bus.values()), driver_missing=True)
 
     def readings(self, address: str) -> Readings:
-        """See `Hardware.readings`."""
+        """See `NodeHardware.readings`."""
         with self._card(address, "Reading the health of") as (nvml, card):
             seen = self._active_before.get(address, frozenset())
             readings, self._active_before[address] = read_health(nvml, card, seen)
             return readings
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
-        """See `Hardware.wait_xid`. Cards that no survey has shown yet are not waited for."""
+        """See `NodeHardware.wait_xid`. It waits for cards that a survey has shown."""
         return self._xids.wait(timeout_s)
 
     def users(self, address: str) -> frozenset[str]:
-        """See `Hardware.users`."""
+        """See `NodeHardware.users`."""
         with self._card(address, "Looking for users of") as (nvml, card):
             return find_users(nvml, card, {each.number: each.instance.uuid for each in _gpu_instances_of(nvml, card)})
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
-        """See `Hardware.set_mig`.
+        """See `NodeHardware.set_mig`.
 
-        Nothing waits for errors meanwhile: a card that is reset forgets who waits, and on some it counts as use.
+        Nothing waits for errors meanwhile: a reset drops the card's registration, and on some cards waiting counts as
+        use.
         """
         with self._card(address, "Changing the MIG mode of") as (nvml, card), self._xids.paused():
             return set_mode(nvml, card, enabled=enabled)
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
-        """See `Hardware.create_instance`."""
+        """See `NodeHardware.create_instance`."""
         with self._card(address, f"Making a {profile} at {start} on") as (nvml, card):
             return create(nvml, card, nvml.nvmlDeviceGetUUID(card), profile, start)
 
     def destroy_instance(self, address: str, uuid: str) -> None:
-        """See `Hardware.destroy_instance`. An instance whose users nobody can tell stays."""
+        """See `NodeHardware.destroy_instance`. An instance whose users are unknown stays."""
         with self._card(address, f"Destroying {uuid} on") as (nvml, card):
             gpu_instance = next((each for each in _gpu_instances_of(nvml, card) if each.instance.uuid == uuid), None)
             if gpu_instance is None:
@@ -81,7 +82,7 @@ class NvmlHardware:
             destroy(nvml, gpu_instance.handle)
 
     def close(self) -> None:
-        """See `Hardware.close`. A driver that hangs is left to the process's end."""
+        """See `NodeHardware.close`. A driver that hangs is released when the process ends."""
         self._xids.close()
         try:
             self._shut_down()
@@ -129,7 +130,7 @@ def _answering_addresses(found: CardScan) -> frozenset[str]:
 
 
 def _gpu_instances_of(nvml: Nvml, card: Handle) -> tuple[GpuInstance, ...]:
-    """The instances of a card; none where it is not divided."""
+    """The instances of a card; none while MIG is off."""
     modes = mig_modes(nvml, card)
     if modes is None or not modes.enabled:
         return ()

@@ -1,4 +1,4 @@
-"""What NVML's errors mean to the agent: one table, which holds wherever NVML is called.
+"""How the agent calls NVML: the meaning of its errors, values that a card may not support, and fields.
 
 The library's own exceptions go no further than the modules `nvml*`.
 """
@@ -18,10 +18,10 @@ from gpuledger.agent.hardware.errors import (
 )
 
 Nvml = Any
-"""The module `pynvml`, which has no types, or what stands in for it."""
+"""The module `pynvml`, which has no types, or its stand-in."""
 
 Handle = Any
-"""What NVML names a card, an instance or a set of events by; it lasts until NVML is shut down."""
+"""NVML's handle of a card, an instance or a set of events; valid until NVML is shut down."""
 
 MEANINGS: Final[Mapping[str, type[HardwareError]]] = MappingProxyType(
     {
@@ -48,7 +48,7 @@ MEANINGS: Final[Mapping[str, type[HardwareError]]] = MappingProxyType(
         "NVML_ERROR_TIMEOUT": HungError,
     }
 )
-"""What an error means, by its constant's name in nvml.h; any other is a HardwareError."""
+"""The meaning of an error, by the name of its constant in nvml.h; any other is a HardwareError."""
 
 ADVICE: Final[Mapping[type[HardwareError], str]] = MappingProxyType(
     {
@@ -60,7 +60,7 @@ ADVICE: Final[Mapping[type[HardwareError], str]] = MappingProxyType(
         HardwareError: "Look for the driver's complaints in the kernel's log.",
     }
 )
-"""What to do next."""
+"""What to do about an error."""
 
 UNSUPPORTED: Final = (
     "NVML_ERROR_NOT_SUPPORTED",
@@ -75,12 +75,12 @@ UNSUPPORTED: Final = (
     "NVML_ERROR_CORRUPTED_INFOROM",
     "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED",
 )
-"""Errors by which a card, or an older driver, says that it does not tell one value."""
+"""Errors that mean that a card, or an older driver, does not support one value."""
 
 
 @contextmanager
 def translating_errors(nvml: Nvml, what: str) -> Iterator[None]:
-    """Within it NVML's errors become ours; `what` begins their message.
+    """Raises NVML's errors as the agent's own; `what` begins their message.
 
     Raises:
         HardwareError: by `MEANINGS`.
@@ -94,14 +94,14 @@ def translating_errors(nvml: Nvml, what: str) -> Iterator[None]:
 
 
 def translated(nvml: Nvml, error: Exception, what: str) -> HardwareError:
-    """The error of ours that stands for one of NVML's."""
+    """The agent's error for one of NVML's."""
     code = code_of(error)
     meaning = next((ours for name, ours in MEANINGS.items() if getattr(nvml, name) == code), HardwareError)
     return meaning(f"{what} failed: {error} (NVML error {code}). {ADVICE[meaning]}")
 
 
 def optional(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
-    """What a call answers, or None where nobody tells (`UNTOLD`); other errors of NVML go on."""
+    """The result of a call, or None where it is not supported (`UNSUPPORTED`); raises NVML's other errors."""
     try:
         return call(*arguments)
     except nvml.NVMLError as error:
@@ -111,7 +111,7 @@ def optional(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  
 
 
 def code_of(error: Exception) -> int | None:
-    """The number of an error of NVML's."""
+    """The number of one of NVML's errors."""
     code = getattr(error, "value", None)
     return code if isinstance(code, int) else None
 
@@ -126,11 +126,11 @@ MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
         "NVML_VALUE_TYPE_UNSIGNED_SHORT": "usVal",
     }
 )
-"""Where a value of a type stands in the union `nvmlValue_t`."""
+"""The member of the union `nvmlValue_t` that holds a value of each type."""
 
 
 def number_of(nvml: Nvml, field: Any) -> int | None:  # noqa: ANN401 - pynvml has no types
-    """The whole number that a field holds; None where the card does not tell it."""
+    """The whole number in a field; None where the card does not support it."""
     if field.nvmlReturn != nvml.NVML_SUCCESS:
         return None
     for name, member in MEMBERS.items():

@@ -1,4 +1,4 @@
-"""What NVML knows of each card, put together with what the bus shows of it."""
+"""The properties of each card in NVML, merged with what the PCI bus shows."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -15,14 +15,14 @@ NVIDIA_KERNEL_DRIVER: Final = "nvidia"
 
 
 class CardScan(NamedTuple):
-    """What a look at all cards found: the cards by address, and which of them the driver has and cannot make answer."""
+    """All cards by address, and the addresses of those that are bound to the driver but do not answer."""
 
     cards: tuple[CardFacts, ...]
     silent: frozenset[str]
 
 
 def find_cards(nvml: Nvml, bus: Mapping[str, PciCard]) -> CardScan:
-    """Look at every card; one that does not answer stands there with what the bus shows of it.
+    """Scan every card; one that does not answer has only what the bus shows.
 
     Raises:
         DriverMissingError: the driver went away meanwhile.
@@ -37,12 +37,12 @@ def find_cards(nvml: Nvml, bus: Mapping[str, PciCard]) -> CardScan:
 
 
 def handle_of(nvml: Nvml, address: str) -> Handle:
-    """What NVML names the card at a PCI address by; an error of NVML's where it has none there."""
+    """NVML's handle of the card at a PCI address; raises NVML's own error where there is none."""
     return nvml.nvmlDeviceGetHandleByPciBusId(address)
 
 
 def address_of(nvml: Nvml, handle: Handle) -> str | None:
-    """The PCI address of a card, as Linux writes it."""
+    """The PCI address of a card, in Linux's form."""
     return pci_address(nvml.nvmlDeviceGetPciInfo_v3(handle).busId)
 
 
@@ -63,7 +63,7 @@ def _queried(nvml: Nvml, bus: Mapping[str, PciCard]) -> Iterator[tuple[str, Card
 
 
 def _bus_facts(nvml: Nvml, handle: Handle, bus: Mapping[str, PciCard]) -> CardFacts | None:
-    """What the bus shows of a card, or where sysfs does not show it, what NVML says that the bus does."""
+    """What the bus shows of a card; where sysfs does not show it, what NVML knows of the bus."""
     pci = nvml.nvmlDeviceGetPciInfo_v3(handle)
     address = pci_address(pci.busId)
     if address is None or address in bus:

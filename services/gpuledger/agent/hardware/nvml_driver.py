@@ -1,6 +1,6 @@
-"""The driver as it comes, goes and comes back: NVML is initialised when somebody asks, and let go of when it ends.
+"""Follows the driver as it loads, unloads and returns: initialises NVML when it is needed, and releases it afterwards.
 
-A driver's upgrade replaces the library as well, so that the old one is unloaded as soon as the versions differ.
+Upgrading a driver replaces its library too, so that the old library is unloaded as soon as the versions differ.
 """
 
 import _ctypes
@@ -15,11 +15,11 @@ from gpuledger.agent.hardware.errors import DriverMissingError
 from gpuledger.agent.hardware.nvml_calls import Nvml, code_of, translated
 
 SURVEYS_BETWEEN_TRIES: Final = 4
-"""NVML is initialised anew at every such survey while cards stay silent: it knows those alone that answered then."""
+"""NVML is initialised again at every such survey while cards stay silent: it knows only cards that answered then."""
 
 
 class Load(Protocol):
-    """Gives the module `pynvml`, or what stands in for it."""
+    """Loads the module `pynvml`, or its stand-in."""
 
     def __call__(self, *, fresh: bool) -> Nvml:
         """The module; `fresh`: with the driver's library read from disk again."""
@@ -33,7 +33,7 @@ def load_nvml(*, fresh: bool) -> Nvml:
 
 
 def _reloaded(module: ModuleType) -> ModuleType:
-    """Let the library go: the dynamic loader gives the one that it has as long as anybody holds it."""
+    """Unload the library: the dynamic loader returns the loaded one for as long as anything holds it."""
     library = getattr(module, "nvmlLib", None)
     if isinstance(library, CDLL):
         _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no other name for it
@@ -41,7 +41,7 @@ def _reloaded(module: ModuleType) -> ModuleType:
 
 
 class Driver:
-    """NVML, initialised or not. To be used from one thread at a time; `current` from any."""
+    """NVML, initialised or not, for one thread at a time; any thread may read `current`."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -50,7 +50,7 @@ class Driver:
 
     @property
     def current(self) -> Nvml:
-        """NVML as it is initialised.
+        """NVML while it is initialised.
 
         Raises:
             DriverMissingError: it is not.
@@ -60,17 +60,17 @@ class Driver:
         return self._nvml
 
     def open(self) -> Nvml:
-        """NVML, initialised if it was not.
+        """NVML, initialised if need be.
 
         Raises:
-            HardwareError: it cannot be; DriverMissingError where that is for want of a driver.
+            HardwareError: it cannot be initialised; DriverMissingError where there is no driver.
         """
         if self._nvml is None:
             self._nvml = self._initialised()
         return self._nvml
 
     def close(self) -> None:
-        """Let go of it; every handle is void from now on."""
+        """Shut NVML down, which invalidates all handles."""
         nvml, self._nvml = self._nvml, None
         if nvml is not None:
             with suppress(nvml.NVMLError):
@@ -88,14 +88,14 @@ class Driver:
 
 
 class SilentCards:
-    """Cards that the driver has and that do not answer, and when to begin anew for their sake."""
+    """Decides when to initialise NVML again for the sake of cards that are bound to the driver but do not answer."""
 
     def __init__(self) -> None:
         self._cards: frozenset[str] = frozenset()
         self._surveys = 0
 
     def should_reinitialize(self, silent: Iterable[str]) -> bool:
-        """Whether NVML is to be initialised anew now: at once after a change, and then now and again."""
+        """Whether to initialise NVML now: at once after a change, then every few surveys."""
         cards = frozenset(silent)
         self._surveys = self._surveys + 1 if cards == self._cards else 0
         self._cards = cards

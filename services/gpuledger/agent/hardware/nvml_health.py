@@ -1,4 +1,4 @@
-"""What a card says of its health by NVML: counters and flags, each of which it may leave out."""
+"""A card's health in NVML: counters and flags, each of which a card may not support."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,8 +18,9 @@ THROTTLE_REASONS: Final = (
     "HwPowerBrakeSlowdown",
     "DisplayClockSetting",
 )
-"""NVML's reasons for clocks below what was asked for. An idle card (GpuIdle), and clocks that somebody set
-(ApplicationsClocksSetting), are not held back."""
+"""NVML's reasons for clocks below the requested ones. An idle card (GpuIdle), and clocks that somebody set
+(ApplicationsClocksSetting), are not held back.
+"""
 
 RECOVERY_ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -32,15 +33,15 @@ RECOVERY_ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT": "SystemReboot",
     }
 )
-"""What the driver may say that a card needs."""
+"""The recovery actions that the driver may request."""
 
 
 def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tuple[Readings, frozenset[int]]:
-    """A card's readings, and the links that were active now or before.
+    """A card's readings, and the links that are active now or were before.
 
-    A link is down where it was active before: some cards have more links than their machine connects. On a card with
-    MIG on none is: those of an A100 are switched off with it (Fabric Manager's user guide), and instances have no use
-    for them.
+    A link counts as down if it was active before: some cards have more links than their machine connects. With MIG on
+    none counts as down: an A100 switches its links off (Fabric Manager's user guide), and instances have no use for
+    them.
     """
     active = active_links(nvml, handle)
     seen = active_before.union(active)
@@ -62,7 +63,7 @@ def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tu
 
 
 def throttles(nvml: Nvml, reasons: int) -> frozenset[str]:
-    """The reasons for held back clocks that stand in a bit mask of NVML's clocks event reasons."""
+    """The throttle reasons in a bit mask of NVML's clocks event reasons."""
     return frozenset(name for name in THROTTLE_REASONS if reasons & getattr(nvml, f"nvmlClocksEventReason{name}"))
 
 
@@ -74,7 +75,7 @@ def _ecc(nvml: Nvml, handle: Handle, errors: str, since: str) -> int | None:
 
 
 def _clock_reasons(nvml: Nvml, handle: Handle) -> int:
-    """The bit mask; drivers before 535 know the call by its old name."""
+    """The bit mask; drivers before 535 have the call under its old name."""
     for call in (nvml.nvmlDeviceGetCurrentClocksEventReasons, nvml.nvmlDeviceGetCurrentClocksThrottleReasons):
         reasons = optional(nvml, call, handle)
         if reasons is not None:

@@ -1,7 +1,8 @@
-"""How a card is divided by MIG, as NVML tells it; changes are made by `nvml_mig_changes`.
+"""A card's MIG partitions in NVML, and which of them processes use; `nvml_mig_changes` changes them.
 
-NVML makes an instance in two steps, a GPU instance and a compute instance in it, and gives the pair a MIG device with a
-UUID. What was made half stands among the instances as well, so that it can be taken back.
+NVML creates an instance in two steps, a GPU instance and a compute instance in it, and gives the pair a MIG device with
+a UUID. An instance without a MIG device is listed too, so that it can be destroyed. The driver shows only processes
+that the agent's own PID namespace has: in a container that must be the host's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from gpuledger.api.mig_profile import compute_instance_name
 from gpuledger.domain.mig.geometry import Instance, Profile
 
 NAME_PREFIX: Final = "MIG "
-"""NVML's names of profiles begin with it (`MIG 1g.10gb+me`), people's and Kubernetes' do not."""
+"""Begins NVML's names of profiles (`MIG 1g.10gb+me`), but not those of people and Kubernetes."""
 
 
 class Modes(NamedTuple):
@@ -26,14 +27,14 @@ class Modes(NamedTuple):
 
 
 class SupportedProfile(NamedTuple):
-    """A profile, and the number that the driver has for it on this model of card."""
+    """A profile, and its number in the driver for this model of card."""
 
     id: int
     profile: Profile
 
 
 class MigDevice(NamedTuple):
-    """A MIG device: its numbers, its UUID, and how many compute slices it has (None: the driver does not tell)."""
+    """A MIG device: its numbers, its UUID, and how many compute slices it has (None: unknown)."""
 
     gpu_instance: int
     compute_instance: int
@@ -42,7 +43,7 @@ class MigDevice(NamedTuple):
 
 
 class GpuInstance(NamedTuple):
-    """An instance that stands on a card, and what NVML names it by."""
+    """A GPU instance on a card, with NVML's handle and number."""
 
     handle: Handle
     number: int
@@ -50,7 +51,7 @@ class GpuInstance(NamedTuple):
 
 
 def mig_modes(nvml: Nvml, card: Handle) -> Modes | None:
-    """A card's MIG modes; None where it knows no MIG."""
+    """A card's MIG modes; None where it has no MIG."""
     modes = optional(nvml, nvml.nvmlDeviceGetMigMode, card)
     if modes is None:
         return None
@@ -58,7 +59,7 @@ def mig_modes(nvml: Nvml, card: Handle) -> Modes | None:
 
 
 def supported_profiles(nvml: Nvml, card: Handle) -> tuple[SupportedProfile, ...]:
-    """The profiles of GPU instances that a card has, smallest first; those without a name are left out."""
+    """The GPU instance profiles of a card, smallest first; those without a name are left out."""
     infos = (
         optional(nvml, nvml.nvmlDeviceGetGpuInstanceProfileInfoV, card, number)
         for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
@@ -73,14 +74,14 @@ def profile_name(name: str) -> str:
 
 
 def instances_of(nvml: Nvml, card: Handle, uuid: str, supported: Sequence[SupportedProfile]) -> tuple[Instance, ...]:
-    """The instances that stand on a card, by place; `uuid` is the card's own."""
+    """The instances on a card, by place; `uuid` is the card's own."""
     return tuple(gpu_instance.instance for gpu_instance in gpu_instances(nvml, card, uuid, supported))
 
 
 def gpu_instances(
     nvml: Nvml, card: Handle, uuid: str, supported: Sequence[SupportedProfile]
 ) -> tuple[GpuInstance, ...]:
-    """The instances that stand on a card, by place, with what NVML names them by."""
+    """The GPU instances on a card, by place; `uuid` is the card's own."""
     devices = tuple(mig_devices(nvml, card))
     found = [
         _gpu_instance(nvml, handle, uuid, each.profile, devices)
@@ -91,7 +92,7 @@ def gpu_instances(
 
 
 def mig_devices(nvml: Nvml, card: Handle) -> Iterator[MigDevice]:
-    """The MIG devices of a card; their indices may have holes."""
+    """The MIG devices of a card; their indices may have gaps."""
     for handle in mig_handles(nvml, card):
         attributes = optional(nvml, nvml.nvmlDeviceGetAttributes_v2, handle)
         yield MigDevice(
@@ -103,7 +104,7 @@ def mig_devices(nvml: Nvml, card: Handle) -> Iterator[MigDevice]:
 
 
 def mig_handles(nvml: Nvml, card: Handle) -> Iterator[Handle]:
-    """What NVML names a card's MIG devices by."""
+    """NVML's handles of a card's MIG devices."""
     for index in range(optional(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0):
         handle = optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index)
         if handle is not None:
@@ -124,7 +125,7 @@ def _supported(nvml: Nvml, card: Handle, info: Any) -> SupportedProfile:  # noqa
 
 
 def _placements(nvml: Nvml, card: Handle, profile_id: int) -> Sequence[Any]:
-    """Where instances of a profile may stand; none where only a privileged user is told."""
+    """Where instances of a profile may be placed; none where only a privileged user may know."""
     count = c_uint()
     if optional(nvml, nvml.nvmlDeviceGetGpuInstancePossiblePlacements, card, profile_id, None, byref(count)) is None:
         return ()
@@ -150,10 +151,9 @@ def _gpu_instance(nvml: Nvml, handle: Handle, uuid: str, profile: Profile, devic
 
 
 def _profile_name(profile: Profile, devices: Sequence[MigDevice]) -> str:
-    """The profile's name where one MIG device has all of its compute; else that of the first, such as `1c.3g.40gb`.
+    """The profile's name where one MIG device has all its compute; else that of the first device, such as `1c.3g.40gb`.
 
-    So NVIDIA's MIG user guide names compute instances that are smaller than their GPU instance; `0c.` is one that was
-    made half and has none.
+    NVIDIA's MIG user guide names compute instances so that are smaller than their GPU instance; `0c.` has none at all.
     """
     if not devices:
         return compute_instance_name(profile.name, 0)
@@ -164,10 +164,10 @@ def _profile_name(profile: Profile, devices: Sequence[MigDevice]) -> str:
 
 
 def find_users(nvml: Nvml, card: Handle, uuids: Mapping[int, str]) -> frozenset[str]:
-    """The UUIDs of the instances, given by their GPU instance's number, that processes use; `WHOLE_CARD` for the card.
+    """The UUIDs, given by the number of their GPU instance, that processes use; `WHOLE_CARD` for the card itself.
 
     Raises:
-        RefusedError: nobody can tell.
+        UnsupportedError: that is unknown.
     """
     whole = _used_numbers(nvml, card)
     parts = [_used_numbers(nvml, handle) for handle in mig_handles(nvml, card)] if uuids else []
@@ -178,9 +178,9 @@ def find_users(nvml: Nvml, card: Handle, uuids: Mapping[int, str]) -> frozenset[
 
 
 def _used_numbers(nvml: Nvml, handle: Handle) -> frozenset[int] | None:
-    """The numbers of the GPU instances that processes use, of the card itself one that none has; None: not told.
+    """The numbers of the GPU instances that processes use, for the card itself one that no instance has; None: unknown.
 
-    A card that has no graphics need not tell of its users, and every card must of those who compute.
+    A card without graphics need not list its graphics processes, but every card lists those that compute.
     """
     compute, graphics = _processes(nvml, handle)
     if compute is None:

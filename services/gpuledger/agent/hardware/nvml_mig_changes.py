@@ -1,4 +1,4 @@
-"""Changes of how a card is divided, by NVML: each is whole or is taken back."""
+"""Changes a card's MIG mode and partitions in NVML; each change is complete or reverted."""
 
 from contextlib import suppress
 from ctypes import byref, c_uint
@@ -11,13 +11,13 @@ from gpuledger.domain.mig.geometry import Instance
 
 
 def set_mode(nvml: Nvml, card: Handle, *, enabled: bool) -> bool:
-    """Turn MIG on or off; returns whether that is in force, or else waits for a reset.
+    """Turn MIG on or off; returns whether that is in effect, or else pending until a reset.
 
-    A change that is refused for the card's users is withdrawn, so that no reset brings it unasked.
+    A change that is refused because of the card's users is withdrawn, so that no later reset applies it.
 
     Raises:
         BusyError: something uses the card.
-        RefusedError: the card knows no MIG.
+        UnsupportedError: the card has no MIG.
     """
     modes = mig_modes(nvml, card)
     if modes is None:
@@ -35,11 +35,11 @@ def set_mode(nvml: Nvml, card: Handle, *, enabled: bool) -> bool:
 
 
 def create(nvml: Nvml, card: Handle, uuid: str, name: str, start: int) -> Instance:
-    """Make an instance with the whole of its compute; what cannot be made whole is taken back. `uuid` is the card's.
+    """Create an instance with all of its compute, or nothing. `uuid` is the card's.
 
     Raises:
-        RefusedError: the card has no such profile, or not at that place, or MIG is off.
-        HardwareError: it was made, and has no MIG device.
+        UnsupportedError: the card has no such profile, or not at that place, or MIG is off.
+        HardwareError: the new instance has no MIG device.
     """
     chosen = _creatable_profile(nvml, card, name, start)
     placement = nvml.c_nvmlGpuInstancePlacement_t(start, chosen.profile.size)
@@ -54,7 +54,7 @@ def create(nvml: Nvml, card: Handle, uuid: str, name: str, start: int) -> Instan
 
 
 def destroy(nvml: Nvml, gpu_instance: Handle) -> None:
-    """Take a GPU instance back, after the compute instances in it."""
+    """Destroy a GPU instance, after the compute instances in it."""
     for profile in _compute_profiles(nvml, gpu_instance):
         handles = (nvml.c_nvmlComputeInstance_t * profile.instanceCount)()
         count = c_uint(profile.instanceCount)
@@ -90,7 +90,7 @@ def _whole_instance(nvml: Nvml, card: Handle, uuid: str, created: SupportedProfi
 
 
 def _full_compute_profile(nvml: Nvml, gpu_instance: Handle) -> int:
-    """The number of the profile for a compute instance that takes all of a GPU instance's compute."""
+    """The number of the compute instance profile that has all of a GPU instance's compute."""
     profiles = _compute_profiles(nvml, gpu_instance)
     if not profiles:
         raise UnsupportedError("The driver knows no compute instance for the GPU instance that it made.")

@@ -1,4 +1,4 @@
-"""A card's NVLinks by NVML: which are active, what they end at, and how many errors they had."""
+"""A card's NVLinks in NVML: the active ones, their peers, and their errors."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ TOTALS: Final = (
     "NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
     "NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL",
 )
-"""Counts over all links: what cards up to Ampere tell."""
+"""Counters over all links, on cards up to Ampere."""
 
 PER_LINK: Final = (
     "NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY",
@@ -20,27 +20,27 @@ PER_LINK: Final = (
     "NVML_FI_DEV_NVLINK_ERROR_DL_CRC",
     "NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS",
 )
-"""Counts of one link: what cards from Hopper (the first three) and Blackwell (the last) on tell."""
+"""Counters of one link, on cards from Hopper (the first three) and Blackwell (the last) on."""
 
 _NOWHERE: Final = "0000:00:00.0"
 
 
 def active_links(nvml: Nvml, handle: Handle) -> tuple[int, ...]:
-    """The numbers of the links that are up; none on a card that has none."""
+    """The numbers of the active links."""
     states = ((link, _state(nvml, handle, link)) for link in range(nvml.NVML_NVLINK_MAX_LINKS))
     return tuple(link for link, state in states if state == nvml.NVML_FEATURE_ENABLED)
 
 
 def link_peers(nvml: Nvml, handle: Handle) -> tuple[str, ...]:
-    """The PCI address of what each active link ends at, where the driver knows it."""
+    """The PCI addresses of the active links' peers, where the driver knows them."""
     found = (_peer(nvml, handle, link) for link in active_links(nvml, handle))
     return tuple(address for address in found if address is not None)
 
 
 def link_errors(nvml: Nvml, handle: Handle, links: tuple[int, ...]) -> int | None:
-    """Errors of a card's links since the driver was loaded; None where it tells of none.
+    """Errors of a card's links since the driver was loaded; None where the card has no counters.
 
-    A card tells totals, or counts by link, or both of the same errors: the larger sum is the fuller one.
+    A card has totals, counters by link, or both of the same errors: the larger sum is the more complete one.
     """
     per_link = [(getattr(nvml, name), link) for link in links for name in PER_LINK]
     fields = [(getattr(nvml, name), 0) for name in TOTALS] + per_link

@@ -1,7 +1,7 @@
-"""The errors (XIDs) that the driver reports: one set of events for all cards, which grows as cards come.
+"""Waits for the errors (XIDs) that the driver reports, through one set of NVML events for all cards.
 
-One thread waits, in short turns; between two of them others may take the set away (`held`), since neither NVML nor a
-card may be let go of while somebody waits for it. What a set had when it was taken away is kept.
+One thread waits, for short times; between these, others may take the set away (`paused`), because neither NVML nor a
+card may be released while a thread waits for it. Errors in a set that was taken away are kept.
 """
 
 from collections import deque
@@ -18,13 +18,13 @@ from gpuledger.agent.hardware.nvml_cards import address_of, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver
 
 WAIT_S: Final = 0.25
-"""How long NVML is waited in at once; an error ends it at once."""
+"""How long one wait in NVML takes; an error ends it at once."""
 
 PAUSED_WITHIN_S: Final = 5.0
-"""A turn that has not ended so long after its time hangs in the driver."""
+"""A wait that has not ended so long after its time hangs in the driver."""
 
 PENDING_MAX: Final = 1024
-"""Errors of a set that was taken away, and that nobody has asked for yet; of more, the oldest are dropped."""
+"""How many errors of sets that were taken away are kept; beyond that the oldest are dropped."""
 
 
 class XidWatch:
@@ -41,7 +41,7 @@ class XidWatch:
         self._events: _Events | None = None
 
     def watch(self, addresses: frozenset[str]) -> None:
-        """Wait for errors of these cards: at once where none was waited for, else from the next turn on."""
+        """Wait for errors of these cards from the next wait on; at once where none was watched."""
         with self._condition:
             self._watched, self._refused = addresses, frozenset()
             begun = self._events is not None
@@ -53,7 +53,7 @@ class XidWatch:
         """The next error, or None where none came in time.
 
         Raises:
-            HardwareError: errors cannot be waited for at the moment.
+            HardwareError: it is impossible to wait for errors at present.
         """
         left_s = timeout_s
         while not self._closed:
@@ -67,7 +67,7 @@ class XidWatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nobody waits within it, and there is no set of events; afterwards there is one, if the driver is there.
+        """No thread waits in the block, and no event set exists; afterwards there is one, if the driver is there.
 
         Raises:
             HungError: the wait does not end.
@@ -88,7 +88,7 @@ class XidWatch:
                 self._condition.notify_all()
 
     def close(self) -> None:
-        """Let a wait end soon, and every later one at once."""
+        """End a wait soon, and every later one at once."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -113,7 +113,7 @@ class XidWatch:
         return None
 
     def _register_all(self, nvml: Nvml, watched: frozenset[str]) -> "_Events | None":
-        """A set with all cards that can be registered; a card that went away takes its set with it."""
+        """A set with all cards that can be registered; a card that went away invalidates its set."""
         if self._events is not None and (self._events.broken or self._events.addresses - watched):
             self._shut_down()
         missing = watched - self._refused - (self._events.addresses if self._events is not None else frozenset())
@@ -130,7 +130,7 @@ class XidWatch:
 
 
 class _Events:
-    """A set of events of NVML's."""
+    """A set of NVML events."""
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
@@ -141,18 +141,18 @@ class _Events:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """The cards whose errors come."""
+        """The registered cards."""
         return frozenset(self._addresses.values())
 
     def register(self, addresses: frozenset[str]) -> frozenset[str]:
-        """Have errors of more cards come; returns those of which none can."""
+        """Register more cards; returns those that cannot be registered."""
         return frozenset(address for address in sorted(addresses) if not self._register_one(address))
 
     def wait(self, timeout_s: float) -> Xid | None:
         """The next error of the set.
 
         Raises:
-            HardwareError: the set is broken, as after a card was lost, and a new one is needed.
+            HardwareError: the set is broken, as after a card was lost, and must be replaced.
         """
         try:
             with translating_errors(self._nvml, "Waiting for errors of the cards"):
@@ -162,7 +162,7 @@ class _Events:
             raise
 
     def drained(self) -> Iterator[Xid]:
-        """What the set still has, at most `KEPT_MAX`; it is no more afterwards."""
+        """The remaining errors of the set, at most `PENDING_MAX`, before it is freed."""
         with suppress(HardwareError):
             for _ in range(PENDING_MAX):
                 xid = self.wait(0.0)
@@ -197,5 +197,5 @@ class _Events:
 
 
 def _handle_key(card: Handle) -> int | None:
-    """A handle as a number: the same card's is the same until NVML is shut down."""
+    """A handle as a number, which stays the same for a card until NVML is shut down."""
     return cast(card, c_void_p).value

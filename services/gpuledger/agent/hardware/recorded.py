@@ -1,6 +1,6 @@
-"""A machine as it was recorded: it says what the recording holds, and is divided by the same rules as a real one.
+"""A recorded machine: it shows what the recording holds, and is partitioned by the rules of real cards.
 
-Readings go on with each look at them and stay at the last. Nothing that is done to it changes the recording.
+Readings advance with each poll and stay at the last. Changes never reach the recording.
 """
 
 from threading import Event, Lock
@@ -17,7 +17,7 @@ _NAMES: Final = UUID("0f5f3c1e-6f0e-4a57-9a3c-4f6d2c0f8a55")
 
 
 class RecordedHardware:
-    """`api.Hardware` of a recording; no error of a card comes from it."""
+    """`api.NodeHardware` of a recording; its cards report no errors."""
 
     kind = "recorded"
 
@@ -31,12 +31,12 @@ class RecordedHardware:
         self._closed = Event()
 
     def survey(self) -> Survey:
-        """See `Hardware.survey`."""
+        """See `NodeHardware.survey`."""
         with self._lock:
             return self._survey._replace(cards=tuple(self._cards.values()))
 
     def readings(self, address: str) -> Readings:
-        """See `Hardware.readings`."""
+        """See `NodeHardware.readings`."""
         with self._lock:
             self._card(address)
             recorded = self._samples_of(address).readings
@@ -47,19 +47,19 @@ class RecordedHardware:
         return readings
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
-        """See `Hardware.wait_xid`."""
+        """See `NodeHardware.wait_xid`."""
         self._must_have_driver()
         self._closed.wait(timeout_s)
         return None
 
     def users(self, address: str) -> frozenset[str]:
-        """See `Hardware.users`."""
+        """See `NodeHardware.users`."""
         with self._lock:
             self._answering_card(address)
             return self._users(address)
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
-        """See `Hardware.set_mig`."""
+        """See `NodeHardware.set_mig`."""
         with self._lock:
             card = self._answering_card(address)
             if card.mig_enabled is None:
@@ -70,7 +70,7 @@ class RecordedHardware:
             return True
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
-        """See `Hardware.create_instance`."""
+        """See `NodeHardware.create_instance`."""
         with self._lock:
             card = self._answering_card(address)
             self._created += 1
@@ -79,7 +79,7 @@ class RecordedHardware:
             return instance
 
     def destroy_instance(self, address: str, uuid: str) -> None:
-        """See `Hardware.destroy_instance`."""
+        """See `NodeHardware.destroy_instance`."""
         with self._lock:
             card = self._answering_card(address)
             left = tuple(instance for instance in card.instances if instance.uuid != uuid)
@@ -88,7 +88,7 @@ class RecordedHardware:
             self._cards[address] = with_instances(card, left)
 
     def close(self) -> None:
-        """See `Hardware.close`."""
+        """See `NodeHardware.close`."""
         self._closed.set()
 
     def _card(self, address: str) -> CardFacts:

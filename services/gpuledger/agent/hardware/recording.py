@@ -1,7 +1,7 @@
-"""The recording of a machine's cards: one JSON document, made from any hardware and played by `recorded`.
+"""Recordings of a machine's cards: one JSON document, made from any hardware and played back by `recorded`.
 
-It holds what the hardware said and nothing of the machine besides. Where it is to be shown to others, serial numbers
-and UUIDs are replaced by made ones; PCI addresses and models stay.
+A recording holds what the hardware reported, and nothing else of the machine. An anonymous one replaces serial numbers
+and UUIDs; PCI addresses and models stay. The names of its fields are a format.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ SAMPLES_MAX: Final = 1000
 
 
 class RecordingError(ValueError):
-    """A document is no recording of a machine."""
+    """A document is not a recording of a machine."""
 
 
 class CardSamples(NamedTuple):
-    """What a card said over time: its readings at each moment (None: it did not answer), and who used it at the end."""
+    """What a card reported: its readings at each moment (None: it did not answer), and its users at the end."""
 
     address: str
     readings: tuple[Readings | None, ...] = ()
@@ -32,7 +32,7 @@ class CardSamples(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A machine as it was: a note for people on what it is, its cards, and what each said; None: nobody could tell."""
+    """A recorded machine: a note for people, its cards, and what each of them reported; None: unknown."""
 
     version: Literal[1]
     note: str
@@ -51,11 +51,11 @@ def record(
     pause: Callable[[], None] = lambda: None,
     anonymous: bool,
 ) -> Recording:
-    """Record a machine; `pause` comes between two moments, at most `MOMENTS_MAX`.
+    """Record a machine; `pause` is called between two moments, of which there are at most `SAMPLES_MAX`.
 
     Raises:
-        HardwareError: nothing of it can be seen.
-        ValueError: so many moments cannot be recorded.
+        HardwareError: the machine cannot be surveyed.
+        ValueError: `moments` is out of bounds.
     """
     if not 1 <= moments <= SAMPLES_MAX:
         raise ValueError(f"{moments} moments cannot be recorded; choose 1 to {SAMPLES_MAX}.")
@@ -73,15 +73,15 @@ def record(
 
 
 def write_recording(recording: Recording) -> bytes:
-    """The document, for people and programs to read."""
+    """The document."""
     return orjson.dumps(_plain(recording), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def read_recording(document: bytes) -> Recording:
-    """A recording, from its document.
+    """The recording in a document.
 
     Raises:
-        RecordingError: the document is none, or one of another version.
+        RecordingError: the document is not a recording, or has another version.
     """
     try:
         return _RECORDING.validate_json(document)
@@ -94,7 +94,7 @@ def read_recording(document: bytes) -> Recording:
 
 
 def anonymized(recording: Recording) -> Recording:
-    """The recording with made serial numbers and UUIDs, the same for the same card or instance."""
+    """The recording with replaced serial numbers and UUIDs; a card or instance has the same one everywhere."""
     replaced = _replaced_uuids(recording.survey)
     cards = tuple(_anonymized(card, number, replaced) for number, card in enumerate(recording.survey.cards))
     moments = tuple(

@@ -1,7 +1,7 @@
-"""A node's cards that are none: hardware for tests, demonstrations and measurements, which can be given faults.
+"""Simulated cards for tests, demonstrations and benchmarks, which take injected faults.
 
-It keeps `api.Hardware`'s promises as a driver does, from any number of threads. Nothing of it outlives the object: the
-same spec, node and seed give the same cards again, undivided and well.
+They behave as a driver does, from any number of threads. Nothing outlives the object: the same spec, node and seed give
+the same cards again, unpartitioned and healthy.
 """
 
 from collections import deque
@@ -31,14 +31,14 @@ from gpuledger.domain.mig.geometry import Instance
 DRIVER_VERSION: Final = "570.133.20"
 CUDA_VERSION: Final = "12.8"
 XIDS_MAX: Final = 16_384
-"""Errors that wait for somebody to ask for them; of more, the oldest are dropped."""
+"""How many errors wait for a reader; beyond that the oldest are dropped."""
 
 
 class SimulatedHardware:
-    """`api.Hardware` of the cards that a spec such as `8xH100` or `2xH200,1xT4` names.
+    """`api.NodeHardware` of the cards that a spec such as `8xH100` or `2xH200,1xT4` names.
 
     Raises:
-        HardwareSpecError: the spec names no such cards.
+        HardwareSpecError: there are no such cards.
     """
 
     kind = "simulated"
@@ -55,7 +55,7 @@ class SimulatedHardware:
         self._driver_missing = self._hung = self._closed = False
 
     def survey(self) -> Survey:
-        """See `Hardware.survey`."""
+        """See `NodeHardware.survey`."""
         with self._responding():
             cards = tuple(card.surveyed(driver=not self._driver_missing) for card in self._cards.values())
             if self._driver_missing:
@@ -63,12 +63,12 @@ class SimulatedHardware:
             return Survey(cards, DRIVER_VERSION, CUDA_VERSION)
 
     def readings(self, address: str) -> Readings:
-        """See `Hardware.readings`."""
+        """See `NodeHardware.readings`."""
         with self._answering(address) as card:
             return card.readings
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
-        """See `Hardware.wait_xid`. A driver that hangs still reports errors."""
+        """See `NodeHardware.wait_xid`. A driver that hangs still reports errors."""
         until = monotonic() + timeout_s
         with self._changed:
             self._check_open()
@@ -79,27 +79,27 @@ class SimulatedHardware:
             return self._xids.popleft() if self._xids else None
 
     def users(self, address: str) -> frozenset[str]:
-        """See `Hardware.users`."""
+        """See `NodeHardware.users`."""
         with self._answering(address) as card:
             return frozenset(card.users)
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
-        """See `Hardware.set_mig`."""
+        """See `NodeHardware.set_mig`."""
         with self._answering(address) as card:
             return card.set_mig(enabled=enabled)
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
-        """See `Hardware.create_instance`."""
+        """See `NodeHardware.create_instance`."""
         with self._answering(address) as card:
             return card.create_instance(profile, start)
 
     def destroy_instance(self, address: str, uuid: str) -> None:
-        """See `Hardware.destroy_instance`."""
+        """See `NodeHardware.destroy_instance`."""
         with self._answering(address) as card:
             card.destroy_instance(uuid)
 
     def close(self) -> None:
-        """See `Hardware.close`. Calls that hang end with an error."""
+        """See `NodeHardware.close`. Calls that hang end with an error."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -115,10 +115,10 @@ class SimulatedHardware:
             self._card(address).users.discard(uuid)
 
     def inject(self, text: str) -> str:
-        """Have a fault as `faults` names them, at once; returns what happened, for people to read.
+        """Inject a fault of `simulated_faults` at once; returns what happened, as text for people.
 
         Raises:
-            FaultError: there is no such fault, or no card that it could befall.
+            InjectedFaultError: there is no such fault, or no card that could have it.
         """
         fault = parse_fault(text)
         with self._changed:

@@ -1,4 +1,4 @@
-"""A simulated card: how it is divided, who uses it, and how it feels. It knows no threads and no other card."""
+"""One simulated card: its partitions, users and health. Pure; it knows no threads and no other card."""
 
 from contextlib import suppress
 from typing import Self
@@ -20,7 +20,7 @@ from gpuledger.domain.mig.geometry import Instance, find_profile, obstacle
 
 
 class SimulatedCard:
-    """A card that is what these facts say, undivided and well."""
+    """A card with these properties, unpartitioned and healthy."""
 
     def __init__(self, facts: CardFacts, *, remaps_rows: bool) -> None:
         remap = False if remaps_rows else None
@@ -31,7 +31,7 @@ class SimulatedCard:
         self._lost = self._needs_reset = False
 
     def surveyed(self, *, driver: bool) -> CardFacts:
-        """What can be seen of it: without a driver, or off the bus, only what the machine knows of the slot."""
+        """What a survey shows: without a driver, or off the bus, only what the machine knows of the slot."""
         if driver and not self._lost:
             down = self.readings.nvlinks_down
             links = (end for link, end in enumerate(self.facts.nvlinks) if link not in down)
@@ -42,7 +42,7 @@ class SimulatedCard:
         )
 
     def must_answer(self) -> Self:
-        """The card, if it answers; else CardLostError."""
+        """The card itself, if it answers; else CardLostError."""
         if self._lost:
             raise CardLostError(f"The card at {self.facts.address} does not answer: it has fallen off the bus.")
         return self
@@ -54,7 +54,7 @@ class SimulatedCard:
         self.users.add(uuid)
 
     def set_mig(self, *, enabled: bool) -> bool:
-        """See `Hardware.set_mig`."""
+        """See `NodeHardware.set_mig`."""
         if self.facts.mig_enabled is None:
             raise UnsupportedError(f"{self.facts.product} at {self.facts.address} knows no MIG.")
         if self.facts.mig_enabled == enabled:
@@ -69,20 +69,20 @@ class SimulatedCard:
         return True
 
     def create_instance(self, name: str, start: int) -> Instance:
-        """See `Hardware.create_instance`."""
+        """See `NodeHardware.create_instance`."""
         uuid = uuid_of(f"{self.facts.uuid}/{name}/{start}", "MIG")
         self.facts, instance = with_instance(self.facts, name, start, uuid)
         return instance
 
     def destroy_instance(self, uuid: str) -> None:
-        """See `Hardware.destroy_instance`."""
+        """See `NodeHardware.destroy_instance`."""
         if uuid in self.users:
             raise BusyError(f"The instance {uuid} of {self.facts.address} is in use.")
         left = tuple(instance for instance in self.facts.instances if instance.uuid != uuid)
         self.facts = with_instances(self.facts, left)
 
     def apply_fault(self, fault: InjectedFault) -> None:
-        """Have a fault of its own; FaultError where the card cannot have that one."""
+        """Apply a fault of this card; InjectedFaultError where the card cannot have it."""
         if fault.xid is not None:
             self._apply_xid(fault.xid)
         elif fault.name == OFF_BUS:
@@ -95,7 +95,7 @@ class SimulatedCard:
             self.readings = EFFECTS[fault.name](self.readings)
 
     def reset(self) -> None:
-        """Be well again: a mode of MIG that waited comes into force, and what is counted for life stays."""
+        """Be healthy again: a pending MIG mode comes into effect, and aggregate counters stay."""
         self._lost = self._needs_reset = False
         self.readings = self._healthy._replace(
             ecc_corrected_aggregate=self.readings.ecc_corrected_aggregate,

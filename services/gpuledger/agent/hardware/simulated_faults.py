@@ -1,7 +1,7 @@
-"""Faults that may be injected into simulated hardware: their names, whom they befall, and what they do to readings.
+"""The faults that may be injected into simulated hardware: names, targets, and effects on readings. Pure.
 
-A fault is written `NAME`, or `NAME@CARD` with a card's PCI address, UUID or number from 0; without one it befalls the
-first card. Readings have NVML's words, as `nvml_health` tells them. Nothing of this is ever applied to real hardware.
+A fault is written `NAME`, or `NAME@CARD` with a card's PCI address, UUID or number from 0; without a card it hits the
+first one. Readings use NVML's names, as `nvml_health` does. Faults must never reach real hardware.
 """
 
 import re
@@ -34,18 +34,18 @@ FAULTS: Final = MappingProxyType(
         RECOVER: "the card was reset and is well; without a card all are, and the driver answers",
     }
 )
-"""What may be injected, and what it means."""
+"""The faults that may be injected, and what they mean."""
 
 _FOR_ALL: Final = frozenset({DRIVER_MISSING, HANG})
 _XID = re.compile(r"xid:(\d{1,4})").fullmatch
 
 
 class InjectedFaultError(ValueError):
-    """There is no such fault, or nothing that it could befall."""
+    """There is no such fault, or nothing that could have it."""
 
 
 class InjectedFault(NamedTuple):
-    """A fault: its name, the number where it is an XID, and the card as it was written (None: not said)."""
+    """A fault: its name, the number of an XID, and the target as it was written (None: without one)."""
 
     name: str
     xid: int | None = None
@@ -53,10 +53,10 @@ class InjectedFault(NamedTuple):
 
 
 def parse_fault(text: str) -> InjectedFault:
-    """What `xid:79@0000:17:00.0`, `thermal@1` or `hang` says.
+    """Parse a fault such as `xid:79@0000:17:00.0`, `thermal@1` or `hang`.
 
     Raises:
-        FaultError: there is no such fault, or it takes no card.
+        InjectedFaultError: there is no such fault, or it takes no card.
     """
     written, at, target = text.strip().partition("@")
     name, xid = _named(written.lower())
@@ -77,10 +77,10 @@ def _named(written: str) -> tuple[str, int | None]:
 
 
 def find_target(cards: Sequence[CardFacts], target: str | None) -> int:
-    """Which of the cards, which stand by address, a fault befalls: its number.
+    """The number of the card that a fault targets; the cards are in order of their addresses.
 
     Raises:
-        FaultError: there is no such card.
+        InjectedFaultError: there is no such card.
     """
     if target is None:
         return 0
@@ -167,4 +167,4 @@ XID_EFFECTS: Final[Mapping[int, Effect]] = MappingProxyType(
         95: _ecc_uncorrected,
     }
 )
-"""What of readings goes with an error that the driver reports, by NVIDIA's XID catalogue."""
+"""The readings that go with an error that the driver reports, by NVIDIA's XID catalogue."""

@@ -1,4 +1,4 @@
-"""The models of cards that simulated hardware may be made of: data, and how many of each a node is said to have.
+"""The card models that may be simulated, and the specs that name them. Pure.
 
 Product names and memory are those that NVML reports, PCI ids those of the PCI ID database, compute capabilities those
 of NVIDIA's CUDA GPUs page, numbers of NVLinks those of the cards' data sheets.
@@ -11,17 +11,17 @@ from gpuledger.domain.mig import models
 from gpuledger.domain.mig.geometry import Profile
 
 CARDS_MAX: Final = 16
-"""Cards that a simulated node may have."""
+"""How many cards a simulated node may have."""
 
 EXAMPLE: Final = "2xH200,1xT4"
 
 
 class HardwareSpecError(ValueError):
-    """The text does not say which cards a simulated node has."""
+    """The text is not a spec of a simulated node's cards."""
 
 
 class CardModel(NamedTuple):
-    """A model of card. `nvlinks` is how many NVLinks it has, `switches` to how many NVSwitches on a board of many."""
+    """A model of card: `nvlinks` counts its NVLinks, `switches` the NVSwitches that they go to on a large board."""
 
     product: str
     pci_device: str
@@ -58,7 +58,7 @@ CARD_MODELS: Final = {
     ),
     "H200": CardModel("NVIDIA H200", "2335", models.H200_141GB.memory_mib, (9, 0), models.H200_141GB.profiles, 18, 4),
 }
-"""The models, by the names that a spec has for them."""
+"""The models, by their names in a spec."""
 
 _PART = re.compile(r"(\d{1,3})x(\S+)", re.IGNORECASE).fullmatch
 
@@ -67,7 +67,7 @@ def parse_cards(spec: str) -> tuple[CardModel, ...]:
     """The cards that a spec such as `8xH100` or `2xH200,1xT4` names, in its order.
 
     Raises:
-        HardwareSpecError: it names a model that is not known, no card, or too many.
+        HardwareSpecError: it names an unknown model, no card, or too many.
     """
     cards = tuple(card for part in spec.split(",") for card in _part(part.strip()))
     if not 1 <= len(cards) <= CARDS_MAX:

@@ -1,7 +1,7 @@
-"""How the cards of a simulated node are named and wired: the same spec, node and seed always give the same.
+"""The names and wiring of a simulated node's cards: the same spec, node and seed always give the same. Pure.
 
-Two NUMA nodes share the cards. Two neighbours hang under one PCIe switch. NVLinks of a few cards go from card to card,
-those of many to NVSwitches; cards that are no part of such a board are bridged in pairs.
+Two NUMA nodes share the cards, and two neighbours share a PCIe switch. NVLinks go from card to card where there are
+few, and to NVSwitches where there are many; cards without such a board are bridged in pairs.
 """
 
 from hashlib import sha256
@@ -15,13 +15,13 @@ from gpuledger.agent.hardware.simulated_models import CARDS_MAX, CardModel
 PCI_VENDOR: Final = "10de"
 PCI_CLASS: Final = "0302"
 _MESH_MAX: Final = 4
-"""So many cards are wired to each other; more need switches."""
+"""How many cards are linked to each other directly; more need switches."""
 _NAMES: Final = UUID("6f1d3f0a-7f3a-4f57-9d52-0c5b8a3f4d11")
 _FIRST_BUS, _BUSES_PER_PAIR, _FIRST_SWITCH_BUS = 0x14, 0x1A, 0xF0
 
 
 class PciSlot(NamedTuple):
-    """A place for a card: NUMA node, PCI address, and the bridges before it from the processor on."""
+    """A slot for a card: NUMA node, PCI address, and the bridges before it, from the processor on."""
 
     numa_node: int
     address: str
@@ -29,7 +29,7 @@ class PciSlot(NamedTuple):
 
 
 def node_cards(cards: tuple[CardModel, ...], *, node: str, seed: int) -> tuple[CardFacts, ...]:
-    """What is known of each card as it comes from the box, by address."""
+    """The properties of each card, by address."""
     slots = [_slot(index, len(cards)) for index in range(len(cards))]
     return tuple(
         _facts(model, slots[index], _nvlink_peers(index, cards, slots), f"{node}/{seed}/{index}")
@@ -38,7 +38,7 @@ def node_cards(cards: tuple[CardModel, ...], *, node: str, seed: int) -> tuple[C
 
 
 def uuid_of(of: str, what: str) -> str:
-    """A UUID that follows from names, as the driver's UUIDs of MIG instances do."""
+    """A UUID that follows from a name, as the driver's UUIDs of MIG instances do."""
     return f"{what}-{uuid5(_NAMES, of)}"
 
 
@@ -71,7 +71,7 @@ def _slot(index: int, cards: int) -> PciSlot:
 
 
 def _nvlink_peers(index: int, cards: tuple[CardModel, ...], slots: list[PciSlot]) -> tuple[str, ...]:
-    """What each link of a card ends at; links are shared out evenly."""
+    """The peer of each link of a card; the links are shared out evenly."""
     model = cards[index]
     board = [other for other, of in enumerate(cards) if of == model]
     if not model.nvlinks or len(board) == 1:

@@ -1,6 +1,6 @@
-"""What the PCI bus shows of a node's cards, with or without a driver: the part of sysfs that the agent reads.
+"""What the PCI bus shows of a node's cards in sysfs, with or without a driver.
 
-Nothing here asks a driver, and nothing is written.
+It only reads sysfs, and must call no driver.
 """
 
 import re
@@ -15,23 +15,23 @@ VENDOR: Final = "10de"
 """NVIDIA's PCI vendor id."""
 
 DISPLAY_CONTROLLER: Final = "03"
-"""How PCI class codes of display controllers begin: 0300 is one with a monitor, 0302 one without (PCI Code and ID)."""
+"""The prefix of display controllers' PCI class codes: 0300 has a monitor, 0302 has none (PCI Code and ID)."""
 
 PHYSICAL_FUNCTION: Final = "physfn"
-"""The kernel's link from a virtual function of SR-IOV to the card that it is a part of."""
+"""The kernel's link from a virtual function of SR-IOV to its card."""
 
 _ADDRESS = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])").fullmatch
 
 
 class PciCard(NamedTuple):
-    """A card on the bus, and the kernel driver that it is bound to; None: to none."""
+    """A card on the bus, and the kernel driver that it is bound to, if any."""
 
     facts: CardFacts
     driver: str | None = None
 
 
 def pci_address(text: str) -> str | None:
-    """A PCI address as Linux writes it: `00000000:17:00.0` is `0000:17:00.0`, in lower case. None: it is none."""
+    """A PCI address in Linux's form: `00000000:17:00.0` is `0000:17:00.0`, in lower case. None: the text is none."""
     match = _ADDRESS(text.strip())
     if match is None:
         return None
@@ -56,9 +56,9 @@ def _cards(devices: Path) -> Iterator[PciCard]:
 
 
 def _card(folder: Path) -> PciCard | None:
-    """The card that a device's folder shows; None where it is another device, or leaves the bus at this moment.
+    """The card in a device's folder; None for another device, or one that is just leaving the bus.
 
-    A part of a card that a host gives to a virtual machine (`physfn`) is none.
+    A virtual function, which a host gives to a virtual machine (`physfn`), is no card.
     """
     address = pci_address(folder.name)
     vendor, pci_class = _hexadecimal(folder / "vendor"), _hexadecimal(folder / "class")
@@ -79,13 +79,13 @@ def _hexadecimal(file: Path) -> str | None:
 
 
 def _numa_node(folder: Path) -> int | None:
-    """The NUMA node; the kernel says -1 where the machine has none, or does not tell."""
+    """The NUMA node; the kernel has -1 where the machine has none, or does not know it."""
     text = _text(folder / "numa_node")
     return int(text) if text and text.isdecimal() else None
 
 
 def _path(folder: Path, address: str) -> tuple[str, ...]:
-    """The bridges before the card; the folder's real place names them in their order, after the root `pci0000:00`."""
+    """The bridges before the card, which its real path names in order, after the root `pci0000:00`."""
     found = (pci_address(part) for part in folder.resolve().parts)
     return tuple(each for each in found if each is not None and each != address)
 
