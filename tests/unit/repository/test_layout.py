@@ -1,8 +1,22 @@
 """The folders are the architecture: guards that no other tool gives."""
 
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+
 from support.paths import ROOT
 
 SOURCE_ROOTS = ("events", "schemas", "services", "cli", "migrations")
+PURE_ROOMS = (
+    "gpuledger.agent.",
+    "gpuledger.api.",
+    "gpuledger.domain.",
+    "gpuledger.edge.statuswriter.",
+    "gpuledger.edge.watchers.",
+    "gpuledger.events.",
+)
+"""Rooms in which every module that calls itself pure has to be under the contract of purity."""
 
 
 def test_the_namespace_has_no_init_file() -> None:
@@ -23,3 +37,19 @@ def test_readme_names_exactly_two_set_up_commands() -> None:
         "make demo",
         "make test",
     ]
+
+
+def pure_modules() -> Iterator[str]:
+    """The modules whose docstring calls them pure."""
+    for root in SOURCE_ROOTS:
+        for path in (ROOT / root).rglob("*.py"):
+            if re.search(r"\bPure\b", ast.get_docstring(ast.parse(path.read_text())) or ""):
+                yield ".".join(path.relative_to(ROOT / root).with_suffix("").parts)
+
+
+def test_modules_that_call_themselves_pure_are_under_the_contract_of_purity() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = {one["name"]: one for one in settings["tool"]["importlinter"]["contracts"]}
+    sources = contracts["Decisions are pure"]["source_modules"]
+    covered = re.compile("|".join(re.escape(one).replace(r"\*\*", ".+") + r"(\..+)?" for one in sources)).fullmatch
+    assert [name for name in pure_modules() if name.startswith(PURE_ROOMS) and not covered(name)] == []
