@@ -1,4 +1,4 @@
-"""What the inventory decides, and a status writer that writes it: said to a ledger, and looked for in an API server."""
+"""Decisions of the inventory, recorded in a ledger, and a status writer that writes them to an API server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,7 +50,7 @@ class Decided:
 
 
 def hardware(index: int, **more: Any) -> Hardware:
-    """An A100 of a slot; `more` says it otherwise."""
+    """An A100 of a slot; `more` replaces its fields."""
     facts: dict[str, Any] = {
         "uuid": f"GPU-{index}", "pci_address": f"0000:{index:02x}:00.0", "pci_vendor": "10de", "pci_device": "20b5",
         "pci_class": "0302", "product": "NVIDIA A100-PCIE-40GB", "memory_mib": 40960, "precision": ("fp32", "bf16"),
@@ -103,5 +103,5 @@ async def events_number(client: KubeClient, number: int) -> bool:
 
 
 async def has_requests(proxy: KubeProxy, number: int, part: str = "") -> bool:
-    """Whether the server was asked so often for paths with this in them."""
+    """Whether the server got so many requests with this in their paths."""
     return sum(part in one.path for one in proxy.requests) >= number

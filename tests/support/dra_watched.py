@@ -1,4 +1,4 @@
-"""Objects of dynamic resource allocation as an API server shows them, and what a watcher says of them."""
+"""Objects of dynamic resource allocation as an API server shows them, and the payloads that a watcher records."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ Json = dict[str, Any]
 
 
 def published(devices: object = (), **spec: Any) -> Json:
-    """A ResourceSlice of the pool `p`; `spec` says more, or says it otherwise."""
+    """A ResourceSlice of the pool `p`; `spec` adds or replaces fields."""
     pool = {"name": "p", "generation": 2, "resourceSliceCount": 1}
     whole = {"driver": "gpu.example.com", "pool": pool, "devices": devices} | spec
     return {"metadata": {"name": "s", "uid": "u", "generation": 3}, "spec": whole}
 
 
 def payload_of(kind: AnyKind, obj: Json) -> Any:
-    """What an object says; None where it cannot be recorded."""
+    """The payload of an object; None where it cannot be recorded."""
     part = kind.read(obj)
     return None if part.subject is None else kind.combine([part.content])
 

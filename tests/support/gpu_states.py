@@ -1,4 +1,4 @@
-"""What bootstrap, pools, watchers and agents say of GPUs, and what the status writer wants of it."""
+"""Facts and decisions about GPUs by bootstrap, pools, watchers and agents, and the desired state that follows."""
 
 from collections import Counter
 from typing import Any
@@ -27,7 +27,7 @@ SubjectFact = tuple[str, Payload]
 
 
 def source_of(data: Payload, node: str = "w1") -> str:
-    """Who says such things; an agent is that of the node."""
+    """The source of such an event; an agent is that of the node."""
     kind = data.PUBLISH_RULE.publishers[0]
     if kind is SourceKind.AGENTS:
         return f"/nodes/{node}/agent"
@@ -35,7 +35,7 @@ def source_of(data: Payload, node: str = "w1") -> str:
 
 
 def desired_state(*facts: SubjectFact) -> DesiredState:
-    """What is wanted after this was said, an hour apart."""
+    """The desired state after these facts, an hour apart."""
     numbers = enumerate(facts, 1)
     log = log_of(numbered([Said(source_of(data), subject, at, data) for at, (subject, data) in numbers]))
     state = folded(DesiredProjection(), log).state
@@ -44,7 +44,7 @@ def desired_state(*facts: SubjectFact) -> DesiredState:
 
 
 def found(*names: str, node: str = "w1") -> list[SubjectFact]:
-    """A node with devices, as the inventory tells it."""
+    """A node with devices, as the inventory records it."""
     hardware = Hardware(pci_vendor="10de", pci_device="20b5", product="NVIDIA A100-PCIE-40GB")
     cards = [DeviceDetected(hardware=hardware, managed=True, node=node, card=f"GPU-{name}") for name in names]
     inventory = NodeInventoryChanged(present=True, conditions=(COMPLETE,))
@@ -73,20 +73,20 @@ def ready() -> NodeBootstrapChanged:
 
 
 def offers(total: int | None, *conditions: tuple[str, Any], generation: int = 1) -> PoolChanged:
-    """How many units a pool offers, and what holds for it."""
+    """The units that a pool offers, and its conditions."""
     listed = tuple(Condition(type=kind, status=status, reason=f"{kind}Is{status}") for kind, status in conditions)
     return PoolChanged(total=total, observed_generation=generation, conditions=listed)
 
 
 class FactRecorder:
-    """Records in a ledger what everybody says of GPUs."""
+    """Records facts about GPUs from all sources."""
 
     def __init__(self, ledger: JetStreamLedger) -> None:
         self.ledger = ledger
         self._numbers: Counter[str] = Counter()
 
     async def record(self, *facts: SubjectFact) -> None:
-        """It is recorded as said now."""
+        """Record facts with the present time."""
         await self.ledger.publish_many([outgoing(self._event(subject, data)) for subject, data in facts])
 
     def _event(self, subject: str, data: Payload) -> Decoded:
@@ -97,7 +97,7 @@ class FactRecorder:
 
 
 def samples(state: DesiredState) -> dict[tuple[str, ...], float]:
-    """What the metrics of GPUs say, by name and labels."""
+    """Samples of the metrics of GPUs, by name and labels."""
     return {
         (one.name, *one.labels.values()): one.value
         for family in GpuMetrics(lambda: state).collect()

@@ -1,4 +1,4 @@
-"""Stands between a client and an API server: counts what is asked, and fails when it is told to.
+"""Stands between a client and an API server: remembers requests, and fails on command.
 
 So outages and refusals are the same for every kind of server. It speaks plain HTTP and adds the administrator's
 credentials on the way. It keeps no answers, and streams watches as they come.
@@ -46,7 +46,7 @@ class ProxiedRequest(NamedTuple):
 class KubeProxy:
     """One address before one server at a time.
 
-    `asked` is every request that arrived, in order; clear it to count anew. While `fault` is set it answers instead of
+    `requests` has every request in order; clear it to count anew. While `fault` is set it answers instead of
     the server (`scripted_api.refuse`, or `hang` and `drop` of this module, narrowed by `only`).
     """
 
@@ -102,9 +102,9 @@ class KubeProxy:
         async with self._upstream.request(
             request.method, url, headers=headers, data=body, allow_redirects=False
         ) as answer:
-            told = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP]
+            kept = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP]
             response = web.StreamResponse(status=answer.status, reason=answer.reason)
-            response.headers.extend(told)
+            response.headers.extend(kept)
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 await response.write(chunk)

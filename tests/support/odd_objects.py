@@ -40,7 +40,7 @@ def a_map(shape: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def recorded(kind: AnyKind, subject: str, content: bytes) -> Event[Any]:
-    """What a reader of the ledger finds of what an object says."""
+    """The recorded event of an object's content, as a reader of the ledger finds it."""
     data = kind.combine([content])
     assert data is not None
     event = Event("e", kind.source, data.TYPE, subject, START, data, "epoch", 1)

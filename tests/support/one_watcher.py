@@ -1,4 +1,4 @@
-"""One watcher against an API server that says what a test wrote down, and what it records in the ledger, in words."""
+"""One watcher against a scripted API server, and the events that it records, as lines."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,13 +28,13 @@ ON = stream(silent=True)
 
 
 def gpu_node(name: str, product: str = "a", version: str = "1", uid: str = "u") -> dict[str, Any]:
-    """A node that a watcher records, for its labels tell of a GPU."""
+    """A node that a watcher records because it has a label about a GPU."""
     metadata = {"uid": uid, "labels": {"nvidia.com/gpu.product": product}}
     return {"metadata": node(name, version)["metadata"] | metadata}
 
 
 async def recorded_lines(ledger: MemoryLedger, epoch: bool = False) -> list[str]:
-    """What stands in the ledger, in words: number, subject and what was said."""
+    """The recorded events as lines: number, subject and product."""
     words = []
     for message in await everything(ledger):
         one = decode(message.data)
@@ -44,7 +44,7 @@ async def recorded_lines(ledger: MemoryLedger, epoch: bool = False) -> list[str]
 
 
 class OneCluster(ScriptedApi):
-    """Says which cluster it is whenever that is asked; the script is for everything else."""
+    """Answers which cluster it is at any time; the script is for all other requests."""
 
     cluster: str | None = "c1"
 
@@ -57,7 +57,7 @@ class OneCluster(ScriptedApi):
 
 
 class Watch:
-    """A watcher that runs, and what it waited for."""
+    """A watcher that runs, and the pauses that it made."""
 
     def __init__(self, client: Any, ledger: MemoryLedger, kind: AnyKind, epoch: str, audit_interval_s: float) -> None:
         self.pauses_s: list[float] = []
@@ -82,7 +82,7 @@ async def watching(
     epoch: str = "e",
     audit_interval_s: float = 60.0,
 ) -> AsyncIterator[tuple[Watch, OneCluster]]:
-    """The watcher, running, and what it asks; `answers` are given to it one after the other."""
+    """The running watcher and its API server, which gives the `answers` one after the other."""
     api = OneCluster(*answers)
     async with api.serving() as client:
         watch = Watch(client, ledger, kind, epoch, audit_interval_s)
@@ -94,7 +94,7 @@ async def watching(
 
 
 async def comes(ledger: MemoryLedger, *words: str) -> None:
-    """Return when the ledger says this, and nothing else."""
+    """Return when the ledger has exactly these lines."""
     try:
         async with asyncio.timeout(10):
             while await recorded_lines(ledger) != list(words):  # noqa: ASYNC110 - the condition is in the ledger
@@ -104,7 +104,7 @@ async def comes(ledger: MemoryLedger, *words: str) -> None:
 
 
 async def requested(api: ScriptedApi, count: int) -> None:
-    """Return when the API server was asked so often."""
+    """Return when the API server got so many requests."""
 
     async def so_often() -> bool:
         return len(api.requests) >= count

@@ -1,4 +1,4 @@
-"""An API server that says what a test has written down, for failures that a working one does not show."""
+"""An API server with scripted answers, for failures that a working one does not show."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +17,7 @@ OVER = "the script is over"
 
 
 class ScriptedApi:
-    """Gives the answers one after another, whatever is asked, and remembers what that was."""
+    """Gives the answers one after another to any request, and remembers the requests."""
 
     def __init__(self, *answers: Answer) -> None:
         self.requests: list[web.Request] = []

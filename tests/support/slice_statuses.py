@@ -1,4 +1,4 @@
-"""ResourceSliceStatuses for tests: a driver that publishes slices, and looks at what is written of them."""
+"""ResourceSliceStatuses for tests: a driver that publishes slices, and reads the statuses that are written."""
 
 from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.edge.kube.client import KubeClient, Object
@@ -18,7 +18,7 @@ PATH = RESOURCE_SLICE_STATUSES.path()
 
 
 class Driver:
-    """Publishes slices, and records what watchers record of them and of claims."""
+    """Publishes slices, and records them and claims as watchers do."""
 
     def __init__(self, ledger: JetStreamLedger, client: KubeClient) -> None:
         self.ledger = ledger

@@ -17,7 +17,7 @@ RIGHT = DesiredObject({"labels": {}}, {"state": "Ready"})
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """Seconds that pass when the test advances them."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0

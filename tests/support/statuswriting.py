@@ -24,7 +24,7 @@ QUICK = StatusWriterSettings(
 
 
 class CountingClient(KubeClient):
-    """Remembers what it was asked to write, and how often it listed GPUDevices."""
+    """Remembers the writes that it sent, and how often it listed GPUDevices."""
 
     written: list[str]
     lists: int
@@ -66,7 +66,7 @@ async def status_writer(
 
 
 async def all_written(writer: StatusWriter, ledger: Ledger) -> None:
-    """Return when everything that the ledger has was looked at."""
+    """Return when everything in the ledger was reconciled."""
     head = await ledger.head()
 
     async def is_settled() -> bool:

@@ -1,4 +1,4 @@
-"""The `watchers` service as it runs, and what it says in the ledger, in words."""
+"""The `watchers` service as it runs, and the events that it records, as lines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -39,14 +39,14 @@ async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterato
 
 
 async def recorded_of(kinds: Collection[AnyKind], ledger: Ledger) -> list[str]:
-    """What stands in the ledger of these kinds, in words."""
+    """The recorded events of these kinds, as lines."""
     sources = {kind.source for kind in kinds}
     events = [decode(message.data) for message in await everything(ledger)]
     return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in events if one.source in sources]
 
 
 async def comes_of(kinds: Collection[AnyKind], ledger: Ledger, *words: str) -> None:
-    """Return when all of this was said, and nothing else; kinds come in any order, what is about one subject in its."""
+    """Return when exactly this was recorded: kinds in any order, events of one subject in theirs."""
 
     async def is_recorded() -> bool:
         return sorted(await recorded_of(kinds, ledger)) == sorted(words)

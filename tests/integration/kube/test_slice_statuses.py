@@ -1,4 +1,4 @@
-"""ResourceSliceStatuses on real servers: what the ledger knows of slices and claims stands there, and nothing else."""
+"""ResourceSliceStatuses on real servers: they show exactly what the ledger has of slices and claims."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ async def test_a_slice_has_a_status_that_follows_its_claims(
     assert await is_right(client, driver.ledger)
 
 
-async def test_capacity_of_shared_devices_is_told(
+async def test_capacity_of_shared_devices_is_shown(
     driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
 ) -> None:
     await driver.publish("s1", "gpu-0", memory="16Gi")

@@ -1,4 +1,4 @@
-"""ResourceSliceStatuses while settings change: a gate that closes, a module that is off, claims that are not named."""
+"""ResourceSliceStatuses while settings change: a closed feature gate, a disabled module, redacted claims."""
 
 from gpuledger.api.kinds import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
 from gpuledger.edge.kube.client import KubeClient
@@ -13,7 +13,7 @@ from support.statuswriting import CountingClient, all_written
 OFF = SettingsChanged(dra_availability=False)
 
 
-async def test_while_the_gate_is_closed_the_last_status_stays(
+async def test_while_the_feature_gate_is_closed_the_last_status_stays(
     driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
 ) -> None:
     await driver.publish("s1", "gpu-0")
@@ -48,7 +48,7 @@ async def test_a_disabled_module_writes_no_status(
     assert await states(client, "s1") == {"gpu-0": "Available"}
 
 
-async def test_references_are_redacted_and_told_again_without_a_restart(
+async def test_references_are_redacted_and_shown_again_without_a_restart(
     driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
 ) -> None:
     await driver.publish("s1", "gpu-0")

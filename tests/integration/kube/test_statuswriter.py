@@ -1,4 +1,4 @@
-"""The status writer on real servers: what the ledger decides stands in the API server, and nothing is written twice."""
+"""The status writer on real servers: the API server shows the ledger's decisions, and nothing is written twice."""
 
 from gpuledger.api.kinds import (
     GPU_DEVICES,

@@ -54,7 +54,7 @@ async def test_what_is_deleted_by_hand_comes_back_and_labels_of_people_stay(
         {"conditions": [{"type": "Mine", "status": "True"}]},
     ],
 )
-async def test_a_status_changed_by_hand_is_undone_once(
+async def test_a_status_changed_by_hand_is_restored_once(
     decided: Decided, database_url: str, client: KubeClient, ours: CountingClient, change: dict[str, Any]
 ) -> None:
     await decided.node("w1")

@@ -96,7 +96,7 @@ async def test_those_of_a_module_that_was_disabled_meanwhile_go(
         assert await names(client) == set()
 
 
-async def test_what_others_change_is_undone_and_a_status_is_theirs(
+async def test_changes_by_others_are_reverted_but_their_status_stays(
     facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     async with writing(facts, database_url, ours) as writer:

@@ -1,4 +1,4 @@
-"""The status writer's Events on real servers: they tell news alone, count what repeats, and hold nothing up."""
+"""The status writer's Events on real servers: only recent ones, repeated ones counted, and never in the way."""
 
 from datetime import timedelta
 

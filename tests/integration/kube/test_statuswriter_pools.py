@@ -1,4 +1,4 @@
-"""Pools and their devices on real servers: finalizers, statuses, approvals, and what people are told."""
+"""Pools and their devices on real servers: finalizers, statuses, approvals, and Events."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -60,7 +60,7 @@ async def pool(client: KubeClient) -> Object:
 
 
 async def define(client: KubeClient, facts: FactRecorder, **metadata: Any) -> str:
-    """Somebody makes a pool, and a watcher tells of it; returns its UID."""
+    """Somebody creates a pool, and a watcher records it; returns its UID."""
     body = {"apiVersion": GPU_POOLS.api_version, "kind": "GPUPool", "spec": {"resource": {"unit": "Card"}}}
     made = await client.create(GPU_POOLS, body | {"metadata": {"name": "a", "namespace": "team", **metadata}})
     uid = str(made["metadata"]["uid"])
@@ -162,7 +162,7 @@ async def test_a_pool_of_the_same_name_is_another_one(
         assert (await pool(client))["metadata"]["finalizers"] == [POOL_FINALIZER]
 
 
-async def test_what_others_do_to_a_pools_status_and_finalizer_is_undone(
+async def test_changes_by_others_to_a_pools_status_and_finalizer_are_reverted(
     facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     async with writing(facts, database_url, ours) as writer:
@@ -259,7 +259,7 @@ async def test_what_a_person_wrote_on_a_device_stands(
         assert writer.health().left == 0
 
 
-async def test_people_are_told_of_what_goes_nowhere(
+async def test_events_about_nodes_and_devices_that_no_pool_takes(
     facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
 ) -> None:
     async with writing(facts, database_url, ours):

@@ -30,7 +30,7 @@ NEVER = Backoff(first_s=600.0, max_s=600.0)
 """Longer than any test."""
 
 SOON, ONCE = replace(QUICK, backoff=NEVER), replace(QUICK, backoff=NEVER, refused_backoff=NEVER)
-"""Trouble of the server would end all writing; what is refused is tried again soon, or not in this test."""
+"""Trouble of the server would end all writing; a refused write is retried soon, or not in this test."""
 
 
 def unwritable(path: str) -> Fault:
@@ -88,7 +88,7 @@ async def test_others_are_written_and_it_is_made_up_for_once_it_may_be(
         assert (await compare(client, ledger)).differences == 0
 
 
-async def test_it_is_counted_and_not_asked_again_at_once(
+async def test_a_refusal_is_counted_and_not_repeated_at_once(
     ledger: JetStreamLedger, database_url: str, client: KubeClient, proxy: KubeProxy
 ) -> None:
     facts, path = FactRecorder(ledger), f"{GPU_DEVICES.path()}/w1-0"
@@ -176,7 +176,7 @@ async def test_a_webhook_that_is_away_holds_up_its_own_kind_alone(
 
 
 async def needs_the_webhook(client: KubeClient) -> bool:
-    """Whether the server asks it; a real one does so a moment later."""
+    """Whether the server calls it; a real one does so a moment later."""
     try:
         await dry_run(client, GPU_NODE_STATES, {"spec": {"nodeName": "probe"}})
     except WebhookAwayError:

@@ -23,21 +23,21 @@ from support.waiting import eventually
 from support.watching import watching
 
 WITH_TESTS_OF_THEIR_OWN = frozenset({nodes.LABELS_KIND.source, namespaces.KIND.source})
-"""They say something of every server."""
+"""They record something of every server."""
 
 DEFAULTS = "settings gpu-control-plane changed"
 PRODUCT = "nvidia.com/gpu.product"
 
 
 async def recorded_lines(ledger: Ledger, source: str | None = None) -> list[str]:
-    """What stands in the ledger, in words, by one source or all but those of which every test would have to tell."""
+    """The recorded events as lines, of one source or of all but those that every test would have to list."""
     events = [decode(message.data) for message in await everything(ledger)]
     found = [one for one in events if one.source not in WITH_TESTS_OF_THEIR_OWN]
     return [f"{one.data.AGGREGATE} {one.subject} {one.data.EVENT}" for one in found if source in (None, one.source)]
 
 
 async def comes(ledger: Ledger, *words: str, source: str | None = None) -> None:
-    """Return when all of this was said, and nothing else, in whatever order kinds come."""
+    """Return when exactly this was recorded, in any order of kinds."""
 
     async def is_said() -> bool:
         return sorted(await recorded_lines(ledger, source)) == sorted(words)
@@ -86,7 +86,7 @@ async def mark(client: KubeClient, name: str, **metadata: dict[str, str]) -> Non
     await client.apply(GPU_DEVICES, body, field_manager="kubectl")
 
 
-async def test_what_there_is_is_said_once(client: KubeClient, ledger: JetStreamLedger, database_url: str) -> None:
+async def test_every_object_is_recorded_once(client: KubeClient, ledger: JetStreamLedger, database_url: str) -> None:
     await put_node(client, "w1", **{PRODUCT: "a"})
     await put_node(client, "w2")
     await put_feature(client, "w1")
@@ -106,7 +106,7 @@ async def test_what_there_is_is_said_once(client: KubeClient, ledger: JetStreamL
     assert await numbered_without_gaps(ledger)
 
 
-async def test_what_changes_is_said_in_its_order(
+async def test_changes_are_recorded_in_their_order(
     client: KubeClient, ledger: JetStreamLedger, database_url: str
 ) -> None:
     async with watching(client, ledger, database_url):
@@ -126,7 +126,7 @@ async def test_what_changes_is_said_in_its_order(
     assert "".join(labels) == "-abab-c"
 
 
-async def test_what_happened_while_nobody_watched_is_said_afterwards(
+async def test_changes_that_nobody_watched_are_recorded_afterwards(
     client: KubeClient, ledger: JetStreamLedger, database_url: str
 ) -> None:
     for name in ("w1", "w2", "w3"):

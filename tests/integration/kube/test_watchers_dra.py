@@ -82,7 +82,7 @@ async def delete_claim(client: KubeClient, name: str) -> None:
 
 
 async def touch(client: KubeClient) -> None:
-    """Change something that nobody follows, so that what is followed was last changed before now."""
+    """Change an object that nobody watches, so that all watched objects were last changed before now."""
     await client.apply(
         CONFIG_MAPS, {"metadata": {"name": "unrelated", "namespace": "default"}, "data": {"a": uuid4().hex}}
     )
@@ -129,7 +129,7 @@ async def test_a_claim_from_its_beginning_to_its_end(
         await comes(ledger, *(f"{CLAIM} {one}" for one in payloads))
 
 
-async def test_what_there_is_is_said_once_whatever_is_listed_again(
+async def test_every_object_is_recorded_once_however_often_it_is_listed(
     kube: KubeServer, client: KubeClient, proxy: KubeProxy, ledger: JetStreamLedger, database_url: str
 ) -> None:
     await client.apply(NODES, {"metadata": {"name": "w1", "labels": {"team": "a"}}})
@@ -155,7 +155,7 @@ async def test_what_there_is_is_said_once_whatever_is_listed_again(
             await comes(ledger, *first)
 
 
-async def test_what_happened_while_nobody_watched_is_said_afterwards(
+async def test_changes_that_nobody_watched_are_recorded_afterwards(
     client: KubeClient, ledger: JetStreamLedger, database_url: str
 ) -> None:
     for name in ("gone", "again"):
@@ -202,7 +202,7 @@ async def test_labels_of_nodes_are_followed_apart_from_the_nodes(
     assert [one.data.EVENT for one in events if one.source == "/watchers/nodes"] == ["observed", "gone"]
 
 
-@pytest.mark.embedded_only("a real one does not serve DeviceTaintRules unless it is told to")
+@pytest.mark.embedded_only("a real one does not serve DeviceTaintRules unless it is configured to")
 @pytest.mark.parametrize("version", [DEVICE_TAINT_RULES, OLDER_DEVICE_TAINT_RULES])
 async def test_taint_rules_of_either_version(
     version: Any, client: KubeClient, ledger: JetStreamLedger, database_url: str
@@ -281,7 +281,7 @@ async def test_a_server_without_dynamic_resource_allocation_is_no_trouble(
 
 
 async def asked_twice(older: Older, *resources: Resource) -> None:
-    """Return when each was asked for again after the answer that it is not there."""
+    """Return when each was requested again after a 404."""
 
     async def is_so() -> bool:
         return all(older.refused.count(resource.path()) > 1 for resource in resources)
@@ -289,7 +289,7 @@ async def asked_twice(older: Older, *resources: Resource) -> None:
     await eventually(is_so)
 
 
-@pytest.mark.embedded_only("a real one does not serve DeviceTaintRules unless it is told to")
+@pytest.mark.embedded_only("a real one does not serve DeviceTaintRules unless it is configured to")
 async def test_taint_rules_are_followed_from_one_version_to_another(
     kube: KubeServer, client: KubeClient, older: Older, ledger: JetStreamLedger, database_url: str
 ) -> None:

@@ -162,7 +162,7 @@ async def test_components_of_a_node_and_nothing_else_of_it(
     assert any("labelSelector=app" in one.query for one in proxy.requests if one.path == PODS.path("default"))
 
 
-async def test_what_there_is_is_said_once_whatever_is_listed_again(
+async def test_every_object_is_recorded_once_however_often_it_is_listed(
     kube: KubeServer, client: KubeClient, proxy: KubeProxy, ledger: JetStreamLedger, database_url: str
 ) -> None:
     await put_pool(client)
@@ -188,7 +188,7 @@ async def test_what_there_is_is_said_once_whatever_is_listed_again(
             await comes(ledger, *first)
 
 
-async def test_what_happened_while_nobody_watched_is_said_afterwards(
+async def test_changes_that_nobody_watched_are_recorded_afterwards(
     client: KubeClient, ledger: JetStreamLedger, database_url: str
 ) -> None:
     for name in ("gone", "again"):

@@ -36,7 +36,7 @@ async def test_an_expired_page_begins_the_list_anew_without_repeats() -> None:
     assert await names_of(api) == ["a", "b"]
 
 
-async def test_pages_that_keep_expiring_are_asked_for_at_once() -> None:
+async def test_pages_that_keep_expiring_become_one_request() -> None:
     again = [listing(node("a"), version="7", more="t"), refuse(410, "Expired")]
     api = ScriptedApi(*again, *again, listing(node("a"), node("b"), version="9"))
     assert await names_of(api) == ["a", "b"]
@@ -61,7 +61,7 @@ async def test_namespaces_are_part_of_the_path() -> None:
     ]  # fmt: skip
 
 
-async def test_an_apply_says_who_owns_the_fields() -> None:
+async def test_the_conflict_of_an_apply_names_the_owners_of_fields() -> None:
     api = ScriptedApi(answer({}))
     async with api.serving() as client:
         await client.apply(GPU_DEVICES, {"metadata": {"name": "d0"}, "status": {}}, subresource="status")
@@ -135,7 +135,7 @@ async def test_a_conflict_names_fields_and_managers() -> None:
         (refuse(503), None),
     ],
 )
-async def test_waiting_as_long_as_the_server_asks(given: Answer, retry_after_s: float | None) -> None:
+async def test_the_error_carries_retry_after(given: Answer, retry_after_s: float | None) -> None:
     async with ScriptedApi(given).serving() as client:
         with pytest.raises(errors.TransientError) as raised:
             await client.get(NODES, "w1")
@@ -240,7 +240,7 @@ async def test_a_kubeconfig_that_makes_no_sense(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("user", [{"token": "t", "as": "system:serviceaccount:ml:viewer"}, {"as-groups": ["viewers"]}])
-async def test_nobody_acts_with_more_rights_than_was_wanted(tmp_path: Path, user: dict[str, Any]) -> None:
+async def test_impersonation_is_refused(tmp_path: Path, user: dict[str, Any]) -> None:
     with pytest.raises(errors.KubeConfigError, match=r"acts as .*viewer.* Use credentials"):
         await load_configuration(write(tmp_path / "a", "http://a:1", user))
 

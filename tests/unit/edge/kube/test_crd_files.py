@@ -1,4 +1,4 @@
-"""The CRDs and manifests that are shipped: what kubectl's users, and the API's rules, expect of them."""
+"""The shipped CRDs and manifests meet the expectations of kubectl's users and of the API's rules."""
 
 from collections.abc import Iterator
 from copy import deepcopy

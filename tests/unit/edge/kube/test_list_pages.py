@@ -1,4 +1,4 @@
-"""Lists in pages: what the later pages cost, and what they show, while objects change."""
+"""Lists in pages: the cost of later pages, and their content while objects change."""
 
 import pytest
 

@@ -40,7 +40,7 @@ class Followed:
 
 
 async def follow(*answers: Answer, jitter: float = 1.0, **settings: Any) -> tuple[Followed, list[dict[str, str]]]:
-    """What was seen, and the queries that were asked, the last one apart."""
+    """What was seen, and the queries of all requests but the last."""
     api, followed = ScriptedApi(*answers), Followed()
 
     async def sleep(pause_s: float) -> None:
@@ -126,14 +126,14 @@ async def test_failures_wait_longer_and_longer_until_something_comes() -> None:
     assert followed.pauses_s == [0.2, 0.4, 0.8, 0.2, 0.4]
 
 
-async def test_a_server_that_asks_to_wait_is_waited_for() -> None:
+async def test_retry_after_is_honoured() -> None:
     busy = refuse(429, "TooManyRequests", headers={"Retry-After": "9"})
     followed, _ = await follow(busy, listing(version="5"), stream(), jitter=0.0)
     assert followed.errors == [TooManyRequestsError]
     assert followed.pauses_s[0] == 9
 
 
-async def test_a_right_that_is_missing_is_told_and_asked_for_again() -> None:
+async def test_a_missing_right_is_an_interruption_and_retried() -> None:
     followed, queries = await follow(refuse(403, "Forbidden"), listing(version="5"), stream())
     assert followed.errors == [ForbiddenError]
     assert versions(queries) == ["list", "list", "5"]

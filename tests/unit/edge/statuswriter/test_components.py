@@ -71,17 +71,17 @@ def test_pods_run_on_managed_nodes_with_gpus_only(module: dict[str, Any], manage
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_a_component_that_is_switched_off_is_not_wanted_and_the_others_are(app: str) -> None:
+def test_a_component_that_is_switched_off_is_not_desired_but_the_others_are(app: str) -> None:
     off: dict[str, Any] = {SWITCHES[APPS[app]]: False}
     assert {other for other in APPS if shown(other, **off) is None} == {app}
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_nothing_is_wanted_of_a_disabled_module(app: str) -> None:
+def test_a_disabled_module_desires_no_components(app: str) -> None:
     assert shown(app, enabled=False) is None
 
 
-def test_elsewhere_nothing_is_wanted() -> None:
+def test_other_namespaces_have_no_desired_components() -> None:
     assert COMPONENTS.desired(DEFAULT_SETTINGS, Key(Kind.COMPONENT, "nvidia-dcgm", "other")) is None
     assert COMPONENTS.desired(DEFAULT_SETTINGS, Key(Kind.COMPONENT, "other", "gpus")) is None
 

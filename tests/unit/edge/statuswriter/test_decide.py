@@ -1,4 +1,4 @@
-"""What the status writer does next with an object, what it sends, and which differences it tells of."""
+"""The next step for an object, the requests that it needs, and the differences that verification shows."""
 
 import pytest
 
@@ -95,7 +95,7 @@ def test_an_approval_that_a_person_overrules_is_not_sent_again() -> None:
     assert decide(Kind.DEVICE, other, withdrawn=False, observed=left) is Action.APPROVE
 
 
-def test_objects_with_a_namespace_are_told_apart_by_it() -> None:
+def test_a_namespace_is_part_of_an_objects_id() -> None:
     one, other, none = Key(Kind.POOL, "a", "x"), Key(Kind.POOL, "a", "y"), Key(Kind.CLUSTER_POOL, "a")
     assert [key.id for key in (one, other, none)] == ["x/a", "y/a", "a"]
     assert [key_of(key.kind, key.id) for key in (one, other, none)] == [one, other, none]

@@ -1,4 +1,4 @@
-"""What the status writer makes of decisions: objects, what goes, what is news, and metrics."""
+"""Desired objects, withdrawals, occurrences and metrics that follow from decisions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the status writer tells as Events: what is young, once of one kind, and where its object lies."""
+"""Kubernetes Events: only young occurrences, one Event for those of one kind, in the namespace of the object."""
 
 from datetime import UTC, datetime, timedelta
 

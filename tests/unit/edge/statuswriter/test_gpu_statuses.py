@@ -117,7 +117,7 @@ def test_a_cluster_pool_has_no_namespace() -> None:
     assert (pool_key(CLUSTER_POOL), pool_key(POOL)) == (Key(Kind.CLUSTER_POOL, "c"), POOL_KEY)
 
 
-def test_a_fault_says_why_since_when() -> None:
+def test_a_fault_has_its_reason_and_its_time() -> None:
     state = desired_state(
         *found("w1-0"), ("w1-0", prepared("Faulted", "HardwareFault", "XID 79")), ("w1-0", prepared("Faulted", "Other"))
     )
@@ -154,7 +154,7 @@ def test_a_node_shows_inventory_and_preparation_together() -> None:
         (("team/p", PodObserved(uid="p", node="w1", requests={"gpu.deckhouse.io/a": 1})), POOL_KEY),
     ],
 )
-def test_what_changes_is_looked_at(what: Any, key: Key) -> None:
+def test_changed_objects_are_reconciled(what: Any, key: Key) -> None:
     before = [*found("w1-0"), (POOL, CARD), ("w1", phase("Validating", ("GFDReady", "Unknown")))]
     state = desired_state(*before, what)
     assert key in state.take_changed()
@@ -164,7 +164,7 @@ def test_what_changes_is_looked_at(what: Any, key: Key) -> None:
     assert key not in others.take_changed()
 
 
-def test_capacity_is_told_as_far_as_it_is_known() -> None:
+def test_capacity_is_shown_once_it_is_decided() -> None:
     assert capacity(None, 3) == {"used": 3}
     assert capacity(8, 3) == {"total": 8, "used": 3, "available": 5}
     assert capacity(2, 3) == {"total": 2, "used": 3, "available": 0}
@@ -241,7 +241,7 @@ def test_what_was_decided_of_a_pool_outlives_an_end_that_is_recorded_late() -> N
         (assigned(None), None),
     ],
 )
-def test_a_pool_that_takes_devices_by_itself_says_so_on_them(assignment: Any, annotation: Document | None) -> None:
+def test_a_pool_that_approves_automatically_annotates_its_devices(assignment: Any, annotation: Document | None) -> None:
     state = desired_state(*found("w1-0"), ("w1-0", prepared("Ready")), ("w1-0", assignment))
     assert shown(state).approved == annotation
 
@@ -271,7 +271,7 @@ def test_occurrences_that_become_events() -> None:
     ]  # fmt: skip
 
 
-def test_a_node_without_a_pool_is_told_of_once_it_lasts() -> None:
+def test_a_node_that_stays_without_a_pool_is_announced_once() -> None:
     facts = [*found("w1-0", "w1-1"), ("w1-0", prepared("Ready")), ("w1", ready())]
     began = hour(len(facts))
     state = desired_state(*facts)

@@ -1,4 +1,4 @@
-"""What is told of ResourceSlice statuses, and that alerts ask for nothing else."""
+"""Metrics of ResourceSliceStatuses, and that alerts use no others."""
 
 import re
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ POOLS = (
 )
 
 
-def test_what_stands_now_is_told() -> None:
+def test_metrics_show_the_present() -> None:
     found = samples(desired_state(*POOLS))
     assert found["dra_resourceslice_status_staleness_seconds", "s1"] == BEHIND_S
     assert found["dra_resourceslice_status_staleness_seconds", "s2"] == 0.0
@@ -81,7 +81,7 @@ def test_what_is_noted_of_slices_counts_and_of_other_kinds_does_not() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"enabled": False}, {"dra_availability": False}])
-def test_while_statuses_are_not_kept_nothing_is_told(settings: dict[str, bool]) -> None:
+def test_there_are_no_metrics_while_statuses_are_not_kept(settings: dict[str, bool]) -> None:
     assert samples(desired_state(*POOLS, **settings)) == {}
 
 

@@ -55,7 +55,7 @@ def test_an_object_is_named_after_its_slice_and_goes_with_it() -> None:
 
 
 def kept(found: DesiredObject, **metadata: Any) -> ObservedObject:
-    """What is remembered of an object that is as wanted."""
+    """The cache of an object that is as desired."""
     owners = found.main["ownerReferences"]
     about = {"name": "s1", "uid": "o", "resourceVersion": "1", "ownerReferences": owners} | metadata
     return observe(Kind.SLICE, {"metadata": about, "spec": found.main["spec"], "status": found.status})
@@ -94,7 +94,7 @@ def test_lists_of_a_status_are_alike_on_both_sides() -> None:
     assert decide(Kind.SLICE, found, withdrawn=False, observed=changed) is Action.STATUS
 
 
-def test_what_changes_is_looked_at() -> None:
+def test_changed_objects_are_reconciled() -> None:
     state = desired_state(PUBLISHED, ("s2", published("q", [])))
     assert set(state.take_changed()) == {SLICE, OTHER}
     assert state.take_changed() == {}
@@ -118,7 +118,7 @@ def test_settings_change_how_every_slice_is_shown() -> None:
     assert "a/c" not in str(shown(state).status)
 
 
-def test_a_closed_gate_leaves_objects_as_they_are() -> None:
+def test_a_closed_feature_gate_leaves_objects_as_they_are() -> None:
     state = desired_state(PUBLISHED)
     planner = Planner(state, node_feature_rule())
     other = {"metadata": {"name": "x", "uid": "u", "resourceVersion": "1"}}
@@ -251,7 +251,7 @@ def settings(given: dict[str, Any]) -> tuple[SettingsChanged, tuple[str, ...]]:
         ({"featureGates": {"DRAResourceAvailabilityVisibility": True, "Other": 1}}, SettingsChanged()),
     ],
 )
-def test_the_module_config_says_how_slices_are_shown(given: dict[str, Any], expected: SettingsChanged) -> None:
+def test_the_module_config_sets_how_slices_are_shown(given: dict[str, Any], expected: SettingsChanged) -> None:
     assert settings(given) == (expected, ())
 
 

@@ -26,7 +26,7 @@ def test_drift_of_an_object_is_corrected_so_many_times_an_hour() -> None:
     assert correction_allowed_at_s(state, 2, HOUR_S + 1) == HOUR_S + 10.0
 
 
-async def test_a_key_is_looked_at_once_and_by_one() -> None:
+async def test_a_key_is_worked_on_once_and_by_one_worker() -> None:
     clock = Clock()
     queue = WorkQueue(clock)
     queue.add(DEVICE)
@@ -62,7 +62,7 @@ async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
     assert len(queue) == 0
 
 
-async def test_what_waits_for_later_is_not_looked_at_sooner() -> None:
+async def test_a_key_for_later_is_not_taken_sooner() -> None:
     clock = Clock()
     queue = WorkQueue(clock)
     queue.add(DEVICE, clock.now_s + 60)
@@ -82,7 +82,7 @@ def test_a_bucket_gives_a_burst_and_then_a_rate() -> None:
     assert bucket.reserve() == 0.5
 
 
-async def test_a_server_in_trouble_is_asked_by_one_at_a_time() -> None:
+async def test_a_server_in_trouble_gets_one_request_at_a_time() -> None:
     clock = Clock()
     breaker = CircuitBreaker(RateLimiter(1000.0, 1000, clock), Backoff(first_s=0.01, max_s=0.01), lambda: 0.0, clock)
     with pytest.raises(UnavailableError):

@@ -1,4 +1,4 @@
-"""What the watcher of ResourceClaims makes of them: what is asked for, and what was given; values in, values out."""
+"""The facts of ResourceClaims: requests and allocations."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_a_claim_that_is_too_large_keeps_what_it_holds() -> None:
     assert part.problems == ("it is too large for an event; the selectors of its requests are left out",)
 
 
-def test_what_a_request_asks_for() -> None:
+def test_the_fields_of_a_request() -> None:
     one = exactly(
         count=2,
         selectors=[{"cel": {"expression": "true"}}, {"other": {}}],
@@ -73,7 +73,7 @@ def test_what_a_request_asks_for() -> None:
         ({"count": BIGINT_MAX + 1}, "ExactCount", 1, True),
     ],
 )
-def test_how_many_a_request_asks_for(given: Json, mode: str, count: int, is_told: bool) -> None:
+def test_how_many_devices_a_request_needs(given: Json, mode: str, count: int, is_told: bool) -> None:
     part = claims.read(claim(exactly(**given)))
     ((wish,),) = [request.wishes for request in claims.KIND.combine([part.content]).requests]
     assert (wish.mode, wish.count, bool(part.problems)) == (mode, count, is_told)
@@ -165,7 +165,7 @@ def test_the_pod_that_a_claim_was_made_for() -> None:
     assert claim_said(obj).owner is None
 
 
-def test_more_results_than_an_event_holds_are_told() -> None:
+def test_more_results_than_an_event_holds_are_noted() -> None:
     part = claims.read(claim(status=allocated(*[result()] * (RESULTS_MAX + 1))))
     payload = claims.KIND.combine([part.content])
     assert isinstance(payload, ClaimAllocated)

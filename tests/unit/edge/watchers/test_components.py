@@ -110,7 +110,7 @@ def crashes(restarts: int) -> Json:
     return validator([pause | {"restartCount": restarts, "lastState": {"terminated": last}}])
 
 
-def test_a_pod_that_crashes_on_and_on_is_told_in_the_same_words() -> None:
+def test_a_pod_that_crashes_again_and_again_has_the_same_progress() -> None:
     assert progress_of(crashes(1)) == progress_of(crashes(99))
     assert progress_of(crashes(1)).message == f"{DRIVER} ended with exit code 1: no driver in container ..."
 
@@ -150,7 +150,7 @@ def test_long_messages_are_cut() -> None:
 
 
 @pytest.mark.parametrize(("app", "name"), COMPONENT_BY_APP.items())
-def test_every_component_is_known_by_its_label(app: str, name: str) -> None:
+def test_a_label_identifies_every_component(app: str, name: str) -> None:
     payload = WatchedObjects(components.kind(NAMESPACE), [components.read(component(app, status=READY))]).payload("w1")
     assert payload == NodeComponentsObserved(pods=(ComponentPod(component=name, pod="p", ready=True),))  # type: ignore[arg-type] # the table's
     assert app in components.kind(NAMESPACE).labels
@@ -159,7 +159,7 @@ def test_every_component_is_known_by_its_label(app: str, name: str) -> None:
 @pytest.mark.parametrize(
     "obj", [component("other"), component("nvidia-dcgm", node=None), {}, component("nvidia-dcgm", name="")]
 )
-def test_what_is_no_component_on_a_node_says_nothing(obj: Json) -> None:
+def test_a_pod_that_is_no_component_on_a_node_is_skipped(obj: Json) -> None:
     assert components.read(obj).subject is None
 
 

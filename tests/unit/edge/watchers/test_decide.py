@@ -91,7 +91,7 @@ def compared(kind: AnyKind, recorded: dict[str, LastRecord], *objects: dict[str,
     return differences(kind, recorded, watched, subjects_to_compare(recorded, watched), START)
 
 
-def test_of_a_node_only_labels_that_tell_of_gpus_or_their_management_matter() -> None:
+def test_only_a_nodes_labels_about_gpus_and_management_are_relevant() -> None:
     labels = {
         "gpu.deckhouse.io/present": "true",
         "nvidia.com/gpu.product": "A100",
@@ -113,7 +113,7 @@ def test_of_a_node_only_labels_that_tell_of_gpus_or_their_management_matter() ->
     assert seen(other, "w1", obj).labels == kept | {"example.com/gpu": "false"}
 
 
-def test_a_node_feature_tells_of_gpus_in_their_order() -> None:
+def test_a_node_feature_lists_gpus_in_their_order() -> None:
     obj = feature(
         "w1",
         {"vendor": "1a03", "device": "2000", "class": "0300"},
@@ -149,7 +149,7 @@ def test_the_node_features_of_a_node_are_one_fact_and_the_last_one_ends_it() -> 
     assert watched.subjects() == {"w2"}
 
 
-def test_a_node_feature_of_no_node_says_nothing() -> None:
+def test_a_node_feature_without_a_node_is_skipped() -> None:
     obj = feature("a")
     del obj["metadata"]["labels"]
     assert WatchedObjects(nodefeatures.KIND, [nodefeatures.read(obj)]).subjects() == set()
@@ -247,7 +247,9 @@ def test_every_setting_is_read() -> None:
         ),
     ],
 )
-def test_what_cannot_be_understood_is_told_and_approves_nothing(given: Any, expected: Any, field: str) -> None:
+def test_a_setting_that_is_not_understood_is_a_problem_and_approves_nothing(
+    given: Any, expected: Any, field: str
+) -> None:
     assert settings(given) == SettingsChanged(**expected)
     (problem,) = moduleconfig.read(module_config(given)).problems
     assert problem.startswith(f"{field} is ")
@@ -299,7 +301,7 @@ def test_any_object_can_be_read(obj: dict[str, Any]) -> None:
             watched.payload(subject)
 
 
-def test_what_is_kept_of_an_object_takes_no_more_room_than_it_looks() -> None:
+def test_the_content_of_an_object_takes_no_more_memory_than_its_length() -> None:
     tracemalloc.start()
     kept = [packed({"number": number}) for number in range(100)]
     size_bytes, _ = tracemalloc.get_traced_memory()
@@ -307,7 +309,7 @@ def test_what_is_kept_of_an_object_takes_no_more_room_than_it_looks() -> None:
     assert size_bytes < 1024 * len(kept)
 
 
-def test_what_the_ledger_says_already_is_no_difference() -> None:
+def test_a_recorded_fact_is_no_difference() -> None:
     first = compared(NODES, {}, node(product="a"), node("w2", "u2"))
     assert [fact.subject for fact in first] == ["w1", "w2"]
     recorded = known_of(NODES, *first)
@@ -332,7 +334,7 @@ def test_a_node_that_came_back_is_recorded_again() -> None:
 
 
 @pytest.mark.parametrize("kind", [nodefeatures.KIND, gpudevices.KIND])
-def test_what_is_gone_is_told_once(kind: AnyKind) -> None:
+def test_a_tombstone_is_recorded_once(kind: AnyKind) -> None:
     obj = feature("a", product="x") if kind is nodefeatures.KIND else {"metadata": {"name": "w1", "labels": {"a": "b"}}}
     first = compared(kind, {}, obj)
     (gone,) = compared(kind, known_of(kind, *first))
@@ -355,7 +357,7 @@ _states = st.dictionaries(
 
 
 @given(states=st.lists(_states, max_size=6))
-def test_whatever_was_missed_the_ledger_says_what_there_is(states: list[dict[str, tuple[str, str]]]) -> None:
+def test_whatever_was_missed_the_ledger_ends_equal_to_the_objects(states: list[dict[str, tuple[str, str]]]) -> None:
     recorded: dict[str, LastRecord] = {}
     for at, state in enumerate(states):
         objects = [node(name, uid, product=product) for name, (uid, product) in state.items()]

@@ -81,7 +81,7 @@ def test_all_labels_of_a_node_but_those_that_tick() -> None:
     assert payload_of(nodes.LABELS_KIND, {"metadata": {"name": "w1"}}) is None
 
 
-def test_labels_that_no_event_holds_are_told() -> None:
+def test_labels_that_no_event_holds_are_noted() -> None:
     labels = {f"l{index:04}": "x" for index in range(LABELS_MAX + 2)} | {"long": "x" * 300}
     part = nodes.read_labels({"metadata": {"name": "w1", "uid": "u", "labels": labels}})
     assert len(nodes.LABELS_KIND.combine([part.content]).labels) == LABELS_MAX
@@ -98,11 +98,11 @@ def test_labels_that_no_event_holds_are_told() -> None:
         (nodes.LABELS_KIND, NodeUnlabelled(uid="u")),
     ],
 )
-def test_what_says_that_something_is_gone(kind: AnyKind, tombstone: object) -> None:
+def test_tombstones(kind: AnyKind, tombstone: object) -> None:
     assert kind.tombstone_of("u") == tombstone
 
 
-def test_kinds_of_one_aggregate_have_sources_of_their_own() -> None:
+def test_kinds_of_one_aggregate_have_different_sources() -> None:
     assert len({kind.source for kind in KINDS}) == len(KINDS)
 
 

@@ -83,7 +83,7 @@ def test_how_much_a_pod_needs_at_once(obj: Json, units: dict[str, int]) -> None:
         {},
     ],
 )
-def test_a_pod_that_holds_nothing_of_a_pool_says_nothing(obj: Json) -> None:
+def test_a_pod_that_holds_no_unit_is_skipped(obj: Json) -> None:
     assert pods.read(obj)[1:] == (None, b"", ())
 
 
@@ -98,13 +98,13 @@ def test_a_pod_that_holds_nothing_of_a_pool_says_nothing(obj: Json) -> None:
         ("2", {A: 2}, False),
     ],
 )
-def test_amounts_that_are_not_whole_are_told(amount: object, units: dict[str, int], is_told: bool) -> None:
+def test_amounts_that_are_not_whole_are_problems(amount: object, units: dict[str, int], is_told: bool) -> None:
     obj = pod(container(amount))
     assert requests(obj) == units
     assert bool(pods.read(obj).problems) == is_told
 
 
-def test_more_resources_than_an_event_holds_are_told() -> None:
+def test_more_resources_than_an_event_holds_are_noted() -> None:
     obj = pod(*(container("1", of=f"gpu.deckhouse.io/p{index:03}") for index in range(RESOURCES_MAX + 1)))
     assert len(requests(obj)) == RESOURCES_MAX
     assert pods.read(obj).problems == (

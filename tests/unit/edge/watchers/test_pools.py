@@ -1,4 +1,4 @@
-"""What watchers make of pools: a spec that is read whole, and what a pool is kept from by what is not understood."""
+"""The facts of pools: their whole spec, and what a pool must not do where its spec is not understood."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def problems_of(obj: Json) -> tuple[str, ...]:
     return gpupools.KIND.read(obj).problems
 
 
-def test_a_pool_that_says_nothing_more_than_it_must() -> None:
+def test_a_pool_with_nothing_but_required_fields() -> None:
     assert payload_of(pool()) == PoolDefined(uid="u", generation=3, unit="Card")
     assert problems_of(pool()) == ()
 
@@ -201,7 +201,7 @@ def test_devices_that_are_not_understood_are_not_taken(devices: Any, where: str)
         (spec_with(deviceSelector=1), "deviceSelector is 1"),
     ],
 )
-def test_a_pool_that_is_not_understood_takes_nothing_and_tells_why(spec: Any, problem: str) -> None:
+def test_a_pool_that_is_not_understood_takes_nothing_and_has_problems(spec: Any, problem: str) -> None:
     payload = payload_of(pool(spec))
     assert (payload.include, payload.devices_per_node_max) == (NO_DEVICES, None)
     assert problems_of(pool(spec))[0] == problem
@@ -236,7 +236,7 @@ def test_scheduling_that_is_not_understood_is_left_out(scheduling: Any) -> None:
     assert problems_of(obj)
 
 
-def test_more_taints_than_an_event_holds_are_told() -> None:
+def test_more_taints_than_an_event_holds_are_noted() -> None:
     taints = [{"key": f"t{index}", "effect": "NoSchedule"} for index in range(TAINTS_MAX + 1)]
     obj = pool(spec_with(scheduling={"taints": taints}))
     assert len(payload_of(obj).taints) == TAINTS_MAX
@@ -271,7 +271,7 @@ def test_a_pool_that_is_too_large_takes_nothing() -> None:
     )
 
 
-def test_problems_that_are_too_many_to_tell_still_count() -> None:
+def test_problems_that_are_too_many_to_show_still_count() -> None:
     obj = pool(spec_with(nodeSelector={"matchLabels": {"a": 1}}), annotations={ANNOTATION_MAINTENANCE: "x"})
     obj["spec"]["scheduling"] = {f"k{index}": 1 for index in range(PROBLEMS_MAX)}
     obj["spec"]["deviceAssignment"] = {"autoApproveSelector": {f"k{index}": 1 for index in range(PROBLEMS_MAX)}}
@@ -280,7 +280,7 @@ def test_problems_that_are_too_many_to_tell_still_count() -> None:
     assert len(problems_of(obj)) == PROBLEMS_MAX
 
 
-def test_what_says_that_a_pool_is_gone() -> None:
+def test_the_tombstone_of_a_pool() -> None:
     for kind in KINDS:
         assert kind.tombstone_of("u") == PoolGone(uid="u")
     assert len({kind.source for kind in KINDS}) == len(KINDS)

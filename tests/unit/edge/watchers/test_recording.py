@@ -68,7 +68,7 @@ async def test_what_was_not_acknowledged_is_recorded_once(trouble: Before) -> No
     assert watch.pauses_s == [1.0]
 
 
-async def test_a_ledger_that_stays_away_is_asked_less_and_less_often() -> None:
+async def test_requests_to_a_ledger_that_stays_away_become_rarer() -> None:
     ledger = TroubledLedger(*[refused] * 5)
     whole = listing(gpu_node("w1"), version="5")
     async with watching(ledger, *[whole] * 6, ON) as (watch, _):
@@ -91,7 +91,7 @@ async def test_a_number_that_somebody_else_used_meanwhile_loses_no_fact() -> Non
         await comes(ledger, "1 w1 z", "1 w1 a", "2 w1 a")
 
 
-async def test_what_somebody_else_said_late_is_put_right() -> None:
+async def test_a_late_record_of_another_instance_is_corrected() -> None:
     ledger = MemoryLedger()
     async with watching(ledger, listing(gpu_node("w1"), version="5"), ON, audit_interval_s=0.01):
         await comes(ledger, "1 w1 a")
@@ -124,7 +124,7 @@ async def test_a_book_that_was_left_while_reading_knows_everything_afterwards() 
 
 
 class SlowToShow(MemoryLedger):
-    """Acknowledges what it does not show yet, and tells nobody where its end is."""
+    """Acknowledges events that it does not show yet, and never answers where its end is."""
 
     shows = True
 
@@ -134,7 +134,7 @@ class SlowToShow(MemoryLedger):
             yield reader
 
     async def last_sequence(self, subject_filter: str) -> int:
-        raise AssertionError(f"The end of {subject_filter} is looked for, which takes the longer the more there is.")
+        raise AssertionError(f"The end of {subject_filter} is queried, which takes longer the more events there are.")
 
 
 async def test_what_was_recorded_is_read_back_without_a_search_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

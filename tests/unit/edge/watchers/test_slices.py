@@ -1,4 +1,4 @@
-"""What the watcher of ResourceSlices makes of them, and what it leaves out: values in, values out."""
+"""The facts of ResourceSlices, and what they leave out."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_a_term_that_is_not_understood_selects_no_node(requirement: Any) -> None
     assert part.problems
 
 
-def test_what_a_slice_says_of_itself() -> None:
+def test_a_slices_own_fields() -> None:
     payload = slice_said(published())
     assert (payload.uid, payload.generation, payload.driver, payload.pool) == ("u", 3, "gpu.example.com", "p")
     assert (payload.pool_generation, payload.slice_count) == (2, 1)
@@ -177,7 +177,7 @@ def test_taints_of_a_device() -> None:
     assert part.problems == ("devices[0].taints[2].effect is None",)
 
 
-def test_more_than_an_event_holds_is_cut_and_told() -> None:
+def test_what_an_event_cannot_hold_is_cut_and_noted() -> None:
     attributes = {f"a{index:03}": {"int": index} for index in range(ATTRIBUTES_MAX + 1)}
     devices = [{"name": f"gpu-{index}"} for index in range(DEVICES_PER_SLICE_MAX + 2)]
     devices[0]["attributes"] = attributes  # type: ignore[assignment] # a device holds more than texts

@@ -1,4 +1,4 @@
-"""One watcher against an API server that says what a test wrote down: lists, changes, and what failures do not say."""
+"""One watcher against a scripted API server: lists, changes, and failures that prove nothing."""
 
 import asyncio
 from typing import Any
@@ -68,7 +68,7 @@ async def test_an_expired_version_shows_what_was_deleted_meanwhile(gone: Answer)
         [listing(gpu_node("w1"), version="9", more="token"), refuse(410, "Expired"), refuse(503)],
     ],
 )
-async def test_a_list_that_fails_says_nothing_is_gone(failure: list[Answer]) -> None:
+async def test_a_list_that_fails_proves_no_deletion(failure: list[Answer]) -> None:
     ledger = MemoryLedger()
     first = listing(gpu_node("w1"), gpu_node("w2"), version="5")
     last = listing(gpu_node("w1"), gpu_node("w2"), gpu_node("w3"), version="9")
@@ -126,7 +126,7 @@ async def test_a_kind_that_is_not_served_has_no_objects(answers: list[Answer]) -
 
 
 @pytest.mark.parametrize("answers", UNCLEAR)
-async def test_a_not_found_that_discovery_does_not_confirm_says_nothing(answers: list[Answer]) -> None:
+async def test_a_not_found_that_discovery_does_not_confirm_proves_nothing(answers: list[Answer]) -> None:
     ledger = MemoryLedger()
     first = [listing(feature("w1"), version="5"), refuse(410, "Expired")]
     again = [listing(feature("w1"), feature("w2"), version="9"), ON]
@@ -172,7 +172,7 @@ def metric(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"gpuledger_watcher_{name}", {"watcher": "nodes", **labels}) or 0.0
 
 
-async def test_metrics_tell_what_was_recorded_what_failed_and_how_long_it_is_quiet() -> None:
+async def test_metrics_count_records_failures_and_the_time_without_contact() -> None:
     ledger = MemoryLedger()
     before = [metric("events_total"), metric("lists_total"), metric("errors_total", error="UnavailableError")]
     async with watching(ledger, refuse(500), listing(gpu_node("w1"), gpu_node("w2"), version="5"), ON) as (watch, api):
