@@ -161,9 +161,9 @@ def test_names_are_taken_as_they_are_written(cli: Cli, fleet: TitanFile) -> None
 
 def test_replay_dry_run_writes_nothing(cli: Cli, fleet: TitanFile) -> None:
     before = cli("sql", "SELECT name, edition, incarnation FROM gpuledger.projection ORDER BY 1, 2", "-o", "csv").out
-    said = cli("replay", "--dry-run")
-    assert said.code == 0
-    assert "0 would change" in said.err
+    expected = cli("replay", "--dry-run")
+    assert expected.code == 0
+    assert "0 would change" in expected.err
     assert (
         cli("sql", "SELECT name, edition, incarnation FROM gpuledger.projection ORDER BY 1, 2", "-o", "csv").out
         == before
@@ -183,8 +183,13 @@ def test_bad_rows_are_reported_and_the_rest_is_imported(cli: Cli, fleet: TitanFi
     result = cli("import", "titan", str(file), "--rejects", str(rejects))
     assert result.code == 3
     assert "4 rows rejected" in result.err
-    told = [orjson.loads(line) for line in rejects.read_bytes().splitlines()]
-    assert [(reject["line"], bool(reject["reason"])) for reject in told] == [(2, True), (3, True), (4, True), (5, True)]
+    rejected = [orjson.loads(line) for line in rejects.read_bytes().splitlines()]
+    assert [(reject["line"], bool(reject["reason"])) for reject in rejected] == [
+        (2, True),
+        (3, True),
+        (4, True),
+        (5, True),
+    ]
     (row,) = cli("get", "devices", "good-1", "-o", "json").json()
     assert (row["state"], row["failures"]) == ("Retired", 1)
 
@@ -206,7 +211,7 @@ def test_every_output_has_data_on_stdout_and_nothing_else(cli: Cli, fleet: Titan
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (("get", "nonsense"), 2, "Choose from devices"),
         (("get", "devices", "--at", "soon"), 2, "is not a time"),
@@ -225,11 +230,11 @@ def test_every_output_has_data_on_stdout_and_nothing_else(cli: Cli, fleet: Titan
     ],
 )
 def test_errors_are_one_sentence_and_a_next_step(
-    cli: Cli, fleet: TitanFile, arguments: tuple[str, ...], code: int, said: str
+    cli: Cli, fleet: TitanFile, arguments: tuple[str, ...], code: int, expected: str
 ) -> None:
     result = cli(*arguments)
     assert (result.code, result.out) == (code, "")
-    assert said in result.err
+    assert expected in result.err
     assert len(result.err.splitlines()) == 1
     assert "Traceback" not in result.err
 

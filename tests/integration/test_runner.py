@@ -74,8 +74,8 @@ async def test_an_event_that_comes_twice_counts_once(ledger: JetStreamLedger, ur
 async def test_an_id_used_for_two_events_stops_nobody(ledger: JetStreamLedger, url: str) -> None:
     one, other = (one._replace(id="the-same") for one in failures(range(1, 3)))
     projection = DevicesProjection()
-    for said, message_id in ((one, "m1"), (other, "m2")):
-        await ledger.publish(outgoing(said)._replace(id=message_id))
+    for facts, message_id in ((one, "m1"), (other, "m2")):
+        await ledger.publish(outgoing(facts)._replace(id=message_id))
         await Runner(projection, ledger, url, settings=QUICK).catch_up(await ledger.head())
     assert table(url, "failure", "event_id, device") == [("the-same", "d1"), ("the-same", "d2")]
     await assert_true(ledger, url, [projection])
@@ -90,7 +90,7 @@ async def test_amounts_beyond_what_a_column_holds_stop_nobody(ledger: JetStreamL
 
 
 async def test_rows_that_retired_come_back_when_an_event_touches_them(ledger: JetStreamLedger, url: str) -> None:
-    said = [
+    facts = [
         event(WorkloadSubmitted(gpu_milli=1000, owner="ann"), "w1", number=1, at=1),
         event(WorkloadScheduled(gpu_milli=1000, node="n1"), "w1", number=2, at=2),
         event(WorkloadEnded(outcome="Succeeded"), "w1", number=3, at=3),
@@ -98,7 +98,7 @@ async def test_rows_that_retired_come_back_when_an_event_touches_them(ledger: Je
         event(WorkloadScheduled(gpu_milli=500, node="n2"), "w1", number=5, at=4),
     ]
     async with running(Runner(WorkloadsProjection(), ledger, url, settings=QUICK)):
-        for one in said:
+        for one in facts:
             await reaches(url, "workloads", await publish(ledger, [one]))
     assert table(url, "workload", "owner, node, outcome, phase") == [("ann", "n2", "Failed", "Ended")]
     assert sorted(table(url, "allocation", "node, gpu_milli, valid_from, valid_to")) == [

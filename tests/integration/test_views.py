@@ -269,8 +269,8 @@ def test_contradictions(database: str) -> None:
 
 def test_the_past_is_what_the_facts_up_to_then_fold_to(database: str) -> None:
     for days in (-1, 0, 1, 3, 4.5, 5, 11, 11.5, 15, 19, 20, 30, 40, 41, 50, 60, 90, 99, 200):
-        known = [(position, fact) for position, fact in RECORDED if fact[0] <= days]
-        then = Folded(sorted(known, key=lambda recorded: recorded[1][0]))
+        recorded_by = [(position, fact) for position, fact in RECORDED if fact[0] <= days]
+        then = Folded(sorted(recorded_by, key=lambda recorded: recorded[1][0]))
         for function in FUNCTIONS_AT:
             asked = _at(database, function, day(days))
             assert sorted(asked, key=repr) == sorted(_as_asked(function, then), key=repr), (function, days)
@@ -298,7 +298,7 @@ def test_everything_is_documented(database: str) -> None:
 def test_the_documentation_says_what_the_comments_say(database: str) -> None:
     text = (ROOT / "docs" / "reports.md").read_text()
     with psycopg.connect(database) as connection:
-        said = connection.execute(
+        names = connection.execute(
             "SELECT '| `' || attname || '` | ' || replace(format_type(atttypid, NULL), 'timestamp with time zone', "
             "'timestamptz') || ' | ' || col_description(attrelid, attnum) || ' |' "
             "FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid "
@@ -308,7 +308,7 @@ def test_the_documentation_says_what_the_comments_say(database: str) -> None:
             "UNION ALL SELECT obj_description(oid, 'pg_proc') FROM pg_proc "
             "WHERE pronamespace = 'report'::regnamespace"
         ).fetchall()
-    assert [line for (line,) in said if line not in text] == []
+    assert [line for (line,) in names if line not in text] == []
     assert [report for report in REPORTS if f"### {report}\n" not in text] == []
 
 

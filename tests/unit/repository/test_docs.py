@@ -20,7 +20,7 @@ def importable() -> dict[str, set[str]]:
     }
     del found["source.completed"]
     return {
-        name: {field if known.is_required() else f"{field}?" for field, known in kind.model_fields.items()}
+        name: {field if field_info.is_required() else f"{field}?" for field, field_info in kind.model_fields.items()}
         for name, kind in found.items()
     }
 

@@ -35,29 +35,29 @@ def quoted(text: str) -> list[str]:
 
 
 def test_the_table_of_classes_is_the_agents() -> None:
-    said: dict[str, set[str]] = {}
+    documented: dict[str, set[str]] = {}
     for name, xids, readings, _ in rows("Health"):
-        said[name.strip("`")] = {one.strip() for one in f"{xids},{readings}".split(",") if one.strip()}
-    assert said.keys() == {severity.value for severity in Severity}
+        documented[name.strip("`")] = {one.strip() for one in f"{xids},{readings}".split(",") if one.strip()}
+    assert documented.keys() == {severity.value for severity in Severity}
     for number in range(XID_MAX + 1):
         default = DEFAULT_CLASSES.xid(number).severity.value
-        if str(number) in said[default]:
+        if str(number) in documented[default]:
             continue
         assert default == "warning", number
-        assert not any(str(number) in found for found in said.values()), number
-    named = {name for found in said.values() for name in found if not name.isdigit()} - {ALL_OTHERS}
+        assert not any(str(number) in found for found in documented.values()), number
+    named = {name for found in documented.values() for name in found if not name.isdigit()} - {ALL_OTHERS}
     for name in named:
-        assert name in said[DEFAULT_CLASSES.reading(name).severity.value]
+        assert name in documented[DEFAULT_CLASSES.reading(name).severity.value]
     kinds = {value for value in vars(classes).values() if isinstance(value, str) and value.isalpha()}
     assert named == kinds - {OTHER}
-    assert ALL_OTHERS in said["warning"]
+    assert ALL_OTHERS in documented["warning"]
 
 
 def test_every_variable_is_named_and_has_its_default() -> None:
-    known = {value for name, value in vars(names).items() if name.isupper() and not name.startswith("DEFAULT")}
-    variables = {value for value in known if re.fullmatch(r"(GPULEDGER|NODE|NATS)_\w+", str(value))}
-    said = {name: defaults for _, cell, defaults in rows("Settings") for name in quoted(cell)}
-    assert said.keys() == variables | {NATS_URL, METRICS_LISTEN}
+    values = {value for name, value in vars(names).items() if name.isupper() and not name.startswith("DEFAULT")}
+    variables = {value for value in values if re.fullmatch(r"(GPULEDGER|NODE|NATS)_\w+", str(value))}
+    documented = {name: defaults for _, cell, defaults in rows("Settings") for name in quoted(cell)}
+    assert documented.keys() == variables | {NATS_URL, METRICS_LISTEN}
     for variable, default in (
         (names.HARDWARE, names.DEFAULT_HARDWARE),
         (names.KUBELET_DIR, names.DEFAULT_KUBELET_DIR),
@@ -66,8 +66,8 @@ def test_every_variable_is_named_and_has_its_default() -> None:
         (names.EXPORTER_URL, names.DEFAULT_EXPORTER_URL),
         (names.STATE_DIR, names.DEFAULT_STATE_DIR),
     ):
-        assert said[variable] == f"`{default}`"
-    assert said[names.SPOOL_MIB] == f"{names.DEFAULT_SPOOL_EVENTS}, {names.DEFAULT_SPOOL_MIB}"
+        assert documented[variable] == f"`{default}`"
+    assert documented[names.SPOOL_MIB] == f"{names.DEFAULT_SPOOL_EVENTS}, {names.DEFAULT_SPOOL_MIB}"
 
 
 def test_every_metric_is_named() -> None:
@@ -86,10 +86,10 @@ def test_every_fault_and_every_model_of_simulated_cards_is_named() -> None:
 
 
 def test_every_event_of_agents_is_named() -> None:
-    said = {name for cell, _ in rows("What it reports") for name in quoted(cell)}
+    documented = {name for cell, _ in rows("What it reports") for name in quoted(cell)}
     ours = {
         f"{kind.AGGREGATE}.{kind.EVENT}"
         for kind in registry.models()
         if SourceKind.AGENTS in kind.PUBLISH_RULE.publishers
     }
-    assert said == {name for name in ours if not name.startswith("workload.")}
+    assert documented == {name for name in ours if not name.startswith("workload.")}

@@ -56,9 +56,11 @@ def test_no_fleet_is_made_up_in_the_cluster_of_a_pod(
     token.write_text("t")
     for name, value in (IN_POD | named).items():
         monkeypatch.setenv(name, value)
-    told = Cli(capsys)("up", "--fleet", "nodes=1,gpus=1,profile=t4", "--data-dir", str(tmp_path / "d"))
-    assert (told.code, told.out) == (2, "")
-    assert told.err == f"Error: --fleet would make up Nodes in the cluster {expected} to use the embedded API server.\n"
+    result = Cli(capsys)("up", "--fleet", "nodes=1,gpus=1,profile=t4", "--data-dir", str(tmp_path / "d"))
+    assert (result.code, result.out) == (2, "")
+    assert (
+        result.err == f"Error: --fleet would make up Nodes in the cluster {expected} to use the embedded API server.\n"
+    )
     assert not (tmp_path / "d").exists()
 
 
@@ -81,6 +83,6 @@ def test_an_address_of_the_webhooks_that_is_none_is_refused_before_anything_star
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPULEDGER_ADMISSION_LISTEN", "nowhere")
-    told = Cli(capsys)("up", "--data-dir", str(tmp_path / "d"))
-    assert (told.code, "'nowhere' is not an address to listen on" in told.err) == (2, True)
+    result = Cli(capsys)("up", "--data-dir", str(tmp_path / "d"))
+    assert (result.code, "'nowhere' is not an address to listen on" in result.err) == (2, True)
     assert not (tmp_path / "d").exists()
