@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.deciders.pools.projection import PoolsProjection
-from gpuledger.domain.pools.orders import text_of
+from gpuledger.domain.pools.orders import orders_text
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeDevicesWanted
@@ -95,7 +95,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
         [("n1-0", "ns/p", True), ("n1-1", "q", False)],
         [("n1-1", "q", False)],
     ]
-    assert table(migrated_url, "pool_wanted", "node, devices") == [("n1", text_of(lists[-1]))]
+    assert table(migrated_url, "pool_wanted", "node, devices") == [("n1", orders_text(lists[-1]))]
     assert table(migrated_url, "gpu_device_assignment", columns) == [
         ("n1-0", None, None, False, "PoolTakesNoDevices"),
         ("n1-1", "q", "Assigned", True, "ConfirmedByAgent"),

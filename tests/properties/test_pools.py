@@ -12,7 +12,7 @@ from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory.status import shown_state
-from gpuledger.domain.pools.spec import read_spec, selects
+from gpuledger.domain.pools.spec import selects
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn, Hardware
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
@@ -209,7 +209,7 @@ class PoolsMachine(RuleBasedStateMachine):
 
     def check_room(self, was: dict[str, tuple[str | None, str | None]], device: str, pool_id: str | None) -> None:
         assert pool_id is not None
-        limit = read_spec(self.world.state.pool.rows[pool_id].said).said.devices_per_node_max
+        limit = self.world.state.pool.rows[pool_id].spec.definition.devices_per_node_max
         node = device.partition("-")[0]
         held = sum(pool_id == one for name, (one, _) in was.items() if name.startswith(f"{node}-"))
         assert limit is None or held < limit
@@ -217,7 +217,7 @@ class PoolsMachine(RuleBasedStateMachine):
     def check_divisible(self, device: str, pool_id: str | None) -> None:
         """No card is taken for partitions that it is known not to have."""
         assert pool_id is not None
-        said, known = read_spec(self.world.state.pool.rows[pool_id].said).said, self.world.state.device.rows[device]
+        said, known = self.world.state.pool.rows[pool_id].spec.definition, self.world.state.device.rows[device]
         assert said.unit != "MIG" or not known.mig_profiles or said.mig_profile in known.mig_profiles.split(",")
 
     @rule(device=devices, mark=marks, late=st.integers(0, 2))
@@ -232,7 +232,7 @@ class PoolsMachine(RuleBasedStateMachine):
     def remove(self, pool_id: str, is_gone: bool) -> None:
         known = self.world.state.pool.get(pool_id)
         if known is not None:
-            deleting = read_spec(known.said).said.model_copy(update={"deleting": True})
+            deleting = known.spec.definition.model_copy(update={"deleting": True})
             self.say(pool_id, PoolGone() if is_gone else deleting)
 
     @rule(device=devices, shown=shows)
@@ -306,7 +306,7 @@ class PoolsMachine(RuleBasedStateMachine):
         if facts.is_in_force():
             cap = facts.settings_in_force().max_slices_per_device
             for pool_id, one in facts.pool.rows.items():
-                said = read_spec(one.said).said
+                said = one.spec.definition
                 _, cards, partitions = recount.get(pool_id, (0, 0, 0))
                 total = (partitions if said.unit == "MIG" else cards) * min(said.slices_per_unit, cap)
                 assert self.world.total(pool_id) == (None if said.backend == "DRA" else total)
@@ -320,7 +320,7 @@ class PoolsMachine(RuleBasedStateMachine):
                 assert row.pool is not None
                 mark, found = facts.mark.get(row.device), facts.pool.rows[row.pool]
                 asked = None if mark is None else mark.asked if "/" in row.pool else mark.asked_cluster
-                approves = read_spec(found.said).approves
+                approves = found.spec.approves
                 labels = {"tier": "gold"} if mark is not None and "gold" in mark.labels else {}
                 assert row.automatic == (asked is None)
                 assert asked == found.name or (approves is not None and selects(approves, row.device, labels))

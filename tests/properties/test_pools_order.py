@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.domain.pools.orders import last_list
+from gpuledger.domain.pools.orders import last_orders
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
@@ -110,7 +110,7 @@ def standing(world: Pools) -> tuple[object, ...]:
         {
             one.device: one.model_copy(update={"asked_at": EARLIEST})
             for node in NODES
-            for one in last_list(world.state, node).values()
+            for one in last_orders(world.state, node).values()
         },
         {row.pod: (row.node, row.said_at) for row in world.state.pod.rows.values()},
     )

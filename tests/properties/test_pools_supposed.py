@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.domain.pools.orders import last_list
-from gpuledger.domain.pools.spec import read_spec
+from gpuledger.domain.pools.orders import last_orders
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
@@ -90,7 +89,7 @@ def standing(facts: PoolFacts, *, without: frozenset[str] = frozenset()) -> tupl
 
 def recorded(told: Pools, pool_id: str) -> PoolDefined | None:
     row = told.state.pool.get(pool_id)
-    return None if row is None else read_spec(row.said).said
+    return None if row is None else row.spec.definition
 
 
 def really(told: Pools, pool_id: str, said: PoolDefined, was: dict[str, tuple[str | None, str | None]]) -> None:
@@ -152,8 +151,8 @@ def test_a_supposed_world_holds_what_every_world_holds(
     facts = found.world.state
     assert facts.take_devices() == []
     assert facts.take_pools() == []
-    assert facts.take_lists() == []
-    wanted = {name: one.pool for node in NODES for name, one in last_list(facts, node).items()}
+    assert facts.take_nodes() == []
+    wanted = {name: one.pool for node in NODES for name, one in last_orders(facts, node).items()}
     assert wanted == {row.device: row.pool for row in facts.assignment.rows.values() if row.pool is not None}
     held = [row.pool for row in facts.assignment.rows.values() if row.pool is not None]
     assert {row.pool: row.devices for row in facts.tally.rows.values()} == {one: held.count(one) for one in held}

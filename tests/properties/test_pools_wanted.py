@@ -11,8 +11,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.pools.orders import last_list
-from gpuledger.domain.pools.spec import read_spec
+from gpuledger.domain.pools.orders import last_orders
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.envelope import Decoded
@@ -68,7 +67,7 @@ class Agents:
 
     def answers(self, facts: PoolFacts) -> list[tuple[str, Payload]]:
         """What they say of what they have not answered."""
-        told = {name: one for node in NODES for name, one in last_list(facts, node).items()}
+        told = {name: one for node in NODES for name, one in last_orders(facts, node).items()}
         self.answered = {name: time for name, time in self.answered.items() if name in told}
         asked = [one for one in told.values() if self.answered.get(one.device) != one.asked_at]
         self.answered |= {one.device: one.asked_at for one in asked}
@@ -122,7 +121,7 @@ class WantedMachine(RuleBasedStateMachine):
             now = (one.unit, one.mig_profile, one.slices_per_unit)
             ways = [] if was is None or was.pool != one.pool else [(was.unit, was.mig_profile, was.slices_per_unit)]
             if found is not None:
-                said, cap = read_spec(found.said).said, self.facts.settings_in_force().max_slices_per_device
+                said, cap = found.spec.definition, self.facts.settings_in_force().max_slices_per_device
                 ways.append((said.unit, said.mig_profile, min(said.slices_per_unit, cap)))
             assert now in ways
             assert (one.unit == "MIG") == (one.mig_profile is not None)
@@ -198,7 +197,7 @@ class WantedMachine(RuleBasedStateMachine):
         if not facts.is_in_force():
             return
         held = {row.device: row for row in facts.assignment.rows.values() if row.pool is not None}
-        told = {name: one for node in facts.wanted.rows for name, one in last_list(facts, node).items()}
+        told = {name: one for node in facts.orders.rows for name, one in last_orders(facts, node).items()}
         assert sorted(told) == sorted(held)
         for name, one in told.items():
             assert (one.pool, one.releasing) == (held[name].pool, held[name].phase == "Unassigning")
@@ -207,7 +206,7 @@ class WantedMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_rows_are_what_was_told(self) -> None:
-        told = {node: (row.changed_at, last_list(self.facts, node)) for node, row in self.facts.wanted.rows.items()}
+        told = {node: (row.changed_at, last_orders(self.facts, node)) for node, row in self.facts.orders.rows.items()}
         expected = {node: (time, {one.device: one for one in found}) for node, (time, found) in self.lists.items()}
         assert told == expected
         assert all(list(found) == sorted(found) for _, found in told.values())

@@ -258,7 +258,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], told: Pools) -> None:
     assert lines[:4] == ["Pool: GPUPool team-a/a", "From: new.yaml", "Since: now", "Note: Look."]
     assert lines[4] == "Devices that would change:"
     assert lines[7].startswith(
-        f"n1-0 n1 NVIDIA A100-PCIE-40GB {POOL} (Assigned) <none> NoLongerMatching The node n1 is"
+        f"n1-0 n1 NVIDIA A100-PCIE-40GB {POOL} (Assigned) <none> NoLongerMatching The pool's nodeSelector does not"
     )
     assert lines[8] == "Capacities that would change:"
     assert lines[11] == f"{POOL} 1 → 0 1 0 CapacityLow: False → True (NoCapacity)"

@@ -12,7 +12,6 @@ from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page, Tree
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.pools import Assignment, Pool
-from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import pool_status
 from gpuledger.domain.pools.validation import unsupported
@@ -103,7 +102,7 @@ def pool_page(facts: PoolDescription, answer: KubeReply[PoolObjects]) -> Page:
             "Being deleted": True if row.deleting else None,
             "Defined": row.defined_at,
             "Status from": _origin(obj, answer),
-            "Spec": spec_tree(read_spec(row.said).said),
+            "Spec": spec_tree(row.spec.definition),
             "Capacity": _capacity(status.get("capacity") or {}),
         }
     )

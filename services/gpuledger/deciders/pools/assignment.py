@@ -1,6 +1,6 @@
-"""Which pool a device belongs to next: by an annotation, else by a pool that approves it by itself. Pure.
+"""Decides which pool a device belongs to next: by its annotation, else by a pool that approves it automatically. Pure.
 
-A pool that holds a device keeps it until the device is to leave, and then until its agent has released it.
+A pool that holds a device keeps it until the device has to leave, and then until its agent has released it.
 """
 
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
 from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MANUAL, SELECTOR
@@ -16,223 +17,213 @@ from gpuledger.deciders.pools.conditions import closed
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
-from gpuledger.domain.pools.spec import DeviceFacts, mismatch, read_spec, selects
+from gpuledger.domain.pools.spec import mismatch, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 
 
-class _Why(NamedTuple):
-    """Why a device is not, or not any more, in a pool."""
+class _Explanation(NamedTuple):
+    """Why a device is in its pool, or is not."""
 
     reason: AssignmentReason
     message: str = ""
 
 
-class _Asked(NamedTuple):
-    """The pool that people ask for, or what is wrong with how they ask; neither where they do not ask."""
+class _Request(NamedTuple):
+    """The pool that the device's annotation names, or the problem with the annotation; neither if it has none."""
 
     pool: Pool | None = None
-    wrong: _Why | None = None
+    problem: _Explanation | None = None
 
 
 def next_step(state: PoolFacts, name: str) -> DeviceAssignmentChanged | None:
-    """What is to be decided about a device now; None where all of it was decided before."""
-    device, known = state.device.get(name), state.assignment.get(name)
+    """The next decision about a device; None if there is nothing new to decide."""
+    device, current = state.device.get(name), state.assignment.get(name)
     if device is None:
         return None
-    if known is None or known.pool is None:
-        return _of_free(state, device, known)
-    return _of_held(state, device, known, known.pool)
+    if current is None or current.pool is None:
+        return _step_of_free(state, device, current)
+    return _step_of_held(state, device, current, current.pool)
 
 
-def _of_held(state: PoolFacts, device: PoolDevice, known: Assignment, pool: str) -> DeviceAssignmentChanged | None:
+def _step_of_held(
+    state: PoolFacts, device: PoolDevice, current: Assignment, pool: str
+) -> DeviceAssignmentChanged | None:
     setup = state.setup.get(device.name)
-    word = setup.word if setup is not None and setup.pool == pool else None
-    if known.phase == AssignmentPhase.UNASSIGNING:
-        return _released(state, device) if word == AgentReport.RELEASED else None
-    asked, row = _asked_for(state, device), state.pool.get(pool)
-    why = _why_to_leave(state, device, row, asked)
-    automatic = asked.pool is None
-    if why is not None:
-        return _assignment(pool, AssignmentPhase.UNASSIGNING, known.automatic, why)
-    if known.phase == AssignmentPhase.PENDING and word == AgentReport.APPLIED and device.prepared == DeviceState.READY:
-        return _assignment(pool, AssignmentPhase.ASSIGNED, automatic, _Why(AssignmentReason.CONFIRMED))
-    lost = _lost(device, word, setup) if known.phase == AssignmentPhase.ASSIGNED else None
+    report = setup.word if setup is not None and setup.pool == pool else None
+    if current.phase == AssignmentPhase.UNASSIGNING:
+        return _released(state, device) if report == AgentReport.RELEASED else None
+    request = _request(state, device)
+    automatic = request.pool is None
+    leaving = _why_to_leave(state, device, state.pool.get(pool), request)
+    if leaving is not None:
+        return _assigned(pool, AssignmentPhase.UNASSIGNING, current.automatic, leaving)
+    is_set_up = report == AgentReport.APPLIED and device.prepared == DeviceState.READY
+    if current.phase == AssignmentPhase.PENDING and is_set_up:
+        return _assigned(pool, AssignmentPhase.ASSIGNED, automatic, _Explanation(AssignmentReason.CONFIRMED))
+    lost = _lost(device, report, setup) if current.phase == AssignmentPhase.ASSIGNED else None
     if lost is not None:
-        return _assignment(pool, AssignmentPhase.PENDING, automatic, lost)
-    if known.automatic != automatic:
+        return _assigned(pool, AssignmentPhase.PENDING, automatic, lost)
+    if current.automatic != automatic:
         reason = AssignmentReason.APPROVED if automatic else AssignmentReason.ASKED_FOR
-        return _assignment(pool, AssignmentPhase(known.phase or AssignmentPhase.PENDING), automatic, _Why(reason))
+        phase = AssignmentPhase(current.phase or AssignmentPhase.PENDING)
+        return _assigned(pool, phase, automatic, _Explanation(reason))
     return None
 
 
-def _lost(device: PoolDevice, word: str | None, setup: PoolSetup | None) -> _Why | None:
-    """Why an assigned device is not set up any more; None where it is."""
+def _lost(device: PoolDevice, report: str | None, setup: PoolSetup | None) -> _Explanation | None:
+    """Why an assigned device is no longer set up; None if it is."""
     if device.prepared != DeviceState.READY:
-        return _Why(AssignmentReason.LOST, f"The device is {device.prepared}.")
-    if setup is not None and word in (AgentReport.REFUSED, AgentReport.RELEASED):
-        return _Why(AssignmentReason.TAKEN_BACK, setup.message or setup.reason)
+        return _Explanation(AssignmentReason.LOST, f"The device is {device.prepared}.")
+    if setup is not None and report in (AgentReport.REFUSED, AgentReport.RELEASED):
+        return _Explanation(AssignmentReason.TAKEN_BACK, setup.message or setup.reason)
     return None
 
 
 def _released(state: PoolFacts, device: PoolDevice) -> DeviceAssignmentChanged:
-    """Nobody's, for the reason that keeps it so; where another pool is to take it, that is the next step."""
-    then = _of_free(state, device, None)
-    if then is None:
-        return _nobody(_Why(AssignmentReason.NOT_ASKED_FOR))
-    return then if then.pool is None else _nobody(_Why(AssignmentReason.RELEASED))
+    """The device has no pool, with the reason that keeps it so; if another pool takes it, that is the next step."""
+    following = _step_of_free(state, device, None)
+    if following is None:
+        return _unassigned(_Explanation(AssignmentReason.NOT_ASKED_FOR))
+    return following if following.pool is None else _unassigned(_Explanation(AssignmentReason.RELEASED))
 
 
-def _of_free(state: PoolFacts, device: PoolDevice, known: Assignment | None) -> DeviceAssignmentChanged | None:
-    asked = _asked_for(state, device)
-    if asked.pool is None and asked.wrong is None:
+def _step_of_free(state: PoolFacts, device: PoolDevice, current: Assignment | None) -> DeviceAssignmentChanged | None:
+    request = _request(state, device)
+    if request.pool is None and request.problem is None:
         taker = next(_takers(state, device), None)
         if taker is not None:
-            return _assignment(taker.subject, AssignmentPhase.PENDING, True, _Why(AssignmentReason.APPROVED))
-        return (
-            None
-            if known is None or known.reason == AssignmentReason.NOT_ASKED_FOR
-            else _nobody(_Why(AssignmentReason.NOT_ASKED_FOR))
-        )
-    why = asked.wrong or (asked.pool and _why_not(state, device, asked.pool))
-    if asked.pool is not None and why is None:
-        return _assignment(asked.pool.subject, AssignmentPhase.PENDING, False, _Why(AssignmentReason.ASKED_FOR))
-    if why is None or (known is not None and (known.reason, known.message) == why):
+            why = _Explanation(AssignmentReason.APPROVED)
+            return _assigned(taker.subject, AssignmentPhase.PENDING, True, why)
+        if current is None or current.reason == AssignmentReason.NOT_ASKED_FOR:
+            return None
+        return _unassigned(_Explanation(AssignmentReason.NOT_ASKED_FOR))
+    obstacle = request.problem or (request.pool and _obstacle(state, device, request.pool))
+    if request.pool is not None and obstacle is None:
+        why = _Explanation(AssignmentReason.ASKED_FOR)
+        return _assigned(request.pool.subject, AssignmentPhase.PENDING, False, why)
+    if obstacle is None or (current is not None and (current.reason, current.message) == obstacle):
         return None
-    return _nobody(why)
+    return _unassigned(obstacle)
 
 
-def _asked_for(state: PoolFacts, device: PoolDevice) -> _Asked:
-    """What the annotations say, against the pools that there are."""
+def _request(state: PoolFacts, device: PoolDevice) -> _Request:
+    """The request in the annotations, checked against the pools that exist."""
     mark = state.mark.get(device.name)
     if mark is None or (mark.asked is None and mark.asked_cluster is None):
-        return _Asked()
+        return _Request()
     if mark.asked is not None and mark.asked_cluster is not None:
-        return _mismatched("Both assignment annotations are given; keep one of them.")
+        return _mismatched("The device has both assignment annotations; keep one of them.")
     name = mark.asked if mark.asked is not None else mark.asked_cluster or ""
-    kind = "GPUPool" if mark.asked is not None else "ClusterGPUPool"
+    kind = (GPU_POOLS if mark.asked is not None else CLUSTER_GPU_POOLS).kind
     pool = state.owner(name)
     if pool is None:
-        return _mismatched(f"There is no {kind} {name!r}; name one that there is.")
-    if bool(PoolRef.parse(pool.subject).namespace) != (mark.asked is not None):
-        return _mismatched(f"{name!r} is no {kind}; use the annotation of the other kind of pool.")
-    return _Asked(pool)
+        return _mismatched(f"There is no {kind} {name!r}; name one that exists.")
+    if PoolRef.parse(pool.subject).kind != kind:
+        return _mismatched(f"{name!r} is not a {kind}; use the annotation of the other kind of pool.")
+    return _Request(pool)
 
 
-def _mismatched(message: str) -> _Asked:
-    return _Asked(wrong=_Why(AssignmentReason.MISMATCH, message))
+def _mismatched(message: str) -> _Request:
+    return _Request(problem=_Explanation(AssignmentReason.MISMATCH, message))
 
 
-def _why_not(state: PoolFacts, device: PoolDevice, pool: Pool) -> _Why | None:
-    """Why the pool does not take the device that it is asked to; None where it does."""
-    why = _unavailable(device)
-    if why is not None:
+def _obstacle(state: PoolFacts, device: PoolDevice, pool: Pool) -> _Explanation | None:
+    """Why the pool does not take the device; None if it does."""
+    if (why := _unavailable(device)) is not None:
         return why
-    if (wrong := _unselected(state, device, pool)) is not None:
-        return _Why(AssignmentReason.MISMATCH, wrong.message)
+    if (why := _unselected(state, device, pool)) is not None:
+        return _Explanation(AssignmentReason.MISMATCH, why.message)
     if not (node := state.node.get(device.node)) or not node.ready:
-        return _Why(AssignmentReason.NODE_NOT_READY)
-    limit = read_spec(pool.said).said.devices_per_node_max
+        return _Explanation(AssignmentReason.NODE_NOT_READY)
+    limit = pool.spec.definition.devices_per_node_max
     if limit is not None and state.held_beside(device, pool.subject) >= limit:
-        return _Why(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
+        return _Explanation(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
     if state.is_crowded(device.node) and len(state.held_on(device.node)) >= CARDS_PER_NODE_MAX:
-        return _Why(
-            AssignmentReason.NODE_FULL, f"Pools have {CARDS_PER_NODE_MAX} devices of the node, and take no more of one."
-        )
+        message = f"Pools hold {CARDS_PER_NODE_MAX} devices of the node, and take no more of one."
+        return _Explanation(AssignmentReason.NODE_FULL, message)
     problem = closed(state, pool)
-    return None if problem is None else _Why(AssignmentReason.POOL_CLOSED, problem.message)
+    return None if problem is None else _Explanation(AssignmentReason.POOL_CLOSED, problem.message)
 
 
-def _unavailable(device: PoolDevice) -> _Why | None:
+def _unavailable(device: PoolDevice) -> _Explanation | None:
     if (why := _excluded(device)) is not None:
         return why
     if device.missing:
-        return _Why(AssignmentReason.MISSING)
+        return _Explanation(AssignmentReason.MISSING)
     if device.prepared != DeviceState.READY:
-        return _Why(AssignmentReason.LOST, f"The device is {device.prepared}.")
+        return _Explanation(AssignmentReason.LOST, f"The device is {device.prepared}.")
     return None
 
 
-def _excluded(device: PoolDevice) -> _Why | None:
+def _excluded(device: PoolDevice) -> _Explanation | None:
     if device.ignored:
-        return _Why(AssignmentReason.IGNORED)
-    return None if device.managed else _Why(AssignmentReason.NOT_MANAGED)
+        return _Explanation(AssignmentReason.IGNORED)
+    return None if device.managed else _Explanation(AssignmentReason.NOT_MANAGED)
 
 
-def _unselected(state: PoolFacts, device: PoolDevice, pool: Pool, *, is_held: bool = False) -> _Why | None:
-    """Why the pool's selectors do not mean the device: for its hardware, or for its node."""
-    spec = read_spec(pool.said)
-    if (message := mismatch(spec, _facts(device), was_meant=is_held)) is not None:
-        return _Why(AssignmentReason.DRIFT, message)
-    node = state.node.get(device.node)
-    labels = orjson.loads(node.labels) if spec.nodes and node is not None else {}
-    if not selects(spec.nodes, device.node, labels):
-        return _Why(AssignmentReason.NOT_MATCHING, f"The node {device.node} is not among the pool's nodeSelector.")
+def _unselected(state: PoolFacts, device: PoolDevice, pool: Pool, *, is_held: bool = False) -> _Explanation | None:
+    """Why the pool's selectors do not select the device: for its hardware, or for its node."""
+    if (message := mismatch(pool.spec, device.facts, is_held=is_held)) is not None:
+        return _Explanation(AssignmentReason.DRIFT, message)
+    if not state.selects_node(pool.spec, device.node):
+        message = f"The pool's nodeSelector does not select the node {device.node}."
+        return _Explanation(AssignmentReason.NOT_MATCHING, message)
     return None
 
 
-def _facts(device: PoolDevice) -> DeviceFacts:
-    profiles = frozenset(device.mig_profiles.split(",")) if device.mig_profiles else frozenset[str]()
-    return DeviceFacts(*device[7:12], profiles)
-
-
-def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, asked: _Asked) -> _Why | None:
+def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, request: _Request) -> _Explanation | None:
     if pool is None:
-        return _Why(AssignmentReason.POOL_GONE)
+        return _Explanation(AssignmentReason.POOL_GONE)
     if pool.deleting:
-        return _Why(AssignmentReason.POOL_DELETED)
+        return _Explanation(AssignmentReason.POOL_DELETED)
     if (why := _excluded(device)) is not None:
         return why
-    if asked.wrong is not None:
-        return asked.wrong
-    if asked.pool is None:
-        keeps = _approves(pool, device, _labels(state, device)) and state.owner(pool.name) == pool
+    if request.problem is not None:
+        return request.problem
+    if request.pool is None:
+        keeps = _approves(pool, device, state.labels_of(device)) and state.owner(pool.name) == pool
     else:
-        keeps = asked.pool.subject == pool.subject
-    return _unselected(state, device, pool, is_held=True) if keeps else _Why(AssignmentReason.NOT_ASKED_FOR)
+        keeps = request.pool.subject == pool.subject
+    if not keeps:
+        return _Explanation(AssignmentReason.NOT_ASKED_FOR)
+    return _unselected(state, device, pool, is_held=True)
 
 
 def _takers(state: PoolFacts, device: PoolDevice) -> Iterator[Pool]:
-    """The pools that take a device that nobody asks for, the oldest first."""
+    """The pools that take a device without a request, the oldest first."""
     if _unavailable(device) is not None:
         return
-    labels = _labels(state, device)
-    if not _lets_approve(state.settings_in_force(), labels):
+    labels = state.labels_of(device)
+    if not _allows_approval(state.settings_in_force(), labels):
         return
     keys = ("", *(f"{key}={value}" for key, value in labels.items()))
     pools = [pool for key in keys for pool in state.pool.where("approval", key)]
     for pool in sorted(pools, key=lambda row: (row.position, row.subject)):
-        if _approves(pool, device, labels) and _why_not(state, device, pool) is None:
+        if _approves(pool, device, labels) and _obstacle(state, device, pool) is None:
             yield pool
 
 
-def _lets_approve(settings: ModuleSettings, labels: dict[str, str]) -> bool:
-    """Whether pools may approve a new device by themselves; a selector that selects by nothing selects nothing."""
+def _allows_approval(settings: ModuleSettings, labels: dict[str, str]) -> bool:
+    """Whether pools may approve a new device automatically; an empty selector selects nothing."""
     if settings.approval_mode != SELECTOR:
         return settings.approval_mode != MANUAL
-    wanted = orjson.loads(settings.approval_selector)
-    return bool(wanted) and wanted.items() <= labels.items()
+    selector = orjson.loads(settings.approval_selector)
+    return bool(selector) and selector.items() <= labels.items()
 
 
 def _approves(pool: Pool, device: PoolDevice, labels: dict[str, str]) -> bool:
-    """Whether the pool approves the device by itself; what it took it keeps, whatever the module's settings say."""
-    approves = read_spec(pool.said).approves
+    """Whether the pool approves the device automatically; it keeps what it took, whatever the module's settings say."""
+    approves = pool.spec.approves
     return approves is not None and selects(approves, device.name, labels)
 
 
-def _labels(state: PoolFacts, device: PoolDevice) -> dict[str, str]:
-    """The GPUDevice's labels: people's, and ours over them."""
-    mark = state.mark.get(device.name)
-    people = {} if mark is None else orjson.loads(mark.labels)
-    return {**people, **orjson.loads(device.labels)}
-
-
-def _assignment(pool: str, phase: AssignmentPhase, automatic: bool, why: _Why) -> DeviceAssignmentChanged:
+def _assigned(pool: str, phase: AssignmentPhase, automatic: bool, why: _Explanation) -> DeviceAssignmentChanged:
     return DeviceAssignmentChanged(
         pool=pool, phase=phase.value, automatic=automatic, reason=why.reason, message=why.message
     )
 
 
-def _nobody(why: _Why) -> DeviceAssignmentChanged:
+def _unassigned(why: _Explanation) -> DeviceAssignmentChanged:
     return DeviceAssignmentChanged(reason=why.reason, message=why.message)

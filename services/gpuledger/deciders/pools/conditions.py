@@ -1,4 +1,4 @@
-"""What holds for a pool: whether it takes devices, how much it offers, and its conditions. Pure."""
+"""Decides whether a pool takes devices, how many units it offers, and its conditions. Pure."""
 
 from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
 from gpuledger.api.pool_ref import PoolRef
@@ -6,7 +6,7 @@ from gpuledger.api.pool_spec import MAINTENANCE_ENABLED
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.pools import Pool
 from gpuledger.domain.pools.rows import DRIFTED, REFUSED, PoolTally, PoolTrouble
-from gpuledger.domain.pools.spec import read_spec, units
+from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.validation import PoolProblem, problem_of, unsupported
 from gpuledger.events.node import Condition
@@ -14,18 +14,18 @@ from gpuledger.events.pool import PoolChanged, PoolDefined
 
 
 def pool_change(state: PoolFacts, row: Pool) -> PoolChanged | None:
-    """What holds for the pool now; None where that was decided already."""
-    said = read_spec(row.said).said
-    total, misconfigured = _total(state, row.subject, said), _misconfigured(state, row)
+    """The capacity and conditions of the pool; None if they were decided already."""
+    definition = row.spec.definition
+    total, misconfigured = _total(state, row.subject, definition), _misconfigured(state, row)
     conditions = (
         _capacity_low(total),
         _configured(state, row, misconfigured),
-        _maintenance(state, row.subject, said),
+        _maintenance(state, row.subject, definition),
         misconfigured,
-        _supported(said),
+        _supported(definition),
     )
     change = PoolChanged(total=total, observed_generation=row.generation, conditions=conditions)
-    return None if _is_known(state, row.subject, change) else change
+    return None if _is_decided(state, row.subject, change) else change
 
 
 def is_empty(state: PoolFacts, pool: str) -> bool:
@@ -34,71 +34,71 @@ def is_empty(state: PoolFacts, pool: str) -> bool:
 
 
 def closed(state: PoolFacts, row: Pool) -> PoolProblem | None:
-    """Why the pool takes no more devices; None where it does.
+    """Why the pool takes no more devices; None if it does.
 
-    Drift may close a pool without a look at who waits for it, so nothing that is said here depends on what has drifted.
+    Drift closes a pool without touching the devices that wait for it, so the reason must not depend on what drifted.
     """
-    wrong = _wrong(state, row)
-    if wrong is not None:
-        return wrong
-    maintenance = _maintenance(state, row.subject, read_spec(row.said).said)
+    problem = _problem(state, row)
+    if problem is not None:
+        return problem
+    maintenance = _maintenance(state, row.subject, row.spec.definition)
     if maintenance.status == TRUE:
         return PoolProblem(PoolReason(maintenance.reason), "The pool is under maintenance.")
     return None
 
 
-def _is_known(state: PoolFacts, pool: str, change: PoolChanged) -> bool:
+def _is_decided(state: PoolFacts, pool: str, change: PoolChanged) -> bool:
     row = state.total.get(pool)
     if row is None or (row.total, row.observed_generation) != (change.total, change.observed_generation):
         return False
-    known = (state.condition.get((pool, one.type)) for one in change.conditions)
+    current = (state.condition.get((pool, one.type)) for one in change.conditions)
     return all(
         row is not None and row[2:5] == (one.status, one.reason, one.message)
-        for row, one in zip(known, change.conditions, strict=True)
+        for row, one in zip(current, change.conditions, strict=True)
     )
 
 
-def _total(state: PoolFacts, pool: str, said: PoolDefined) -> int | None:
-    if unsupported(said) is not None:
+def _total(state: PoolFacts, pool: str, definition: PoolDefined) -> int | None:
+    if unsupported(definition) is not None:
         return None
     tally = state.tally.get(pool) or PoolTally(pool, 0, 0, 0)
-    return units(said, cards=tally.cards, partitions=tally.partitions, cap=_cap(state))
+    return units(definition, cards=tally.cards, partitions=tally.partitions, cap=_cap(state))
 
 
 def _cap(state: PoolFacts) -> int:
     return state.settings_in_force().max_slices_per_device
 
 
-def _wrong(state: PoolFacts, row: Pool) -> PoolProblem | None:
-    """What of a pool itself is wrong, the worst first."""
+def _problem(state: PoolFacts, row: Pool) -> PoolProblem | None:
+    """The worst problem of the pool itself."""
     owner = state.owner(row.name)
     if owner is not None and owner.subject != row.subject:
         text = f"{owner.subject} had the name {row.name} before; pools' names are unique in the cluster."
         return PoolProblem(PoolReason.NAME_COLLISION, text)
     if row.deleting:
         return PoolProblem(PoolReason.DELETING, "The pool is being deleted.")
-    return unsupported(read_spec(row.said).said) or problem_of(row.subject, row.said, _cap(state))
+    return unsupported(row.spec.definition) or problem_of(row.subject, row.said, _cap(state))
 
 
-def _supported(said: PoolDefined) -> Condition:
-    return _condition(PoolConditionType.SUPPORTED, unsupported(said), PoolReason.SUPPORTED, holds=False)
+def _supported(definition: PoolDefined) -> Condition:
+    return _condition(PoolConditionType.SUPPORTED, unsupported(definition), PoolReason.SUPPORTED, holds=False)
 
 
 def _configured(state: PoolFacts, row: Pool, misconfigured: Condition) -> Condition:
-    wrong = _wrong(state, row)
-    if wrong is None and misconfigured.status == TRUE:
+    problem = _problem(state, row)
+    if problem is None and misconfigured.status == TRUE:
         reason, message = misconfigured.reason, misconfigured.message
         return Condition(type=PoolConditionType.CONFIGURED, status=FALSE, reason=reason, message=message)
-    return _condition(PoolConditionType.CONFIGURED, wrong, PoolReason.CONFIGURED, holds=False)
+    return _condition(PoolConditionType.CONFIGURED, problem, PoolReason.CONFIGURED, holds=False)
 
 
 def _misconfigured(state: PoolFacts, row: Pool) -> Condition:
-    wrong = problem_of(row.subject, row.said, _cap(state))
-    refused = state.troubles(row.subject, REFUSED) if wrong is None else []
+    problem = problem_of(row.subject, row.said, _cap(state))
+    refused = state.troubles(row.subject, REFUSED) if problem is None else []
     if refused:
         text = f"An agent refuses {_devices(refused)}: {refused[0].message or refused[0].reason}"
         return Condition(type=PoolConditionType.MISCONFIGURED, status=TRUE, reason=refused[0].reason, message=text)
-    return _condition(PoolConditionType.MISCONFIGURED, wrong, PoolReason.NO_PROBLEMS, holds=True)
+    return _condition(PoolConditionType.MISCONFIGURED, problem, PoolReason.NO_PROBLEMS, holds=True)
 
 
 def _capacity_low(total: int | None) -> Condition:
@@ -108,8 +108,8 @@ def _capacity_low(total: int | None) -> Condition:
     return Condition(type=PoolConditionType.CAPACITY_LOW, status=TRUE, reason=reason)
 
 
-def _maintenance(state: PoolFacts, pool: str, said: PoolDefined) -> Condition:
-    if said.maintenance == MAINTENANCE_ENABLED:
+def _maintenance(state: PoolFacts, pool: str, definition: PoolDefined) -> Condition:
+    if definition.maintenance == MAINTENANCE_ENABLED:
         return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.BY_OPERATOR)
     drifted = state.troubles(pool, DRIFTED)
     if not drifted:
@@ -124,8 +124,8 @@ def _devices(troubles: list[PoolTrouble]) -> str:
     return f"{troubles[0].device}{more}"
 
 
-def _condition(kind: PoolConditionType, wrong: PoolProblem | None, fine: PoolReason, *, holds: bool) -> Condition:
-    """A condition with this status where something is wrong, and the opposite one where nothing is."""
-    reason, message = (fine, "") if wrong is None else (wrong.reason, wrong.message)
-    is_true = (wrong is not None) == holds
+def _condition(kind: PoolConditionType, problem: PoolProblem | None, fine: PoolReason, *, holds: bool) -> Condition:
+    """A condition with this status if there is a problem, and with the opposite one if there is none."""
+    reason, message = (fine, "") if problem is None else (problem.reason, problem.message)
+    is_true = (problem is not None) == holds
     return Condition(type=kind, status=TRUE if is_true else FALSE, reason=reason, message=message)

@@ -1,14 +1,14 @@
-"""What the `pools` service decides: which pool each device belongs to, what pools offer, and what agents do.
+"""Decides which pool each device belongs to, what pools offer, and the orders of nodes' agents. Pure.
 
-Pure. A fact leads to another look at the devices and pools that it touched, and at no others; only differences are
-decided. Nothing is decided while the module is disabled or Node Feature Discovery is missing.
+The decider checks the devices, pools and nodes that a fact touched, and no others, and decides only differences. It
+decides nothing while the module is disabled or Node Feature Discovery is missing.
 """
 
 from collections.abc import Iterator
 
 from gpuledger.deciders.pools.assignment import next_step
 from gpuledger.deciders.pools.conditions import is_empty, pool_change
-from gpuledger.deciders.pools.orders import wanted_change
+from gpuledger.deciders.pools.orders import orders_change
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.pool import PoolReleased
@@ -19,7 +19,7 @@ STEPS_MAX = 4
 
 
 def on_fact(state: PoolFacts, fact: Fact) -> Iterator[Decision]:
-    """What follows from a fact that was just folded. Each decision is folded before the next one is asked for."""
+    """The decisions that follow from a fact that was just folded. The caller folds each before it takes the next."""
     if not state.is_in_force():
         state.take_all()
         return
@@ -29,7 +29,7 @@ def on_fact(state: PoolFacts, fact: Fact) -> Iterator[Decision]:
             yield from _on_device(state, causation, device)
     for pool in state.take_pools():
         yield from _on_pool(state, causation, pool)
-    for node in state.take_lists():
+    for node in state.take_nodes():
         yield from _on_node(state, causation, node)
 
 
@@ -38,24 +38,21 @@ def _on_device(state: PoolFacts, causation: Causation, device: str) -> Iterator[
         step = next_step(state, device)
         if step is None:
             return
-        known = state.assignment.get(device)
-        yield causation.decision(device, step, None if known is None else known.changed_at)
+        current = state.assignment.get(device)
+        yield causation.decision(device, step, current and current.changed_at)
 
 
 def _on_pool(state: PoolFacts, causation: Causation, pool: str) -> Iterator[Decision]:
-    row = state.pool.get(pool)
+    row, current = state.pool.get(pool), state.total.get(pool)
     if row is None:
         return
-    known = state.total.get(pool)
-    changed_at = None if known is None else known.changed_at
-    change = pool_change(state, row)
-    if change is not None:
-        yield causation.decision(pool, change, changed_at)
+    if (change := pool_change(state, row)) is not None:
+        yield causation.decision(pool, change, current and current.changed_at)
     if row.deleting and not row.released and is_empty(state, pool):
-        yield causation.decision(pool, PoolReleased(), changed_at)
+        yield causation.decision(pool, PoolReleased(), current and current.changed_at)
 
 
 def _on_node(state: PoolFacts, causation: Causation, node: str) -> Iterator[Decision]:
-    change, known = wanted_change(state, node), state.wanted.get(node)
+    change, current = orders_change(state, node), state.orders.get(node)
     if change is not None:
-        yield causation.decision(node, change, None if known is None else known.changed_at)
+        yield causation.decision(node, change, current and current.changed_at)

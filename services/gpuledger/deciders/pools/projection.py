@@ -1,4 +1,4 @@
-"""The `pools` service: which device belongs to which pool, and what pools offer, from what people and agents say."""
+"""The `pools` service: decides which device belongs to which pool, and what pools offer."""
 
 from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.domain.fact import Fact
@@ -9,7 +9,7 @@ from gpuledger.projection.definition import Decisions, Projection
 
 
 class PoolsProjection(Projection):
-    """Folds what was said of pools, devices and pods, and decides the assignments and capacities that follow."""
+    """Folds facts about pools, devices and pods, and decides the assignments and capacities that follow."""
 
     name = "pools"
     version = 3
@@ -19,5 +19,5 @@ class PoolsProjection(Projection):
     decides = True
 
     def decide(self, state: PoolFacts, fact: Fact) -> Decisions:
-        """What follows from a fact."""
+        """The decisions that follow from a fact."""
         return on_fact(state, fact)

@@ -1,6 +1,6 @@
-"""How facts about pools, devices, nodes and assignments become rows; those about pods are beside them.
+"""Folds facts about pools, devices, nodes and assignments into rows; modules beside this one fold the others.
 
-Of what watchers say the latest by event time is in force; what services decided counts in the order of the log.
+Of what watchers record the latest by event time is in force; decisions of services count in the order of the log.
 """
 
 from sys import intern
@@ -19,12 +19,12 @@ from gpuledger.domain.inventory.state import (
     json_text,
 )
 from gpuledger.domain.inventory.status import device_labels
-from gpuledger.domain.pools.agent_reports import WORD_HANDLERS, asked_anew, unheard
-from gpuledger.domain.pools.orders import WANTED_HANDLERS
+from gpuledger.domain.pools.agent_reports import REPORT_HANDLERS, next_request_time, without_report
+from gpuledger.domain.pools.orders import ORDER_HANDLERS
 from gpuledger.domain.pools.pods import POD_HANDLERS
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
 from gpuledger.domain.pools.rows import PoolDevice, PoolMark, PoolNode
-from gpuledger.domain.pools.spec import facts_of, read_spec
+from gpuledger.domain.pools.spec import facts_of
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import (
     Description,
@@ -42,70 +42,70 @@ from gpuledger.events.settings import SettingsChanged
 
 
 def _detected(state: PoolFacts, fact: Fact, data: DeviceDetected) -> None:
-    known = state.device.get(fact.event.subject)
-    prepared = DeviceState.DISCOVERED.value if known is None else known.prepared
-    _put_device(state, _shown(fact, data, data.node, data.index), prepared)
+    before = state.device.get(fact.event.subject)
+    prepared = DeviceState.DISCOVERED.value if before is None else before.prepared
+    _put_device(state, _described_device(fact, data, data.node, data.index), prepared)
 
 
 def _described(state: PoolFacts, fact: Fact, data: DeviceDescribed) -> None:
-    known = state.device.get(fact.event.subject)
-    if known is not None:
-        _put_device(state, _shown(fact, data, known.node, known.device_index), known.prepared)
+    before = state.device.get(fact.event.subject)
+    if before is not None:
+        _put_device(state, _described_device(fact, data, before.node, before.device_index), before.prepared)
 
 
-def _shown(fact: Fact, data: Description, node: str, index: int | None) -> GpuDevice:
-    """The GPUDevice as far as the description alone tells of it."""
+def _described_device(fact: Fact, data: Description, node: str, index: int | None) -> GpuDevice:
+    """The GPUDevice as far as its description goes."""
     time, name = fact.event.time, intern(fact.event.subject)
-    begun = (time, None, data.managed, time, data.ignored, time, data.missing, time)
-    return GpuDevice(name, intern(node), "", False, index, "", *begun, **hardware_columns(data.hardware))
+    flags = (time, None, data.managed, time, data.ignored, time, data.missing, time)
+    return GpuDevice(name, intern(node), "", False, index, "", *flags, **hardware_columns(data.hardware))
 
 
 def _put_device(state: PoolFacts, shown: GpuDevice, prepared: str) -> None:
-    known, facts = state.device.get(shown.name), facts_of(shown)
-    if known is not None and known.node != shown.node:
-        state.touch_list(shown.name)
+    before, facts = state.device.get(shown.name), facts_of(shown)
+    if before is not None and before.node != shown.node:
+        state.touch_orders(shown.name)
         state.device.delete(shown.name)
     row = PoolDevice(
         shown.name, shown.node, shown.device_index, shown.managed, shown.ignored, shown.missing, prepared,
         intern(facts.inventory_id), facts.product, facts.pci_vendor, facts.pci_device,
         facts.mig_capable, shown.mig_profiles, intern(json_text(device_labels(shown))), shown.uuid, shown.pci_address,
     )  # fmt: skip
-    if row != known:
+    if row != before:
         state.device.put(row)
         state.touch_device(row.name)
-        state.touch_list(row.name)
+        state.touch_orders(row.name)
 
 
 def _state_changed(state: PoolFacts, fact: Fact, data: DeviceStateChanged) -> None:
-    known = state.device.get(fact.event.subject)
-    if known is not None and known.prepared != data.state:
-        state.device.put(known._replace(prepared=data.state))
-        state.touch_device(known.name)
+    before = state.device.get(fact.event.subject)
+    if before is not None and before.prepared != data.state:
+        state.device.put(before._replace(prepared=data.state))
+        state.touch_device(before.name)
 
 
 def _withdrawn(state: PoolFacts, fact: Fact, data: DeviceWithdrawn) -> None:
     name = fact.event.subject
-    known, assignment = state.device.get(name), state.assignment.get(name)
-    state.touch_list(name)
+    before, assignment = state.device.get(name), state.assignment.get(name)
+    state.touch_orders(name)
     with state.counted(name):
         POOLS_HANDLERS[DeviceWithdrawn](state, fact, data)
         state.setup.delete(name)
     state.device.delete(name)
-    if known is not None and assignment is not None and assignment.pool is not None:
-        state.free_room(assignment.pool, known.node)
+    if before is not None and assignment is not None and assignment.pool is not None:
+        state.free_room(assignment.pool, before.node)
 
 
 def _marked(state: PoolFacts, fact: Fact, data: DeviceMarked) -> None:
     device, time = intern(fact.event.subject), fact.event.time
-    known = state.mark.get(device)
-    if is_late(known and known.marked_at, time):
+    before = state.mark.get(device)
+    if is_late(before and before.marked_at, time):
         return
     state.mark.delete(device)
-    asked, asked_cluster = (
+    pools = (
         data.annotations.get(ANNOTATION_ASSIGNMENT),
         data.annotations.get(ANNOTATION_CLUSTER_ASSIGNMENT),
     )
-    state.mark.put(PoolMark(device, time, intern(json_text(data.labels)), asked, asked_cluster))
+    state.mark.put(PoolMark(device, time, intern(json_text(data.labels)), *pools))
     if device in state.device.rows:
         state.touch_device(device)
 
@@ -119,12 +119,12 @@ def _unlabelled(state: PoolFacts, fact: Fact, _data: NodeUnlabelled) -> None:
 
 
 def _label(state: PoolFacts, fact: Fact, labels: str) -> None:
-    known = _node(state, fact.event.subject)
-    if is_late(known.labelled_at, fact.event.time):
+    before = _node(state, fact.event.subject)
+    if is_late(before.labelled_at, fact.event.time):
         return
-    state.node.put(known._replace(labels=intern(labels), labelled_at=fact.event.time))
-    if known.labels != labels:
-        state.touch_node(known.node)
+    state.node.put(before._replace(labels=intern(labels), labelled_at=fact.event.time))
+    if before.labels != labels:
+        state.touch_node(before.node)
 
 
 def _bootstrap_changed(state: PoolFacts, fact: Fact, data: NodeBootstrapChanged) -> None:
@@ -137,9 +137,9 @@ def _bootstrap_withdrawn(state: PoolFacts, fact: Fact, _data: NodeBootstrapWithd
 
 
 def _set_ready(state: PoolFacts, node: str, ready: bool) -> None:
-    known = _node(state, node)
-    state.node.put(known._replace(ready=ready))
-    if known.ready != ready:
+    before = _node(state, node)
+    state.node.put(before._replace(ready=ready))
+    if before.ready != ready:
         state.touch_node(node)
 
 
@@ -156,8 +156,8 @@ def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
     POOLS_HANDLERS[PoolDefined](state, fact, data)
     state.touch_name(name)
     if before is not None and before.said != state.pool.rows[pool].said:
-        state.touch_lists(pool)
-    spec = None if before is None else read_spec(before.said).said
+        state.touch_orders_of(pool)
+    spec = None if before is None else before.spec.definition
     if data.maintenance == MAINTENANCE_CONFIRMED and (spec is None or spec.maintenance != MAINTENANCE_CONFIRMED):
         _confirm(state, pool)
     if spec is not None and (spec.unit, spec.mig_profile) != (data.unit, data.mig_profile):
@@ -165,7 +165,7 @@ def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
 
 
 def _divide_anew(state: PoolFacts, pool: str) -> None:
-    """How many partitions a card had of another profile does not count as drift once it has those of the new one."""
+    """Partitions that a card had of another profile do not count as drift once it has those of the new one."""
     for device in state.assignment.by["pool"].get(pool):
         setup = state.setup.get(device)
         if setup is not None and setup.pool == pool:
@@ -173,7 +173,7 @@ def _divide_anew(state: PoolFacts, pool: str) -> None:
 
 
 def _confirm(state: PoolFacts, pool: str) -> None:
-    """What has drifted is as it should be from now on."""
+    """People accept the drift: the devices are right as they are."""
     for device in state.settle_drift(pool):
         setup = state.setup.get(device)
         if setup is not None and setup.pool == pool:
@@ -192,15 +192,15 @@ def _gone(state: PoolFacts, fact: Fact, data: PoolGone) -> None:
 
 def _assignment_changed(state: PoolFacts, fact: Fact, data: DeviceAssignmentChanged) -> None:
     name = fact.event.subject
-    before, known = state.assignment.get(name), state.setup.get(name)
+    before, setup = state.assignment.get(name), state.setup.get(name)
     with state.counted(name):
         POOLS_HANDLERS[DeviceAssignmentChanged](state, fact, data)
         is_step = before is None or (before.pool, before.phase) != (data.pool, data.phase)
         if is_step and data.phase != AssignmentPhase.ASSIGNED.value and data.reason != AssignmentReason.TAKEN_BACK:
-            # What the agent said was about the step before, and not what led to this one.
-            asked_at = asked_anew(known, fact.event.time)
-            state.setup.put(unheard(name, data.pool, None if known is None else known.told_at, asked_at))
-    state.touch_list(name)
+            # The agent's report was about the step before, and not what led to this one.
+            requested_at = next_request_time(setup, fact.event.time)
+            state.setup.put(without_report(name, data.pool, setup and setup.told_at, requested_at))
+    state.touch_orders(name)
     if before is None or before.pool is None:
         return
     if data.reason == AssignmentReason.DRIFT and before.phase == AssignmentPhase.ASSIGNED:
@@ -234,9 +234,9 @@ HANDLERS: Handlers = {
     PoolGone: _gone,
     PoolReleased: POOLS_HANDLERS[PoolReleased],
     PoolChanged: POOLS_HANDLERS[PoolChanged],
-    **WORD_HANDLERS,
+    **REPORT_HANDLERS,
     **POD_HANDLERS,
-    **WANTED_HANDLERS,
+    **ORDER_HANDLERS,
     DeviceAssignmentChanged: _assignment_changed,
     ModulePrerequisiteChanged: _prerequisite_changed,
     SettingsChanged: _settings_changed,

@@ -1,9 +1,9 @@
-"""How facts about pods become rows: which pods are there that ask for units of pools, and on which node each is.
+"""Folds pods that request units of pools into rows: how many units of which pools, and the node that each pod is on.
 
-The decider keeps these rows for whoever reads them; nothing is decided upon them, so no device and no pool is touched.
-Of what is said of a pod the latest by event time is in force, but a pod that is gone leaves nothing behind to compare
-with: what the log has behind its end counts, whatever its time. Of one pod a watcher never says anything of an earlier
-time than before, and to remember every pod that ever was would cost more than such a rarity is worth.
+The decider keeps these rows for those who read them; it decides nothing by them, so no device and no pool is touched.
+The latest fact about a pod by event time is in force. A pod that is gone leaves nothing behind to compare times with,
+so any later record counts: a watcher never records an earlier time of one pod than before, and to remember every pod
+that ever existed would cost more than such a rarity is worth.
 """
 
 from datetime import datetime
@@ -26,31 +26,31 @@ class HasPods(Protocol):
 
 
 def units_by_resource(row: PoolPod) -> dict[str, int]:
-    """How many units the pod asks for, by the resources that stand for pools."""
+    """How many units the pod requests, by the resources of pools."""
     found: dict[str, int] = orjson.loads(row.requests)
     return found
 
 
 def _observed(state: HasPods, fact: Fact, data: PodObserved) -> None:
     pod, time = fact.event.subject, fact.event.time
-    known = state.pod.get(pod)
-    if not is_late(known and known.said_at, time):
+    before = state.pod.get(pod)
+    if not is_late(before and before.said_at, time):
         node = None if data.node is None else intern(data.node)
         requests = intern(json_text(data.requests))
-        state.pod.put(PoolPod(pod, data.uid, node, requests, time, _bound_at(known, data, time)))
+        state.pod.put(PoolPod(pod, data.uid, node, requests, time, _bound_at(before, data, time)))
 
 
-def _bound_at(known: PoolPod | None, data: PodObserved, time: datetime) -> datetime | None:
+def _bound_at(before: PoolPod | None, data: PodObserved, time: datetime) -> datetime | None:
     if data.node is None:
         return None
-    is_same = known is not None and (known.uid, known.node) == (data.uid, data.node)
-    return known.bound_at if is_same and known is not None else time
+    is_same = before is not None and (before.uid, before.node) == (data.uid, data.node)
+    return before.bound_at if is_same and before is not None else time
 
 
 def _gone(state: HasPods, fact: Fact, _data: PodGone) -> None:
-    known = state.pod.get(fact.event.subject)
-    if known is not None and not is_late(known.said_at, fact.event.time):
-        state.pod.delete(known.pod)
+    row = state.pod.get(fact.event.subject)
+    if row is not None and not is_late(row.said_at, fact.event.time):
+        state.pod.delete(row.pod)
 
 
 POD_HANDLERS: Handlers = {PodObserved: _observed, PodGone: _gone}

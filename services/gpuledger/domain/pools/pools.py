@@ -13,7 +13,7 @@ from gpuledger.api.phases import AssignmentPhase
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.inventory.state import json_text
-from gpuledger.domain.pools.spec import approval_of, read_spec
+from gpuledger.domain.pools.spec import Spec, approval_of, read_spec
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone, PoolReleased
@@ -36,6 +36,11 @@ class Pool(NamedTuple):
     defined_at: datetime
     approval: str | None
     said: str
+
+    @property
+    def spec(self) -> Spec:
+        """Its spec, ready to compare."""
+        return read_spec(self.said)
 
 
 class PoolEnd(NamedTuple):

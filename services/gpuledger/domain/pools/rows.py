@@ -1,6 +1,6 @@
-"""The rows that the decider of pools folds facts into, beside those of what it decides.
+"""The rows that the decider of pools folds facts into, beside pools themselves.
 
-They are its own, and hold no more of devices and nodes than pools look at.
+They are its own, and hold only the properties of devices and nodes that pools depend on.
 """
 
 from datetime import datetime
@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from gpuledger.domain.inventory.state import GpuModule, ModuleSettings
 from gpuledger.domain.pools.pools import POOLS_SPECS
+from gpuledger.domain.pools.spec import DeviceFacts, profiles_of
 from gpuledger.domain.table import TableSpec
 
 
 class PoolDevice(NamedTuple):
-    """A GPUDevice as pools see it; `prepared` is how far it is prepared, `labels` are ours as a JSON object."""
+    """A GPUDevice; `prepared` is how far it is prepared, `labels` are those that gpuledger keeps, as a JSON object."""
 
     name: str
     node: str
@@ -30,6 +31,14 @@ class PoolDevice(NamedTuple):
     labels: str
     uuid: str | None
     pci_address: str | None
+
+    @property
+    def facts(self) -> DeviceFacts:
+        """The properties that selectors compare."""
+        return DeviceFacts(
+            self.inventory_id, self.product, self.pci_vendor, self.pci_device, self.mig_capable,
+            profiles_of(self.mig_profiles),
+        )  # fmt: skip
 
 
 class PoolMark(NamedTuple):
@@ -52,9 +61,9 @@ class PoolNode(NamedTuple):
 
 
 class PoolPod(NamedTuple):
-    """A pod that asks for units of pools: `requests` is a JSON object of units by resource.
+    """A pod that requests units of pools: `requests` is a JSON object of units by resource.
 
-    `said_at` is when the latest was said of it, `bound_at` when this pod was first known to be on its node.
+    `said_at` is the time of the latest fact about it, `bound_at` when this pod was first recorded on its node.
     """
 
     pod: str
@@ -66,10 +75,10 @@ class PoolPod(NamedTuple):
 
 
 class PoolSetup(NamedTuple):
-    """What the agent last said of the assignment that a device has now, and when it last said anything.
+    """The agent's last report of a device's present assignment; `told_at` is the time of its last report of any.
 
-    `word` None: nothing yet. `partitions_most` is how many partitions it had when it had most, or was confirmed with.
-    `asked_at` is when it was last to say anew what it did, and is later each time.
+    `word` is the kind of report, None before the first. `partitions_most` is the largest number of partitions that it
+    had, or was confirmed with. `asked_at` is when the agent was last requested to report, and is later each time.
     """
 
     device: str
@@ -84,7 +93,7 @@ class PoolSetup(NamedTuple):
 
 
 class PoolTally(NamedTuple):
-    """How many devices a pool holds, and what those offer that are assigned and set up."""
+    """How many devices a pool holds, and what the assigned and set up ones among them offer."""
 
     pool: str
     devices: int
@@ -93,7 +102,7 @@ class PoolTally(NamedTuple):
 
 
 class PoolTrouble(NamedTuple):
-    """What is wrong with a device of a pool: it is refused, or has drifted. Drift stays until it is confirmed."""
+    """A device of a pool that its agent refuses, or that has drifted. Drift stays until people confirm it."""
 
     pool: str
     device: str
@@ -102,10 +111,10 @@ class PoolTrouble(NamedTuple):
     message: str
 
 
-class PoolWanted(NamedTuple):
-    """What the node's agent was last told to do with devices of pools: a JSON array of `WantedDevice`, and when.
+class NodeOrders(NamedTuple):
+    """The last list of orders for the node's agent: a JSON array of `WantedDevice`, and its time.
 
-    A node whose last device has left its pool keeps its row, so that nothing that it is told later comes before that.
+    A node whose last device has left its pool keeps its row, so that later orders never have an earlier time.
     """
 
     node: str
@@ -123,7 +132,7 @@ POOL_POD = TableSpec("pool_pod", PoolPod, ("pod",))
 POOL_SETUP = TableSpec("pool_setup", PoolSetup, ("device",))
 POOL_TALLY = TableSpec("pool_tally", PoolTally, ("pool",))
 POOL_TROUBLE = TableSpec("pool_trouble", PoolTrouble, ("pool", "device", "kind"))
-POOL_WANTED = TableSpec("pool_wanted", PoolWanted, ("node",))
+NODE_ORDERS = TableSpec("pool_wanted", NodeOrders, ("node",))
 POOL_MODULE = TableSpec("pool_module", GpuModule, ("module",))
 POOL_SETTINGS = TableSpec("pool_settings", ModuleSettings, ("module",))
 
@@ -135,7 +144,7 @@ SPECS: tuple[TableSpec[Any], ...] = (
     POOL_SETUP,
     POOL_TALLY,
     POOL_TROUBLE,
-    POOL_WANTED,
+    NODE_ORDERS,
     POOL_MODULE,
     POOL_SETTINGS,
     *POOLS_SPECS,

@@ -1,6 +1,6 @@
-"""What a pool asks for: its row, its spec as it is compared, and what can be said of a spec by itself. Pure.
+"""What a pool's spec means: which devices and nodes it selects, and how many units cards offer. Pure.
 
-The decider, admission, agents and commands share this, so that all of them mean the same by a pool.
+The decider, admission, agents and commands share this, so that a pool means the same to all of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,12 +18,12 @@ from gpuledger.domain.inventory.state import GpuDevice
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
 
 SPECS_CACHED_MAX: Final = 4096
-PROFILES_TOLD_MAX: Final = 10
-"""How many of a card's MIG profiles a message lists; whatever an agent tells, the message is of a bounded length."""
+PROFILES_LISTED_MAX: Final = 10
+"""How many of a card's MIG profiles a message lists, so that its length is bounded whatever an agent reports."""
 
 
 class DeviceFacts(NamedTuple):
-    """What of a GPUDevice selectors look at; PCI ids in lower case without `0x`."""
+    """The properties of a GPUDevice that selectors compare; PCI ids in lower case without `0x`."""
 
     inventory_id: str
     product: str | None
@@ -45,9 +45,9 @@ class Filter(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """A pool's spec, ready to compare. `approves` None approves nothing by itself."""
+    """A pool's spec, ready to compare. With `approves` None it approves nothing automatically."""
 
-    said: PoolDefined
+    definition: PoolDefined
     nodes: tuple[NodeExpression, ...]
     include: Filter
     exclude: Filter | None
@@ -60,51 +60,57 @@ def read_spec(said: str) -> Spec:
     return spec_of(PoolDefined.model_validate(orjson.loads(said)))
 
 
-def spec_of(said: PoolDefined) -> Spec:
-    """A spec, ready to compare. A pool that needs no annotation approves what its selector says, else nothing."""
-    approves = None if said.requires_annotation or said.auto_approve is None else _requirements(said.auto_approve)
-    exclude = None if said.exclude is None else _filter(said.exclude)
-    return Spec(said, _requirements(said.node_selector), _filter(said.include), exclude, approves)
+def spec_of(definition: PoolDefined) -> Spec:
+    """A spec, ready to compare. A pool that requires no annotation approves what its selector selects."""
+    selector = None if definition.requires_annotation else definition.auto_approve
+    approves = None if selector is None else _requirements(selector)
+    exclude = None if definition.exclude is None else _filter(definition.exclude)
+    return Spec(definition, _requirements(definition.node_selector), _filter(definition.include), exclude, approves)
 
 
 def facts_of(row: GpuDevice) -> DeviceFacts:
-    """What selectors look at of a GPUDevice."""
+    """The properties of a GPUDevice that selectors compare."""
     vendor, device = (None if text is None else pci_id(text) for text in (row.pci_vendor, row.pci_device))
-    profiles = frozenset(row.mig_profiles.split(",")) if row.mig_profiles else frozenset[str]()
-    return DeviceFacts(row.inventory_id, row.product, vendor, device, row.mig_capable, profiles)
+    return DeviceFacts(row.inventory_id, row.product, vendor, device, row.mig_capable, profiles_of(row.mig_profiles))
+
+
+def profiles_of(listed: str | None) -> frozenset[str]:
+    """The MIG profiles in a column, which lists them with commas."""
+    return frozenset(listed.split(",")) if listed else frozenset()
 
 
 def approval_of(spec: Spec) -> str | None:
-    """A label that every device has that the pool approves by itself; see `Pool`."""
+    """A label of every device that the pool approves automatically; see `Pool`."""
     if spec.approves is None:
         return None
-    told = (f"{one.key}={one.values[0]}" for one in spec.approves if one.operator == "In" and len(one.values) == 1)
-    return next(told, "")
+    labels = (f"{one.key}={one.values[0]}" for one in spec.approves if one.operator == "In" and len(one.values) == 1)
+    return next(labels, "")
 
 
-def units(said: PoolDefined, *, cards: int, partitions: int, cap: int) -> int:
+def units(definition: PoolDefined, *, cards: int, partitions: int, cap: int) -> int:
     """How many units so many cards with so many partitions offer; `cap` is the most slices of a unit."""
-    return (partitions if said.unit == UNIT_MIG else cards) * min(said.slices_per_unit, cap)
+    return (partitions if definition.unit == UNIT_MIG else cards) * min(definition.slices_per_unit, cap)
 
 
 def matches(spec: Spec, device: DeviceFacts) -> bool:
-    """Whether a pool's device selector means the device."""
+    """Whether a pool's device selector selects the device."""
     return mismatch(spec, device) is None
 
 
-def mismatch(spec: Spec, device: DeviceFacts, *, was_meant: bool = False) -> str | None:
-    """Why the device is none that the pool means; None where it is one.
+def mismatch(spec: Spec, device: DeviceFacts, *, is_held: bool = False) -> str | None:
+    """Why the pool's device selector does not select the device; None if it does.
 
-    A device that the pool has (`was_meant`) is one until it is known to be another: what nobody tells any more, because
-    the driver is gone, say, has not changed, and by which profiles its card can be divided, its agent has the say.
+    A device that the pool holds stays selected until a property is known to differ: one that is no longer reported,
+    for example because the driver is gone, has not changed. Its agent judges which profiles can divide its card.
     """
-    if spec.said.unit == UNIT_MIG and device.mig_capable is False:
+    is_divided, profile = spec.definition.unit == UNIT_MIG, spec.definition.mig_profile or ""
+    if is_divided and device.mig_capable is False:
         return "The device cannot be partitioned."
-    if spec.said.unit == UNIT_MIG and not was_meant and _lacks(device, spec.said.mig_profile or ""):
-        return f"The device's card has no MIG profile {spec.said.mig_profile}, only {_listed(device.mig_profiles)}."
-    unknown = _unknown(device) if was_meant else frozenset[str]()
+    if is_divided and not is_held and _lacks(device, profile):
+        return f"The device's card has no MIG profile {profile}, only {_listed(device.mig_profiles)}."
+    unreported = _unreported(device) if is_held else frozenset[str]()
     for part, holds in _parts(spec.include, device):
-        if not holds and part not in unknown:
+        if not holds and part not in unreported:
             return f"The device is not among the pool's deviceSelector.include.{part}."
     if spec.exclude is not None:
         parts = dict(_parts(spec.exclude, device))
@@ -114,7 +120,7 @@ def mismatch(spec: Spec, device: DeviceFacts, *, was_meant: bool = False) -> str
 
 
 def selects(requirements: tuple[NodeExpression, ...], name: str, labels: Mapping[str, str]) -> bool:
-    """Whether an object of this name with these labels is selected; without requirements everything is."""
+    """Whether an object of this name with these labels is selected; without requirements every object is."""
     return not requirements or reaches(Reach(terms=(requirements,)), LabelledNode(name, labels))
 
 
@@ -133,38 +139,38 @@ def _filter(given: DeviceFilter) -> Filter:
 
 def _lacks(device: DeviceFacts, profile: str) -> bool:
     """Whether the card is known to lack the profile. A name that is no profile is the spec's fault, not the card's."""
-    parsed, known = MigProfile.parse(profile), device.mig_profiles
-    return parsed is not None and bool(known) and not parsed.is_among(known)
+    parsed, listed = MigProfile.parse(profile), device.mig_profiles
+    return parsed is not None and bool(listed) and not parsed.is_among(listed)
 
 
 def _listed(profiles: frozenset[str]) -> str:
-    told, more = sorted(profiles)[:PROFILES_TOLD_MAX], len(profiles) - PROFILES_TOLD_MAX
-    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+    first, more = sorted(profiles)[:PROFILES_LISTED_MAX], len(profiles) - PROFILES_LISTED_MAX
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
-def _unknown(device: DeviceFacts) -> frozenset[str]:
-    """The parts of a filter, by their names in the manifest, of which nothing is known of the device."""
-    told = {
+def _unreported(device: DeviceFacts) -> frozenset[str]:
+    """The parts of a filter, by their names in the manifest, that compare what nobody reports of the device."""
+    reported = {
         "products": device.product,
         "pciVendors": device.pci_vendor,
         "pciDevices": device.pci_device,
         "migCapable": device.mig_capable,
         "migProfiles": device.mig_profiles or (None if device.mig_capable is not False else ()),
     }
-    return frozenset(part for part, value in told.items() if value is None)
+    return frozenset(part for part, value in reported.items() if value is None)
 
 
-def _parts(wanted: Filter, device: DeviceFacts) -> Iterator[tuple[str, bool]]:
-    """The parts that are given, by their names in the manifest, and whether each holds for the device."""
-    if wanted.inventory_ids:
-        yield "inventoryIDs", device.inventory_id in wanted.inventory_ids
-    if wanted.products:
-        yield "products", device.product in wanted.products
-    if wanted.pci_vendors:
-        yield "pciVendors", device.pci_vendor in wanted.pci_vendors
-    if wanted.pci_devices:
-        yield "pciDevices", device.pci_device in wanted.pci_devices
-    if wanted.mig_capable is not None:
-        yield "migCapable", device.mig_capable == wanted.mig_capable
-    if wanted.mig_profiles:
-        yield "migProfiles", wanted.mig_profiles <= device.mig_profiles
+def _parts(given: Filter, device: DeviceFacts) -> Iterator[tuple[str, bool]]:
+    """The parts that a filter gives, by their names in the manifest, and whether each holds for the device."""
+    if given.inventory_ids:
+        yield "inventoryIDs", device.inventory_id in given.inventory_ids
+    if given.products:
+        yield "products", device.product in given.products
+    if given.pci_vendors:
+        yield "pciVendors", device.pci_vendor in given.pci_vendors
+    if given.pci_devices:
+        yield "pciDevices", device.pci_device in given.pci_devices
+    if given.mig_capable is not None:
+        yield "migCapable", device.mig_capable == given.mig_capable
+    if given.mig_profiles:
+        yield "migProfiles", given.mig_profiles <= device.mig_profiles

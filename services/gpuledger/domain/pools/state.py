@@ -1,19 +1,21 @@
-"""The state of the decider of pools: tables, sums that are kept beside them, and what a fact may have changed.
+"""The state of the decider of pools: tables, sums beside them, and marks of what a fact may have changed.
 
-A fold notes the devices and pools that may stand otherwise now, so that a decision looks at those alone, however many
-others there are. What is noted follows from the fact and the tables, and is used up before the next fact is folded.
+A fold marks the devices, pools and nodes that a fact may affect, so that the decider checks only those, however many
+others there are. The marks follow from the fact and the tables, and are used up before the next fact is folded.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import orjson
+
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS, ModuleSettings, json_text
 from gpuledger.domain.pools import rows
 from gpuledger.domain.pools.pools import Pool, Pools
-from gpuledger.domain.pools.spec import read_spec
+from gpuledger.domain.pools.spec import Spec, selects
 from gpuledger.domain.table import Table
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 
@@ -28,7 +30,7 @@ class _Share(NamedTuple):
 
 
 class PoolFacts(Pools):
-    """What was said of pools, devices, nodes and pods, and what was decided."""
+    """Pools, and the devices, nodes, pods, agent reports and settings that decisions about them depend on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,32 +41,32 @@ class PoolFacts(Pools):
         self.setup = Table(rows.POOL_SETUP)
         self.tally = Table(rows.POOL_TALLY)
         self.trouble = Table(rows.POOL_TROUBLE, "pool")
-        self.wanted = Table(rows.POOL_WANTED)
+        self.orders = Table(rows.NODE_ORDERS)
         self.module = Table(rows.POOL_MODULE)
         self.settings = Table(rows.POOL_SETTINGS)
         self._devices: dict[str, None] = {}
         self._pools: dict[str, None] = {}
-        self._lists: dict[str, None] = {}
+        self._nodes: dict[str, None] = {}
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
         own: tuple[Table[Any], ...] = (
             self.device, self.mark, self.node, self.pod, self.setup,
-            self.tally, self.trouble, self.wanted, self.module, self.settings,
+            self.tally, self.trouble, self.orders, self.module, self.settings,
         )  # fmt: skip
         return {**{table.spec.name: table for table in own}, **super().tables()}
 
     def settings_in_force(self) -> ModuleSettings:
-        """The settings, or their defaults where nobody has set any."""
+        """The settings, or their defaults if there are none."""
         return self.settings.get(MODULE_CONFIG) or DEFAULT_SETTINGS
 
     def is_in_force(self) -> bool:
-        """Whether anything is decided: the module is enabled, and what it builds on is there."""
+        """Whether the service decides anything: the module is enabled and its prerequisites are met."""
         module = self.module.get(MODULE_CONFIG)
         return module is not None and module.met and self.settings_in_force().enabled
 
     def owner(self, name: str) -> Pool | None:
-        """The pool that has the name: of those called so the one that was recorded first."""
+        """The pool that owns the name: of the pools with that name the one that was recorded first."""
         return min(self.pool.where("name", name), key=lambda row: (row.position, row.subject), default=None)
 
     def held_beside(self, device: rows.PoolDevice, pool: str) -> int:
@@ -78,7 +80,7 @@ class PoolFacts(Pools):
         return sorted(name for name in self.device.by["node"].get(node) if name in held and held[name].pool is not None)
 
     def is_crowded(self, node: str) -> bool:
-        """Whether the node has so many devices that not all of them can be in pools; see `CARDS_PER_NODE_MAX`."""
+        """Whether the node has more devices than pools can hold; see `CARDS_PER_NODE_MAX`."""
         return len(self.device.by["node"].get(node)) > CARDS_PER_NODE_MAX
 
     def offered(self, device: str) -> tuple[int, int]:
@@ -86,35 +88,45 @@ class PoolFacts(Pools):
         share = self._share(device)
         return (0, 0) if share is None else (share.cards, share.partitions)
 
+    def labels_of(self, device: rows.PoolDevice) -> dict[str, str]:
+        """The GPUDevice's labels: people's, overridden by those that gpuledger keeps."""
+        mark = self.mark.get(device.name)
+        return {**({} if mark is None else orjson.loads(mark.labels)), **orjson.loads(device.labels)}
+
+    def selects_node(self, spec: Spec, node: str) -> bool:
+        """Whether a pool's node selector selects the node."""
+        row = self.node.get(node) if spec.nodes else None
+        return selects(spec.nodes, node, {} if row is None else orjson.loads(row.labels))
+
     def troubles(self, pool: str, kind: str) -> list[rows.PoolTrouble]:
-        """The pool's devices in trouble of this kind, by name."""
+        """The pool's devices with this kind of trouble, by name."""
         return sorted(row for row in self.trouble.where("pool", pool) if row.kind == kind)
 
     def touch_device(self, name: str) -> None:
-        """The device may stand otherwise now."""
+        """A decision about the device may be due."""
         self._devices[name] = None
 
     def touch_pool(self, pool: str) -> None:
-        """What holds for the pool may be otherwise now."""
+        """A decision about the pool may be due."""
         self._pools[pool] = None
 
     def touch_node(self, node: str) -> None:
-        """The node's devices may stand otherwise now."""
+        """Decisions about the node's devices may be due."""
         self._devices |= dict.fromkeys(self.device.by["node"].get(node))
 
-    def touch_list(self, device: str) -> None:
-        """What the agent of the device's node is to do with the device may be otherwise now."""
+    def touch_orders(self, device: str) -> None:
+        """New orders may be due for the agent of the device's node."""
         row = self.device.get(device)
         if row is not None:
-            self._lists[row.node] = None
+            self._nodes[row.node] = None
 
-    def touch_lists(self, pool: str) -> None:
-        """What agents are to do with the pool's devices may be otherwise now."""
+    def touch_orders_of(self, pool: str) -> None:
+        """New orders may be due for the agents of the pool's devices."""
         for device in self.assignment.by["pool"].get(pool):
-            self.touch_list(device)
+            self.touch_orders(device)
 
     def touch_name(self, name: str) -> None:
-        """Pools called so, the devices that they hold or may take, and who is asked for by it may stand otherwise."""
+        """Decisions may be due about pools of this name, the devices that they hold or may take, and their requests."""
         for column in ("asked", "asked_cluster"):
             self._devices |= dict.fromkeys(self.mark.by[column].get(name))
         for row in self.pool.where("name", name):
@@ -124,7 +136,7 @@ class PoolFacts(Pools):
                 self._touch_approved(row.approval)
 
     def _touch_approved(self, approval: str) -> None:
-        """Devices that no pool holds and that have a label which a pool approves; all of them where it names none."""
+        """Touch devices without a pool that have the label of an approval; all of them if it names no label."""
         key, _, value = approval.partition("=")
         text, held = json_text({key: value})[1:-1] if approval else "", self.assignment.rows
         for name, row in self.device.rows.items():
@@ -134,12 +146,12 @@ class PoolFacts(Pools):
                     self._devices[name] = None
 
     def touch_all(self) -> None:
-        """Everything may stand otherwise now."""
+        """Any decision may be due."""
         self._devices |= dict.fromkeys(self.device.rows)
         self._pools |= dict.fromkeys(self.pool.rows)
-        self._lists |= dict.fromkeys(self.wanted.rows)
+        self._nodes |= dict.fromkeys(self.orders.rows)
         for device in self.assignment.rows:
-            self.touch_list(device)
+            self.touch_orders(device)
 
     def take_devices(self) -> list[str]:
         """The devices that were touched since the last call, by name."""
@@ -151,18 +163,18 @@ class PoolFacts(Pools):
         pools, self._pools = self._pools, {}
         return sorted(pools)
 
-    def take_lists(self) -> list[str]:
-        """The nodes whose agents may have to do something else since the last call, by name."""
-        nodes, self._lists = self._lists, {}
+    def take_nodes(self) -> list[str]:
+        """The nodes whose orders were touched since the last call, by name."""
+        nodes, self._nodes = self._nodes, {}
         return sorted(nodes)
 
     def take_all(self) -> None:
         """Forget all that was touched."""
-        self._devices, self._pools, self._lists = {}, {}, {}
+        self._devices, self._pools, self._nodes = {}, {}, {}
 
     @contextmanager
     def counted(self, device: str) -> Iterator[None]:
-        """Keep the sums while what is known of a device's assignment changes."""
+        """Keep the sums right while a device's assignment or its agent's report changes."""
         before = self._share(device)
         yield
         after = self._share(device)
@@ -171,23 +183,23 @@ class PoolFacts(Pools):
             self._count(device, after, 1)
 
     def drift(self, device: str, pool: str, reason: str, message: str) -> None:
-        """Note that a device of a pool that there is, is not what it was assigned as; a first reason stays."""
+        """Note that a device of an existing pool is not what it was assigned as; the first reason stays."""
         row = rows.PoolTrouble(pool, device, rows.DRIFTED, reason, message)
         if pool in self.pool.rows and self.trouble.get(self.trouble.key_of(row)) is None:
             self.trouble.put(row)
             self.touch_pool(pool)
 
     def settle_drift(self, pool: str) -> list[str]:
-        """Forget what has drifted of the pool's devices; returns the devices."""
+        """Forget the drift of the pool's devices; returns the devices."""
         gone = self.troubles(pool, rows.DRIFTED)
         for row in gone:
             self.trouble.delete(self.trouble.key_of(row))
         return [row.device for row in gone]
 
     def free_room(self, pool: str, node: str) -> None:
-        """A device of the node has left the pool: others of the node may be waiting for its place."""
+        """A device of the node has left the pool, so that others of the node may take its place."""
         row, devices = self.pool.get(pool), self.device.by["node"].get(node)
-        is_limited = row is not None and read_spec(row.said).said.devices_per_node_max is not None
+        is_limited = row is not None and row.spec.definition.devices_per_node_max is not None
         if is_limited or len(devices) >= CARDS_PER_NODE_MAX:
             self.touch_node(node)
 

@@ -33,13 +33,13 @@ class PoolProblem(NamedTuple):
     message: str
 
 
-def unsupported(said: PoolDefined) -> PoolProblem | None:
+def unsupported(definition: PoolDefined) -> PoolProblem | None:
     """Why gpuledger does not serve such a pool."""
-    if said.provider != PROVIDER_NVIDIA:
-        text = f"The provider is {said.provider}; {PROVIDER_NVIDIA} is supported."
+    if definition.provider != PROVIDER_NVIDIA:
+        text = f"The provider is {definition.provider}; {PROVIDER_NVIDIA} is supported."
         return PoolProblem(PoolReason.PROVIDER_NOT_SUPPORTED, text)
-    if said.backend != BACKEND_DEVICE_PLUGIN:
-        text = f"The backend is {said.backend}; {BACKEND_DEVICE_PLUGIN} is supported."
+    if definition.backend != BACKEND_DEVICE_PLUGIN:
+        text = f"The backend is {definition.backend}; {BACKEND_DEVICE_PLUGIN} is supported."
         return PoolProblem(PoolReason.BACKEND_NOT_SUPPORTED, text)
     return None
 
@@ -47,18 +47,18 @@ def unsupported(said: PoolDefined) -> PoolProblem | None:
 @lru_cache(SPECS_CACHED_MAX)
 def problem_of(pool: str, said: str, cap: int) -> PoolProblem | None:
     """The first problem of the spec in a pool's row; `cap` is the module's setting `maxSlicesPerDevice`."""
-    first = next(problems(pool, read_spec(said).said, cap), None)
+    first = next(problems(pool, read_spec(said).definition, cap), None)
     return first and first._replace(message=f"{first.message}.")
 
 
-def problems(pool: str, said: PoolDefined, cap: int) -> Iterator[PoolProblem]:
+def problems(pool: str, definition: PoolDefined, cap: int) -> Iterator[PoolProblem]:
     """What is wrong with a recorded spec."""
     yield from name_problems(PoolRef.parse(pool).name)
-    yield from profile_problems(said.unit, said.mig_profile)
-    yield from slices_problems(said.slices_per_unit, cap)
+    yield from profile_problems(definition.unit, definition.mig_profile)
+    yield from slices_problems(definition.slices_per_unit, cap)
     selectors = {
-        "spec.nodeSelector": said.node_selector,
-        "spec.deviceAssignment.autoApproveSelector": said.auto_approve,
+        "spec.nodeSelector": definition.node_selector,
+        "spec.deviceAssignment.autoApproveSelector": definition.auto_approve,
     }
     for field, selector in selectors.items():
         for index, one in enumerate(() if selector is None else selector.requirements):

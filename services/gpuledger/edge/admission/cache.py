@@ -15,7 +15,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.fact import Fact, Handler, Handlers, is_late
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings
 from gpuledger.domain.pools.pools import POOLS_HANDLERS, PoolCondition, Pools, PoolTotal
-from gpuledger.domain.pools.spec import Spec, read_spec
+from gpuledger.domain.pools.spec import Spec
 from gpuledger.domain.table import Table
 from gpuledger.events.device import (
     DeviceDescribed,
@@ -105,7 +105,7 @@ class AdmissionCache:
         if row is None:
             return None
         conditions = {one.type: one for one in self.pools.condition.where("pool", ref.id)}
-        return CachedPool(ref, read_spec(row.said), self.pools.total.get(ref.id), conditions)
+        return CachedPool(ref, row.spec, self.pools.total.get(ref.id), conditions)
 
     def pools_named(self, name: str) -> Iterator[CachedPool]:
         """The pools of that name, in whatever namespace; there should be one at most."""

@@ -13,7 +13,6 @@ import orjson
 from gpuledger.api.kinds import NODES, PODS
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.dra.objects import LabelledNode
-from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.kube.errors import RefusedError
@@ -164,7 +163,7 @@ def _by_labels(pod: Object, pools: PoolFacts, name: str) -> tuple[Hindrance, ...
 
 def _untolerated(pools: PoolFacts, pod: Object, answers: Sequence[PoolAnswer]) -> dict[str, list[str]]:
     rows = [row for one in answers if (row := pools.pool.get(one.ask.pool)) is not None]
-    return {row.subject: untolerated(pod, read_spec(row.said).said) for row in rows}
+    return {row.subject: untolerated(pod, row.spec.definition) for row in rows}
 
 
 def _notes(

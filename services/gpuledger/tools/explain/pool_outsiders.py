@@ -6,8 +6,6 @@ If the `pools` service has decided why, its reason comes first, and further obst
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import orjson
-
 from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
 from gpuledger.api.phases import DeviceState
 from gpuledger.api.pool_ref import PoolRef
@@ -16,7 +14,7 @@ from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.rows import PoolDevice
-from gpuledger.domain.pools.spec import DeviceFacts, Spec, mismatch, read_spec, selects
+from gpuledger.domain.pools.spec import Spec, mismatch, selects
 from gpuledger.domain.pools.state import PoolFacts
 
 IN_ANOTHER_POOL: Final = "InAnotherPool"
@@ -41,7 +39,7 @@ class Outsider(NamedTuple):
 
 def outsiders(state: PoolFacts, pool: Pool) -> Iterator[Outsider]:
     """The devices that could be in the pool and are not, by name, each with all obstacles."""
-    spec, closed = read_spec(pool.said), tuple(_closed(state, pool))
+    spec, closed = pool.spec, tuple(_closed(state, pool))
     for name in sorted(state.device.rows):
         device, held = state.device.rows[name], state.assignment.get(name)
         if held is not None and held.pool == pool.subject:
@@ -63,7 +61,7 @@ def _obstacles(
     if not is_requested:
         yield from _not_requested(state, pool, spec, device)
     yield from _of_device(device)
-    node, limit = state.node.get(device.node), spec.said.devices_per_node_max
+    node, limit = state.node.get(device.node), spec.definition.devices_per_node_max
     if node is None or not node.ready:
         yield Obstacle(AssignmentReason.NODE_NOT_READY, f"Devices of {device.node} cannot be pooled now.")
     if limit is not None and state.held_beside(device, pool.subject) >= limit:
@@ -88,7 +86,7 @@ def _not_requested(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice)
         yield Obstacle(ASKED_FOR_ANOTHER, f"Its annotations ask for {names}.")
     elif spec.approves is None:
         yield Obstacle(AssignmentReason.NOT_ASKED_FOR, f"No annotation gives it to {pool.name}.")
-    elif not selects(spec.approves, device.name, _labels(state, device)):
+    elif not selects(spec.approves, device.name, state.labels_of(device)):
         yield Obstacle(AssignmentReason.NOT_ASKED_FOR, "Its labels are not among the pool's autoApproveSelector.")
     elif state.settings_in_force().approval_mode == MANUAL:
         yield Obstacle(AssignmentReason.NOT_ASKED_FOR, "The module's setting has no pool approve devices by itself.")
@@ -103,12 +101,7 @@ def _closed(state: PoolFacts, pool: Pool) -> Iterator[Obstacle]:
 
 
 def _is_meant(state: PoolFacts, spec: Spec, device: PoolDevice) -> bool:
-    profiles = frozenset(device.mig_profiles.split(",")) if device.mig_profiles else frozenset[str]()
-    hardware = (device.product, device.pci_vendor, device.pci_device, device.mig_capable)
-    if mismatch(spec, DeviceFacts(device.inventory_id, *hardware, profiles)) is not None:
-        return False
-    node = state.node.get(device.node)
-    return selects(spec.nodes, device.node, orjson.loads(node.labels) if spec.nodes and node is not None else {})
+    return mismatch(spec, device.facts) is None and state.selects_node(spec, device.node)
 
 
 def _requested(state: PoolFacts, device: str) -> tuple[str | None, str | None]:
@@ -120,10 +113,3 @@ def _requested(state: PoolFacts, device: str) -> tuple[str | None, str | None]:
 def _annotation(pool: Pool) -> tuple[str | None, str | None]:
     """The values of the two assignment annotations on a device that is requested for the pool."""
     return (pool.name, None) if PoolRef.parse(pool.subject).namespace else (None, pool.name)
-
-
-def _labels(state: PoolFacts, device: PoolDevice) -> dict[str, str]:
-    """The GPUDevice's labels: people's, and ours over them."""
-    mark = state.mark.get(device.name)
-    people = {} if mark is None else orjson.loads(mark.labels)
-    return {**people, **orjson.loads(device.labels)}

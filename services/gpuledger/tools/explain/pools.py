@@ -19,7 +19,7 @@ from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.pools import Assignment, Pool, PoolCondition
 from gpuledger.domain.pools.rows import PoolPod
-from gpuledger.domain.pools.spec import read_spec, units
+from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.state import PoolFacts
 
 
@@ -218,7 +218,7 @@ def _closed(room: Room, hindrances: Hindrances) -> Room:
 
 def _offered(state: PoolFacts, row: Pool) -> Counter[str]:
     """Units by node, by the formula of the pool's capacity."""
-    pool, cap = read_spec(row.said).said, state.settings_in_force().max_slices_per_device
+    pool, cap = row.spec.definition, state.settings_in_force().max_slices_per_device
     found = Counter[str]()
     for held in state.assignment.where("pool", row.subject):
         device = state.device.get(held.device)
@@ -282,7 +282,7 @@ def _idle(state: PoolFacts, pool: str) -> Iterator[Idle]:
 
 def _is_partitioned(state: PoolFacts, pool: str) -> bool:
     row = state.pool.get(pool)
-    return row is not None and read_spec(row.said).said.unit == UNIT_MIG
+    return row is not None and row.spec.definition.unit == UNIT_MIG
 
 
 def _condition_of(state: PoolFacts, held: Assignment) -> tuple[str, str, str]:

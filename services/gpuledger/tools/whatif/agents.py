@@ -12,7 +12,6 @@ from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.domain.pools.pools import Assignment
 from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
-from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DevicePoolApplied, DevicePoolReleased
 from gpuledger.events.pool import PoolDefined
@@ -77,7 +76,7 @@ def _answer(world: SupposedPools, row: Assignment) -> bool:
     if row.phase == AssignmentPhase.UNASSIGNING or held is None:
         _say(world, row, device, DevicePoolReleased(pool=row.pool))
         return True
-    said = read_spec(held.said).said
+    said = held.spec.definition
     partitions = _partitions(said, device)
     if partitions is None and said.unit == UNIT_MIG:
         return False
@@ -104,7 +103,7 @@ def _makes_something_else(state: PoolFacts, recorded: PoolFacts, pool: str) -> b
     was, would = recorded.pool.get(pool), state.pool.get(pool)
     if was is None or would is None:
         return False
-    old, new = read_spec(was.said).said, read_spec(would.said).said
+    old, new = was.spec.definition, would.spec.definition
     return (old.unit, old.mig_profile) != (new.unit, new.mig_profile)
 
 
@@ -121,7 +120,7 @@ def _divide(world: SupposedPools, setup: PoolSetup) -> bool:
     state = world.state
     row, device = state.assignment.rows[setup.device], state.device.rows[setup.device]
     assert row.pool is not None, "an assigned device has a pool"
-    pool = read_spec(state.pool.rows[row.pool].said).said
+    pool = state.pool.rows[row.pool].spec.definition
     partitions = _partitions(pool, device)
     state.setup.put(setup._replace(partitions_most=0))
     _say(world, row, device, DevicePoolApplied(pool=row.pool, partitions=partitions or 0))

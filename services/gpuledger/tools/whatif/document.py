@@ -146,7 +146,7 @@ def _kept_out(recorded: PoolFacts, supposed: PoolFacts, pool: str) -> Iterator[O
 
 def _meant(said: str) -> tuple[object, ...]:
     """What of a pool says which devices it means."""
-    spec = read_spec(said).said
+    spec = read_spec(said).definition
     return spec.unit, spec.node_selector, spec.include, spec.exclude
 
 

@@ -5,7 +5,6 @@ from typing import Final
 
 from gpuledger.api.kinds import Resource
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
-from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.decide import decide
@@ -36,7 +35,7 @@ def remarks(resource: Resource, obj: Object, pool: str, said: PoolDefined, state
         state: what is there.
     """
     row, cache = state.pool.get(pool), _cache(state)
-    was = None if row is None else read_spec(row.said).said
+    was = None if row is None else row.spec.definition
     if was is not None and said.model_copy(update={name: getattr(was, name) for name in _OUTSIDE_SPEC}) == was:
         return
     response = decide(_request(resource, CREATE, obj), cache)

@@ -13,7 +13,6 @@ from gpuledger.deciders.pools.decide import on_fact
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.folds import HANDLERS
 from gpuledger.domain.pools.pools import Assignment
-from gpuledger.domain.pools.spec import read_spec
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged, DevicePoolReleased
 from gpuledger.events.envelope import Event
@@ -63,7 +62,7 @@ class SupposedPools:
         self._events = 0
         known = self.state.pool.get(supposition.pool)
         there = supposition.said.model_copy(update={"uid": SUPPOSED, "generation": 0, "deleting": False})
-        said = self._instead_of(there if known is None else read_spec(known.said).said)
+        said = self._instead_of(there if known is None else known.spec.definition)
         self._hear(self._fact(SUPPOSER, supposition.pool, self._since(), said, position))
 
     def tell(self, fact: Fact, recorded: PoolFacts) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.domain.pools.agent_reports import asked_anew, unheard
-from gpuledger.domain.pools.orders import last_list
+from gpuledger.domain.pools.agent_reports import next_request_time, without_report
+from gpuledger.domain.pools.orders import last_orders
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceWithdrawn, Hardware
 from gpuledger.events.envelope import Decoded
@@ -45,7 +45,7 @@ def lists(decided: list[Decoded]) -> dict[str, tuple[WantedDevice, ...]]:
 
 def wanted(world: Pools, device: str = "n1-0") -> WantedDevice:
     """What the device's agent was told last of it."""
-    return last_list(world.state, device.partition("-")[0])[device]
+    return last_orders(world.state, device.partition("-")[0])[device]
 
 
 def setup(world: Pools, device: str = "n1-0") -> tuple[str, str | None, int]:
@@ -161,8 +161,8 @@ def test_asked_anew_at_the_same_time_is_asked_later_all_the_same() -> None:
 
 def test_a_time_at_the_end_of_the_calendar_stops_nobody() -> None:
     end = datetime.max.replace(tzinfo=UTC)
-    assert asked_anew(unheard("n1-0", "ns/p", None, end), end) == end
-    assert asked_anew(unheard("n1-0", "ns/p", None, end - timedelta(microseconds=1)), hour(0)) == end
+    assert next_request_time(without_report("n1-0", "ns/p", None, end), end) == end
+    assert next_request_time(without_report("n1-0", "ns/p", None, end - timedelta(microseconds=1)), hour(0)) == end
 
 
 def test_what_was_released_leaves_one_empty_list() -> None:
@@ -176,9 +176,9 @@ def test_what_was_released_leaves_one_empty_list() -> None:
 
 def test_a_node_of_which_no_device_was_in_a_pool_is_told_nothing() -> None:
     world = Pools().begin("n1")
-    assert world.state.wanted.rows == {}
+    assert world.state.orders.rows == {}
     world.say("n1-0", DeviceWithdrawn())
-    assert world.state.wanted.rows == {}
+    assert world.state.orders.rows == {}
 
 
 def test_from_pool_to_pool_at_once_is_one_list() -> None:
@@ -299,7 +299,7 @@ def test_a_log_of_an_older_build_has_no_list_to_go_by() -> None:
     """What is not known to be wanted is not offered; what is to be taken back is, whatever it was."""
     world = held(**MIG)
     world.say("ns/p", pool(unit="MIG"))
-    world.state.wanted.delete("n1")
+    world.state.orders.delete("n1")
     assert lists(world.say(MODULE_CONFIG, MET)) == {}
     world.say("ns/p", PoolGone())
     assert (wanted(world).releasing, setup(world)) == (True, ("Card", None, 1))
@@ -308,15 +308,15 @@ def test_a_log_of_an_older_build_has_no_list_to_go_by() -> None:
 def test_where_no_list_is_known_it_is_told_anew() -> None:
     world = held(slices_per_unit=2)
     before = wanted(world)
-    world.state.wanted.delete("n1")
+    world.state.orders.delete("n1")
     assert lists(world.say(MODULE_CONFIG, MET)) == {"n1": (before,)}
 
 
 def test_a_device_is_never_set_up_as_another_pool_asked() -> None:
     world = held(**MIG)
     world.say("ns/p", pool(unit="MIG"))
-    row = world.state.wanted.rows["n1"]
-    world.state.wanted.put(row._replace(devices=row.devices.replace("ns/p", "ns/q")))
+    row = world.state.orders.rows["n1"]
+    world.state.orders.put(row._replace(devices=row.devices.replace("ns/p", "ns/q")))
     assert lists(world.say(MODULE_CONFIG, MET)) == {"n1": ()}
 
 
@@ -338,14 +338,14 @@ def test_a_device_that_goes_while_nothing_is_decided_leaves_the_list_afterwards(
 
 def test_no_list_is_told_at_a_time_before_the_last() -> None:
     world = held()
-    told = world.state.wanted.rows["n1"].changed_at
+    told = world.state.orders.rows["n1"].changed_at
     decided = world.say("n1-0", described(CARD), at=0)
     assert [one.time for one in decided] == [told]
     assert [one.time >= told for one in world.say("n1-0", DeviceWithdrawn(), at=0)] == [True, True]
     world.say("n1-0", detected("n1"), at=0)
     world.say("n1-0", state("Ready"), at=0)
-    assert [one.device for one in last_list(world.state, "n1").values()] == ["n1-0"]
-    assert world.state.wanted.rows["n1"].changed_at >= told
+    assert [one.device for one in last_orders(world.state, "n1").values()] == ["n1-0"]
+    assert world.state.orders.rows["n1"].changed_at >= told
 
 
 def crowd(world: Pools, count: int) -> list[str]:
@@ -365,10 +365,10 @@ def test_pools_take_no_more_devices_of_a_node_than_its_agent_can_be_told_of() ->
         world.say(device, state("Ready"))
     assert world.of(devices[-2]) == ("ns/p", "Pending")
     assert (world.of(devices[-1]), world.why(devices[-1])) == ((None, None), "NodeLimitReached")
-    assert list(last_list(world.state, "n1")) == devices[:-1]
+    assert list(last_orders(world.state, "n1")) == devices[:-1]
     world.say(devices[7], DeviceWithdrawn())
     assert world.of(devices[-1]) == ("ns/p", "Pending"), "There is room for it now."
-    assert list(last_list(world.state, "n1")) == [one for one in devices if one != devices[7]]
+    assert list(last_orders(world.state, "n1")) == [one for one in devices if one != devices[7]]
 
 
 def test_more_devices_than_a_list_holds_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,6 +380,6 @@ def test_more_devices_than_a_list_holds_stop_nobody(monkeypatch: pytest.MonkeyPa
     for device in devices:
         world.say(device, state("Ready"))
     assert world.of(devices[-1]) == ("ns/p", "Pending")
-    assert list(last_list(world.state, "n1")) == devices[:CARDS_PER_NODE_MAX]
+    assert list(last_orders(world.state, "n1")) == devices[:CARDS_PER_NODE_MAX]
     world.say(devices[0], described(Hardware(product="another")))
-    assert list(last_list(world.state, "n1")) == devices[:CARDS_PER_NODE_MAX]
+    assert list(last_orders(world.state, "n1")) == devices[:CARDS_PER_NODE_MAX]

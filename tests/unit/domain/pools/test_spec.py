@@ -90,7 +90,7 @@ def test_a_pool_of_partitions_means_no_card_that_is_known_to_lack_its_profile(
     for capable in (True, None):
         spec = spec_of(pool(unit="MIG", mig_profile=profile))
         assert matches(spec, device._replace(mig_capable=capable)) == means
-    assert mismatch(spec, device, was_meant=True) is None
+    assert mismatch(spec, device, is_held=True) is None
     assert matches(spec_of(pool(mig_profile=profile)), device)
 
 

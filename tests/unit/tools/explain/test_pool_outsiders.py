@@ -97,4 +97,4 @@ def test_only_matching_or_requested_devices_are_listed() -> None:
     assert reasons(pools) == {"w2-0": ["NotAskedFor"]}
     pools.say("w1-0", asks("a"))
     assert reasons(pools) == {"w1-0": ["AnnotationMismatch"], "w2-0": ["NotAskedFor"]}
-    assert words(pools, "w1-0") == "The node w1 is not among the pool's nodeSelector."
+    assert words(pools, "w1-0") == "The pool's nodeSelector does not select the node w1."

@@ -103,7 +103,7 @@ def _check_state(request: AdmissionRequest, device: CachedDevice, pool: CachedPo
 
 def _check_readiness(request: AdmissionRequest, device: CachedDevice, pool: CachedPool) -> None:
     name, node = device.row.name, device.row.node
-    if pool.spec.said.deleting:
+    if pool.spec.definition.deleting:
         raise DeniedError("PoolDeleting", f"{pool.ref} is being deleted. Use another pool.")
     if _labels(request.new).get(LABEL_IGNORE) == LABEL_TRUE:
         raise DeniedError("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")

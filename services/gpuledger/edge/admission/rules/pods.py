@@ -66,7 +66,7 @@ _CONDITIONS = (
 
 
 def _check_pool(pool: CachedPool) -> None:
-    if pool.spec.said.deleting:
+    if pool.spec.definition.deleting:
         raise DeniedError("PoolDeleting", f"{pool.ref} is being deleted. Ask for another pool.")
     if pool.total is None:
         raise DeniedError("PoolNotConfigured", f"{pool.ref} has just been created. Try again once it is Configured.")

@@ -83,7 +83,7 @@ def _selects(term: Object) -> bool:
 
 
 def _add_tolerations(spec: dict[str, Any], pool: CachedPool) -> None:
-    for taint in pool.spec.said.taints if pool.spec.said.taints_enabled else ():
+    for taint in pool.spec.definition.taints if pool.spec.definition.taints_enabled else ():
         if not any(tolerates(part(one), taint) for one in items(spec, "tolerations")):
             how = {"operator": "Exists"} if taint.value is None else {"operator": "Equal", "value": taint.value}
             _list(spec, "tolerations").append({"key": taint.key, **how, "effect": taint.effect})
@@ -105,8 +105,8 @@ def _require_nodes(spec: dict[str, Any], nodes: tuple[NodeExpression, ...]) -> N
 
 
 def _add_strategy(spec: dict[str, Any], pool: CachedPool, settings: ModuleSettings) -> None:
-    strategy = pool.spec.said.strategy or settings.scheduling_strategy
-    key = pool.spec.said.topology_key or settings.topology_key
+    strategy = pool.spec.definition.strategy or settings.scheduling_strategy
+    key = pool.spec.definition.topology_key or settings.topology_key
     selector = {"matchLabels": {POOL_LABEL: pool.ref.name}}
     if strategy == SPREAD:
         _spread(spec, key, selector)

@@ -11,7 +11,7 @@ from gpuledger.api.phases import AssignmentPhase
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.pools.pools import Pools
-from gpuledger.domain.pools.spec import read_spec, units
+from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.status import pool_status
 from gpuledger.edge.statuswriter.fields import canonical
 from gpuledger.edge.statuswriter.objects import DesiredObject, Key, Kind, key_of
@@ -65,7 +65,7 @@ def slots(pools: Pools, usage: PoolUsage, pool: str, slices_max: int) -> Iterato
     row = pools.pool.get(pool)
     if row is None:
         return
-    spec = read_spec(row.said).said
+    spec = row.spec.definition
     for one in pools.assignment.where("pool", pool):
         if one.phase == AssignmentPhase.ASSIGNED:
             partitions = usage.partitions.get(one.device, 0)
