@@ -58,54 +58,45 @@ class ProjectionMetrics:
 
     def __init__(self, projection: str) -> None:
         self._projection = projection
-        self._sequence = _SEQUENCE.labels(projection)
-        self._lag_events = _LAG_EVENTS.labels(projection)
-        self._lag_seconds = _LAG_SECONDS.labels(projection)
-        self._latency = _LATENCY.labels(projection)
-        self._events = _EVENTS.labels(projection)
-        self._batch = _BATCH.labels(projection)
-        self._fold = _FOLD.labels(projection)
-        self._flush = _FLUSH.labels(projection)
-        self._writer = _WRITER.labels(projection)
 
     def standing_by(self) -> None:
         """This process waits for the writer's lock."""
-        self._writer.set(0)
+        _WRITER.labels(self._projection).set(0)
 
     def writing(self, sequence: int) -> None:
         """This process holds the writer's lock; the rows are true up to `sequence`."""
-        self._writer.set(1)
-        self._sequence.set(sequence)
+        _WRITER.labels(self._projection).set(1)
+        _SEQUENCE.labels(self._projection).set(sequence)
 
     def failed(self, error: BaseException) -> None:
         """The projection was interrupted, or stopped."""
-        self._writer.set(0)
+        _WRITER.labels(self._projection).set(0)
         _ERRORS.labels(self._projection, type(error).__name__).inc()
 
     @contextmanager
     def folding(self, events: int) -> Iterator[None]:
         """Time the folding of a batch."""
-        self._events.inc(events)
-        self._batch.observe(events)
-        with self._fold.time():
+        _EVENTS.labels(self._projection).inc(events)
+        _BATCH.labels(self._projection).observe(events)
+        with _FOLD.labels(self._projection).time():
             yield
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
         """Time the commit of a batch."""
-        with self._flush.time():
+        with _FLUSH.labels(self._projection).time():
             yield
 
     def committed(self, sequence: int, last: Stored | None, now: datetime) -> None:
         """The rows are true up to `sequence`, whose message is `last`."""
-        self._sequence.set(sequence)
+        _SEQUENCE.labels(self._projection).set(sequence)
         if last is not None:
-            self._latency.observe(_age_s(last, now))
+            _LATENCY.labels(self._projection).observe(_age_s(last, now))
 
     def lag(self, events: int, first: Stored | None, now: datetime) -> None:
         """So many events of the log have no rows yet, `first` being the first of them."""
-        self._lag_events.set(events)
-        self._lag_seconds.set(0.0 if first is None else _age_s(first, now))
+        _LAG_EVENTS.labels(self._projection).set(events)
+        _LAG_SECONDS.labels(self._projection).set(0.0 if first is None else _age_s(first, now))
 
 
 def _age_s(message: Stored, now: datetime) -> float:

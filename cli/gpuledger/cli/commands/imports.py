@@ -18,7 +18,7 @@ from gpuledger.db.readonly import read_only
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.importers.draft import Reject
-from gpuledger.tools.importers.rejects import RejectFile
+from gpuledger.tools.importers.rejects import reject_file
 from gpuledger.tools.importers.run import ImportResult, Progress, RejectSink, import_jsonl, import_openb, import_titan
 from gpuledger.tools.queries.backend import Backend, bring_current
 
@@ -89,7 +89,7 @@ def jsonl(file: File, rejects: Rejects = None, data_dir: DataDir = None) -> None
 def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Path | None, *inputs: Path) -> None:
     if rejects is not None and rejects.exists() and any(file.exists() and rejects.samefile(file) for file in inputs):
         raise CliError(f"{rejects} is the file to import", "Name another file for the rejects", ExitCode.USAGE)
-    with nullcontext(_FirstRejects()) if rejects is None else RejectFile(rejects) as sink:
+    with nullcontext(_FirstRejects()) if rejects is None else reject_file(rejects) as sink:
         try:
             result = run(_work(importing, name, sink, data_dir))
         except KeyboardInterrupt:

@@ -44,7 +44,7 @@ Read = Sequence[Draft] | Reject
 
 
 class Reading(Protocol):
-    """A file being read in one format; `epoch` and `end` are known when `read` is exhausted."""
+    """A file being read in one format; `epoch` and `end` are complete when `read` is exhausted."""
 
     @property
     def source(self) -> str:
@@ -62,7 +62,7 @@ class Reading(Protocol):
         ...
 
     def read(self) -> Iterator[Read]:
-        """Row by row, so that the caller may take a break between rows.
+        """Read row by row, so that the caller may pause between rows.
 
         Raises:
             ImportFileError: a file cannot be read, or changed meanwhile.

@@ -1,4 +1,4 @@
-"""What can go wrong with an import as a whole; a bad row is no error but a `Reject`.
+"""Errors that fail an import as a whole; a bad row is a `Reject` instead.
 
 ImporterError
 ├── ImportFileError      a file cannot be read, changed while it was read, or the temporary folder cannot be written
@@ -8,7 +8,7 @@ ImporterError
 
 
 class ImporterError(Exception):
-    """Something is wrong with an import."""
+    """An import fails."""
 
 
 class ImportFileError(ImporterError):

@@ -1,55 +1,42 @@
-"""Writes rejects to a file: one JSON object a line, {file, line, reason, text}."""
+"""Writes rejected rows to a file: one JSON object a line, {file, line, reason, text}."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import IO
 
 from gpuledger.tools.importers.draft import Reject
 from gpuledger.tools.importers.errors import ImportFileError
 
 
-class RejectFile:
-    """A file for rejects; a context manager to call with each reject.
+@contextmanager
+def reject_file(path: Path) -> Iterator[Callable[[Reject], None]]:
+    """A function that writes a reject to the file, for the length of the block.
 
-    It replaces an existing file at the end, so that the file always holds all rejects of one import.
+    At the end of a block that succeeds the new file replaces an existing one: it holds the rejects of one whole import.
+
+    Raises:
+        ImportFileError: the file cannot be written; so does the function.
     """
+    beside = path.with_name(f"{path.name}.part")
+    with ExitStack() as stack:
+        with _writing(path):
+            file = stack.enter_context(beside.open("wb"))
+        stack.callback(beside.unlink, missing_ok=True)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._beside = path.with_name(f"{path.name}.part")
-        self._file: IO[bytes] | None = None
+        def write(reject: Reject) -> None:
+            with _writing(path):
+                file.write(reject.to_json() + b"\n")
 
-    def __enter__(self) -> "RejectFile":
-        try:
-            self._file = self._beside.open("wb")
-        except OSError as error:
-            raise self._unwritable(error) from error
-        return self
+        yield write
+        with _writing(path):
+            file.close()
+            beside.replace(path)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        assert self._file is not None, "a reject file is closed once"
-        try:
-            self._file.close()
-            if error is None:
-                self._beside.replace(self._path)
-            else:
-                self._beside.unlink()
-        except OSError as problem:
-            raise self._unwritable(problem) from problem
 
-    def __call__(self, reject: Reject) -> None:
-        """Write one reject.
-
-        Raises:
-            ImportFileError: the file cannot be written.
-        """
-        assert self._file is not None, "rejects come within the context"
-        try:
-            self._file.write(reject.to_json() + b"\n")
-        except OSError as error:
-            raise self._unwritable(error) from error
-
-    def _unwritable(self, error: OSError) -> ImportFileError:
-        return ImportFileError(f"The rejects cannot be written to {self._path}: {error.strerror}. Name another file.")
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"The rejects cannot be written to {path}: {error.strerror}. Name another file."
+        raise ImportFileError(message) from error

@@ -74,7 +74,7 @@ async def import_titan(
         temp_dir: the folder to sort in; the system's by default.
 
     Raises:
-        ImporterError: the file cannot be read or is in another format; nothing is recorded.
+        ImporterError: the file cannot be read or has another format; nothing is recorded.
         LedgerError: recording failed; the log holds a prefix, and importing again continues from there.
     """
     return await import_reading(
@@ -124,41 +124,26 @@ async def import_reading(
 ) -> ImportResult:
     """Import a file in any format; see `import_titan`."""
     with Sorter(temp_dir) as sorter:
-        rejected = await _read(reading, sorter, rejects, on_progress)
+        rejected, first_rejects = await _read(reading, sorter, rejects, on_progress)
         seen = await recorded_numbers(ledger, reading.source, reading.epoch)
-        events = numbered(reading, sorter, rejected.count, seen, now)
+        events = numbered(reading, sorter, rejected, seen, now)
         total = sorter.count + (reading.end is not None)
         published = await _publish(ledger, events, total, on_progress)
+    already_recorded = total - published
     return ImportResult(
-        reading.source,
-        reading.epoch,
-        reading.end,
-        total,
-        published,
-        total - published,
-        rejected.count,
-        tuple(rejected.first),
+        reading.source, reading.epoch, reading.end, total, published, already_recorded, rejected, first_rejects
     )
 
 
-class _Rejected:
-    """Counts rejects and keeps the first ones."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[Reject] = []
-
-    def add(self, reject: Reject) -> None:
-        self.count += 1
-        if self.count <= REJECTS_SHOWN_MAX:
-            self.first.append(reject)
-
-
-async def _read(reading: Reading, sorter: Sorter, rejects: RejectSink, on_progress: Progress) -> _Rejected:
-    rejected = _Rejected()
+async def _read(
+    reading: Reading, sorter: Sorter, rejects: RejectSink, on_progress: Progress
+) -> tuple[int, tuple[Reject, ...]]:
+    """How many rows are rejected, and the first of them."""
+    rejected, first = 0, []
     for row, read in enumerate(reading.read(), 1):
         if isinstance(read, Reject):
-            rejected.add(read)
+            rejected += 1
+            first += [read] if rejected <= REJECTS_SHOWN_MAX else []
             rejects(read)
         else:
             for draft in read:
@@ -166,7 +151,7 @@ async def _read(reading: Reading, sorter: Sorter, rejects: RejectSink, on_progre
         if row % ROWS_PER_TURN == 0:
             on_progress(row, None)
             await asyncio.sleep(0)
-    return rejected
+    return rejected, tuple(first)
 
 
 async def recorded_numbers(ledger: Ledger, source: str, epoch: str) -> Numbers:
@@ -193,7 +178,7 @@ def _number(raw: bytes, source: str, epoch: str) -> int:
 
 
 def numbered(reading: Reading, sorter: Sorter, rejects: int, seen: Numbers, now: datetime) -> Iterator[Decoded | None]:
-    """Every event in its order, the end of the data last; None stands for one that has been `seen`."""
+    """Every event in its order, the end of the data last; None for an event that was `seen`."""
     for number, draft in enumerate(sorter.merged(), 1):
         yield None if number in seen else _event(reading, draft, number, now)
     if reading.end is not None:

@@ -1,4 +1,4 @@
-"""Events of one's own, a line each: what is taken, in which order, and what is turned down."""
+"""Importing JSON events, one a line: which are taken, in which order, and which are rejected."""
 
 import json
 from datetime import UTC, datetime

@@ -14,7 +14,7 @@ from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.importers import run
 from gpuledger.tools.importers.draft import Draft, Reject
 from gpuledger.tools.importers.errors import ImportFileError
-from gpuledger.tools.importers.rejects import RejectFile
+from gpuledger.tools.importers.rejects import reject_file
 from gpuledger.tools.importers.run import import_titan
 from gpuledger.tools.importers.sample import write_titan_sample
 from gpuledger.tools.importers.sorting import Sorter
@@ -104,7 +104,7 @@ async def test_numbers_follow_the_time_and_subjects_the_grammar(sample: Path) ->
 async def test_rejects_are_written_a_line_each_and_all_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", TITAN_HEADER, *(f"bad{number}" for number in range(25)))
     target = tmp_path / "rejects.jsonl"
-    with RejectFile(target) as rejects:
+    with reject_file(target) as rejects:
         result = await import_titan(MemoryLedger(), path, now=NOW, rejects=rejects)
     lines = [json.loads(line) for line in target.read_text().splitlines()]
     assert len(lines) == result.rejects == 25
@@ -118,7 +118,7 @@ async def test_rejects_are_written_a_line_each_and_all_counted(tmp_path: Path) -
 
 
 def test_a_reject_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ImportFileError, match="The rejects cannot be written to"), RejectFile(tmp_path):
+    with pytest.raises(ImportFileError, match="The rejects cannot be written to"), reject_file(tmp_path):
         pass
 
 
