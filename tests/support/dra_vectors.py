@@ -15,7 +15,8 @@ from gpuledger.domain.dra.counters import Balance
 from gpuledger.domain.dra.device_state import blockers, taints_of
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
 from gpuledger.domain.dra.objects import ClaimId, Holding, LabelledNode, PoolId, Slice, TaintRule
-from gpuledger.domain.dra.pools import LocatedDevice, PoolView, seen_everywhere, seen_from, usable
+from gpuledger.domain.dra.pools import LocatedDevice, PoolView, seen_everywhere, seen_from
+from gpuledger.domain.dra.reach import device_in_reach
 from gpuledger.domain.dra.use import UNUSED, Use, uses_of
 from gpuledger.domain.quantities import parse_quantity
 from gpuledger.edge.watchers.resources import claims, slices, taintrules
@@ -89,14 +90,21 @@ def _pool(wanted: dict[str, Any], view: PoolView, every: list[Slice], uses: dict
     return found
 
 
+def _is_usable(view: PoolView, located: LocatedDevice, node: LabelledNode | None) -> bool:
+    """Whether a node (None: any) may have a device of the pool, as far as the pool decides it."""
+    return view.gives and located.slice in view.near and (node is None or device_in_reach(*located, node))
+
+
 def _device(
     state: State, pool: PoolId, view: PoolView, uses: dict[str, Use], name: str, wanted: dict[str, Any]
 ) -> dict[str, Any]:
-    near = [located for located in view.located() if located.device.name == name and usable(view, located, state.node)]
+    near = [
+        located for located in view.located() if located.device.name == name and _is_usable(view, located, state.node)
+    ]
     use = uses.get(name, UNUSED)
     balance = Balance(view, uses)
     blocked = [blockers(one.device, use, balance, taints_of(pool, one.device, state.rules)) for one in near]
-    found: dict[str, Any] = {"allocatable": any(one.is_allocatable for one in blocked)}
+    found: dict[str, Any] = {"allocatable": any(not one.reasons for one in blocked)}
     if "free" not in wanted and "plain" not in wanted:
         return found
     device = (near or _newest(state.pools[pool], name))[0].device

@@ -1,6 +1,7 @@
 """A simulated fleet for tests: time that passes as fast as it is waited for, and everything that was said."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,8 +9,11 @@ from typing import Any
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.tools.simulation.fleet import FleetSpec
+from gpuledger.tools.simulation.allocation import Start
+from gpuledger.tools.simulation.decide import FleetPlan, Happening
+from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.main import run
+from gpuledger.tools.simulation.preparation import NodeProgress
 from gpuledger.tools.simulation.workload import Rates
 from support.ledgers import DEADLINE_S, everything
 
@@ -52,3 +56,16 @@ async def simulate(
 async def events_of(ledger: MemoryLedger) -> list[Decoded]:
     """Everything that was said, in order."""
     return [decode(message.data) for message in await everything(ledger)]
+
+
+def new_fleet(fleet: Fleet) -> Start:
+    """A fleet on its first day."""
+    slot_ids = fleet.slot_ids()
+    cards = {slot_id: fleet.card(slot_id, 0) for slot_id in slot_ids}
+    return Start(cards, dict.fromkeys(slot_ids, 0), prepared=dict.fromkeys(fleet.nodes, NodeProgress()))
+
+
+def happenings(plan: FleetPlan) -> Iterator[Happening]:
+    """All happenings, without end."""
+    while True:
+        yield from plan.advance(plan.due_s, 1)

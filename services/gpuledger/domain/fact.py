@@ -27,6 +27,14 @@ class State(Protocol):
         ...
 
 
+class TableState:
+    """A state whose attributes hold its tables."""
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        return {value.spec.name: value for value in vars(self).values() if isinstance(value, Table)}
+
+
 Touched = Iterable[tuple[str, Key]]
 """Which paged rows an event may touch: table name and the value of its `page_by` column."""
 

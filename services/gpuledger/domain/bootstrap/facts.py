@@ -4,7 +4,7 @@ Facts from watchers and agents take effect by event time, whatever the order of 
 replaces its previous one. A fold only marks the nodes that a fact touches; it decides nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -231,11 +231,6 @@ class BootstrapFacts(Bootstrap):
         self.timeouts: Timeouts | None = None
         self._touched: set[str] = set()
         self._all_touched = False
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        own: tuple[Table[Any], ...] = (self.node, self.component, self.health, self.device, self.settings)
-        return {**{table.spec.name: table for table in own}, **super().tables()}
 
     def settings_in_force(self) -> BootstrapSettings:
         """The settings, or their defaults where nobody has set any."""

@@ -4,12 +4,11 @@ Everything that shows or uses the preparation folds this module alone. A GPUDevi
 are those of the events; a later decision in the log replaces an earlier one.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from sys import intern
 from typing import Any, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.inventory.state import GpuNodeCondition
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceStateChanged, DeviceWithdrawn
@@ -40,18 +39,13 @@ GPU_NODE_PREPARATION = TableSpec("gpu_node_preparation", GpuNodeCondition, ("nod
 BOOTSTRAP_SPECS: tuple[TableSpec[Any], ...] = (GPU_NODE_PHASE, GPU_DEVICE_STATE, GPU_NODE_PREPARATION)
 
 
-class Bootstrap:
+class Bootstrap(TableState):
     """The decided preparation of nodes and GPUDevices."""
 
     def __init__(self) -> None:
         self.phase = Table(GPU_NODE_PHASE)
         self.state = Table(GPU_DEVICE_STATE)
         self.preparation = Table(GPU_NODE_PREPARATION, "node")
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (self.phase, self.state, self.preparation)
-        return {table.spec.name: table for table in tables}
 
 
 def bootstrap_changed(state: Bootstrap, fact: Fact, data: NodeBootstrapChanged) -> None:

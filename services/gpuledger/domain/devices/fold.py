@@ -4,12 +4,11 @@ An installation is one life of a device in a slot, from insertion to removal. Ro
 the order in which they were recorded. The fold records contradictions and never repairs them.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from sys import intern
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed
@@ -162,7 +161,7 @@ CONTRADICTION = TableSpec(
 SPECS = (DEVICE, INSTALLATION, STRAY, FAILURE, ERRORS, SLOT, SLOT_HISTORY, CONTRADICTION)
 
 
-class Devices:
+class Devices(TableState):
     """The state of the devices projection."""
 
     def __init__(self) -> None:
@@ -174,20 +173,6 @@ class Devices:
         self.slot = Table(SLOT)
         self.slot_history = Table(SLOT_HISTORY, "slot")
         self.contradiction = Table(CONTRADICTION, "subject")
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (
-            self.device,
-            self.installation,
-            self.stray,
-            self.failure,
-            self.errors,
-            self.slot,
-            self.slot_history,
-            self.contradiction,
-        )
-        return {table.spec.name: table for table in tables}
 
 
 def passport(known: Device, installations: list[Installation]) -> Device:

@@ -1,12 +1,11 @@
 """Folds nodes: the facts about each, now and at any time."""
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuledger.api.labels import GFD_PRODUCT, LABEL_DEVICE_COUNT
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
 from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, NodeRegistered
@@ -57,17 +56,13 @@ NODE_SLOT = TableSpec("node_slot", NodeSlot, ("node", "slot"))
 SPECS = (NODE, NODE_HISTORY, NODE_SLOT)
 
 
-class Nodes:
+class Nodes(TableState):
     """The state of the nodes projection."""
 
     def __init__(self) -> None:
         self.node = Table(NODE)
         self.history = Table(NODE_HISTORY, "node")
         self.slot = Table(NODE_SLOT)
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        return {table.spec.name: table for table in (self.node, self.history, self.slot)}
 
 
 def _registered(state: Nodes, fact: Fact, data: NodeRegistered) -> None:

@@ -42,11 +42,6 @@ class Blockers(NamedTuple):
     taints: tuple[DeviceTaint, ...] = ()
     counters: tuple[str, ...] = ()
 
-    @property
-    def is_allocatable(self) -> bool:
-        """Whether some claim can have it."""
-        return not self.reasons
-
 
 def blockers(
     device: DraDevice,

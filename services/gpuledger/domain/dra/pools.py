@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpuledger.domain.dra.objects import Counters, DraDevice, LabelledNode, Slice
-from gpuledger.domain.dra.reach import device_in_reach, in_reach
+from gpuledger.domain.dra.reach import in_reach
 
 
 class LocatedDevice(NamedTuple):
@@ -78,11 +78,6 @@ def seen_everywhere(slices: Sequence[Slice]) -> PoolView:
     generation = max(one.generation for one in slices)
     current = _of_generation(slices, generation)
     return _view(generation, current, current)
-
-
-def usable(view: PoolView, located: LocatedDevice, node: LabelledNode | None) -> bool:
-    """Whether a node (None: any) may be given a device of the pool, as far as the pool goes."""
-    return view.gives and located.slice in view.near and (node is None or device_in_reach(*located, node))
 
 
 def _of_generation(slices: Iterable[Slice], generation: int) -> tuple[Slice, ...]:

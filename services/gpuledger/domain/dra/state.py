@@ -4,9 +4,8 @@ A fold changes the index and the table together, and then calls `record` for the
 date.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
 import orjson
 
@@ -18,11 +17,12 @@ from gpuledger.domain.dra.objects import ClaimId, Holding, LabelledNode, PoolId,
 from gpuledger.domain.dra.pool_index import EVERYWHERE, PoolIndex
 from gpuledger.domain.dra.status import Document, slice_status
 from gpuledger.domain.dra.taint_rules import TaintRules
+from gpuledger.domain.fact import TableState
 from gpuledger.domain.table import Table
 from gpuledger.events.slice import SlicePublished, TaintRuleSet
 
 
-class Availability:
+class Availability(TableState):
     """The tables, and an index of each pool that was read."""
 
     def __init__(self) -> None:
@@ -38,14 +38,6 @@ class Availability:
         self._indexes: dict[PoolId, PoolIndex] = {}
         self._rules: TaintRules | None = None
         self._touched: dict[str, None] | None = None
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table."""
-        every: tuple[Table[Any], ...] = (
-            self.slice, self.claim, self.allocation, self.device_class,
-            self.taint_rule, self.node_labels, self.condition, self.availability,
-        )  # fmt: skip
-        return {table.spec.name: table for table in every}
 
     def take_touched(self) -> list[str]:
         """The slices whose status may have changed since the last call, including those that are gone.

@@ -119,11 +119,6 @@ class InventoryFacts(Inventory):
         self.report = Table(INVENTORY_CARD_REPORT, "node", "card")
         self.nfd = Table(INVENTORY_NFD)
 
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        own: tuple[Table[Any], ...] = (self.node_facts, self.report, self.nfd)
-        return {**{table.spec.name: table for table in own}, **super().tables()}
-
     def nfd_count(self) -> NfdCount:
         """On how many nodes Node Feature Discovery was found."""
         return self.nfd.get(MODULE_CONFIG) or NfdCount(MODULE_CONFIG, 0, 0, 0)

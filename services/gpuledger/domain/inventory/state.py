@@ -4,7 +4,6 @@ Everything that shows or uses the inventory folds this module alone. Times are t
 the log replaces an earlier one.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from sys import intern
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import DeviceState
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import (
     Description,
@@ -154,7 +153,7 @@ DECIDED_SPECS: tuple[TableSpec[Any], ...] = (
 )
 
 
-class Inventory:
+class Inventory(TableState):
     """The decided inventory, with settings, labels and annotations from people."""
 
     def __init__(self) -> None:
@@ -164,18 +163,6 @@ class Inventory:
         self.condition = Table(GPU_NODE_CONDITION, "node")
         self.module = Table(GPU_MODULE)
         self.settings = Table(MODULE_SETTINGS)
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (
-            self.device,
-            self.mark,
-            self.node,
-            self.condition,
-            self.module,
-            self.settings,
-        )
-        return {table.spec.name: table for table in tables}
 
     def settings_in_force(self) -> ModuleSettings:
         """The settings, or their defaults where nobody has set any."""

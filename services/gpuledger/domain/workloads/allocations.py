@@ -7,12 +7,11 @@ past leaves memory and is read back for a late report. Silence means nothing: a 
 """
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, Touched
+from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX
@@ -24,7 +23,7 @@ _SLICED = re.compile(r"(.+)::([0-9]{1,9})", re.DOTALL).fullmatch
 _DIGEST_LENGTH: Final = 16
 
 
-class ContainerAllocation(NamedTuple):
+class ContainerUnit(NamedTuple):
     """A unit that a container has, since when it has it without a break.
 
     `unit` is `<resource>/<id>` as the device plugin named it, or `<claim>/<driver>/<pool>/<device>`; a longer one ends
@@ -75,7 +74,7 @@ class AllocationReport(NamedTuple):
     until: datetime | None
 
 
-ALLOCATION = TableSpec("container_allocation", ContainerAllocation, ("allocation", "unit"))
+ALLOCATION = TableSpec("container_allocation", ContainerUnit, ("allocation", "unit"))
 HISTORY: TableSpec[AllocationRange] = TableSpec(
     "container_allocation_history",
     AllocationRange,
@@ -96,7 +95,7 @@ Unit = tuple[Any, ...]
 """The columns of a unit, from `allocation` to `pool`."""
 
 
-class Allocations:
+class Allocations(TableState):
     """The state of the allocations projection."""
 
     def __init__(self) -> None:
@@ -111,11 +110,6 @@ class Allocations:
         if self._last is None:
             self._last = {row.allocation: row.reported_at for row in self.reports.rows.values() if row.until is None}
         return self._last
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (self.allocation, self.history, self.reports)
-        return {table.spec.name: table for table in tables}
 
 
 def touched(state: Allocations, fact: Fact) -> Touched:
@@ -205,7 +199,7 @@ def _join(
 def _put(state: Allocations, row: AllocationRange) -> None:
     state.history.put(row)
     if row.valid_to is None:
-        state.allocation.put(ContainerAllocation._make(row[:-1]))
+        state.allocation.put(ContainerUnit._make(row[:-1]))
 
 
 def _holds(row: AllocationRange, time: datetime) -> bool:

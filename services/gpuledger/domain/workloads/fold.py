@@ -6,11 +6,10 @@ it. Facts may come in any order: allocations depend on the set of them. Ended wo
 for a late event.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, Touched
+from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
@@ -87,18 +86,13 @@ WORKLOAD_FACT: TableSpec[WorkloadFact] = TableSpec(
 SPECS = (WORKLOAD, ALLOCATION, WORKLOAD_FACT)
 
 
-class Workloads:
+class Workloads(TableState):
     """The state of the workloads projection."""
 
     def __init__(self) -> None:
         self.workload = Table(WORKLOAD)
         self.allocation = Table(ALLOCATION, "workload")
         self.fact = Table(WORKLOAD_FACT, "workload")
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (self.workload, self.allocation, self.fact)
-        return {table.spec.name: table for table in tables}
 
 
 def touched(fact: Fact) -> Touched:

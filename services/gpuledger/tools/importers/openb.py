@@ -48,7 +48,7 @@ GPU_MILLI = 1000
 _REGISTERED, _DECLARED, _INSERTED, _SUBMITTED, _ENDED, _SCHEDULED, _ENDED_AT_ONCE = range(7)
 
 
-class Node(NamedTuple):
+class TraceNode(NamedTuple):
     """A checked row of the node list."""
 
     line: int
@@ -79,10 +79,10 @@ class Pod(NamedTuple):
         return max(time for time in (self.created, self.scheduled, self.deleted) if time is not None)
 
 
-R = TypeVar("R", Node, Pod)
+R = TypeVar("R", TraceNode, Pod)
 
 
-def parse_node(line: int, row: Sequence[str]) -> Node:
+def parse_node(line: int, row: Sequence[str]) -> TraceNode:
     """The row of the node list, checked.
 
     Raises:
@@ -92,7 +92,7 @@ def parse_node(line: int, row: Sequence[str]) -> Node:
     gpus = fields.whole(gpu, "gpu", GPUS_MAX)
     fields.name(name, "sn")
     fields.name(f"{name}/{gpus}", "the GPUs' id")
-    return Node(
+    return TraceNode(
         line,
         name,
         fields.whole(cpu_milli, "cpu_milli"),
@@ -141,7 +141,7 @@ def _check_order(pod: Pod) -> None:
         fields.in_order(pod.created, "creation_time", pod.deleted, "deletion_time")
 
 
-def drafts_of_node(node: Node, start: datetime) -> list[Draft]:
+def drafts_of_node(node: TraceNode, start: datetime) -> list[Draft]:
     """The node and its GPUs, which exist from the start."""
     registered = NodeRegistered(
         gpu_count=node.gpus, gpu_model=node.model, cpu_milli=node.cpu_milli, memory_mib=node.memory_mib

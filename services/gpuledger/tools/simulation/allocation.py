@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation.fleet import Fleet, GpuUnit, SlotId
-from gpuledger.tools.simulation.preparation import NEW, NodeProgress
+from gpuledger.tools.simulation.preparation import NodeProgress
 
 
 class SimulatedPod(NamedTuple):
@@ -61,13 +61,6 @@ class Start:
     finished: tuple[SimulatedPod, ...] = ()
     next_number: int = 1
     prepared: Mapping[str, NodeProgress] = field(default_factory=dict)
-
-
-def new_fleet(fleet: Fleet) -> Start:
-    """A fleet on its first day."""
-    slot_ids = fleet.slot_ids()
-    cards = {slot_id: fleet.card(slot_id, 0) for slot_id in slot_ids}
-    return Start(cards, dict.fromkeys(slot_ids, 0), prepared=dict.fromkeys(fleet.nodes, NEW))
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ Times are simulated seconds since the plan began. The same fleet, chance and sta
 carrying them out leaves no choices. The caller informs the plan about pods that other people create or delete.
 """
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpuledger.events.device import Card
@@ -86,10 +85,17 @@ class CardInserted(NamedTuple):
     card: Card
 
 
-FleetHappening = (
-    PodArrived | PodScheduled | PodEnded | PodDeleted | CardFailed | CardReturned | CardRemoved | CardInserted
+Happening = (
+    PodArrived
+    | PodScheduled
+    | PodEnded
+    | PodDeleted
+    | CardFailed
+    | CardReturned
+    | CardRemoved
+    | CardInserted
+    | PreparationHappening
 )
-Happening = FleetHappening | PreparationHappening
 
 
 class FleetPlan:
@@ -253,9 +259,3 @@ class FleetPlan:
         card = self.allocation.insert(slot_id)
         self._failures.replaced(slot_id, self.allocation)
         return [CardInserted(self._now_s, slot_id, card), *self._retry(slot_id.node)]
-
-
-def happenings(plan: FleetPlan) -> Iterator[Happening]:
-    """All happenings, without end."""
-    while True:
-        yield from plan.advance(plan.due_s, 1)

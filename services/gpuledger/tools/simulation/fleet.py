@@ -1,4 +1,4 @@
-"""The nodes of a simulated fleet and every card that ever sits in them, computed from a spec and a seed. Pure.
+"""The nodes of a simulated fleet and every card that ever sits in them, computed from a spec and a seed.
 
 The same spec and seed always give the same nodes, cards, UUIDs and serial numbers, so that a restarted fleet is the
 same one. All randomness comes from `random.Random` seeded with names.

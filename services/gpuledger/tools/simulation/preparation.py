@@ -4,7 +4,7 @@ Like a real agent, a simulated one reports the first heartbeats in a row and the
 """
 
 from collections.abc import Mapping, Set
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.tools.simulation.components import COMPONENTS, EXPORTER, Daemon
@@ -16,9 +16,6 @@ class NodeProgress(NamedTuple):
 
     ready: Set[str] = frozenset()
     heartbeats: int = 0
-
-
-NEW: Final = NodeProgress()
 
 
 class ComponentsStarted(NamedTuple):

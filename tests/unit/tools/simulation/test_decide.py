@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 import pytest
 
-from gpuledger.tools.simulation.allocation import FleetAllocation, RunningPod, Share, SimulatedPod, Start, new_fleet
+from gpuledger.tools.simulation.allocation import FleetAllocation, RunningPod, Share, SimulatedPod, Start
 from gpuledger.tools.simulation.decide import (
     DELETED,
     PENDING_MAX,
@@ -24,13 +24,13 @@ from gpuledger.tools.simulation.decide import (
     PodDeleted,
     PodEnded,
     PodScheduled,
-    happenings,
 )
 from gpuledger.tools.simulation.failures import HOT_RESETS_MAX, HOT_SHARE, XIDS, Failures, Remedy
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SlotId
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI
 from gpuledger.tools.simulation.schedule import LAG_MAX_S, Pace, SpeedError
 from gpuledger.tools.simulation.workload import DAY_S, FAILED, SUCCEEDED, Arrivals, Rates, demands_of
+from support.simulating import happenings, new_fleet
 
 EVENTFUL = Rates(failures_per_1000_node_days=100_000, duration_median_s=600, removal_mean_s=1_800)
 QUIET = Rates(load=1e-9, failures_per_1000_node_days=0)

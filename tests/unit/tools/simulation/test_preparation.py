@@ -14,9 +14,9 @@ from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP
 from gpuledger.edge.watchers.resources.components import merge, read
 from gpuledger.events.settings import HEARTBEATS_MAX
-from gpuledger.tools.simulation.allocation import Start, new_fleet
+from gpuledger.tools.simulation.allocation import Start
 from gpuledger.tools.simulation.components import COMPONENTS, EXPORTER, VALIDATOR, pod, pod_name, ready, ready_apps
-from gpuledger.tools.simulation.decide import CardFailed, CardReturned, FleetPlan, happenings
+from gpuledger.tools.simulation.decide import CardFailed, CardReturned, FleetPlan
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.preparation import (
     ComponentReady,
@@ -28,6 +28,7 @@ from gpuledger.tools.simulation.preparation import (
 )
 from gpuledger.tools.simulation.schedule import Schedule
 from gpuledger.tools.simulation.workload import Rates
+from support.simulating import happenings, new_fleet
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 APPS = [component.app for component in COMPONENTS]

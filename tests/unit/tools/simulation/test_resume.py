@@ -11,7 +11,7 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.simulation import names, objects
 from gpuledger.tools.simulation.agents import OUTBOX_MAX, Agents, epoch_of
-from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod, new_fleet
+from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE
 from gpuledger.tools.simulation.objects import requested_resource
@@ -27,6 +27,7 @@ from gpuledger.tools.simulation.resume import (
 )
 from gpuledger.tools.simulation.workload import FAILED, SUCCEEDED, Rates
 from support.ledgers import everything
+from support.simulating import new_fleet
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FLEET = Fleet(FleetSpec(2, 2), 1)
