@@ -15,7 +15,7 @@ from gpuledger.local.kubeapi import decoding
 from gpuledger.local.kubeapi.custom import resources_of
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.metadata import validate_metadata
-from gpuledger.local.kubeapi.resources import Resource as Served
+from gpuledger.local.kubeapi.resources import ServedResource
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.whatif.pool import Manifest
 from gpuledger.tools.whatif.refusals import problem_of
@@ -154,7 +154,7 @@ def _placed(named: str, resource: Resource, metadata: Json, namespace: str | Non
     return {**metadata, "namespace": namespace}
 
 
-def _served(resource: Resource) -> Served:
+def _served(resource: Resource) -> ServedResource:
     (crd,) = (one for one in shipped() if one["spec"]["names"]["kind"] == resource.kind)
     return next(one for one in resources_of(crd) if one.api_version == resource.api_version)
 

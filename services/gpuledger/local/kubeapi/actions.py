@@ -10,17 +10,17 @@ from gpuledger.local.kubeapi.errors import not_implemented
 from gpuledger.local.kubeapi.options import DeleteOptions, WriteOptions
 from gpuledger.local.kubeapi.reading import presented
 from gpuledger.local.kubeapi.registry import Target
-from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import copy_of
 from gpuledger.local.kubeapi.strategies import pods, policy
 from gpuledger.local.kubeapi.writing import Writer
 
 REVIEW_GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 
-Action = Callable[[Writer, Request, Object, WriteOptions], Awaitable[Object]]
+Action = Callable[[Writer, ApiRequest, Object, WriteOptions], Awaitable[Object]]
 
 
-async def bind(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
+async def bind(writer: Writer, request: ApiRequest, body: Object, options: WriteOptions) -> Object:
     """Give a pod its node.
 
     Raises:
@@ -33,7 +33,7 @@ async def bind(writer: Writer, request: Request, body: Object, options: WriteOpt
     return _success(201)
 
 
-async def evict(writer: Writer, request: Request, body: Object, options: WriteOptions) -> Object:
+async def evict(writer: Writer, request: ApiRequest, body: Object, options: WriteOptions) -> Object:
     """Delete a pod if the disruption budgets allow it.
 
     Raises:
@@ -61,7 +61,7 @@ async def evict(writer: Writer, request: Request, body: Object, options: WriteOp
     return _success(201)
 
 
-async def review(writer: Writer, request: Request, body: Object, _: WriteOptions) -> Object:
+async def review(writer: Writer, request: ApiRequest, body: Object, _: WriteOptions) -> Object:
     """Answer an access review from the stored RBAC objects.
 
     Raises:

@@ -8,9 +8,9 @@ import aiohttp
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.reading import presented
-from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import Store, copy_of
-from gpuledger.local.kubeapi.webhook_matching import Question, Version
+from gpuledger.local.kubeapi.webhook_matching import KindVersion, Question
 from gpuledger.local.kubeapi.webhooks import Webhooks
 from gpuledger.runtime.clock import NewId
 
@@ -40,13 +40,13 @@ class WebhookAdmission:
             finally:
                 self._webhooks = None
 
-    def has_webhooks(self, request: Request) -> bool:
+    def has_webhooks(self, request: ApiRequest) -> bool:
         """Whether any webhook is registered."""
         registered = len(self._store.collection(MUTATING)) + len(self._store.collection(VALIDATING))
         return bool(registered) and self._webhooks is not None and request.target.resource.group != GROUP
 
     async def mutate(
-        self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
+        self, request: ApiRequest, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
     ) -> Object | None:
         """The object after all mutating webhooks."""
         assert self._webhooks is not None, "asked only while it can ask"
@@ -56,7 +56,7 @@ class WebhookAdmission:
         return await self._webhooks.mutate(configurations, question, *objects, request.warnings)
 
     async def validate(
-        self, request: Request, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
+        self, request: ApiRequest, operation: str, obj: Object | None, old: Object | None, options: Mapping[str, Any]
     ) -> None:
         """Call the validating webhooks.
 
@@ -78,12 +78,12 @@ class WebhookAdmission:
         return labels
 
 
-def _question(request: Request, operation: str, obj: Object, options: Mapping[str, Any]) -> Question:
+def _question(request: ApiRequest, operation: str, obj: Object, options: Mapping[str, Any]) -> Question:
     target = request.target
     resource = target.resource
     return Question(
         operation,
-        Version(resource.group, resource.version, resource.kind, resource.plural),
+        KindVersion(resource.group, resource.version, resource.kind, resource.plural),
         obj["metadata"].get("name", ""),
         target.namespace,
         target.subresource,
@@ -93,5 +93,5 @@ def _question(request: Request, operation: str, obj: Object, options: Mapping[st
     )
 
 
-def _presented(request: Request, obj: Object | None) -> Object | None:
+def _presented(request: ApiRequest, obj: Object | None) -> Object | None:
     return None if obj is None else copy_of(presented(request.target.resource, obj))

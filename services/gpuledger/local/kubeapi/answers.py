@@ -12,10 +12,10 @@ from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
 from gpuledger.local.kubeapi.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation, not_acceptable
 from gpuledger.local.kubeapi.options import Query
-from gpuledger.local.kubeapi.reading import Page, presented, presented_list
-from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.reading import ListPage, presented, presented_list
+from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.tables import partial, table
-from gpuledger.local.kubeapi.watching import BOOKMARK, ERROR, Event
+from gpuledger.local.kubeapi.watching import BOOKMARK, ERROR, WatchEvent
 
 AS_JSON = Representation()
 NOTHING_SUCH = "only the following media types are accepted: application/json, application/yaml"
@@ -30,13 +30,13 @@ def failed(error: ApiError, warnings: Sequence[str]) -> web.Response:
     return _response(error.status(), error.code, AS_JSON, warnings, headers)
 
 
-def status(document: Object, request: Request, code: int) -> web.Response:
+def status(document: Object, request: ApiRequest, code: int) -> web.Response:
     """The response with a document that is not stored: a Status or a review."""
     return _response(document, code, AS_JSON, request.warnings)
 
 
 def one(
-    obj: Object, request: Request, representation: Representation, query: Query, *, code: int = 200
+    obj: Object, request: ApiRequest, representation: Representation, query: Query, *, code: int = 200
 ) -> web.Response:
     """The response with one object."""
     resource = request.target.resource
@@ -51,7 +51,7 @@ def one(
     return _response(document, code, representation, request.warnings)
 
 
-def many(page: Page, request: Request, representation: Representation, query: Query) -> web.Response:
+def many(page: ListPage, request: ApiRequest, representation: Representation, query: Query) -> web.Response:
     """The response with a list."""
     if representation.kind == PARTIAL:
         raise not_acceptable(NOTHING_SUCH)
@@ -66,7 +66,7 @@ def many(page: Page, request: Request, representation: Representation, query: Qu
 
 
 def event_line(
-    event: Event, request: Request, representation: Representation, query: Query, *, is_first: bool
+    event: WatchEvent, request: ApiRequest, representation: Representation, query: Query, *, is_first: bool
 ) -> bytes:
     """One line of a watch."""
     if event.type == ERROR:
@@ -80,7 +80,7 @@ def event_line(
     return _line(event.type, document)
 
 
-def deleted(obj: Object, request: Request) -> Object:
+def deleted(obj: Object, request: ApiRequest) -> Object:
     """The Status that confirms a deletion."""
     resource, meta = request.target.resource, obj["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta["uid"]}
@@ -93,7 +93,7 @@ def deleted(obj: Object, request: Request) -> Object:
     }
 
 
-def _event_table(event: Event, request: Request, query: Query, *, is_first: bool) -> Object:
+def _event_table(event: WatchEvent, request: ApiRequest, query: Query, *, is_first: bool) -> Object:
     metadata = {"resourceVersion": event.object["metadata"].get("resourceVersion", "")}
     objects = [] if event.type == BOOKMARK else [event.object]
     document = _table(request, objects, metadata, query)
@@ -102,7 +102,7 @@ def _event_table(event: Event, request: Request, query: Query, *, is_first: bool
     return document
 
 
-def _table(request: Request, objects: Sequence[Object], metadata: Object, query: Query) -> Object:
+def _table(request: ApiRequest, objects: Sequence[Object], metadata: Object, query: Query) -> Object:
     include = query.first("includeObject") or "Metadata"
     if include not in INCLUDE_OBJECT:
         raise bad_request(f"unrecognized includeObject value: {include!r}")

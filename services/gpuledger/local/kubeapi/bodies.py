@@ -9,7 +9,7 @@ from gpuledger.local.kubeapi.errors import ApiError, bad_request, internal, unpr
 from gpuledger.local.kubeapi.options import WriteOptions
 from gpuledger.local.kubeapi.patches import json_patch, merge_patch
 from gpuledger.local.kubeapi.reading import presented
-from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.strategic import strategic_merge
 from gpuledger.local.kubeapi.writing import Change, reset_of
 
@@ -29,7 +29,7 @@ _ALSO_READ = frozenset({("Eviction", "policy/v1beta1")})
 _TYPED_HEAD = Shape("object", fields={"metadata": OBJECT_META})
 
 
-def read_object(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Object:
+def read_object(body: bytes, content_type: str, request: ApiRequest, options: WriteOptions) -> Object:
     """The object of a POST or PUT.
 
     Raises:
@@ -65,7 +65,7 @@ def read_delete_options(body: bytes, content_type: str) -> Object:
     return options
 
 
-def patched(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
+def patched(body: bytes, content_type: str, request: ApiRequest, options: WriteOptions) -> Change:
     """The change that a patch makes to an object.
 
     Raises:
@@ -92,7 +92,7 @@ def patched(body: bytes, content_type: str, request: Request, options: WriteOpti
     return change
 
 
-def applied(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Change:
+def applied(body: bytes, content_type: str, request: ApiRequest, options: WriteOptions) -> Change:
     """The change that a server-side apply makes to an object (an empty one if none is stored).
 
     Raises:
@@ -127,7 +127,7 @@ def applied(body: bytes, content_type: str, request: Request, options: WriteOpti
     return change
 
 
-def _configuration(body: bytes, content_type: str, request: Request, options: WriteOptions) -> Object:
+def _configuration(body: bytes, content_type: str, request: ApiRequest, options: WriteOptions) -> Object:
     """The applied configuration, checked to be an object of the resource.
 
     Raises:
@@ -146,7 +146,7 @@ def _configuration(body: bytes, content_type: str, request: Request, options: Wr
     return config
 
 
-def _accepted(obj: Object, duplicates: list[str], request: Request, options: WriteOptions) -> Object:
+def _accepted(obj: Object, duplicates: list[str], request: ApiRequest, options: WriteOptions) -> Object:
     resource = request.target.resource
     try:
         decoding.check_depth(obj)
@@ -166,7 +166,7 @@ def _accepted(obj: Object, duplicates: list[str], request: Request, options: Wri
     return obj
 
 
-def _check_types(obj: Object, request: Request) -> None:
+def _check_types(obj: Object, request: ApiRequest) -> None:
     """Check all fields of a built-in type, but only the metadata of a custom resource, which has a schema."""
     if request.target.resource.is_custom:
         decoding.check_types(obj, _TYPED_HEAD)
@@ -176,7 +176,7 @@ def _check_types(obj: Object, request: Request) -> None:
         decoding.check_types(obj, _shape_of(request))
 
 
-def _check_kind(obj: Object, request: Request, options: WriteOptions) -> None:
+def _check_kind(obj: Object, request: ApiRequest, options: WriteOptions) -> None:
     resource, subresource = request.target.resource, _body_type(request)
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     expected_kind, expected_version = subresource or (resource.kind, resource.api_version)
@@ -197,7 +197,7 @@ def _check_kind(obj: Object, request: Request, options: WriteOptions) -> None:
         raise _version_differs(api_version, expected_version)
 
 
-def _check_kind_kept(obj: Object, request: Request) -> None:
+def _check_kind_kept(obj: Object, request: ApiRequest) -> None:
     """Refuse a patch that changes the kind of an object."""
     resource = request.target.resource
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
@@ -212,13 +212,13 @@ def _version_differs(given: object, expected: str) -> ApiError:
     return bad_request(message)
 
 
-def _warn_of_everything(obj: Object, request: Request, options: WriteOptions) -> None:
+def _warn_of_everything(obj: Object, request: ApiRequest, options: WriteOptions) -> None:
     if options.field_validation == "Warn":
         unknown = decoding.prune(dict(obj), _HEAD)
         request.warnings.extend(decoding.warning_texts(unknown, []))
 
 
-def _body_type(request: Request) -> tuple[str, str] | None:
+def _body_type(request: ApiRequest) -> tuple[str, str] | None:
     """Kind and apiVersion of a subresource whose body has a type of its own; None for others."""
     subresource = request.target.resource.subresource(request.target.subresource)
     if subresource is None or subresource.kind == request.target.resource.kind:
@@ -228,5 +228,5 @@ def _body_type(request: Request) -> tuple[str, str] | None:
     return subresource.kind, api_version
 
 
-def _shape_of(request: Request) -> Shape:
+def _shape_of(request: ApiRequest) -> Shape:
     return ANYTHING if _body_type(request) else request.target.resource.shape

@@ -9,7 +9,7 @@ from typing import Required, TypedDict, Unpack
 from gpuledger.local.kubeapi.builtin_events import core_event, events_v1
 from gpuledger.local.kubeapi.builtin_shapes import shape
 from gpuledger.local.kubeapi.crds import CrdStrategy
-from gpuledger.local.kubeapi.resources import ALL_VERBS, Form, Resource, Strategy, Subresource
+from gpuledger.local.kubeapi.resources import ALL_VERBS, Form, ServedResource, Strategy, Subresource
 from gpuledger.local.kubeapi.strategies import core_data, core_workloads, dra, rbac, webhook_configurations
 from gpuledger.local.kubeapi.strategies.core_namespaces import NamespaceStrategy
 from gpuledger.local.kubeapi.strategies.core_workloads import StoredStrategy
@@ -55,11 +55,11 @@ class _Group:
         self._group = group
         self._version = version
 
-    def namespaced(self, kind: str, plural: str, *short: str, **more: Unpack[_More]) -> Resource:
+    def namespaced(self, kind: str, plural: str, *short: str, **more: Unpack[_More]) -> ServedResource:
         return replace(self.cluster(kind, plural, *short, **more), namespaced=True)
 
-    def cluster(self, kind: str, plural: str, *short: str, **more: Unpack[_More]) -> Resource:
-        return Resource(
+    def cluster(self, kind: str, plural: str, *short: str, **more: Unpack[_More]) -> ServedResource:
+        return ServedResource(
             group=self._group,
             version=self._version,
             kind=kind,
@@ -248,5 +248,5 @@ _DRA = (
     ),
 )
 
-BUILTIN: tuple[Resource, ...] = (*_CORE, *_WORKLOADS, *_ACCESS, *_BATCH, *_RBAC, *_PLATFORM, *_DRA)
+BUILTIN: tuple[ServedResource, ...] = (*_CORE, *_WORKLOADS, *_ACCESS, *_BATCH, *_RBAC, *_PLATFORM, *_DRA)
 """Every built-in resource, groups in Kubernetes' order of discovery."""

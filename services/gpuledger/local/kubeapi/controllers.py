@@ -15,8 +15,8 @@ from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi import crds, custom
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.quotas import quota_status
-from gpuledger.local.kubeapi.registry import Registry
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.registry import ResourceRegistry
+from gpuledger.local.kubeapi.resources import ServedResource
 from gpuledger.local.kubeapi.store import DELETED, Change, CollectionKey, Store, copy_of, key_of
 from gpuledger.local.kubeapi.strategies.policy import budget_status
 from gpuledger.local.kubeapi.terminating import (
@@ -64,7 +64,7 @@ class Owners:
 class Controllers:
     """Reacts to writes, one change after the other."""
 
-    def __init__(self, store: Store, registry: Registry, writer: Writer, clock: Clock) -> None:
+    def __init__(self, store: Store, registry: ResourceRegistry, writer: Writer, clock: Clock) -> None:
         self._store = store
         self._registry = registry
         self._writer = writer
@@ -132,7 +132,7 @@ class Controllers:
             if resource.version == stored:
                 self._default_anew(resource)
 
-    def _default_anew(self, resource: Resource) -> None:
+    def _default_anew(self, resource: ServedResource) -> None:
         """Apply a schema's new defaults to stored objects."""
         for obj in self._store.collection(resource.key).objects():
             then = copy_of(obj)
@@ -172,7 +172,7 @@ class Controllers:
         if not left and NAMESPACE_FINALIZER in namespace["spec"].get("finalizers", []):
             self._replace(NAMESPACES, without_finalizer(namespace, NAMESPACE_FINALIZER))
 
-    def _content(self, namespace: str) -> Iterator[tuple[Resource, Object]]:
+    def _content(self, namespace: str) -> Iterator[tuple[ServedResource, Object]]:
         for key, collection in self._store:
             resource = self._registry.of_group(*key)
             if resource is not None and resource.namespaced:
@@ -193,17 +193,17 @@ class Controllers:
         elif change.type != DELETED and meta.get("ownerReferences"):
             self._collect_unowned(key, change.object)
 
-    def _for_dependents(self, uid: str, do: Callable[[Resource, Object, str], None]) -> None:
+    def _for_dependents(self, uid: str, do: Callable[[ServedResource, Object, str], None]) -> None:
         for place_key, namespace, name in self._owners.dependents(uid):
             resource = self._registry.of_group(*place_key)
             obj = self._store.collection(place_key).get(namespace, name)
             if resource is not None and obj is not None:
                 do(resource, obj, uid)
 
-    def _release_deeply(self, resource: Resource, obj: Object, uid: str) -> None:
+    def _release_deeply(self, resource: ServedResource, obj: Object, uid: str) -> None:
         self._release_from(resource, obj, uid, "Foreground" if self._owners.dependents(obj["metadata"]["uid"]) else "")
 
-    def _release_from(self, resource: Resource, obj: Object, uid: str, propagation: str = "") -> None:
+    def _release_from(self, resource: ServedResource, obj: Object, uid: str, propagation: str = "") -> None:
         references = obj["metadata"]["ownerReferences"]
         others = [one for one in references if one["uid"] != uid and self._is_there(obj, one)]
         if others:
@@ -213,7 +213,7 @@ class Controllers:
         elif not obj["metadata"].get("deletionTimestamp"):
             self._writer.remove(resource, obj, propagation)
 
-    def _orphan(self, resource: Resource, obj: Object, uid: str) -> None:
+    def _orphan(self, resource: ServedResource, obj: Object, uid: str) -> None:
         then = copy_of(obj)
         kept = [one for one in then["metadata"]["ownerReferences"] if one["uid"] != uid]
         if kept:

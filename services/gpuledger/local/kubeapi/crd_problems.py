@@ -11,7 +11,7 @@ from typing import Any
 from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, not_supported, required
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
 from gpuledger.edge.kube.schema.problems import schema_problems
-from gpuledger.edge.kube.schema.structural import Node, node_of
+from gpuledger.edge.kube.schema.structural import SchemaNode, node_of
 from gpuledger.local.kubeapi.jsonpath import PathError, simple_fields, steps_of
 
 SELECTABLE_MAX = 8
@@ -197,13 +197,13 @@ def _selectable(version: Object, path: str) -> Iterator[Cause]:
         seen.add(json_path)
 
 
-def _selectable_problem(path: str, node: Node) -> str | None:
+def _selectable_problem(path: str, node: SchemaNode) -> str | None:
     names = simple_fields(path)
     if names is None:
         return "is an invalid path: it may be nothing but fields"
     if names[0] == "metadata":
         return "must not point to fields in metadata"
-    at: Node | None = node
+    at: SchemaNode | None = node
     for name in names:
         at = at.properties.get(name) if at else None
     if at is None:

@@ -14,10 +14,10 @@ from gpuledger.edge.kube.schema.correlation import ABSENT
 from gpuledger.edge.kube.schema.defaults import apply_defaults
 from gpuledger.edge.kube.schema.lists import embedded_problems, repeated_items
 from gpuledger.edge.kube.schema.rules import RuleTree, broken_rules, rules_of
-from gpuledger.edge.kube.schema.structural import Node, node_of, shape_of
-from gpuledger.edge.kube.schema.values import NOWHERE, Place, problems_of_value
+from gpuledger.edge.kube.schema.structural import SchemaNode, node_of, shape_of
+from gpuledger.edge.kube.schema.values import NOWHERE, ValuePlace, problems_of_value
 from gpuledger.local.kubeapi.jsonpath import first
-from gpuledger.local.kubeapi.resources import Column, Context, Resource, Strategy, Subresource
+from gpuledger.local.kubeapi.resources import Context, ServedResource, Strategy, Subresource, TableColumn
 from gpuledger.local.kubeapi.tables_age import age_of
 
 _BLOCKING = frozenset(f"FieldValue{what}" for what in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
@@ -25,22 +25,22 @@ _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
-_AGE = Column("Age", "date", path=".metadata.creationTimestamp")
-_NAME = Column("Name", format="name")
+_AGE = TableColumn("Age", "date", path=".metadata.creationTimestamp")
+_NAME = TableColumn("Name", format="name")
 
 
 @dataclass(slots=True)
-class Version:
+class CustomVersion:
     """One version of a CRD."""
 
-    node: Node
+    node: SchemaNode
     rules: RuleTree | None
     has_status: bool
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     selectable: tuple[str, ...]
 
 
-def resources_of(crd: Object) -> list[Resource]:
+def resources_of(crd: Object) -> list[ServedResource]:
     """A resource for each version that is served."""
     return [_resource(crd["spec"], version) for version in crd["spec"]["versions"] if version.get("served")]
 
@@ -51,7 +51,7 @@ class CustomStrategy(Strategy):
     updates_unconditionally = False
     answers_deleted_object = False
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: CustomVersion) -> None:
         self.version = version
 
     def default(self, obj: Object) -> None:
@@ -74,14 +74,20 @@ class CustomStrategy(Strategy):
     def validate(self, obj: Object) -> list[Cause]:
         """Check schema, embedded resources, list types and rules, in this order."""
         node = self.version.node
-        causes = [*problems_of_value(obj, node, Place("")), *embedded_problems(obj, node), *repeated_items(obj, node)]
+        causes = [
+            *problems_of_value(obj, node, ValuePlace("")),
+            *embedded_problems(obj, node),
+            *repeated_items(obj, node),
+        ]
         return causes + self._by_rules(obj, ABSENT, causes)
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
         """As on creation, but only for changed parts; `status` checks the status alone, except for rules."""
         node = self.version.node
         causes = (
-            self._status_causes(obj, old) if subresource == "status" else problems_of_value(obj, node, Place(""), old)
+            self._status_causes(obj, old)
+            if subresource == "status"
+            else problems_of_value(obj, node, ValuePlace(""), old)
         )
         causes += embedded_problems(obj, node)
         repeated = list(repeated_items(obj, node))
@@ -98,7 +104,7 @@ class CustomStrategy(Strategy):
         """The selectable fields; missing ones are empty."""
         return {path.removeprefix("."): _label(first(path, obj)) for path in self.version.selectable}
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """Name, then the printer columns of the CRD, or Age if it has none."""
         return (_NAME, *self.version.columns)
 
@@ -110,7 +116,7 @@ class CustomStrategy(Strategy):
         node = self.version.node.properties.get("status")
         if node is None or "status" not in obj:
             return []
-        return problems_of_value(obj["status"], node, Place("status", "status"), old.get("status", ABSENT))
+        return problems_of_value(obj["status"], node, ValuePlace("status", "status"), old.get("status", ABSENT))
 
     def _by_rules(self, obj: Object, old: object, causes: list[Cause]) -> list[Cause]:
         rules = self.version.rules
@@ -140,10 +146,10 @@ def _without(obj: Object, names: set[str]) -> Object:
     return {name: value for name, value in obj.items() if name not in names}
 
 
-def _resource(spec: Object, version: Object) -> Resource:
+def _resource(spec: Object, version: Object) -> ServedResource:
     names = spec["names"]
     read = _read(version)
-    return Resource(
+    return ServedResource(
         group=spec["group"],
         version=version["name"],
         kind=names["kind"],
@@ -161,10 +167,10 @@ def _resource(spec: Object, version: Object) -> Resource:
     )
 
 
-def _read(version: Object) -> Version:
+def _read(version: Object) -> CustomVersion:
     node = node_of((version.get("schema") or {}).get("openAPIV3Schema"))
     subresources = version.get("subresources") or {}
-    return Version(
+    return CustomVersion(
         node=node,
         rules=rules_of(node),
         has_status="status" in subresources,
@@ -173,9 +179,9 @@ def _read(version: Object) -> Version:
     )
 
 
-def _column(column: Object) -> Column:
+def _column(column: Object) -> TableColumn:
     path = column["jsonPath"]
-    return Column(
+    return TableColumn(
         name=column["name"],
         type=column["type"],
         format=column.get("format", ""),
@@ -185,7 +191,7 @@ def _column(column: Object) -> Column:
     )
 
 
-def _cell(value: object, column: Column, now: datetime) -> object:
+def _cell(value: object, column: TableColumn, now: datetime) -> object:
     if value is None:
         return None
     if column.type == "string":

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.negotiation import AGGREGATED, JSON, negotiate_discovery
-from gpuledger.local.kubeapi.resources import Resource, Subresource
+from gpuledger.local.kubeapi.resources import ServedResource, Subresource
 
 GIT_VERSION = "v1.36.0"
 MAJOR, MINOR = "1", "36"
@@ -49,7 +49,7 @@ def version_document() -> Object:
 class Discovery:
     """The documents for one set of resources; make another when the set changes."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[ServedResource]) -> None:
         self._resources = tuple(resources)
 
     def find(self, path: str, accept: str) -> tuple[Object, str] | None:
@@ -82,10 +82,10 @@ class Discovery:
         return None
 
     @cached_property
-    def _groups(self) -> dict[str, dict[str, list[Resource]]]:
+    def _groups(self) -> dict[str, dict[str, list[ServedResource]]]:
         builtin = [one for one in self._resources if not one.is_custom]
         custom = sorted((one for one in self._resources if one.is_custom), key=lambda one: one.group)
-        groups: dict[str, dict[str, list[Resource]]] = {}
+        groups: dict[str, dict[str, list[ServedResource]]] = {}
         for resource in (*builtin, *custom):
             groups.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
         return {group: _by_preference(versions) for group, versions in groups.items()}
@@ -134,12 +134,12 @@ class Discovery:
         return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _by_preference(versions: dict[str, list[Resource]]) -> dict[str, list[Resource]]:
+def _by_preference(versions: dict[str, list[ServedResource]]) -> dict[str, list[ServedResource]]:
     order = sorted(versions, key=version_priority, reverse=True)
     return {version: versions[version] for version in order}
 
 
-def _legacy_entries(resource: Resource) -> list[Object]:
+def _legacy_entries(resource: ServedResource) -> list[Object]:
     entry: Object = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -150,14 +150,14 @@ def _legacy_entries(resource: Resource) -> list[Object]:
     return [entry | _names(resource), *(_legacy_subresource(resource, one) for one in _sorted(resource.subresources))]
 
 
-def _legacy_subresource(resource: Resource, sub: Subresource) -> Object:
+def _legacy_subresource(resource: ServedResource, sub: Subresource) -> Object:
     entry: Object = {"name": f"{resource.plural}/{sub.name}", "singularName": "", "namespaced": resource.namespaced}
     if sub.group:
         entry |= {"group": sub.group, "version": sub.version}
     return entry | {"kind": sub.kind, "verbs": sorted(sub.verbs)}
 
 
-def _names(resource: Resource) -> Object:
+def _names(resource: ServedResource) -> Object:
     names: Object = {}
     if resource.short_names:
         names["shortNames"] = list(resource.short_names)
@@ -170,7 +170,7 @@ def _sorted(subresources: Sequence[Subresource]) -> list[Subresource]:
     return sorted(subresources, key=lambda one: one.name)
 
 
-def _aggregated_group(group: str, versions: dict[str, list[Resource]]) -> Object:
+def _aggregated_group(group: str, versions: dict[str, list[ServedResource]]) -> Object:
     entries = [
         {
             "version": version,
@@ -182,7 +182,7 @@ def _aggregated_group(group: str, versions: dict[str, list[Resource]]) -> Object
     return {"metadata": {"name": group} if group else {}, "versions": entries}
 
 
-def _aggregated_entry(resource: Resource) -> Object:
+def _aggregated_entry(resource: ServedResource) -> Object:
     entry: Object = {
         "resource": resource.plural,
         "responseKind": _response_kind(resource, resource.kind),
@@ -194,14 +194,14 @@ def _aggregated_entry(resource: Resource) -> Object:
     return entry | _names(resource) | ({"subresources": subresources} if subresources else {})
 
 
-def _aggregated_subresource(resource: Resource, sub: Subresource) -> Object:
+def _aggregated_subresource(resource: ServedResource, sub: Subresource) -> Object:
     kind = _response_kind(resource, sub.kind)
     if sub.group:
         kind = {"group": sub.group, "version": sub.version, "kind": sub.kind}
     return {"subresource": sub.name, "responseKind": kind, "verbs": sorted(sub.verbs)}
 
 
-def _response_kind(resource: Resource, kind: str) -> Object:
+def _response_kind(resource: ServedResource, kind: str) -> Object:
     if resource.is_custom:
         return {"group": resource.group, "version": resource.version, "kind": kind}
     return {"group": "", "version": "", "kind": kind}

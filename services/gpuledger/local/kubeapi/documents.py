@@ -6,7 +6,7 @@ import orjson
 
 from gpuledger.local.kubeapi.discovery import Discovery
 from gpuledger.local.kubeapi.openapi import OpenApi
-from gpuledger.local.kubeapi.registry import Registry
+from gpuledger.local.kubeapi.registry import ResourceRegistry
 
 HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/healthz/ping", "/livez/ping", "/readyz/ping"})
 
@@ -21,7 +21,7 @@ class Document(NamedTuple):
 class Documents:
     """The documents, cached until the resources change."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ResourceRegistry) -> None:
         self._registry = registry
         self._generation = -1
         self._discovery = Discovery(())

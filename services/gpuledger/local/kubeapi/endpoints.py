@@ -25,15 +25,15 @@ from gpuledger.local.kubeapi.options import (
 )
 from gpuledger.local.kubeapi.reading import list_page, selection, too_large
 from gpuledger.local.kubeapi.registry import PAGE_NOT_FOUND
-from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import Store, copy_of, key_of
 from gpuledger.local.kubeapi.watching import watch
 from gpuledger.local.kubeapi.writing import Change, Writer
 
-Endpoint = Callable[[web.Request, Request, Representation], Awaitable[web.StreamResponse]]
+Endpoint = Callable[[web.Request, ApiRequest, Representation], Awaitable[web.StreamResponse]]
 
 
-class Endpoints:
+class ResourceEndpoints:
     """The methods of resources, over one store."""
 
     def __init__(self, store: Store, writer: Writer, *, bookmark_every_s: float) -> None:
@@ -50,7 +50,7 @@ class Endpoints:
             "DELETE": self._delete,
         }
 
-    async def answer(self, http: web.Request, request: Request, representation: Representation) -> web.StreamResponse:
+    async def answer(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         """Handle a request.
 
         Raises:
@@ -59,7 +59,7 @@ class Endpoints:
         endpoint = self._by_method.get(http.method)
         if endpoint is None:
             raise method_not_allowed(http.method.lower())
-        return await endpoint(http, request, representation)
+        return await endpoint(http, request, form)
 
     @property
     def watches(self) -> int:
@@ -71,7 +71,7 @@ class Endpoints:
         for task in self._watches:
             task.cancel()
 
-    async def _get(self, http: web.Request, request: Request, representation: Representation) -> web.StreamResponse:
+    async def _get(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         target, query = request.target, _query(http)
         if http.method == "HEAD" and not target.resource.is_custom:
             raise method_not_allowed("head")
@@ -80,15 +80,15 @@ class Endpoints:
             if (revision := least_revision(query)) > self._store.revision:
                 raise too_large(revision, self._store.revision)
             obj = self._writer.found(target)
-            return answers.one(obj, request, representation, query)
+            return answers.one(obj, request, form, query)
         _require_verb(request, "list")
         options = list_options(query)
         if options.watches:
             _require_verb(request, "watch")
-            return await self._watch(http, request, representation, options)
-        return answers.many(list_page(self._store, target, options), request, representation, query)
+            return await self._watch(http, request, form, options)
+        return answers.many(list_page(self._store, target, options), request, form, query)
 
-    async def _post(self, http: web.Request, request: Request, representation: Representation) -> web.StreamResponse:
+    async def _post(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         query, target = _query(http), request.target
         _require_verb(request, "create")
         _require_namespace(request, "create")
@@ -102,17 +102,17 @@ class Endpoints:
         if target.name:
             obj.setdefault("metadata", {}).setdefault("name", target.name)
         created = await self._writer.create(request, obj, options)
-        return answers.one(created, request, representation, query, code=201)
+        return answers.one(created, request, form, query, code=201)
 
-    async def _put(self, http: web.Request, request: Request, representation: Representation) -> web.StreamResponse:
+    async def _put(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         _require_name(request, "update")
         _require_verb(request, "update")
         options = write_options(_query(http), http.headers.get("User-Agent", ""), "UpdateOptions")
         obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
         stored, is_new = await self._writer.update(request, lambda _: copy_of(obj), options)
-        return answers.one(stored, request, representation, _query(http), code=201 if is_new else 200)
+        return answers.one(stored, request, form, _query(http), code=201 if is_new else 200)
 
-    async def _patch(self, http: web.Request, request: Request, representation: Representation) -> web.StreamResponse:
+    async def _patch(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         query, body = _query(http), await http.read()
         _require_name(request, "patch")
         _require_verb(request, "patch")
@@ -126,24 +126,24 @@ class Endpoints:
             refuse_force(query)
             change = bodies.patched(body, content_type, request, options)
         stored, is_new = await self._writer.update(request, change, options, applies=applies, is_patch=True)
-        return answers.one(stored, request, representation, query, code=201 if is_new else 200)
+        return answers.one(stored, request, form, query, code=201 if is_new else 200)
 
-    async def _delete(self, http: web.Request, request: Request, representation: Representation) -> web.StreamResponse:
+    async def _delete(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         query, body = _query(http), await http.read()
         target = request.target
         given = bodies.read_delete_options(body, http.headers.get("Content-Type", "")) if body else {}
         options = delete_options(query, given)
         if not target.name:
             _require_namespace(request, "deletecollection")
-            return await self._delete_collection(request, representation, query, options)
+            return await self._delete_collection(request, form, query, options)
         _require_verb(request, "delete")
         obj, is_gone = await self._writer.delete(request, options)
         if is_gone and not target.resource.strategy.answers_deleted_object:
             return answers.status(answers.deleted(obj, request), request, 200)
-        return answers.one(obj, request, representation, query)
+        return answers.one(obj, request, form, query)
 
     async def _delete_collection(
-        self, request: Request, representation: Representation, query: Query, options: DeleteOptions
+        self, request: ApiRequest, form: Representation, query: Query, options: DeleteOptions
     ) -> web.StreamResponse:
         _require_verb(request, "deletecollection")
         target = request.target
@@ -153,16 +153,16 @@ class Endpoints:
             one = replace(request, target=target._replace(namespace=namespace, name=name))
             if self._writer.current(one.target) is not None:
                 await self._writer.delete(one, options)
-        return answers.many(page, request, representation, query)
+        return answers.many(page, request, form, query)
 
     async def _watch(
-        self, http: web.Request, request: Request, representation: Representation, options: ListOptions
+        self, http: web.Request, request: ApiRequest, form: Representation, options: ListOptions
     ) -> web.StreamResponse:
         query, chosen = _query(http), selection(request.target, options)
         revision = revision_of(options)
-        if representation.is_yaml:
+        if form.is_yaml:
             raise not_acceptable("only the following media types are accepted: application/json")
-        response = web.StreamResponse(headers={"Content-Type": representation.media_type})
+        response = web.StreamResponse(headers={"Content-Type": form.media_type})
         response.enable_chunked_encoding()
         await response.prepare(http)
         is_first = True
@@ -171,7 +171,7 @@ class Endpoints:
             async for events in watch(self._store, request.target, options, chosen, revision, bookmark_every_s=every_s):
                 lines = []
                 for event in events:
-                    lines.append(answers.event_line(event, request, representation, query, is_first=is_first))
+                    lines.append(answers.event_line(event, request, form, query, is_first=is_first))
                     is_first = False
                 await response.write(b"".join(lines))
             await response.write_eof()
@@ -192,21 +192,21 @@ def _query(http: web.Request) -> Query:
     return Query({name: http.query.getall(name) for name in http.query})
 
 
-def _require_verb(request: Request, verb: str) -> None:
+def _require_verb(request: ApiRequest, verb: str) -> None:
     target = request.target
     subresource = target.resource.subresource(target.subresource)
     if verb not in (subresource.verbs if subresource else target.resource.verbs):
         raise method_not_allowed(verb)
 
 
-def _require_namespace(request: Request, verb: str) -> None:
+def _require_namespace(request: ApiRequest, verb: str) -> None:
     """Refuse requests over all namespaces, except lists and watches."""
     target = request.target
     if target.resource.namespaced and not target.namespace:
         raise PlainError(404, PAGE_NOT_FOUND) if target.resource.is_custom else method_not_allowed(verb)
 
 
-def _require_name(request: Request, verb: str) -> None:
+def _require_name(request: ApiRequest, verb: str) -> None:
     """Refuse writes to a whole collection."""
     _require_namespace(request, verb)
     if not request.target.name:

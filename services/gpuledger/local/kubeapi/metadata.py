@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from gpuledger.edge.kube.schema.causes import Cause, Object, forbidden, invalid, required, too_long
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
@@ -17,13 +17,13 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestam
 _LABEL_KEY = "a valid label key must be a name of alphanumeric characters, '-', '_' or '.' with an optional DNS prefix"
 
 
-def validate_metadata(resource: Resource, obj: Object) -> list[Cause]:
+def validate_metadata(resource: ServedResource, obj: Object) -> list[Cause]:
     """Everything wrong with the metadata of a new object."""
     metadata = obj.get("metadata") or {}
     return [*_name_causes(resource, metadata), *_common_causes(resource, metadata)]
 
 
-def validate_metadata_update(resource: Resource, obj: Object, old: Object) -> list[Cause]:
+def validate_metadata_update(resource: ServedResource, obj: Object, old: Object) -> list[Cause]:
     """Everything wrong with the metadata of an object that replaces `old`."""
     metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
     return [*_common_causes(resource, metadata), *_change_causes(metadata, before)]
@@ -46,7 +46,7 @@ def finalizer_warnings(obj: Object) -> list[str]:
     return [f'metadata.finalizers: "{name}": {advice} with other finalizer writers' for name in bare]
 
 
-def _name_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
+def _name_causes(resource: ServedResource, metadata: Object) -> Iterator[Cause]:
     name, prefix = metadata.get("name") or "", metadata.get("generateName") or ""
     if not name and not prefix:
         yield required("metadata.name", "name or generateName is required")
@@ -56,7 +56,7 @@ def _name_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
         yield invalid("metadata.name", name, problem)
 
 
-def _prefix_problem(resource: Resource, prefix: str) -> str | None:
+def _prefix_problem(resource: ServedResource, prefix: str) -> str | None:
     whole = f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
     return resource.strategy.validate_name(whole) or path_problem(prefix)
 
@@ -68,7 +68,7 @@ def path_problem(name: str) -> str | None:
     return next((f"may not contain '{char}'" for char in "/%" if char in name), None)
 
 
-def _common_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
+def _common_causes(resource: ServedResource, metadata: Object) -> Iterator[Cause]:
     yield from _namespace_causes(resource, metadata)
     if (metadata.get("generation") or 0) < 0:
         yield invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0")
@@ -78,7 +78,7 @@ def _common_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
     yield from _owner_causes(metadata.get("ownerReferences") or [])
 
 
-def _namespace_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
+def _namespace_causes(resource: ServedResource, metadata: Object) -> Iterator[Cause]:
     namespace = metadata.get("namespace")
     if resource.namespaced and not namespace:
         yield required("metadata.namespace")
@@ -95,7 +95,7 @@ def _annotation_causes(annotations: Mapping[str, str]) -> Iterator[Cause]:
         yield too_long("metadata.annotations", ANNOTATIONS_MAX_BYTES)
 
 
-def _finalizer_causes(resource: Resource, finalizers: list[str]) -> Iterator[Cause]:
+def _finalizer_causes(resource: ServedResource, finalizers: list[str]) -> Iterator[Cause]:
     for index, name in enumerate(finalizers):
         if qualified_name_problem(name):
             yield invalid("metadata.finalizers", name, _LABEL_KEY)

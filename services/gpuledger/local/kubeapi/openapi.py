@@ -15,7 +15,7 @@ from gpuledger.local.kubeapi.discovery import GIT_VERSION
 from gpuledger.local.kubeapi.negotiation import JSON, negotiate
 from gpuledger.local.kubeapi.openapi_paths import paths_of
 from gpuledger.local.kubeapi.openapi_schemas import Schemas
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
 V3 = "/openapi/v3"
 HASH_LENGTH = 32
@@ -33,7 +33,7 @@ class _GroupVersion(NamedTuple):
 class OpenApi:
     """The documents for one set of resources; make another when the set changes."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[ServedResource]) -> None:
         self._resources = tuple(resources)
 
     def find(self, path: str, accept: str) -> tuple[Object, str] | None:
@@ -68,8 +68,8 @@ class OpenApi:
         }
 
     @cached_property
-    def _served(self) -> dict[_GroupVersion, list[Resource]]:
-        served: dict[_GroupVersion, list[Resource]] = {}
+    def _served(self) -> dict[_GroupVersion, list[ServedResource]]:
+        served: dict[_GroupVersion, list[ServedResource]] = {}
         for resource in self._resources:
             served.setdefault(_GroupVersion(resource.group, resource.version), []).append(resource)
         return served
@@ -79,7 +79,7 @@ class OpenApi:
         return sha256(shown.encode()).hexdigest()[:HASH_LENGTH].upper()
 
 
-def _schemas(resources: Iterable[Resource]) -> Object:
+def _schemas(resources: Iterable[ServedResource]) -> Object:
     schemas = Schemas()
     for resource in resources:
         schemas.add(resource)

@@ -2,7 +2,7 @@
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.openapi_schemas import COMPONENTS, component_name
-from gpuledger.local.kubeapi.resources import Resource, Subresource
+from gpuledger.local.kubeapi.resources import ServedResource, Subresource
 
 _ON_COLLECTION = {"list": "get", "create": "post", "deletecollection": "delete"}
 _ON_OBJECT = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
@@ -17,7 +17,7 @@ _STRATEGIC = _PATCHES[3]
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")
 
 
-def paths_of(resource: Resource) -> Object:
+def paths_of(resource: ServedResource) -> Object:
     """The paths of a resource and its subresources, with an operation for each verb."""
     collection = _collection(resource)
     single = f"{collection}/{{name}}"
@@ -32,22 +32,22 @@ def paths_of(resource: Resource) -> Object:
     return {path: operations for path, operations in paths.items() if operations}
 
 
-def _root(resource: Resource) -> str:
+def _root(resource: ServedResource) -> str:
     return f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
 
 
-def _collection(resource: Resource) -> str:
+def _collection(resource: ServedResource) -> str:
     between = "/namespaces/{namespace}" if resource.namespaced else ""
     return f"{_root(resource)}{between}/{resource.plural}"
 
 
 def _operations(
-    resource: Resource, verbs: tuple[str, ...], methods: dict[str, str], sub: Subresource | None = None
+    resource: ServedResource, verbs: tuple[str, ...], methods: dict[str, str], sub: Subresource | None = None
 ) -> Object:
     return {method: _operation(resource, verb, sub) for verb, method in methods.items() if verb in verbs}
 
 
-def _operation(resource: Resource, verb: str, sub: Subresource | None) -> Object:
+def _operation(resource: ServedResource, verb: str, sub: Subresource | None) -> Object:
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     if sub is not None and sub.kind != resource.kind:
         kind = {"group": sub.group, "version": sub.version or resource.version, "kind": sub.kind}
@@ -69,5 +69,5 @@ def _operation(resource: Resource, verb: str, sub: Subresource | None) -> Object
     return operation
 
 
-def _patches(resource: Resource) -> tuple[str, ...]:
+def _patches(resource: ServedResource) -> tuple[str, ...]:
     return tuple(name for name in _PATCHES if not (resource.is_custom and name == _STRATEGIC))

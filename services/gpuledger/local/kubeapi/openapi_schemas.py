@@ -3,7 +3,7 @@
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.edge.kube.schema.shapes import Shape
 from gpuledger.local.kubeapi.builtin_shapes import METADATA, model_of, shape, short_name
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
 COMPONENTS = "#/components/schemas/"
 """The place of schemas in a document."""
@@ -25,7 +25,7 @@ _META_TYPES = frozenset(
 _FORMATS = {"micro-time": "date-time", "quantity": "", "int-or-string": ""}
 
 
-def component_name(resource: Resource) -> str:
+def component_name(resource: ServedResource) -> str:
     """The name of a resource's schema: reversed domain of the group, version and kind."""
     if not resource.is_custom:
         return f"io.k8s.api.{(resource.group or 'core').removesuffix('.k8s.io')}.{resource.version}.{resource.kind}"
@@ -38,7 +38,7 @@ class Schemas:
     def __init__(self) -> None:
         self._schemas: Object = {}
 
-    def add(self, resource: Resource) -> None:
+    def add(self, resource: ServedResource) -> None:
         """Add the schemas of a resource, of its lists and of what they refer to."""
         name = component_name(resource)
         kind = {"group": resource.group, "version": resource.version}
@@ -63,7 +63,7 @@ class Schemas:
         """The schemas by name."""
         return dict(sorted(self._schemas.items()))
 
-    def _object(self, resource: Resource) -> Object:
+    def _object(self, resource: ServedResource) -> Object:
         schema = self._struct(resource.shape)
         properties = schema.setdefault("properties", {})
         for name in ("apiVersion", "kind"):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gpuledger.domain.quantities import amount
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import denied
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 from gpuledger.local.kubeapi.store import Store, key_of
 from gpuledger.local.kubeapi.strategies.core_shared import at
 
@@ -27,7 +27,7 @@ def quota_status(quota: Object, pods: Iterable[Object]) -> Object:
     return {"hard": dict(at(quota, "spec", "hard")), "used": used}
 
 
-def refuse_over_quota(resource: Resource, pod: Object, store: Store) -> None:
+def refuse_over_quota(resource: ServedResource, pod: Object, store: Store) -> None:
     """Refuse a pod that exceeds the quotas of its namespace.
 
     Raises:

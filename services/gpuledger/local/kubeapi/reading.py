@@ -11,8 +11,8 @@ from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
 from gpuledger.local.kubeapi.options import ListOptions, revision_of
 from gpuledger.local.kubeapi.registry import Target
-from gpuledger.local.kubeapi.resources import Resource
-from gpuledger.local.kubeapi.selectors import FieldSelector, LabelSelector
+from gpuledger.local.kubeapi.resources import ServedResource
+from gpuledger.local.kubeapi.selectors import FieldSelector, LabelMatcher
 from gpuledger.local.kubeapi.store import ObjectKey, Store, key_of
 
 _FORMAT = "meta.k8s.io/v1"
@@ -23,7 +23,7 @@ class ListSelection(NamedTuple):
 
     namespace: str | None
     name: str
-    labels: LabelSelector
+    labels: LabelMatcher
     fields: FieldSelector
     is_restricted: bool
 
@@ -47,19 +47,19 @@ def selection(target: Target, options: ListOptions) -> ListSelection:
     Raises:
         ApiError: 400, a selector does not parse.
     """
-    labels = LabelSelector.parse(options.labels)
+    labels = LabelMatcher.parse(options.labels)
     fields = FieldSelector.parse(options.fields, target.resource)
     return ListSelection(target.selects_namespace, target.name, labels, fields, bool(options.labels or options.fields))
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """A part of a list, with the list's own metadata."""
 
     objects: list[Object]
     metadata: Object
 
 
-def list_page(store: Store, target: Target, options: ListOptions) -> Page:
+def list_page(store: Store, target: Target, options: ListOptions) -> ListPage:
     """The selected objects; as with a cache, a limit has no effect if any revision will do.
 
     Raises:
@@ -74,22 +74,22 @@ def list_page(store: Store, target: Target, options: ListOptions) -> Page:
     left = list(filter(chosen.matches, everything[start:])) if chosen.selects else everything[start:]
     metadata: Object = {"resourceVersion": str(revision)}
     if not limit or len(left) <= limit:
-        return Page(left, metadata)
+        return ListPage(left, metadata)
     page = left[:limit]
     metadata["continue"] = _token(revision, key_of(page[-1]))
     if not chosen.is_restricted:
         metadata["remainingItemCount"] = len(left) - len(page)
-    return Page(page, metadata)
+    return ListPage(page, metadata)
 
 
-def presented(resource: Resource, obj: Object) -> Object:
+def presented(resource: ServedResource, obj: Object) -> Object:
     """An object as clients see it, with kind and apiVersion of the requested version."""
     return {"kind": resource.kind, "apiVersion": resource.api_version} | {
         key: value for key, value in resource.read(obj).items() if key not in {"kind", "apiVersion"}
     }
 
 
-def presented_list(resource: Resource, page: Page) -> Object:
+def presented_list(resource: ServedResource, page: ListPage) -> Object:
     """A list; items of built-in types have no kind and apiVersion."""
     if resource.is_custom:
         items = [presented(resource, obj) for obj in page.objects]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gpuledger.local.kubeapi.errors import ApiError, PlainError, not_found, not_implemented
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
 PAGE_NOT_FOUND = "404 page not found\n"
 
@@ -12,7 +12,7 @@ PAGE_NOT_FOUND = "404 page not found\n"
 class Target(NamedTuple):
     """The target of a path. `name` is empty for a collection, `namespace` is empty for all or none."""
 
-    resource: Resource
+    resource: ServedResource
     namespace: str
     name: str
     subresource: str
@@ -23,19 +23,19 @@ class Target(NamedTuple):
         return self.namespace if self.resource.namespaced and self.namespace else None
 
 
-class Registry:
+class ResourceRegistry:
     """Built-in resources and, while their CRDs are established, custom ones."""
 
-    def __init__(self, builtin: Iterable[Resource]) -> None:
+    def __init__(self, builtin: Iterable[ServedResource]) -> None:
         self._builtin = {(one.group, one.version, one.plural): one for one in builtin}
-        self._custom: dict[str, tuple[Resource, ...]] = {}
+        self._custom: dict[str, tuple[ServedResource, ...]] = {}
         self._found = dict(self._builtin)
         self.generation = 0
 
-    def __iter__(self) -> Iterator[Resource]:
+    def __iter__(self) -> Iterator[ServedResource]:
         return iter(tuple(self._found.values()))
 
-    def serve(self, crd: str, resources: Iterable[Resource]) -> None:
+    def serve(self, crd: str, resources: Iterable[ServedResource]) -> None:
         """Serve the resources of a CRD, instead of its earlier ones."""
         self._custom[crd] = tuple(resources)
         self._rebuild()
@@ -45,15 +45,15 @@ class Registry:
         self._custom.pop(crd, None)
         self._rebuild()
 
-    def find(self, group: str, version: str, plural: str) -> Resource | None:
+    def find(self, group: str, version: str, plural: str) -> ServedResource | None:
         """The resource of these names."""
         return self._found.get((group, version, plural))
 
-    def of_group(self, group: str, plural: str) -> Resource | None:
+    def of_group(self, group: str, plural: str) -> ServedResource | None:
         """Any version of a resource."""
         return next((one for one in self if (one.group, one.plural) == (group, plural)), None)
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+    def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
         """The resource of this kind."""
         return next((one for one in self if (one.api_version, one.kind) == (api_version, kind)), None)
 
@@ -98,7 +98,7 @@ class Registry:
             self._found |= {(one.group, one.version, one.plural): one for one in resources}
 
 
-def _target(resource: Resource, namespace: str, rest: list[str]) -> Target | None:
+def _target(resource: ServedResource, namespace: str, rest: list[str]) -> Target | None:
     name, subresource = [*rest, "", ""][:2]
     if subresource in resource.lacks:
         raise not_implemented(f"{resource.plural}/{subresource}")

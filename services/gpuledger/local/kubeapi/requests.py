@@ -8,7 +8,7 @@ from gpuledger.local.kubeapi.resources import Context
 
 
 @dataclass(frozen=True)
-class Request:
+class ApiRequest:
     """A request: target, time and user. `warnings` collects the `Warning` headers."""
 
     target: Target

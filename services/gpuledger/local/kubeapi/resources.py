@@ -21,7 +21,7 @@ def timestamp(now: datetime, later_s: int = 0) -> str:
     return (now + timedelta(seconds=later_s)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a Table. `path` is a JSONPath of a CRD; built-in types compute their cells in `Strategy.cells`."""
 
     name: str
@@ -91,9 +91,9 @@ class Strategy:
         """The values for field selectors, besides metadata.name and metadata.namespace; always all supported names."""
         return {}
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """The columns of a Table, Name first."""
-        return (Column("Name", format="name"), Column("Created At", "date"))
+        return (TableColumn("Name", format="name"), TableColumn("Created At", "date"))
 
     def cells(self, obj: Object, now: datetime) -> list[object]:
         """The cells of one row, in the order of the columns."""
@@ -122,7 +122,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Resource:
+class ServedResource:
     """One version of a resource. Objects of all versions lie together under (`group`, `plural`)."""
 
     group: str

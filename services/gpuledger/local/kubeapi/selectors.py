@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
 NAME = "metadata.name"
 NAMESPACE = "metadata.namespace"
@@ -56,7 +56,7 @@ class Requirement(NamedTuple):
         return int(value) > bound if self.operator == ">" else int(value) < bound
 
 
-class LabelSelector(NamedTuple):
+class LabelMatcher(NamedTuple):
     """Requirements that labels must all fulfil; without any, everything matches."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -192,10 +192,10 @@ class FieldSelector(NamedTuple):
     """Terms that all must match; without any, everything matches."""
 
     terms: tuple[Term, ...]
-    resource: Resource
+    resource: ServedResource
 
     @classmethod
-    def parse(cls, text: str, resource: Resource) -> Self:
+    def parse(cls, text: str, resource: ServedResource) -> Self:
         """Parse a selector; ApiError 400 if it is invalid or the resource has no such selectable field."""
         terms = tuple(_term(part, text) for part in _split(text) if part)
         supported = _names(resource)
@@ -219,12 +219,12 @@ class FieldSelector(NamedTuple):
         return values | dict(self.resource.strategy.field_labels(obj))
 
 
-def _names(resource: Resource) -> frozenset[str]:
+def _names(resource: ServedResource) -> frozenset[str]:
     names = frozenset({NAME, NAMESPACE, *resource.strategy.field_labels({})})
     return names - {NAMESPACE} if resource.is_custom and not resource.namespaced else names
 
 
-def _unsupported(field: str, resource: Resource) -> ApiError:
+def _unsupported(field: str, resource: ServedResource) -> ApiError:
     if resource.is_custom or resource.strategy.field_labels({}):
         return bad_request(f"field label not supported: {field}")
     return bad_request(f'"{field}" is not a known field selector: only "{NAME}", "{NAMESPACE}"')

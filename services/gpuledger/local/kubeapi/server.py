@@ -17,12 +17,12 @@ from gpuledger.local.kubeapi.admission import ServicePlaces, WebhookAdmission
 from gpuledger.local.kubeapi.builtin import BUILTIN
 from gpuledger.local.kubeapi.controllers import Controllers
 from gpuledger.local.kubeapi.documents import HEALTH_PATHS, Documents
-from gpuledger.local.kubeapi.endpoints import Endpoints
+from gpuledger.local.kubeapi.endpoints import ResourceEndpoints
 from gpuledger.local.kubeapi.errors import ApiError, PlainError, method_not_allowed
 from gpuledger.local.kubeapi.negotiation import negotiate
 from gpuledger.local.kubeapi.options import Query, write_options
-from gpuledger.local.kubeapi.registry import Registry
-from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.registry import ResourceRegistry
+from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import CHANGES_KEPT_MAX, Store
 from gpuledger.local.kubeapi.watching import BOOKMARK_EVERY_S
 from gpuledger.local.kubeapi.writing import Writer
@@ -54,14 +54,14 @@ class ApiServer:
         bookmark_every_s: float = BOOKMARK_EVERY_S,
     ) -> None:
         self.store = Store(changes_kept)
-        self.registry = Registry(BUILTIN)
+        self.registry = ResourceRegistry(BUILTIN)
         self._admission = WebhookAdmission(self.store, new_id, services or {})
         self.writer = Writer(self.store, self.registry, clock, new_id, self._admission)
         self.requests = 0
         self._clock = clock
         self._controllers = Controllers(self.store, self.registry, self.writer, clock)
         self._documents = Documents(self.registry)
-        self._endpoints = Endpoints(self.store, self.writer, bookmark_every_s=bookmark_every_s)
+        self._endpoints = ResourceEndpoints(self.store, self.writer, bookmark_every_s=bookmark_every_s)
 
     @property
     def watches(self) -> int:
@@ -96,7 +96,7 @@ class ApiServer:
     async def _make_namespaces(self) -> None:
         for name in NAMESPACES_AT_START:
             target = self.registry.target("/api/v1/namespaces")
-            request = Request(target, self._clock())
+            request = ApiRequest(target, self._clock())
             options = write_options(Query(), "kube-apiserver", "CreateOptions")
             if self.store.collection(target.resource.key).get("", name) is None:
                 await self.writer.create(request, {"metadata": {"name": name}}, options)
@@ -131,5 +131,5 @@ class ApiServer:
         if who.is_impersonated:
             watches = Query({name: http.query.getall(name) for name in http.query}).flag("watch") or False
             authorize(self.store, who, verb(http.method, target, watches=watches), target)
-        request = Request(target, self._clock(), who.user, who.groups, warnings)
+        request = ApiRequest(target, self._clock(), who.user, who.groups, warnings)
         return await self._endpoints.answer(http, request, negotiate(accept))

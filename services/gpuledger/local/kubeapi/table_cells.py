@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.edge.kube.schema.causes import Object
-from gpuledger.local.kubeapi.resources import Column
+from gpuledger.local.kubeapi.resources import TableColumn
 from gpuledger.local.kubeapi.tables_age import UNKNOWN, age_of
 
 NONE = "<none>"
@@ -16,14 +16,14 @@ WIDE = 1
 
 Cell = Callable[[Object, datetime], object]
 
-_NAME = Column("Name", format="name")
+_NAME = TableColumn("Name", format="name")
 _NODE_LABEL = "node-role.kubernetes.io/"
 
 
 class Cells(NamedTuple):
     """The columns of a type, and what fills them."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     fill: tuple[Cell, ...]
 
     def cells(self, obj: Object, now: datetime) -> list[object]:
@@ -48,9 +48,9 @@ def unnamed(*columns: tuple[str, Cell]) -> Cells:
     return Cells(shown, tuple(cell for _, cell in columns))
 
 
-def _column(name: str) -> Column:
+def _column(name: str) -> TableColumn:
     kind = "integer" if "#" in name[:2] else "string"
-    return Column(name.lstrip("+#"), kind, priority=WIDE if name.startswith("+") else 0)
+    return TableColumn(name.lstrip("+#"), kind, priority=WIDE if name.startswith("+") else 0)
 
 
 def at(obj: Any, path: str) -> Any:

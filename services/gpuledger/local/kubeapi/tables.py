@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from gpuledger.edge.kube.schema.causes import Object
-from gpuledger.local.kubeapi.resources import Column, Resource
+from gpuledger.local.kubeapi.resources import ServedResource, TableColumn
 from gpuledger.local.kubeapi.table_cells import with_age
 from gpuledger.local.kubeapi.table_columns import BUILTIN_TABLES
 
@@ -18,7 +18,7 @@ _AGES = with_age()
 
 
 def table(
-    resource: Resource,
+    resource: ServedResource,
     objects: Iterable[Object],
     *,
     list_metadata: Object,
@@ -36,14 +36,14 @@ def table(
     }
 
 
-def columns(resource: Resource) -> list[Column]:
+def columns(resource: ServedResource) -> list[TableColumn]:
     """The columns of a resource's table."""
     if resource.is_custom:
         return list(resource.strategy.columns())
     return list(BUILTIN_TABLES.get(resource.key, _AGES).columns)
 
 
-def cells(resource: Resource, obj: Object, now: datetime) -> list[object]:
+def cells(resource: ServedResource, obj: Object, now: datetime) -> list[object]:
     """The cells of one object, in the order of the columns."""
     if resource.is_custom:
         return list(resource.strategy.cells(obj, now))
@@ -55,7 +55,7 @@ def partial(obj: Object) -> Object:
     return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": obj["metadata"]}
 
 
-def _row(resource: Resource, obj: Object, include_object: str, now: datetime) -> Object:
+def _row(resource: ServedResource, obj: Object, include_object: str, now: datetime) -> Object:
     if include_object == "Object":
         shown: Object | None = {"kind": resource.kind, "apiVersion": resource.api_version} | obj
     else:
@@ -63,7 +63,7 @@ def _row(resource: Resource, obj: Object, include_object: str, now: datetime) ->
     return {"cells": cells(resource, obj, now), "object": shown}
 
 
-def _definition(column: Column) -> Object:
+def _definition(column: TableColumn) -> Object:
     return {
         "name": column.name,
         "type": column.type,

@@ -24,7 +24,7 @@ BOOKMARK, ERROR = "BOOKMARK", "ERROR"
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
-class Event(NamedTuple):
+class WatchEvent(NamedTuple):
     """An event of a watch. A bookmark has only metadata; an error is a Status."""
 
     type: str
@@ -39,7 +39,7 @@ async def watch(
     revision: int,
     *,
     bookmark_every_s: float = BOOKMARK_EVERY_S,
-) -> AsyncIterator[list[Event]]:
+) -> AsyncIterator[list[WatchEvent]]:
     """Batches of events after a revision (0: first the present objects), until the end.
 
     An error of the watch itself is its last event. Closing the iterator ends the watch.
@@ -55,16 +55,16 @@ async def watch(
             elif options.bookmarks:
                 yield [_bookmark(revision)]
     except ApiError as error:
-        yield [Event(ERROR, error.status())]
+        yield [WatchEvent(ERROR, error.status())]
 
 
 def _initial(
     store: Store, target: Target, options: ListOptions, chosen: ListSelection, revision: int
-) -> tuple[list[Event], int]:
+) -> tuple[list[WatchEvent], int]:
     collection = store.collection(target.resource.key)
     if options.initial_events or (options.initial_events is None and revision == 0):
         objects = collection.objects(chosen.namespace)
-        events = [Event(ADDED, obj) for obj in objects if chosen.matches(obj)]
+        events = [WatchEvent(ADDED, obj) for obj in objects if chosen.matches(obj)]
         if options.initial_events and options.bookmarks:
             events.append(_bookmark(store.revision, INITIAL_EVENTS_END))
         return events, store.revision
@@ -76,7 +76,7 @@ def _initial(
 
 async def _live(
     store: Store, target: Target, revision: int, chosen: ListSelection, deadline: float, bookmark_every_s: float
-) -> AsyncIterator[tuple[list[Event], int]]:
+) -> AsyncIterator[tuple[list[WatchEvent], int]]:
     clock = asyncio.get_running_loop().time
     collection = store.collection(target.resource.key)
     bookmark_at = clock() + bookmark_every_s
@@ -97,7 +97,7 @@ async def _live(
             bookmark_at = clock() + bookmark_every_s
 
 
-def _seen(changes: list[Change], chosen: ListSelection) -> Iterator[Event]:
+def _seen(changes: list[Change], chosen: ListSelection) -> Iterator[WatchEvent]:
     """The events for a selection, which objects may enter and leave."""
     for change in changes:
         if chosen.namespace is not None and key_of(change.object)[0] != chosen.namespace:
@@ -105,17 +105,17 @@ def _seen(changes: list[Change], chosen: ListSelection) -> Iterator[Event]:
         was = change.before is not None and chosen.matches(change.before)
         if change.type == DELETED:
             if was:
-                yield Event(DELETED, change.object)
+                yield WatchEvent(DELETED, change.object)
         elif chosen.matches(change.object):
-            yield Event(MODIFIED if was else ADDED, change.object)
+            yield WatchEvent(MODIFIED if was else ADDED, change.object)
         elif was:
             assert change.before is not None, "it was seen"
             metadata = {**change.before["metadata"], "resourceVersion": str(change.revision)}
-            yield Event(DELETED, {**change.before, "metadata": metadata})
+            yield WatchEvent(DELETED, {**change.before, "metadata": metadata})
 
 
-def _bookmark(revision: int, annotations: Object | None = None) -> Event:
+def _bookmark(revision: int, annotations: Object | None = None) -> WatchEvent:
     metadata: Object = {"resourceVersion": str(revision)}
     if annotations:
         metadata["annotations"] = annotations
-    return Event(BOOKMARK, {"metadata": metadata})
+    return WatchEvent(BOOKMARK, {"metadata": metadata})

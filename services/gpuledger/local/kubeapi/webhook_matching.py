@@ -21,7 +21,7 @@ NamespaceLabels = Callable[[str], Mapping[str, str]]
 """The labels of a namespace, empty if it does not exist."""
 
 
-class Version(NamedTuple):
+class KindVersion(NamedTuple):
     """One version of a resource, as a rule may name it."""
 
     group: str
@@ -40,7 +40,7 @@ class Question:
     """A request for admission. `operation` is CREATE, UPDATE or DELETE; `options` are those of the request."""
 
     operation: str
-    version: Version
+    version: KindVersion
     name: str
     namespace: str = ""
     subresource: str = ""
@@ -111,7 +111,7 @@ def request_of(question: Question, uid: str, obj: Object | None, old: Object | N
     }
 
 
-def _in_version(obj: Object | None, version: Version) -> Object | None:
+def _in_version(obj: Object | None, version: KindVersion) -> Object | None:
     if obj is None:
         return None
     return {**obj, "kind": obj.get("kind") or version.kind, "apiVersion": version.api_version}

@@ -21,9 +21,9 @@ from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
 from gpuledger.local.kubeapi.patches import json_patch
 from gpuledger.local.kubeapi.webhook_matching import (
+    KindVersion,
     NamespaceLabels,
     Question,
-    Version,
     applies,
     hooks_of,
     reinvocations,
@@ -250,7 +250,7 @@ def _patch(response: Object) -> list[Object] | None:
     return operations
 
 
-def _patched(obj: Object, patch: list[Object], version: Version) -> Object:
+def _patched(obj: Object, patch: list[Object], version: KindVersion) -> Object:
     typed = {**obj, "kind": obj.get("kind") or version.kind, "apiVersion": version.api_version}
     try:
         changed = json_patch(typed, patch)

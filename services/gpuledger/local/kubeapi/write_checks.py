@@ -4,7 +4,7 @@ from gpuledger.edge.kube.schema.causes import Cause, Object, invalid
 from gpuledger.local.kubeapi.errors import ApiError, bad_request, conflict, internal, unprocessable
 from gpuledger.local.kubeapi.options import DeleteOptions
 from gpuledger.local.kubeapi.registry import Target
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
@@ -97,7 +97,7 @@ def check_preconditions(target: Target, obj: Object, options: DeleteOptions) -> 
             raise conflict(resource.group, resource.kind, target.name, message)
 
 
-def refuse_invalid(resource: Resource, obj: Object, causes: list[Cause]) -> None:
+def refuse_invalid(resource: ServedResource, obj: Object, causes: list[Cause]) -> None:
     """Refuse an invalid object.
 
     Raises:

@@ -15,9 +15,9 @@ from gpuledger.local.kubeapi.admission import WebhookAdmission
 from gpuledger.local.kubeapi.errors import ApiError, already_exists, conflict, denied, internal, not_found
 from gpuledger.local.kubeapi.options import DeleteOptions, WriteOptions
 from gpuledger.local.kubeapi.quotas import refuse_over_quota
-from gpuledger.local.kubeapi.registry import Registry, Target
-from gpuledger.local.kubeapi.requests import Request
-from gpuledger.local.kubeapi.resources import Resource, timestamp
+from gpuledger.local.kubeapi.registry import ResourceRegistry, Target
+from gpuledger.local.kubeapi.requests import ApiRequest
+from gpuledger.local.kubeapi.resources import ServedResource, timestamp
 from gpuledger.local.kubeapi.store import Store, copy_of, key_of
 from gpuledger.local.kubeapi.terminating import BEGIN, CRDS, IMMORTAL, NAMESPACES
 from gpuledger.local.kubeapi.write_checks import (
@@ -53,7 +53,7 @@ class Writer:
     """Writes objects of any resource."""
 
     def __init__(
-        self, store: Store, registry: Registry, clock: Clock, new_id: NewId, admission: WebhookAdmission
+        self, store: Store, registry: ResourceRegistry, clock: Clock, new_id: NewId, admission: WebhookAdmission
     ) -> None:
         self.store = store
         self.registry = registry
@@ -61,7 +61,7 @@ class Writer:
         self._new_id = new_id
         self._admission = admission
 
-    async def create(self, request: Request, obj: Object, options: WriteOptions, *, applies: bool = False) -> Object:
+    async def create(self, request: ApiRequest, obj: Object, options: WriteOptions, *, applies: bool = False) -> Object:
         """Create an object; `applies` means that its managed fields are set already.
 
         Raises:
@@ -92,7 +92,7 @@ class Writer:
 
     async def update(
         self,
-        request: Request,
+        request: ApiRequest,
         change: Change,
         options: WriteOptions,
         *,
@@ -117,7 +117,7 @@ class Writer:
                     raise stale(request.target) from error
         raise AssertionError("every attempt ends")
 
-    async def delete(self, request: Request, options: DeleteOptions) -> tuple[Object, bool]:
+    async def delete(self, request: ApiRequest, options: DeleteOptions) -> tuple[Object, bool]:
         """Delete an object; returns its last state and whether it is gone.
 
         Raises:
@@ -150,7 +150,7 @@ class Writer:
             raise not_found(*target.resource.key, target.name)
         return obj
 
-    def replace(self, resource: Resource, obj: Object) -> Object:
+    def replace(self, resource: ServedResource, obj: Object) -> Object:
         """Store a controller's decision, or remove the object if it has lost its last finalizer."""
         old = self.store.collection(resource.key).get(*key_of(obj))
         if old is None or same_but_time(obj, old):
@@ -159,11 +159,11 @@ class Writer:
             return self.store.remove(resource.key, old)
         return self.store.put(resource.key, obj)
 
-    def remove(self, resource: Resource, obj: Object, propagation: str = "") -> None:
+    def remove(self, resource: ServedResource, obj: Object, propagation: str = "") -> None:
         """Delete on behalf of a controller."""
         self._delete(resource, obj, DeleteOptions(propagation=propagation), self._clock())
 
-    def _begin(self, meta: Object, request: Request) -> None:
+    def _begin(self, meta: Object, request: ApiRequest) -> None:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
             meta.pop(name, None)
         if not meta.get("name") and meta.get("generateName"):
@@ -174,7 +174,7 @@ class Writer:
         if request.target.resource.strategy.has_generation:
             meta["generation"] = 1
 
-    def _free_name(self, request: Request, meta: Object) -> str:
+    def _free_name(self, request: ApiRequest, meta: Object) -> str:
         """A free name with a random suffix."""
         base = meta["generateName"][: GENERATED_NAME_MAX - GENERATED_SUFFIX]
         collection, name = self.store.collection(request.target.resource.key), ""
@@ -186,7 +186,7 @@ class Writer:
                 break
         return name
 
-    def _refuse_existing(self, resource: Resource, obj: Object) -> None:
+    def _refuse_existing(self, resource: ServedResource, obj: Object) -> None:
         namespace, name = key_of(obj)
         existing = self.store.collection(resource.key).get(namespace, name)
         if existing is None:
@@ -196,7 +196,7 @@ class Writer:
             error = ApiError(409, error.reason, f"object is being deleted: {error.message}", error.details)
         raise error
 
-    def _refuse_terminating_crd(self, resource: Resource) -> None:
+    def _refuse_terminating_crd(self, resource: ServedResource) -> None:
         crd = self.store.collection(CRDS).get("", f"{resource.plural}.{resource.group}") if resource.is_custom else None
         if crd is not None and crd["metadata"].get("deletionTimestamp"):
             details = {"group": resource.group, "kind": resource.plural}
@@ -221,7 +221,7 @@ class Writer:
             raise ApiError(403, "Forbidden", error.message, details)
 
     async def _created_by_update(
-        self, request: Request, change: Change, options: WriteOptions, *, applies: bool, is_patch: bool
+        self, request: ApiRequest, change: Change, options: WriteOptions, *, applies: bool, is_patch: bool
     ) -> Object:
         target = request.target
         if target.subresource or not (applies or (target.resource.strategy.creates_on_update and not is_patch)):
@@ -234,7 +234,7 @@ class Writer:
         return await self.create(request, obj, options, applies=applies)
 
     async def _updated(
-        self, request: Request, old: Object, change: Change, options: WriteOptions, *, applies: bool
+        self, request: ApiRequest, old: Object, change: Change, options: WriteOptions, *, applies: bool
     ) -> Object:
         target, resource = request.target, request.target.resource
         # Custom resources share with their older selves what an apply leaves alone; other strategies write in place.
@@ -273,7 +273,7 @@ class Writer:
             return obj
         return self._put(target.resource, obj)
 
-    def _put(self, resource: Resource, obj: Object) -> Object:
+    def _put(self, resource: ServedResource, obj: Object) -> Object:
         return resource.read(self.store.put(resource.key, resource.stored(obj)))
 
     def _carry(self, obj: Object, old: Object) -> None:
@@ -285,11 +285,13 @@ class Writer:
                 meta.pop(name, None)
         meta["resourceVersion"] = before["resourceVersion"]
 
-    def _count_generation(self, resource: Resource, obj: Object, old: Object) -> None:
+    def _count_generation(self, resource: ServedResource, obj: Object, old: Object) -> None:
         if resource.strategy.has_generation and resource.strategy.spec_changed(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def _delete(self, resource: Resource, obj: Object, options: DeleteOptions, now: datetime) -> tuple[Object, bool]:
+    def _delete(
+        self, resource: ServedResource, obj: Object, options: DeleteOptions, now: datetime
+    ) -> tuple[Object, bool]:
         if begin := BEGIN.get(resource.key):
             held = begin(obj, timestamp(now))
             if options.dry_run or held == obj:
@@ -317,7 +319,7 @@ class Writer:
         held = self._put(resource, held)
         return held if is_held else self.store.remove(resource.key, resource.stored(held)), not is_held
 
-    def _record(self, request: Request, obj: Object, old: Object | None, options: WriteOptions) -> None:
+    def _record(self, request: ApiRequest, obj: Object, old: Object | None, options: WriteOptions) -> None:
         target = request.target
         managed.record_update(
             obj,
@@ -331,7 +333,7 @@ class Writer:
         )
 
     async def _mutated(
-        self, request: Request, operation: str, obj: Object, old: Object | None, options: WriteOptions
+        self, request: ApiRequest, operation: str, obj: Object, old: Object | None, options: WriteOptions
     ) -> Object:
         if not self._admission.has_webhooks(request):
             return obj
@@ -344,7 +346,7 @@ class Writer:
 
     async def _validated(
         self,
-        request: Request,
+        request: ApiRequest,
         operation: str,
         obj: Object | None,
         old: Object | None,

@@ -17,14 +17,14 @@ from gpuledger.local.kubeapi.strategies.webhook_configurations import (
     MutatingConfigurationStrategy,
     ValidatingConfigurationStrategy,
 )
-from gpuledger.local.kubeapi.webhook_matching import Question, Version, applies
+from gpuledger.local.kubeapi.webhook_matching import KindVersion, Question, applies
 from support.admission import Json, asking
 
 SETTINGS = AdmissionSettings()
 LOCAL, CLUSTER = "gpu.deckhouse.io/x", "cluster.gpu.deckhouse.io/x"
-POD = Version("", "v1", "Pod", "pods")
-POOL = Version("gpu.deckhouse.io", "v1alpha1", "GPUPool", "gpupools")
-DEVICE = Version("gpu.deckhouse.io", "v1alpha1", "GPUDevice", "gpudevices")
+POD = KindVersion("", "v1", "Pod", "pods")
+POOL = KindVersion("gpu.deckhouse.io", "v1alpha1", "GPUPool", "gpupools")
+DEVICE = KindVersion("gpu.deckhouse.io", "v1alpha1", "GPUDevice", "gpudevices")
 
 
 def configured(reached: WebhookAddress | None = None) -> dict[str, Json]:

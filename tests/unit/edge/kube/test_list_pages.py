@@ -7,7 +7,7 @@ from gpuledger.local.kubeapi import reading, store
 from gpuledger.local.kubeapi.builtin import BUILTIN
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.options import ListOptions
-from gpuledger.local.kubeapi.registry import Registry, Target
+from gpuledger.local.kubeapi.registry import ResourceRegistry, Target
 from gpuledger.local.kubeapi.store import SNAPSHOTS_KEPT_MAX, Store, key_of
 
 NODES, LIMIT, PAGES = ("", "nodes"), 50, 20
@@ -28,12 +28,12 @@ def nodes() -> Store:
 
 
 def target() -> Target:
-    resource = Registry(BUILTIN).of_group(*NODES)
+    resource = ResourceRegistry(BUILTIN).of_group(*NODES)
     assert resource is not None
     return Target(resource, "", "", "")
 
 
-def page(nodes: Store, token: str = "", labels: str = "") -> reading.Page:
+def page(nodes: Store, token: str = "", labels: str = "") -> reading.ListPage:
     return reading.list_page(nodes, target(), ListOptions(limit=LIMIT, continue_token=token, labels=labels))
 
 

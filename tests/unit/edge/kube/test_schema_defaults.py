@@ -7,7 +7,7 @@ from hypothesis import given as given_any
 from hypothesis import strategies as st
 
 from gpuledger.edge.kube.schema.defaults import apply_defaults
-from gpuledger.edge.kube.schema.structural import Node, node_of, shape_of
+from gpuledger.edge.kube.schema.structural import SchemaNode, node_of, shape_of
 
 SPEC = {
     "type": "object",
@@ -81,7 +81,7 @@ SPECS = st.fixed_dictionaries(
 )
 
 
-def walked_defaults(value: Any, node: Node) -> None:
+def walked_defaults(value: Any, node: SchemaNode) -> None:
     """The rules, one field after the other, in place."""
     if isinstance(value, dict):
         for name in dict.fromkeys([*value, *node.properties]):
@@ -93,7 +93,7 @@ def walked_defaults(value: Any, node: Node) -> None:
             walked_defaults(value[index], node.items)
 
 
-def walked_field(value: Any, name: str, below: Node | None) -> None:
+def walked_field(value: Any, name: str, below: SchemaNode | None) -> None:
     if below is None:
         return
     if value.get(name) is None and not (name in value and below.nullable):

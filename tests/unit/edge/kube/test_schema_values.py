@@ -7,13 +7,13 @@ from gpuledger.edge.kube.schema.formats import format_problem
 from gpuledger.edge.kube.schema.lists import embedded_problems, repeated_items
 from gpuledger.edge.kube.schema.patterns import matches
 from gpuledger.edge.kube.schema.structural import node_of
-from gpuledger.edge.kube.schema.values import Place, problems_of_value
+from gpuledger.edge.kube.schema.values import ValuePlace, problems_of_value
 
 
 def found(schema: dict[str, Any], value: object, old: object = ABSENT) -> set[tuple[str, str]]:
     node = node_of({"type": "object", "properties": {"spec": schema}})
     before = ABSENT if old is ABSENT else {"spec": old, "x": 1}
-    causes = problems_of_value({"spec": value}, node, Place(""), before)
+    causes = problems_of_value({"spec": value}, node, ValuePlace(""), before)
     return {(cause.reason.removeprefix("FieldValue"), cause.field) for cause in causes}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.local.kubeapi.custom import CustomStrategy, resources_of
 from gpuledger.local.kubeapi.jsonpath import PathError, find
-from gpuledger.local.kubeapi.resources import Context, Resource
+from gpuledger.local.kubeapi.resources import Context, ServedResource
 from gpuledger.local.kubeapi.tables_age import age, age_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -19,7 +19,7 @@ SPEC = {
 STATUS = {"type": "object", "properties": {"n": {"type": "integer"}, "node": {"type": "string"}}}
 
 
-def resource(**version: Any) -> Resource:
+def resource(**version: Any) -> ServedResource:
     schema = {"type": "object", "required": ["spec"], "properties": {"spec": SPEC, "status": STATUS}}
     first = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}} | version
     names = {"plural": "widgets", "kind": "Widget"}

@@ -3,14 +3,14 @@
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.builtin import BUILTIN
 from gpuledger.local.kubeapi.discovery import Discovery, version_document, version_priority
-from gpuledger.local.kubeapi.resources import Resource, Subresource
+from gpuledger.local.kubeapi.resources import ServedResource, Subresource
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-def _custom(group: str, version: str) -> Resource:
+def _custom(group: str, version: str) -> ServedResource:
     status = Subresource("status", ("get", "patch", "update"), "Thing")
-    return Resource(
+    return ServedResource(
         group, version, "Thing", "things", "thing", True, ("th",), ("all",), subresources=(status,), is_custom=True
     )
 

@@ -6,11 +6,11 @@ import pytest
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.metadata import finalizer_warnings, validate_metadata, validate_metadata_update
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
-POOLS = Resource("gpu.example.io", "v1", "Pool", "pools", "pool", namespaced=True, is_custom=True)
-MAPS = Resource("", "v1", "ConfigMap", "configmaps", "configmap", namespaced=True)
-NODES = Resource("", "v1", "Node", "nodes", "node", namespaced=False)
+POOLS = ServedResource("gpu.example.io", "v1", "Pool", "pools", "pool", namespaced=True, is_custom=True)
+MAPS = ServedResource("", "v1", "ConfigMap", "configmaps", "configmap", namespaced=True)
+NODES = ServedResource("", "v1", "Node", "nodes", "node", namespaced=False)
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}
 
 
@@ -18,7 +18,7 @@ def _object(**metadata: object) -> Object:
     return {"metadata": {"name": "a", "namespace": "n"} | metadata}
 
 
-def _found(obj: Object, resource: Resource = POOLS) -> set[tuple[str, str]]:
+def _found(obj: Object, resource: ServedResource = POOLS) -> set[tuple[str, str]]:
     return {(cause.reason, cause.field) for cause in validate_metadata(resource, obj)}
 
 

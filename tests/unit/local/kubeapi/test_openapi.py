@@ -9,9 +9,9 @@ from gpuledger.edge.kube.schema.shapes import Shape
 from gpuledger.local.kubeapi.builtin import BUILTIN
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.openapi import OpenApi
-from gpuledger.local.kubeapi.resources import Resource
+from gpuledger.local.kubeapi.resources import ServedResource
 
-THING = Resource(
+THING = ServedResource(
     "gpu.example.com",
     "v1",
     "Thing",
@@ -69,7 +69,7 @@ def test_documents_describe_merging() -> None:
 
 def test_a_hash_changes_with_the_type() -> None:
     before = OpenApi((THING,)).index()
-    changed = Resource(
+    changed = ServedResource(
         "gpu.example.com",
         "v1",
         "Thing",

@@ -4,8 +4,8 @@ import pytest
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.errors import ApiError
-from gpuledger.local.kubeapi.resources import Resource, Strategy
-from gpuledger.local.kubeapi.selectors import FieldSelector, LabelSelector
+from gpuledger.local.kubeapi.resources import ServedResource, Strategy
+from gpuledger.local.kubeapi.selectors import FieldSelector, LabelMatcher
 
 LABELS = {"tier": "a", "size": "5", "example.com/in": "", "in": "x"}
 
@@ -55,10 +55,10 @@ LABELS = {"tier": "a", "size": "5", "example.com/in": "", "in": "x"}
 def test_a_label_selector_matches_or_is_refused(text: str, matches: bool | None) -> None:
     if matches is None:
         with pytest.raises(ApiError) as refused:
-            LabelSelector.parse(text)
+            LabelMatcher.parse(text)
         assert refused.value.code == 400
     else:
-        assert LabelSelector.parse(text).matches(LABELS) is matches
+        assert LabelMatcher.parse(text).matches(LABELS) is matches
 
 
 class _Phased(Strategy):
@@ -66,9 +66,9 @@ class _Phased(Strategy):
         return {"status.phase": obj.get("status", {}).get("phase", "")}
 
 
-PHASED = Resource("", "v1", "Pod", "pods", "pod", True, strategy=_Phased())
-PLAIN = Resource("", "v1", "ConfigMap", "configmaps", "configmap", True)
-CLUSTER = Resource("x.io", "v1", "Thing", "things", "thing", False, is_custom=True)
+PHASED = ServedResource("", "v1", "Pod", "pods", "pod", True, strategy=_Phased())
+PLAIN = ServedResource("", "v1", "ConfigMap", "configmaps", "configmap", True)
+CLUSTER = ServedResource("x.io", "v1", "Thing", "things", "thing", False, is_custom=True)
 POD = {"metadata": {"name": "a", "namespace": "n"}, "status": {"phase": "x,y=z\\"}}
 
 

@@ -14,8 +14,8 @@ from gpuledger.local.kubeapi.admission import WebhookAdmission
 from gpuledger.local.kubeapi.bodies import APPLY_PATCH, MERGE_PATCH, applied, patched
 from gpuledger.local.kubeapi.custom import resources_of
 from gpuledger.local.kubeapi.options import Query, write_options
-from gpuledger.local.kubeapi.registry import Registry
-from gpuledger.local.kubeapi.requests import Request
+from gpuledger.local.kubeapi.registry import ResourceRegistry
+from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import Store
 from gpuledger.local.kubeapi.writing import Writer
 
@@ -70,14 +70,16 @@ def widgets(schema_of_parts: Any) -> Any:
 def writer() -> Writer:
     numbers: Iterator[int] = count(1)
     store = Store()
-    return Writer(store, Registry(()), lambda: NOW, lambda: f"uid-{next(numbers)}", WebhookAdmission(store, str, {}))
+    return Writer(
+        store, ResourceRegistry(()), lambda: NOW, lambda: f"uid-{next(numbers)}", WebhookAdmission(store, str, {})
+    )
 
 
 async def apply(server: Writer, manager: str, name: str, value: Any) -> Any:
     target = server.registry.target(f"{PATH}/status" if name == "status" else PATH)
     options = write_options(Query({"fieldManager": [manager], "force": ["true"]}), "", "PatchOptions")
     config = {"apiVersion": "gpu.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, name: value}
-    request = Request(target, NOW)
+    request = ApiRequest(target, NOW)
     change = applied(orjson.dumps(config), APPLY_PATCH, request, options)
     obj, _ = await server.update(request, change, options, applies=True, is_patch=True)
     return obj
@@ -109,7 +111,7 @@ async def test_a_patch_changes_no_version_in_place() -> None:
     server.registry.serve("widgets", [widgets(PLAIN)])
     stored = await apply(server, "ann", "spec", {"text": "a", "map": {"a": "a"}})
     server.registry.serve("widgets", [widgets({"type": "object", "properties": {"text": TEXT}})])
-    request = Request(server.registry.target(PATH), NOW)
+    request = ApiRequest(server.registry.target(PATH), NOW)
     options = write_options(Query(), "", "PatchOptions")
     change = patched(b'{"metadata":{"labels":{"a":"b"}}}', MERGE_PATCH, request, options)
     then, _ = await server.update(request, change, options, is_patch=True)

@@ -8,7 +8,7 @@ import pytest
 
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi.builtin import BUILTIN
-from gpuledger.local.kubeapi.resources import Column, Resource, Strategy
+from gpuledger.local.kubeapi.resources import ServedResource, Strategy, TableColumn
 from gpuledger.local.kubeapi.tables import cells, columns, table
 
 NOW = datetime(2025, 1, 15, 12, 0, tzinfo=UTC)
@@ -23,7 +23,7 @@ def _row(group: str, plural: str, **parts: Any) -> Object:
 
 
 @pytest.mark.parametrize("resource", BUILTIN, ids=lambda one: f"{one.plural}.{one.group}")
-def test_every_built_in_type_has_a_cell_for_each_column(resource: Resource) -> None:
+def test_every_built_in_type_has_a_cell_for_each_column(resource: ServedResource) -> None:
     shown = cells(resource, {"metadata": {"name": "a"}}, NOW)
     assert len(shown) == len(columns(resource))
     assert "a" in shown
@@ -80,14 +80,14 @@ def test_a_pods_containers() -> None:
 
 
 class _Sized(Strategy):
-    def columns(self) -> Sequence[Column]:
-        return (Column("Name", format="name"), Column("Size", "integer", priority=1))
+    def columns(self) -> Sequence[TableColumn]:
+        return (TableColumn("Name", format="name"), TableColumn("Size", "integer", priority=1))
 
     def cells(self, obj: Object, now: datetime) -> list[object]:
         return [obj["metadata"]["name"], obj["spec"]["size"]]
 
 
-SIZED = Resource("x.io", "v1", "Thing", "things", "thing", True, strategy=_Sized(), is_custom=True)
+SIZED = ServedResource("x.io", "v1", "Thing", "things", "thing", True, strategy=_Sized(), is_custom=True)
 THING = {"metadata": {"name": "a"}, "spec": {"size": 3}}
 
 

@@ -20,10 +20,10 @@ from cryptography.x509.oid import NameOID
 
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.strategies.webhook_configurations import MutatingConfigurationStrategy
-from gpuledger.local.kubeapi.webhook_matching import Question, Version, applies
+from gpuledger.local.kubeapi.webhook_matching import KindVersion, Question, applies
 from gpuledger.local.kubeapi.webhooks import Webhooks
 
-PODS = Version("", "v1", "Pod", "pods")
+PODS = KindVersion("", "v1", "Pod", "pods")
 POD = {"metadata": {"name": "p", "namespace": "a", "labels": {"app": "x"}}, "spec": {}}
 CREATE = Question("CREATE", PODS, "p", "a", user={"username": "me"}, options={"dryRun": []})
 RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
@@ -83,7 +83,7 @@ def test_subresources() -> None:
 
 
 def test_webhook_configurations_call_no_webhook() -> None:
-    version = Version("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "x")
+    version = KindVersion("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "x")
     assert not matches(rule(apiGroups=["*"], apiVersions=["*"], resources=["*"]), Question("CREATE", version, "x"))
 
 

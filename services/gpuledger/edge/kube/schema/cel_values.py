@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuledger.edge.kube.schema.correlation import key_of
 from gpuledger.edge.kube.schema.equality import same
-from gpuledger.edge.kube.schema.structural import Node
+from gpuledger.edge.kube.schema.structural import SchemaNode
 
 _RESERVED = frozenset(
     "true false null in as break const continue else for function if import let loop package namespace return".split()
@@ -22,7 +22,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _SEEN_OF_METADATA = ("name", "generateName")
 
 
-def cel_value(value: object, node: Node, *, whole: bool = False) -> Any:
+def cel_value(value: object, node: SchemaNode, *, whole: bool = False) -> Any:
     """The value for CEL; `whole` says that it is a whole object."""
     if isinstance(value, dict):
         return _object(value, node, whole=whole or node.embedded)
@@ -44,7 +44,7 @@ def cel_name(name: str) -> str:
     return name
 
 
-def in_order_of(old: object, new: object, node: Node) -> object:
+def in_order_of(old: object, new: object, node: SchemaNode) -> object:
     """The old value with sets and keyed lists in the new order, since their order has no meaning for rules."""
     if isinstance(old, dict) and isinstance(new, dict):
         return {name: _ordered_field(one, new, name, node) for name, one in old.items()}
@@ -63,7 +63,7 @@ def parsed_duration(text: str) -> timedelta | None:
     return timedelta(seconds=-total_s if text.startswith("-") else total_s)
 
 
-def _object(value: dict[str, Any], node: Node, *, whole: bool) -> dict[str, Any]:
+def _object(value: dict[str, Any], node: SchemaNode, *, whole: bool) -> dict[str, Any]:
     seen = {}
     for name, one in value.items():
         if one is None:
@@ -91,18 +91,18 @@ def _string(value: str, format_: str) -> Any:
     return value if found is None else found
 
 
-def _number(value: float, node: Node) -> float:
+def _number(value: float, node: SchemaNode) -> float:
     if node.type == "number":
         return float(value)
     return int(value) if node.type == "integer" else value
 
 
-def _ordered_field(old: object, new: dict[str, Any], name: str, node: Node) -> object:
+def _ordered_field(old: object, new: dict[str, Any], name: str, node: SchemaNode) -> object:
     below = node.properties.get(name) or node.additional
     return in_order_of(old, new[name], below) if below and name in new else old
 
 
-def _ordered(old: list[Any], new: list[Any], node: Node) -> list[Any]:
+def _ordered(old: list[Any], new: list[Any], node: SchemaNode) -> list[Any]:
     rest, found = list(old), []
     for one in new:
         index = next((i for i, other in enumerate(rest) if same(_identity(other, node), _identity(one, node))), None)
@@ -112,5 +112,5 @@ def _ordered(old: list[Any], new: list[Any], node: Node) -> list[Any]:
     return found + rest
 
 
-def _identity(item: object, node: Node) -> object:
+def _identity(item: object, node: SchemaNode) -> object:
     return key_of(item, node) if node.list_type == "map" and isinstance(item, dict) else item

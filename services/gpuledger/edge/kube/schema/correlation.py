@@ -7,7 +7,7 @@ lists have no older self.
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
-from gpuledger.edge.kube.schema.structural import Node
+from gpuledger.edge.kube.schema.structural import SchemaNode
 
 
 class _Absent:
@@ -24,7 +24,7 @@ def old_field(old: object, name: str) -> object:
     return old.get(name, ABSENT) if isinstance(old, dict) else ABSENT
 
 
-def old_items(old: object, items: list[Any], node: Node) -> list[object]:
+def old_items(old: object, items: list[Any], node: SchemaNode) -> list[object]:
     """The older self of each item: the first with the same keys; ABSENT for items of lists without keys."""
     if node.list_type != "map" or not isinstance(old, list):
         return [ABSENT] * len(items)
@@ -44,6 +44,6 @@ def _identity(value: object) -> Hashable:
     return isinstance(value, bool), value
 
 
-def key_of(item: Mapping[str, Any], node: Node) -> dict[str, Any]:
+def key_of(item: Mapping[str, Any], node: SchemaNode) -> dict[str, Any]:
     """The keys that an item of a list of type `map` has."""
     return {name: item[name] for name in node.list_keys if name in item}

@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 
 from gpuledger.edge.kube.schema.causes import Object
-from gpuledger.edge.kube.schema.structural import Node
+from gpuledger.edge.kube.schema.structural import SchemaNode
 
 _NULL = b"null"
 """Occurs in the text of every value with a null, and sometimes in others."""
 
 
-def apply_defaults(obj: Object, node: Node) -> None:
+def apply_defaults(obj: Object, node: SchemaNode) -> None:
     """Fill in the defaults of an object in place, without changing the parts below it."""
     filled: Object = without_nulls(obj, node) if _NULL in orjson.dumps(obj) else obj
     filled = _filled(filled, node)
@@ -26,7 +26,7 @@ def apply_defaults(obj: Object, node: Node) -> None:
         obj.update(filled)
 
 
-def without_nulls(value: Any, node: Node) -> Any:
+def without_nulls(value: Any, node: SchemaNode) -> Any:
     """The value without nulls of fields that are not nullable and have no default; items of lists stay."""
     if isinstance(value, dict):
         kept = {name: one for name, one in value.items() if one is not None or not _drops(node, name)}
@@ -36,7 +36,7 @@ def without_nulls(value: Any, node: Node) -> Any:
     return value
 
 
-def _filled(value: Any, node: Node) -> Any:
+def _filled(value: Any, node: SchemaNode) -> Any:
     """The value with its defaults; the value itself if there are none."""
     if not node.has_defaults:
         return value
@@ -47,7 +47,7 @@ def _filled(value: Any, node: Node) -> Any:
     return value
 
 
-def _filled_fields(value: dict[str, Any], node: Node) -> dict[str, Any]:
+def _filled_fields(value: dict[str, Any], node: SchemaNode) -> dict[str, Any]:
     filled = dict(value)
     for name, child in node.properties.items():
         if child.default is not None and (name not in filled or (filled[name] is None and not child.nullable)):
@@ -58,14 +58,14 @@ def _filled_fields(value: dict[str, Any], node: Node) -> dict[str, Any]:
     return filled
 
 
-def _instead_of_null(value: Any, node: Node) -> Any:
+def _instead_of_null(value: Any, node: SchemaNode) -> Any:
     return deepcopy(node.default) if value is None and not node.nullable else value
 
 
-def _drops(node: Node, name: str) -> bool:
+def _drops(node: SchemaNode, name: str) -> bool:
     below = _below(node, name)
     return below is not None and not below.nullable and below.default is None
 
 
-def _below(node: Node, name: str) -> Node | None:
+def _below(node: SchemaNode, name: str) -> SchemaNode | None:
     return node.properties.get(name) or node.additional

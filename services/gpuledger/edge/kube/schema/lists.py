@@ -9,10 +9,10 @@ from typing import Any
 
 from gpuledger.edge.kube.schema.causes import Cause, duplicate, required, type_invalid
 from gpuledger.edge.kube.schema.correlation import key_of
-from gpuledger.edge.kube.schema.structural import Node
+from gpuledger.edge.kube.schema.structural import SchemaNode
 
 
-def repeated_items(value: object, node: Node, path: str = "") -> Iterator[Cause]:
+def repeated_items(value: object, node: SchemaNode, path: str = "") -> Iterator[Cause]:
     """A cause for every duplicate item, at any depth."""
     if not node.has_keyed_lists:
         return
@@ -22,7 +22,7 @@ def repeated_items(value: object, node: Node, path: str = "") -> Iterator[Cause]
         yield from repeated_items(one, below, where)
 
 
-def embedded_problems(value: object, node: Node, path: str = "") -> Iterator[Cause]:
+def embedded_problems(value: object, node: SchemaNode, path: str = "") -> Iterator[Cause]:
     """Causes for embedded resources without `apiVersion`, `kind` or an object as `metadata`."""
     if not node.has_embedded:
         return
@@ -32,7 +32,7 @@ def embedded_problems(value: object, node: Node, path: str = "") -> Iterator[Cau
         yield from embedded_problems(one, below, where)
 
 
-def _children(value: object, node: Node, path: str) -> Iterator[tuple[object, Node, str]]:
+def _children(value: object, node: SchemaNode, path: str) -> Iterator[tuple[object, SchemaNode, str]]:
     if isinstance(value, dict):
         for name, one in value.items():
             if below := node.properties.get(name):
@@ -44,7 +44,7 @@ def _children(value: object, node: Node, path: str) -> Iterator[tuple[object, No
             yield one, node.items, f"{path}[{index}]"
 
 
-def _repeated_here(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
+def _repeated_here(value: list[Any], node: SchemaNode, path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, one in enumerate(value):
         shown = key_of(one, node) if node.list_type == "map" and isinstance(one, dict) else one

@@ -13,14 +13,14 @@ from gpuledger.edge.kube.schema.cel_source import mentions
 from gpuledger.edge.kube.schema.correlation import ABSENT
 from gpuledger.edge.kube.schema.lists import repeated_items
 from gpuledger.edge.kube.schema.rules import REASONS, RuleError, UnsupportedRuleError, compiled
-from gpuledger.edge.kube.schema.structural import Node
-from gpuledger.edge.kube.schema.values import Place, problems_of_value
+from gpuledger.edge.kube.schema.structural import SchemaNode
+from gpuledger.edge.kube.schema.values import ValuePlace, problems_of_value
 
 _RULES = "x-kubernetes-validations"
 _NAMES = re.compile(r"\['([^']+)'\]|\.([A-Za-z_$][\w$-]*)")
 
 
-def rule_problems(node: Node, path: str, *, whole: bool = True, correlatable: bool = True) -> Iterator[Cause]:
+def rule_problems(node: SchemaNode, path: str, *, whole: bool = True, correlatable: bool = True) -> Iterator[Cause]:
     """The problems of all rules below a node; `correlatable` means that it has older values."""
     for index, raw in enumerate(node.rules):
         yield from _of_rule(raw, node, f"{path}.{_RULES}[{index}]", whole=whole, correlatable=correlatable)
@@ -35,11 +35,11 @@ def rule_problems(node: Node, path: str, *, whole: bool = True, correlatable: bo
         yield from rule_problems(node.items, f"{path}.items", whole=False, correlatable=keyed)
 
 
-def default_problems(node: Node, path: str) -> Iterator[Cause]:
+def default_problems(node: SchemaNode, path: str) -> Iterator[Cause]:
     """Defaults that are invalid by their own schema."""
     if node.default is not None:
         field = f"{path}.default"
-        yield from problems_of_value(node.default, node, Place(field, field), ABSENT)
+        yield from problems_of_value(node.default, node, ValuePlace(field, field), ABSENT)
         yield from repeated_items(node.default, node, field)
         if _unknown(node.default, node):
             yield invalid(field, node.default, "must not have unknown fields")
@@ -51,7 +51,9 @@ def default_problems(node: Node, path: str) -> Iterator[Cause]:
         yield from default_problems(node.items, f"{path}.items")
 
 
-def _of_rule(raw: Mapping[str, Any], node: Node, path: str, *, whole: bool, correlatable: bool) -> Iterator[Cause]:
+def _of_rule(
+    raw: Mapping[str, Any], node: SchemaNode, path: str, *, whole: bool, correlatable: bool
+) -> Iterator[Cause]:
     text = str(raw.get("rule") or "")
     if not text.strip():
         yield required(f"{path}.rule", "rule is not specified")
@@ -76,7 +78,7 @@ def _of_old(raw: Mapping[str, Any], text: str, path: str, *, correlatable: bool)
         yield invalid(f"{path}.optionalOldSelf", raw["optionalOldSelf"], message)
 
 
-def _of_message(raw: Mapping[str, Any], node: Node, path: str, *, whole: bool) -> Iterator[Cause]:
+def _of_message(raw: Mapping[str, Any], node: SchemaNode, path: str, *, whole: bool) -> Iterator[Cause]:
     message = raw.get("message")
     if message and not str(message).strip():
         yield invalid(f"{path}.message", message, "message must be non-empty if specified")
@@ -88,7 +90,7 @@ def _of_message(raw: Mapping[str, Any], node: Node, path: str, *, whole: bool) -
         yield from _compiles(str(raw["messageExpression"]), node, f"{path}.messageExpression", whole=whole)
 
 
-def _compiles(text: str, node: Node, field: str, *, whole: bool) -> Iterator[Cause]:
+def _compiles(text: str, node: SchemaNode, field: str, *, whole: bool) -> Iterator[Cause]:
     try:
         compiled(text, node, whole=whole)
     except UnsupportedRuleError:
@@ -97,17 +99,17 @@ def _compiles(text: str, node: Node, field: str, *, whole: bool) -> Iterator[Cau
         yield invalid(field, text, str(error))
 
 
-def _leads_somewhere(path: str, node: Node) -> bool:
+def _leads_somewhere(path: str, node: SchemaNode) -> bool:
     names = [quoted or plain for quoted, plain in _NAMES.findall(path)]
     if not names or _NAMES.sub("", path):
         return False
-    at: Node | None = node
+    at: SchemaNode | None = node
     for name in names:
         at = (at.properties.get(name) or at.additional) if at else None
     return at is not None
 
 
-def _unknown(value: object, node: Node) -> bool:
+def _unknown(value: object, node: SchemaNode) -> bool:
     if isinstance(value, list):
         return any(_unknown(one, node.items) for one in value) if node.items else False
     if not isinstance(value, dict) or node.preserves or node.open or not node.type:

@@ -16,7 +16,7 @@ from gpuledger.edge.kube.schema.cel_source import bound_names, mentions, rewritt
 from gpuledger.edge.kube.schema.cel_values import cel_name, cel_value, in_order_of
 from gpuledger.edge.kube.schema.correlation import ABSENT, old_field, old_items
 from gpuledger.edge.kube.schema.equality import same
-from gpuledger.edge.kube.schema.structural import Node
+from gpuledger.edge.kube.schema.structural import SchemaNode
 
 RUNS_MAX = 100_000
 """The maximum number of evaluations for one object."""
@@ -72,7 +72,7 @@ class Rule(NamedTuple):
 class RuleTree:
     """The rules of a schema, with only those branches that have any."""
 
-    node: Node
+    node: SchemaNode
     whole: bool = False
     rules: tuple[Rule, ...] = ()
     fields: dict[str, "RuleTree"] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class RuleTree:
     items: "RuleTree | None" = None
 
 
-def compiled(text: str, node: Node, *, whole: bool = False) -> Expression:
+def compiled(text: str, node: SchemaNode, *, whole: bool = False) -> Expression:
     """An expression over `self`; raises RuleError if it does not compile."""
     try:
         program = cel.compile(rewritten(text))
@@ -93,7 +93,7 @@ def compiled(text: str, node: Node, *, whole: bool = False) -> Expression:
     return Expression(program, needed)
 
 
-def rule_of(raw: Mapping[str, Any], node: Node, *, whole: bool = False) -> Rule:
+def rule_of(raw: Mapping[str, Any], node: SchemaNode, *, whole: bool = False) -> Rule:
     """A rule of a schema; raises RuleError if it does not compile."""
     text = str(raw.get("rule") or "")
     expression = raw.get("messageExpression")
@@ -109,7 +109,7 @@ def rule_of(raw: Mapping[str, Any], node: Node, *, whole: bool = False) -> Rule:
     )
 
 
-def rules_of(node: Node, *, whole: bool = True) -> RuleTree | None:
+def rules_of(node: SchemaNode, *, whole: bool = True) -> RuleTree | None:
     """The rules of a schema that compile; None if there are none."""
     tree = RuleTree(node, whole=whole, rules=tuple(_rules(node, whole=whole)))
     branches = {name: rules_of(one, whole=False) for name, one in node.properties.items()}
@@ -130,7 +130,7 @@ def broken_rules(value: object, tree: RuleTree, old: object = ABSENT) -> list[Ca
     return causes
 
 
-def _rules(node: Node, *, whole: bool) -> Iterator[Rule]:
+def _rules(node: SchemaNode, *, whole: bool) -> Iterator[Rule]:
     for raw in node.rules:
         try:
             yield rule_of(raw, node, whole=whole)
@@ -151,9 +151,9 @@ def _check_names(text: str, program: cel.Program) -> None:
             raise RuleError(f"compilation failed: undeclared reference to '{name}'")
 
 
-def _check_selections(text: str, node: Node, *, whole: bool) -> None:
+def _check_selections(text: str, node: SchemaNode, *, whole: bool) -> None:
     for chain in selections(text):
-        at: Node | None = node
+        at: SchemaNode | None = node
         root = whole
         for name in chain:
             if at is None or not (at.properties or root or at.embedded) or at.additional or at.preserves:

@@ -37,7 +37,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Node:
+class SchemaNode:
     """One place of a structural schema. `default` is None if there is none; `closed` forbids other properties.
 
     `open` is `additionalProperties: true`; `additional` is its schema, if there is one. `rules` are the raw
@@ -45,18 +45,18 @@ class Node:
     """
 
     type: str = ""
-    properties: dict[str, "Node"] = field(default_factory=dict)
-    additional: "Node | None" = None
+    properties: dict[str, "SchemaNode"] = field(default_factory=dict)
+    additional: "SchemaNode | None" = None
     open: bool = False
     closed: bool = False
-    items: "Node | None" = None
+    items: "SchemaNode | None" = None
     nullable: bool = False
     default: Any = None
     bounds: Bounds = field(default_factory=Bounds)
-    all_of: tuple["Node", ...] = ()
-    any_of: tuple["Node", ...] = ()
-    one_of: tuple["Node", ...] = ()
-    refused: "Node | None" = None
+    all_of: tuple["SchemaNode", ...] = ()
+    any_of: tuple["SchemaNode", ...] = ()
+    one_of: tuple["SchemaNode", ...] = ()
+    refused: "SchemaNode | None" = None
     preserves: bool = False
     embedded: bool = False
     int_or_string: bool = False
@@ -89,12 +89,12 @@ class Node:
         self.has_defaults = self.default is not None or any(one.has_defaults for one in below)
 
 
-def node_of(schema: object) -> Node:
+def node_of(schema: object) -> SchemaNode:
     """The node of a schema and all below it; tolerates what `problems_of` refuses."""
     if not isinstance(schema, dict):
-        return Node()
+        return SchemaNode()
     additional = schema.get("additionalProperties")
-    return Node(
+    return SchemaNode(
         type=str(schema.get("type") or ""),
         properties={name: node_of(one) for name, one in _mapping(schema, "properties").items()},
         additional=node_of(additional) if isinstance(additional, dict) else None,
@@ -119,7 +119,7 @@ def node_of(schema: object) -> Node:
     )
 
 
-def shape_of(node: Node, metadata: Shape = OBJECT_META) -> Shape:
+def shape_of(node: SchemaNode, metadata: Shape = OBJECT_META) -> Shape:
     """The shape of a whole object, always with `apiVersion`, `kind` and `metadata`."""
     shape = _shape(node)
     shape.kind = "object"
@@ -127,7 +127,7 @@ def shape_of(node: Node, metadata: Shape = OBJECT_META) -> Shape:
     return shape
 
 
-def _shape(node: Node) -> Shape:
+def _shape(node: SchemaNode) -> Shape:
     fields = {name: _shape(one) for name, one in node.properties.items()}
     if node.embedded:
         fields |= _resource_fields(OBJECT_META)
@@ -148,7 +148,7 @@ def _shape(node: Node) -> Shape:
     )
 
 
-def _values(node: Node) -> Shape | None:
+def _values(node: SchemaNode) -> Shape | None:
     if node.additional is not None:
         return _shape(node.additional)
     return ANYTHING if node.open else None
@@ -158,7 +158,7 @@ def _resource_fields(metadata: Shape) -> dict[str, Shape]:
     return {"apiVersion": _STRING, "kind": _STRING, "metadata": metadata}
 
 
-def _key_defaults(node: Node) -> Object:
+def _key_defaults(node: SchemaNode) -> Object:
     item_fields = node.items.properties if node.items else {}
     return {
         key: item_fields[key].default
@@ -192,7 +192,7 @@ def _bounds(schema: Object) -> Bounds:
     )
 
 
-def _nodes(schema: Object, name: str) -> tuple[Node, ...]:
+def _nodes(schema: Object, name: str) -> tuple[SchemaNode, ...]:
     return tuple(node_of(one) for one in _sequence(schema, name))
 
 

@@ -13,7 +13,7 @@ from gpuledger.edge.kube.schema.correlation import ABSENT, old_field, old_items
 from gpuledger.edge.kube.schema.equality import same
 from gpuledger.edge.kube.schema.formats import format_problem
 from gpuledger.edge.kube.schema.patterns import matches
-from gpuledger.edge.kube.schema.structural import Bounds, Node
+from gpuledger.edge.kube.schema.structural import Bounds, SchemaNode
 
 NOWHERE = "<nil>"
 """The field of causes without a field."""
@@ -25,22 +25,22 @@ _INT32 = 2**31
 _INT64 = 2**63
 
 
-class Place(NamedTuple):
+class ValuePlace(NamedTuple):
     """The place of a value; `root` is the field of causes without a field."""
 
     path: str
     root: str = NOWHERE
 
-    def field(self, name: str) -> "Place":
+    def field(self, name: str) -> "ValuePlace":
         """The place of a field or of a map's value."""
-        return Place(f"{self.path}.{name}" if self.path else name, self.root)
+        return ValuePlace(f"{self.path}.{name}" if self.path else name, self.root)
 
-    def item(self, index: int) -> "Place":
+    def item(self, index: int) -> "ValuePlace":
         """The place of a list's item."""
-        return Place(f"{self.path}[{index}]", self.root)
+        return ValuePlace(f"{self.path}[{index}]", self.root)
 
 
-def problems_of_value(value: object, node: Node, place: Place, old: object = ABSENT) -> list[Cause]:
+def problems_of_value(value: object, node: SchemaNode, place: ValuePlace, old: object = ABSENT) -> list[Cause]:
     """Everything wrong with a value and the parts below it; `old` is its older self."""
     if old is not ABSENT and same(value, old):
         return []
@@ -59,7 +59,7 @@ def problems_of_value(value: object, node: Node, place: Place, old: object = ABS
     return causes
 
 
-def _wrong_type(value: object, node: Node, place: Place) -> Iterator[Cause]:
+def _wrong_type(value: object, node: SchemaNode, place: ValuePlace) -> Iterator[Cause]:
     types = node.types
     actual = json_type(value)
     if not types or actual in types or (value is None and node.nullable):
@@ -77,14 +77,14 @@ def json_type(value: object) -> str:
     return _JSON_TYPES[type(value)]
 
 
-def _scalar_problems(value: object, bounds: Bounds, node: Node, place: Place) -> Iterator[Cause]:
+def _scalar_problems(value: object, bounds: Bounds, node: SchemaNode, place: ValuePlace) -> Iterator[Cause]:
     if isinstance(value, str):
         yield from _string_problems(value, bounds, node, place)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield from _number_problems(value, bounds, node, place)
 
 
-def _string_problems(value: str, bounds: Bounds, node: Node, place: Place) -> Iterator[Cause]:
+def _string_problems(value: str, bounds: Bounds, node: SchemaNode, place: ValuePlace) -> Iterator[Cause]:
     if bounds.max_length is not None and len(value) > bounds.max_length:
         yield too_long(place.path, bounds.max_length)
     elif bounds.min_length is not None and len(value) < bounds.min_length:
@@ -95,7 +95,7 @@ def _string_problems(value: str, bounds: Bounds, node: Node, place: Place) -> It
         yield type_invalid(place.path, value, f'{place.path} in body must be of type {bounds.format}: "{value}"')
 
 
-def _number_problems(value: float, bounds: Bounds, node: Node, place: Place) -> Iterator[Cause]:
+def _number_problems(value: float, bounds: Bounds, node: SchemaNode, place: ValuePlace) -> Iterator[Cause]:
     if bounds.multiple_of and not _is_multiple(value, bounds.multiple_of):
         yield _invalid(place, value, f"should be a multiple of {bounds.multiple_of}")
     if bounds.maximum is not None and (value >= bounds.maximum if bounds.below_maximum else value > bounds.maximum):
@@ -118,7 +118,7 @@ def _is_multiple(value: float, of: float) -> bool:
     return (1 / of * value if of < 1 else value / of).is_integer()
 
 
-def _not_in_enum(value: object, node: Node, place: Place) -> Iterator[Cause]:
+def _not_in_enum(value: object, node: SchemaNode, place: ValuePlace) -> Iterator[Cause]:
     allowed = node.bounds.enum
     if not allowed or (value is not None and any(same(value, one) for one in allowed)):
         return
@@ -128,14 +128,14 @@ def _not_in_enum(value: object, node: Node, place: Place) -> Iterator[Cause]:
     yield not_supported(place.path, value, supported)
 
 
-def _nested(value: object, node: Node, place: Place, old: object) -> Iterator[Cause]:
+def _nested(value: object, node: SchemaNode, place: ValuePlace, old: object) -> Iterator[Cause]:
     if isinstance(value, dict):
         yield from _object_problems(value, node, place, old)
     elif isinstance(value, list):
         yield from _array_problems(value, node, place, old)
 
 
-def _array_problems(value: list[Any], node: Node, place: Place, old: object) -> Iterator[Cause]:
+def _array_problems(value: list[Any], node: SchemaNode, place: ValuePlace, old: object) -> Iterator[Cause]:
     if node.items:
         for index, (one, before) in enumerate(zip(value, old_items(old, value, node), strict=True)):
             yield from problems_of_value(one, node.items, place.item(index), before)
@@ -146,7 +146,7 @@ def _array_problems(value: list[Any], node: Node, place: Place, old: object) -> 
         yield too_many(place.path, len(value), bounds.max_items)
 
 
-def _object_problems(value: dict[str, Any], node: Node, place: Place, old: object) -> Iterator[Cause]:
+def _object_problems(value: dict[str, Any], node: SchemaNode, place: ValuePlace, old: object) -> Iterator[Cause]:
     bounds = node.bounds
     if bounds.min_properties is not None and len(value) < bounds.min_properties:
         yield _invalid(place, value, f"should have at least {bounds.min_properties} properties")
@@ -165,7 +165,7 @@ def _object_problems(value: dict[str, Any], node: Node, place: Place, old: objec
             yield required(place.field(name).path)
 
 
-def _combined(value: object, node: Node, place: Place) -> Iterator[Cause]:
+def _combined(value: object, node: SchemaNode, place: ValuePlace) -> Iterator[Cause]:
     yield from _all_of(value, node.all_of, place)
     yield from _any_of(value, node.any_of, place)
     yield from _one_of(value, node.one_of, place)
@@ -173,7 +173,7 @@ def _combined(value: object, node: Node, place: Place) -> Iterator[Cause]:
         yield _unfit(place, "must not validate the schema (not)")
 
 
-def _all_of(value: object, schemas: tuple[Node, ...], place: Place) -> Iterator[Cause]:
+def _all_of(value: object, schemas: tuple[SchemaNode, ...], place: ValuePlace) -> Iterator[Cause]:
     found = [problems_of_value(value, one, place) for one in schemas]
     for causes in found:
         yield from causes
@@ -182,14 +182,14 @@ def _all_of(value: object, schemas: tuple[Node, ...], place: Place) -> Iterator[
         yield _unfit(place, f"must validate all the schemas (allOf){none}")
 
 
-def _any_of(value: object, schemas: tuple[Node, ...], place: Place) -> Iterator[Cause]:
+def _any_of(value: object, schemas: tuple[SchemaNode, ...], place: ValuePlace) -> Iterator[Cause]:
     found = [problems_of_value(value, one, place) for one in schemas]
     if found and all(found):
         yield _unfit(place, "must validate at least one schema (anyOf)")
         yield from min(found, key=len)
 
 
-def _one_of(value: object, schemas: tuple[Node, ...], place: Place) -> Iterator[Cause]:
+def _one_of(value: object, schemas: tuple[SchemaNode, ...], place: ValuePlace) -> Iterator[Cause]:
     found = [problems_of_value(value, one, place) for one in schemas]
     valid = sum(not causes for causes in found)
     if not found or valid == 1:
@@ -200,9 +200,9 @@ def _one_of(value: object, schemas: tuple[Node, ...], place: Place) -> Iterator[
         yield from min(found, key=len)
 
 
-def _unfit(place: Place, message: str) -> Cause:
+def _unfit(place: ValuePlace, message: str) -> Cause:
     return invalid(place.root, "", f'"{place.path}" {message}')
 
 
-def _invalid(place: Place, value: object, message: str) -> Cause:
+def _invalid(place: ValuePlace, value: object, message: str) -> Cause:
     return invalid(place.path or NOWHERE, value, f"{place.path} in body {message}")

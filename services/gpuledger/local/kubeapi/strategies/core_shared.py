@@ -8,7 +8,7 @@ from gpuledger.edge.kube.schema.causes import Cause, Object, invalid, not_suppor
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.local.kubeapi.metadata import validate_labels
 from gpuledger.local.kubeapi.resources import Context, Strategy
-from gpuledger.local.kubeapi.selectors import LabelSelector
+from gpuledger.local.kubeapi.selectors import LabelMatcher
 
 OUTSIDE_SPEC = frozenset({"metadata", "status", "kind", "apiVersion"})
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -88,7 +88,7 @@ def immutable(
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str] | None) -> bool:
     """Whether a LabelSelector object matches labels. None matches nothing, an empty one everything."""
-    return selector is not None and LabelSelector.of(selector).matches(labels or {})
+    return selector is not None and LabelMatcher.of(selector).matches(labels or {})
 
 
 def selector_causes(selector: Mapping[str, Any] | None, field: str) -> Iterator[Cause]:
