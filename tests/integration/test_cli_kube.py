@@ -68,7 +68,7 @@ class Command:
             yield process
             process.send_signal(signal.SIGINT)
             async with asyncio.timeout(DEADLINE_S):
-                assert await process.wait() == 130, await said(process)
+                assert await process.wait() == 130, await last_message(process)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -80,11 +80,11 @@ async def line(process: Process) -> str:
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
         text = await process.stdout.readline()
-    assert text, await said(process)
+    assert text, await last_message(process)
     return text.decode().rstrip("\n")
 
 
-async def said(process: Process) -> str:
+async def last_message(process: Process) -> str:
     """Everything on stderr."""
     assert process.stderr is not None
     return (await process.stderr.read()).decode()

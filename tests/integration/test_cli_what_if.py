@@ -52,12 +52,12 @@ async def ask(
         monkeypatch.setenv(name, value)
     cli = Cli(capsys)
 
-    async def asked(manifest: str, *arguments: str) -> Result:
+    async def what_if(manifest: str, *arguments: str) -> Result:
         path = tmp_path / "new.yaml"
         path.write_text(manifest)
         return await asyncio.to_thread(cli, "what-if", "pool", "-f", str(path), *arguments)
 
-    return asked
+    return what_if
 
 
 def history() -> Pools:

@@ -18,14 +18,14 @@ from gpuledger.local.servers.errors import DataDirBusyError, EmbeddedError
 from gpuledger.projection.errors import ProjectionError, RebuildBusyError
 from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.telemetry_http import ListenError
-from gpuledger.tools.errors import BusyError, RequestError, ToolError
+from gpuledger.tools.errors import RequestError, ToolBusyError, ToolError
 from gpuledger.tools.importers.errors import ImporterError
 
 T = TypeVar("T")
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (RequestError, ExitCode.USAGE),
-    (BusyError, ExitCode.BUSY),
+    (ToolBusyError, ExitCode.BUSY),
     (ToolError, ExitCode.ERROR),
     (DataDirBusyError, ExitCode.BUSY),
     (LedgerUnavailableError, ExitCode.UNAVAILABLE),

@@ -36,7 +36,7 @@ class LocalServers(NamedTuple):
     kube: StartKube
 
 
-class Endpoints(NamedTuple):
+class UpEndpoints(NamedTuple):
     """Where everything can be reached; `kubeconfig` is that of the embedded API server, where it runs."""
 
     nats_url: str
@@ -56,7 +56,7 @@ class UpOptions(NamedTuple):
 class Reports(NamedTuple):
     """How the user hears that everything is up, and of warnings."""
 
-    up: Callable[[Endpoints], None]
+    up: Callable[[UpEndpoints], None]
     warn: Callable[[str], None]
 
 
@@ -75,7 +75,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn)
             edge = await stack.enter_async_context(kube_edge(settings, parts))
         url = await stack.enter_async_context(serving(options.listen, lambda: health_of(supervision, edge)))
-        reports.up(Endpoints(servers.nats_url, servers.database_url, url, edge.kubeconfig if edge else None))
+        reports.up(UpEndpoints(servers.nats_url, servers.database_url, url, edge.kubeconfig if edge else None))
         await run_until_one_fails([*supervision.work(), *servers.work, *(edge.work if edge else ())])
 
 

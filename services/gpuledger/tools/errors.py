@@ -2,7 +2,7 @@
 
 ToolError
 ├── RequestError         the request is wrong or ambiguous; nothing was done
-└── BusyError            another process is at work that must end first
+└── ToolBusyError        another process is at work that must end first
 """
 
 
@@ -22,7 +22,7 @@ class RequestError(ToolError):
     """The request is wrong or ambiguous; nothing was done."""
 
 
-class BusyError(ToolError):
+class ToolBusyError(ToolError):
     """Another process is at work that must end first."""
 
 

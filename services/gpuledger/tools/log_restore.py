@@ -28,7 +28,7 @@ from gpuledger.ledger.stream import begin_generation
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
-from gpuledger.tools.errors import BusyError
+from gpuledger.tools.errors import ToolBusyError
 from gpuledger.tools.log_archive import Header, messages
 from gpuledger.tools.projections import rebuild_projections
 from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
@@ -89,7 +89,7 @@ async def _refuse_writers(backend: Backend) -> None:
         for projection in all_projections():
             if not await try_lock(connection, writer_lock(projection.name)):
                 hint = "Stop `gpuledger up`, import, and start it again"
-                raise BusyError(f"Projection {projection.name} is being written by another process", hint)
+                raise ToolBusyError(f"Projection {projection.name} is being written by another process", hint)
 
 
 async def _publish(ledger: Ledger, archive: Path, header: Header, reporter: Reporter) -> int:

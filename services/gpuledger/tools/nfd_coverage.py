@@ -55,7 +55,7 @@ Matches = Mapping[str, Any]
 """What matched, by feature: a list of attributes for `pci.device`, values by name for the others."""
 
 
-class Finding(StrEnum):
+class LabelFinding(StrEnum):
     """What is wrong with a label or device; the last one is no mistake."""
 
     MISSING = "missing"
@@ -66,11 +66,11 @@ class Finding(StrEnum):
     RARE = "rare-model"
 
 
-class Row(NamedTuple):
+class FindingRow(NamedTuple):
     """One finding about a node. `label` is empty where it is not about one."""
 
     node: str
-    finding: Finding
+    finding: LabelFinding
     label: str | None = None
     expected: str | None = None
     actual: str | None = None
@@ -87,7 +87,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class FeaturedNode:
     """A node: its labels and features; None where no NodeFeature describes it."""
 
     name: str
@@ -102,7 +102,7 @@ class Coverage:
     `has_rule` says whether the cluster has the shipped rule at all.
     """
 
-    rows: list[Row]
+    rows: list[FindingRow]
     nodes: int
     wrong_nodes: int
     cards: int
@@ -127,13 +127,13 @@ async def coverage_of(client: KubeClient) -> Coverage:
     """
     features = features_by_node((await client.collect(NODE_FEATURES, _relevant)).items)
     metadata = (await client.collect(NODES, lambda obj: obj["metadata"])).items
-    nodes = [NodeFacts(one["name"], one.get("labels") or {}, features.get(one["name"])) for one in metadata]
+    nodes = [FeaturedNode(one["name"], one.get("labels") or {}, features.get(one["name"])) for one in metadata]
     found = coverage(nodes, node_feature_rule())
     rule = await object_or_none(client, NODE_FEATURE_RULES, NODE_FEATURE_RULE)
     return replace(found, has_rule=rule is not None)
 
 
-def coverage(nodes: Iterable[NodeFacts], rule: Object) -> Coverage:
+def coverage(nodes: Iterable[FeaturedNode], rule: Object) -> Coverage:
     """Compare every GPU node's labels with those that the rule derives from the features.
 
     Raises:
@@ -147,7 +147,7 @@ def coverage(nodes: Iterable[NodeFacts], rule: Object) -> Coverage:
     return Coverage(rows, len(gpu_nodes), sum(map(bool, wrong.values())), cards, len(models))
 
 
-def is_gpu_node(node: NodeFacts) -> bool:
+def is_gpu_node(node: FeaturedNode) -> bool:
     """Whether the node has GPUs, by its features or by its labels."""
     claimed = node.labels.get(LABEL_PRESENT) == LABEL_TRUE or any(
         key.startswith(LABEL_DEVICE_PREFIX) for key in node.labels
@@ -155,21 +155,21 @@ def is_gpu_node(node: NodeFacts) -> bool:
     return claimed or any(_may_be_gpu(device) for device in _devices(node))
 
 
-def findings(node: NodeFacts, rule: Object) -> Iterator[Row]:
+def findings(node: FeaturedNode, rule: Object) -> Iterator[FindingRow]:
     """The findings about one node's labels."""
     if node.features is None:
         detail = "The node has GPU labels, and no NodeFeature tells of its devices."
-        yield Row(node.name, Finding.NO_FEATURES, detail=detail)
+        yield FindingRow(node.name, LabelFinding.NO_FEATURES, detail=detail)
         return
     expected = expected_labels(node.features, rule)
     actual = {key: value for key, value in node.labels.items() if is_governed(key)}
     for label in sorted(expected.keys() | actual.keys()):
         desired, found = expected.get(label), actual.get(label)
         if desired != found:
-            yield Row(node.name, _finding(desired, found), label, desired, found)
+            yield FindingRow(node.name, _finding(desired, found), label, desired, found)
     for device in uncovered(_devices(node), rule):
         detail = f"{_model(device)} has the PCI class {device.get('class')}, which the rule does not look for."
-        yield Row(node.name, Finding.UNCOVERED, detail=detail)
+        yield FindingRow(node.name, LabelFinding.UNCOVERED, detail=detail)
 
 
 def uncovered(devices: Iterable[Mapping[str, str]], rule: Object) -> Iterator[Mapping[str, str]]:
@@ -264,13 +264,13 @@ def _template(name: str) -> Callable[[Matches], dict[str, str]]:
     return TEMPLATES[name]
 
 
-def _finding(desired: str | None, found: str | None) -> Finding:
+def _finding(desired: str | None, found: str | None) -> LabelFinding:
     if found is None:
-        return Finding.MISSING
-    return Finding.UNEXPECTED if desired is None else Finding.DIFFERENT
+        return LabelFinding.MISSING
+    return LabelFinding.UNEXPECTED if desired is None else LabelFinding.DIFFERENT
 
 
-def _devices(node: NodeFacts) -> list[dict[str, str]]:
+def _devices(node: FeaturedNode) -> list[dict[str, str]]:
     return node.features.instances.get(NFD_PCI_DEVICE, []) if node.features else []
 
 
@@ -282,7 +282,7 @@ def _model(device: Mapping[str, str]) -> str:
     return f"{device.get('vendor')}:{device.get('device')}"
 
 
-def _models(nodes: Iterable[NodeFacts]) -> dict[str, dict[str, int]]:
+def _models(nodes: Iterable[FeaturedNode]) -> dict[str, dict[str, int]]:
     """How many cards of each model each node has; a product's name joins the model where the node's labels tell it."""
     models: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for node in nodes:
@@ -293,14 +293,14 @@ def _models(nodes: Iterable[NodeFacts]) -> dict[str, dict[str, int]]:
     return models
 
 
-def _rare(models: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
+def _rare(models: Mapping[str, Mapping[str, int]]) -> Iterator[FindingRow]:
     """A row per node of every rare model; where all cards are of one model, none is rare."""
     total = sum(sum(cards.values()) for cards in models.values())
     for model, nodes in sorted(models.items()):
         cards = sum(nodes.values())
         if len(models) > 1 and (len(nodes) < RARE_NODES or cards < RARE_SHARE * total):
             detail = f"{model}: {cards} of {total} cards, on {len(nodes)} node{'s' if len(nodes) > 1 else ''}."
-            yield from (Row(node, Finding.RARE, detail=detail) for node in sorted(nodes))
+            yield from (FindingRow(node, LabelFinding.RARE, detail=detail) for node in sorted(nodes))
 
 
 def features_by_node(objects: Iterable[Object]) -> dict[str, Features]:

@@ -54,7 +54,7 @@ FACTS: list[SubjectFact] = [
 BEFORE_CLAIMS, WHILE_GONE_WAS_THERE = hour(6.5).isoformat(), hour(11.5).isoformat()
 
 
-def said(facts: list[SubjectFact]) -> list[Said]:
+def numbered_facts(facts: list[SubjectFact]) -> list[Said]:
     return [Said(WATCHERS, subject, number, data) for number, (subject, data) in enumerate(facts)]
 
 
@@ -62,7 +62,7 @@ def said(facts: list[SubjectFact]) -> list[Said]:
 def urls() -> Iterator[dict[str, str]]:
     """Two real servers with the ledger."""
     with servers.nats_server() as nats, servers.postgres_server() as postgres:
-        asyncio.run(publish(nats.url, said(FACTS)))
+        asyncio.run(publish(nats.url, numbered_facts(FACTS)))
         yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
 
 
@@ -237,7 +237,7 @@ async def test_no_claim_is_named_where_the_setting_is_redacted(
 ) -> None:
     settings: SubjectFact = ("gpu-control-plane", SettingsChanged(claim_references="Redacted"))
     with servers.nats_server() as nats, servers.postgres_server() as postgres:
-        await publish(nats.url, said([*FACTS, settings]))
+        await publish(nats.url, numbered_facts([*FACTS, settings]))
         monkeypatch.setenv("NATS_URL", nats.url)
         monkeypatch.setenv("DATABASE_URL", postgres.url)
         assert (await run("migrate")).code == 0
@@ -310,7 +310,7 @@ ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=Tr
 async def test_without_kubernetes_a_pods_claims_are_those_made_for_it(run: Run) -> None:
     document = (await run("why", "pod", "team-a/trainer", "--no-kube", "-o", "json")).json()
     assert [one["claim"] for one in document["claims"]] == ["team-a/wants"]
-    assert "made for the pod" in document["notes"][0]
+    assert "created for the pod" in document["notes"][0]
     past = await run("why", "pod", "team-a/trainer", "--at", hour(10).isoformat(), "-o", "json")
     assert past.json()["moment"] == "2026-01-01T10:00:00Z"
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMESPACES, PODS, Resource
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT
-from gpuledger.cli.describe.pool import pool_objects
+from gpuledger.cli.describe.pool import read_pool_objects
 from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.errors import ConflictError, ForbiddenError
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
@@ -240,7 +240,7 @@ class Blind(KubeClient):
 async def test_quotas_that_may_not_be_read_hide_nothing_else(kube: KubeServer, client: KubeClient) -> None:
     await some_pools(client)
     async with open_kube(KubeAccess(kube.kubeconfig), Blind) as blind:
-        told = await pool_objects(blind, POOL)
+        told = await read_pool_objects(blind, POOL)
     assert (told.quotas, told.quotas_problem) == ([], "You may not.")
     assert told.object is not None
 

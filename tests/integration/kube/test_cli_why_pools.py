@@ -194,7 +194,7 @@ async def test_nodes_beyond_the_limit_are_judged_by_the_ledgers_labels(run: Run,
     *of_kubernetes, by_labels = far["pools"][0]["nodes"]
     assert [one["inTheWay"] for one in of_kubernetes] == [[{"reason": "NodeGone", "detail": ""}]] * NODES_READ_MAX
     assert by_labels["inTheWay"] == [{"reason": "NotSelected", "detail": "nodeSelector zone=1"}]
-    assert any(note.startswith("Only 100 of 101 nodes that offer units were looked at") for note in far["notes"])
+    assert any(note.startswith("Only 100 of 101 nodes that offer units were checked") for note in far["notes"])
 
 
 async def test_quotas_of_the_namespace_are_shown(run: Run, cluster: KubeClient) -> None:

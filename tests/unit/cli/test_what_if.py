@@ -131,7 +131,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def told() -> Pools:
+def history() -> Pools:
     """A pool that has n1-0; n1-1 is free and gold."""
     pools = Pools().begin("n1", devices=2)
     pools.say(POOL, pool())
@@ -156,25 +156,25 @@ def told() -> Pools:
         (GOOD.replace("}}", "}, backend: DRA}"), ["PoolImmutable: spec.backend cannot", "Backend DRA is not served"]),
     ],
 )  # fmt: skip
-def test_what_would_be_refused_by_what_is_there(reading: Reader, told: Pools, text: str, words: list[str]) -> None:
+def test_what_would_be_refused_by_what_is_there(reading: Reader, history: Pools, text: str, words: list[str]) -> None:
     found = reading(text)
     pool_id, said = found.supposition().pool, found.supposition().said
-    remarked = list(remarks(found.resource, found.object, pool_id, said, told.state))
+    remarked = list(remarks(found.resource, found.object, pool_id, said, history.state))
     assert len(remarked) == len(words)
     for word, remark in zip(words, remarked, strict=True):
         assert remark.removeprefix("The API server would refuse this: ").startswith(word)
 
 
-def test_what_is_there_already_is_not_held_against_settings_that_came_later(reading: Reader, told: Pools) -> None:
-    told.say(POOL, pool(slices_per_unit=2))
-    told.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
+def test_what_is_there_already_is_not_held_against_settings_that_came_later(reading: Reader, history: Pools) -> None:
+    history.say(POOL, pool(slices_per_unit=2))
+    history.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
     found = reading(GOOD.replace("Card", "Card, slicesPerUnit: 2"))
-    assert list(remarks(found.resource, found.object, POOL, found.supposition().said, told.state)) == []
+    assert list(remarks(found.resource, found.object, POOL, found.supposition().said, history.state)) == []
 
 
-def answer_to(told: Pools, said: PoolDefined, pool_id: str = POOL) -> str:
-    found = suppose(told, pool_id, said)
-    document = worlds_document(told.state, found.world, pool_id, {})
+def answer_to(history: Pools, said: PoolDefined, pool_id: str = POOL) -> str:
+    found = suppose(history, pool_id, said)
+    document = worlds_document(history.state, found.world, pool_id, {})
     return str(document["answer"])
 
 
@@ -188,73 +188,73 @@ def answer_to(told: Pools, said: PoolDefined, pool_id: str = POOL) -> str:
         (pool(backend="DRA"), "total 1 → not known"),
     ],
 )
-def test_the_answer_in_a_line(told: Pools, said: PoolDefined, expected: str) -> None:
-    assert answer_to(told, said) == expected
+def test_the_answer_in_a_line(history: Pools, said: PoolDefined, expected: str) -> None:
+    assert answer_to(history, said) == expected
 
 
-def test_the_answer_counts_other_pools(told: Pools) -> None:
-    told.say("auto", pool(**GOLD))
-    told.say("n1-1", applied("auto"))
-    told.say("other", pool(**GOLD))
+def test_the_answer_counts_other_pools(history: Pools) -> None:
+    history.say("auto", pool(**GOLD))
+    history.say("n1-1", applied("auto"))
+    history.say("other", pool(**GOLD))
     gone = pool(**GOLD, include={"products": ["another"]})
-    assert answer_to(told, gone, "auto") == "1 device would leave; total 1 → 0; 1 other pool would differ"
-    assert answer_to(told, pool(), "new") == "total none → 0"
-    assert answer_to(told, pool(maintenance="enabled", **GOLD), "team-a/b") == "total none → 0"
-    told.say("auto", pool(**GOLD, maintenance="enabled"))
-    assert answer_to(told, pool(**GOLD), "auto") == NOTHING
+    assert answer_to(history, gone, "auto") == "1 device would leave; total 1 → 0; 1 other pool would differ"
+    assert answer_to(history, pool(), "new") == "total none → 0"
+    assert answer_to(history, pool(maintenance="enabled", **GOLD), "team-a/b") == "total none → 0"
+    history.say("auto", pool(**GOLD, maintenance="enabled"))
+    assert answer_to(history, pool(**GOLD), "auto") == NOTHING
 
 
 def test_the_answer_counts_changed_phases() -> None:
-    told, begun = left_and_came_back()
-    found = suppose(told, "ns/p", pool(**MIG, node_selector={"labels": {"zone": "a"}}), since=begun)
-    answer = worlds_document(told.state, found.world, "ns/p", {})["answer"]
+    history, begun = left_and_came_back()
+    found = suppose(history, "ns/p", pool(**MIG, node_selector={"labels": {"zone": "a"}}), since=begun)
+    answer = worlds_document(history.state, found.world, "ns/p", {})["answer"]
     assert answer == "1 device of it would be in another phase; total 7 → 0"
 
 
-def notes_of(told: Pools, said: PoolDefined, *, pool_id: str = POOL, used: int = 0, since: int | None = None) -> str:
-    found = suppose(told, pool_id, said, since=since)
-    return " ".join(notes(told.state, found.world, found.answered, pool_id, {pool_id: used}))
+def notes_of(history: Pools, said: PoolDefined, *, pool_id: str = POOL, used: int = 0, since: int | None = None) -> str:
+    found = suppose(history, pool_id, said, since=since)
+    return " ".join(notes(history.state, found.world, found.answered, pool_id, {pool_id: used}))
 
 
-def test_notes(told: Pools) -> None:
-    assert notes_of(told, pool()) == ""
-    assert notes_of(told, pool(), pool_id="new") == "There is no such pool; it is assumed to be made."
-    assert "for 1 device." in notes_of(told, pool(**GOLD))
+def test_notes(history: Pools) -> None:
+    assert notes_of(history, pool()) == ""
+    assert notes_of(history, pool(), pool_id="new") == "There is no such pool; it is assumed to be made."
+    assert "for 1 device." in notes_of(history, pool(**GOLD))
     assert "Cards that cannot be divided so, by all that is known of them: 1, as n1-0." in notes_of(
-        told, pool(unit="MIG", mig_profile="1g.5gb")
+        history, pool(unit="MIG", mig_profile="1g.5gb")
     )
-    assert "asked for 2 units, which is more" in notes_of(told, pool(), used=2)
-    assert "recorded since (1) count as this one" in notes_of(told, pool(), since=0)
-    told.say(POOL, pool(deleting=True))
-    assert "The pool is being deleted" in notes_of(told, pool())
-    told.say(MODULE_CONFIG, MET.model_copy(update={"met": False}))
-    assert NOT_IN_FORCE in notes_of(told, pool())
+    assert "asked for 2 units, which is more" in notes_of(history, pool(), used=2)
+    assert "recorded since (1) count as this one" in notes_of(history, pool(), since=0)
+    history.say(POOL, pool(deleting=True))
+    assert "The pool is being deleted" in notes_of(history, pool())
+    history.say(MODULE_CONFIG, MET.model_copy(update={"met": False}))
+    assert NOT_IN_FORCE in notes_of(history, pool())
 
 
-def document(told: Pools, said: PoolDefined, pool_id: str = POOL) -> dict[str, Any]:
-    found = suppose(told, pool_id, said)
+def document(history: Pools, said: PoolDefined, pool_id: str = POOL) -> dict[str, Any]:
+    found = suppose(history, pool_id, said)
     head = {"pool": pool_id, "kind": "GPUPool", "file": "new.yaml", "since": "now", "notes": ["Look."]}
-    return head | worlds_document(told.state, found.world, pool_id, {POOL: 1})
+    return head | worlds_document(history.state, found.world, pool_id, {POOL: 1})
 
 
-def test_devices_that_a_pool_would_mean_and_not_have(told: Pools) -> None:
+def test_devices_that_a_pool_would_mean_and_not_have(history: Pools) -> None:
     narrow, wide = pool(node_selector={"labels": {"zone": "a"}}), pool()
-    assert [one["name"] for one in document(told, wide, "new")["keptOut"]] == ["n1-0", "n1-1"]
-    assert document(told, wide)["keptOut"] == []
-    told.say("ns/narrow", narrow)
-    (first, second) = document(told, wide, "ns/narrow")["keptOut"]
+    assert [one["name"] for one in document(history, wide, "new")["keptOut"]] == ["n1-0", "n1-1"]
+    assert document(history, wide)["keptOut"] == []
+    history.say("ns/narrow", narrow)
+    (first, second) = document(history, wide, "ns/narrow")["keptOut"]
     assert (first["name"], first["reasons"][0]["reason"]) == ("n1-0", "InAnotherPool")
     assert (second["name"], second["reasons"][0]["reason"]) == ("n1-1", "NotAskedFor")
-    assert document(told, narrow, "ns/narrow")["keptOut"] == []
+    assert document(history, narrow, "ns/narrow")["keptOut"] == []
 
 
-def shown(capsys: pytest.CaptureFixture[str], told: dict[str, Any]) -> list[str]:
-    what_if_page(told).show(Console.standard())
+def shown(capsys: pytest.CaptureFixture[str], history: dict[str, Any]) -> list[str]:
+    what_if_page(history).show(Console.standard())
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_page(capsys: pytest.CaptureFixture[str], told: Pools) -> None:
-    lines = shown(capsys, document(told, pool(node_selector={"labels": {"zone": "a"}})))
+def test_the_page(capsys: pytest.CaptureFixture[str], history: Pools) -> None:
+    lines = shown(capsys, document(history, pool(node_selector={"labels": {"zone": "a"}})))
     assert lines[:4] == ["Pool: GPUPool team-a/a", "From: new.yaml", "Since: now", "Note: Look."]
     assert lines[4] == "Devices that would change:"
     assert lines[7].startswith(
@@ -265,8 +265,8 @@ def test_the_page(capsys: pytest.CaptureFixture[str], told: Pools) -> None:
     assert lines[12] == "Answer: 1 device would leave; total 1 → 0"
 
 
-def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str], told: Pools) -> None:
-    lines = shown(capsys, document(told, pool(unit="MIG"), "new"))
+def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str], history: Pools) -> None:
+    lines = shown(capsys, document(history, pool(unit="MIG"), "new"))
     row = next(line for line in lines if line.startswith("new "))
     assert row.startswith("new none → 0 none → 0 none → 0")
     assert "Configured: False (MIGProfileMissing)" in row
@@ -274,10 +274,10 @@ def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_long_page_is_cut_with_a_count(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Pools().begin("n1", devices=21)
+    history = Pools().begin("n1", devices=21)
     for number in range(21):
-        told.say(f"n1-{number}", asks(tier="gold"))
-    found = document(told, pool(**GOLD))
+        history.say(f"n1-{number}", asks(tier="gold"))
+    found = document(history, pool(**GOLD))
     lines = shown(capsys, found)
     assert "Devices that would change (20 of 21):" in lines
     assert (len(found["devices"]), sum(line.startswith("n1-") for line in lines)) == (21, 20)

@@ -10,9 +10,9 @@ from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.tools.nfd_coverage import (
     TEMPLATES,
     Coverage,
+    FeaturedNode,
     Features,
-    Finding,
-    NodeFacts,
+    LabelFinding,
     UnknownRuleError,
     coverage,
     expected_labels,
@@ -37,15 +37,15 @@ def features(*cards: Card, modules: tuple[str, ...] = (), kernel: Mapping[str, s
     )
 
 
-def labelled(name: str, *cards: Card, found: Features | None = None, **changes: str | None) -> NodeFacts:
+def labelled(name: str, *cards: Card, found: Features | None = None, **changes: str | None) -> FeaturedNode:
     """A node with the labels that it should have, but for the changes (`__` is a dot, None removes)."""
     found = found or features(*cards)
     labels: dict[str, Any] = expected_labels(found, RULE)
     labels |= {f"gpu.deckhouse.io/{key.replace('__', '.')}": value for key, value in changes.items()}
-    return NodeFacts(name, {key: value for key, value in labels.items() if value is not None}, found)
+    return FeaturedNode(name, {key: value for key, value in labels.items() if value is not None}, found)
 
 
-def told(result: Coverage) -> list[tuple[str, str, str | None]]:
+def found_labels(result: Coverage) -> list[tuple[str, str, str | None]]:
     return [(row.node, str(row.finding), (row.label or "").removeprefix("gpu.deckhouse.io/")) for row in result.rows]
 
 
@@ -105,14 +105,14 @@ def test_a_value_that_kubernetes_would_refuse_is_not_expected(full: str) -> None
         (labelled("w1", ("10de", "1ad8", "0c03"), A100), []),
         (labelled("w1", A100, ("10de", "2302", "0380")), [("w1", "uncovered", "")]),
         (labelled("w1", ("10de", "2302", "0380")), [("w1", "uncovered", "")]),
-        (NodeFacts("w1", {"gpu.deckhouse.io/present": "true"}, None), [("w1", "no-node-feature", "")]),
-        (NodeFacts("w1", {"kubernetes.io/os": "linux"}, None), []),
-        (NodeFacts("w1", {}, features(BMC)), []),
+        (FeaturedNode("w1", {"gpu.deckhouse.io/present": "true"}, None), [("w1", "no-node-feature", "")]),
+        (FeaturedNode("w1", {"kubernetes.io/os": "linux"}, None), []),
+        (FeaturedNode("w1", {}, features(BMC)), []),
     ],
 )
-def test_the_findings_about_a_node(node: NodeFacts, expected: list[tuple[str, str, str]]) -> None:
+def test_the_findings_about_a_node(node: FeaturedNode, expected: list[tuple[str, str, str]]) -> None:
     result = coverage([node], RULE)
-    assert [one for one in told(result) if one[1] != Finding.RARE] == expected
+    assert [one for one in found_labels(result) if one[1] != LabelFinding.RARE] == expected
     assert result.is_complete == (not expected)
 
 
@@ -122,14 +122,14 @@ def test_expected_and_actual_stand_side_by_side() -> None:
 
 
 def test_labels_on_a_node_without_cards_are_left_over() -> None:
-    node = NodeFacts("w1", {"gpu.deckhouse.io/present": "true"}, features(BMC, kernel={}))
-    assert told(coverage([node], RULE)) == [("w1", "unexpected", "present")]
+    node = FeaturedNode("w1", {"gpu.deckhouse.io/present": "true"}, features(BMC, kernel={}))
+    assert found_labels(coverage([node], RULE)) == [("w1", "unexpected", "present")]
 
 
 def test_rare_models_are_pointed_out_and_are_no_failure() -> None:
     common = [labelled(f"a{number}", *[A100] * 8) for number in range(3)]
     result = coverage([*common, labelled("t1", T4), labelled("t2", T4)], RULE)
-    assert [(row.node, row.finding) for row in result.rows] == [("t1", Finding.RARE), ("t2", Finding.RARE)]
+    assert [(row.node, row.finding) for row in result.rows] == [("t1", LabelFinding.RARE), ("t2", LabelFinding.RARE)]
     assert result.rows[0].detail == "10de:1eb8: 2 of 26 cards, on 2 nodes."
     assert (result.is_complete, result.nodes, result.cards, result.models) == (True, 5, 26, 2)
 

@@ -21,7 +21,7 @@ from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
 if TYPE_CHECKING:
-    from gpuledger.compose.up import Endpoints
+    from gpuledger.compose.up import UpEndpoints
 
 Listen = Annotated[
     str | None,
@@ -95,7 +95,7 @@ def _check_addresses(*addresses: str) -> None:
         raise CliError(str(error), code=ExitCode.USAGE) from error
 
 
-def _show_endpoints(settings: Settings, endpoints: "Endpoints") -> None:
+def _show_endpoints(settings: Settings, endpoints: "UpEndpoints") -> None:
     """Show how to reach everything; passwords only of servers that belong to this user."""
     lines = ["gpuledger is up; Ctrl-C stops it.", ""]
     if endpoints.kubeconfig is not None:

@@ -12,15 +12,15 @@ import typer
 from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.timeline import KINDS, NoKube
-from gpuledger.cli.describe.device import device_facts, device_objects, device_page
-from gpuledger.cli.describe.node import node_facts, node_objects, node_page
-from gpuledger.cli.describe.pool import PoolObjects, pool_facts, pool_objects, pool_page
+from gpuledger.cli.describe.device import device_page, read_device, read_device_objects
+from gpuledger.cli.describe.node import node_page, read_node, read_node_objects
+from gpuledger.cli.describe.pool import PoolObjects, pool_page, read_pool, read_pool_objects
 from gpuledger.cli.describe.slice import (
     SliceObjects,
-    node_resources,
+    read_node_resources,
+    read_slice,
+    read_slice_objects,
     resources_tree,
-    slice_facts,
-    slice_objects,
     slice_page,
     status_of,
 )
@@ -109,22 +109,22 @@ def _show(page: Page | None, kind: str, name: str) -> None:
 async def _device(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
     async with open_backend(data_dir, "describe") as backend:
         await bring_current(backend)
-        facts = await device_facts(backend, name)
+        facts = await read_device(backend, name)
         if facts is None:
             uuid = await _uuid_of(name, access)
-            facts = await device_facts(backend, uuid) if uuid else None
+            facts = await read_device(backend, uuid) if uuid else None
     if facts is None:
         return None
     found = facts
-    return device_page(found, await _reply(access, lambda client: device_objects(client, found)))
+    return device_page(found, await _reply(access, lambda client: read_device_objects(client, found)))
 
 
 async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
     async with open_backend(data_dir, "describe") as backend:
         await bring_current(backend)
-        facts = await node_facts(backend, name)
-        resources = await node_resources(backend, name)
-    answer = await _reply(access, lambda client: node_objects(client, name))
+        facts = await read_node(backend, name)
+        resources = await read_node_resources(backend, name)
+    answer = await _reply(access, lambda client: read_node_objects(client, name))
     if not facts.exists and not resources.pools and not (answer.value and answer.value.exists):
         return None
     may_name = NOTHING if resources.is_redacted else await readable(access, resources.namespaces)
@@ -133,23 +133,23 @@ async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page
 
 async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
     async with open_backend(data_dir, "describe") as backend:
-        facts = await slice_facts(backend, name, at)
+        facts = await read_slice(backend, name, at)
     if facts is None:
         return None
     answer: KubeReply[SliceObjects] = KubeReply(None, PAST)
     if at is None:
-        answer = await _reply(access, lambda client: slice_objects(client, name))
+        answer = await _reply(access, lambda client: read_slice_objects(client, name))
     namespaces = namespaces_in(status_of(facts, answer)[1])
     return slice_page(facts, answer, NOTHING if facts.is_redacted else await readable(access, namespaces))
 
 
 async def _pool(name: PoolName, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
     async with open_backend(data_dir, "describe") as backend:
-        facts = await pool_facts(backend, name)
+        facts = await read_pool(backend, name)
     if facts is None:
         return None
     pool = facts.row.subject
-    answer: KubeReply[PoolObjects] = await _reply(access, lambda client: pool_objects(client, pool))
+    answer: KubeReply[PoolObjects] = await _reply(access, lambda client: read_pool_objects(client, pool))
     return pool_page(facts, answer)
 
 

@@ -44,7 +44,7 @@ ALLOCATIONS = (
 )
 
 
-class DeviceFacts(NamedTuple):
+class DeviceDescription(NamedTuple):
     """What the ledger has about a device; `inventory` is the row of its GPUDevice, `decided` the decisions about it."""
 
     identity: DeviceIdentity
@@ -71,7 +71,7 @@ class DeviceObjects(NamedTuple):
     events: list[KubeEvent]
 
 
-async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
+async def read_device(backend: Backend, name: str) -> DeviceDescription | None:
     """What the ledger has about a device; None where it has no such device."""
     identity = await identify(backend, name)
     if identity is None:
@@ -87,7 +87,7 @@ async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
         row = identity.row or {}
         ids = [*identity.cards, *([str(row["uuid"])] if row.get("uuid") else [])]
         slots = await rows_where(connection, SLOT, {"slot": [row.get("slot") or ""]})
-        return DeviceFacts(
+        return DeviceDescription(
             identity,
             gpu_device,
             next(iter(decided.values()), UNDECIDED),
@@ -99,7 +99,7 @@ async def device_facts(backend: Backend, name: str) -> DeviceFacts | None:
         )
 
 
-async def device_objects(client: KubeClient, facts: DeviceFacts) -> DeviceObjects:
+async def read_device_objects(client: KubeClient, facts: DeviceDescription) -> DeviceObjects:
     """The GPUDevice, if it still exists, and the Events about all that the device has been registered as."""
     name = facts.gpu_device
     if name is None:
@@ -108,7 +108,7 @@ async def device_objects(client: KubeClient, facts: DeviceFacts) -> DeviceObject
     return DeviceObjects(await object_or_none(client, GPU_DEVICES, name), events)
 
 
-def device_page(facts: DeviceFacts, answer: KubeReply[DeviceObjects]) -> Page:
+def device_page(facts: DeviceDescription, answer: KubeReply[DeviceObjects]) -> Page:
     """Lay out the page."""
     page = Page()
     obj = answer.value.object if answer.value else None
@@ -124,7 +124,7 @@ def device_page(facts: DeviceFacts, answer: KubeReply[DeviceObjects]) -> Page:
     return page
 
 
-def _head(facts: DeviceFacts, status: Mapping[str, Any]) -> dict[str, object]:
+def _head(facts: DeviceDescription, status: Mapping[str, Any]) -> dict[str, object]:
     row, hardware = facts.identity.row or {}, status.get("hardware") or {}
     return {
         "Name": row.get("device") or facts.gpu_device or facts.identity.requested,
@@ -142,7 +142,11 @@ def _head(facts: DeviceFacts, status: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _gpu_device(
-    page: Page, facts: DeviceFacts, status: Mapping[str, Any], obj: Object | None, answer: KubeReply[DeviceObjects]
+    page: Page,
+    facts: DeviceDescription,
+    status: Mapping[str, Any],
+    obj: Object | None,
+    answer: KubeReply[DeviceObjects],
 ) -> None:
     name = facts.gpu_device
     if name is None:
@@ -190,5 +194,5 @@ def _hardware(status: Mapping[str, Any]) -> dict[str, object]:
     )
 
 
-def _status(facts: DeviceFacts) -> Mapping[str, Any]:
+def _status(facts: DeviceDescription) -> Mapping[str, Any]:
     return {} if facts.inventory is None else device_status(facts.inventory, *facts.decided)

@@ -62,7 +62,7 @@ WORKLOADS = (
 )
 
 
-class NodeFacts(NamedTuple):
+class NodeDescription(NamedTuple):
     """What the ledger has about a node; `gpu_node` and the fields after it come from the inventory."""
 
     name: str
@@ -97,7 +97,7 @@ class NodeObjects(NamedTuple):
         return bool(self.node or self.state or self.devices)
 
 
-async def node_facts(backend: Backend, name: str) -> NodeFacts:
+async def read_node(backend: Backend, name: str) -> NodeDescription:
     """What the ledger has about a node."""
     here = {"node": name}
     async with read_only(backend.database_url, application_name="gpuledger describe") as connection:
@@ -109,7 +109,7 @@ async def node_facts(backend: Backend, name: str) -> NodeFacts:
         conditions = await rows_where(connection, GPU_NODE_CONDITION, here) if gpu_node else []
         conditions += await rows_where(connection, GPU_NODE_PREPARATION, here) if gpu_node else []
         gpu_devices = await rows_where(connection, GPU_DEVICE, here) if gpu_node else []
-        return NodeFacts(
+        return NodeDescription(
             name,
             row[0] if row else None,
             _occupied(slots, devices),
@@ -124,7 +124,7 @@ async def node_facts(backend: Backend, name: str) -> NodeFacts:
         )
 
 
-async def node_objects(client: KubeClient, name: str) -> NodeObjects:
+async def read_node_objects(client: KubeClient, name: str) -> NodeObjects:
     """The Node, its GPUNodeState and GPUDevices, and the Events about the first two."""
     return NodeObjects(
         await object_or_none(client, NODES, name),
@@ -141,7 +141,7 @@ async def _gpu_devices(client: KubeClient, node: str) -> list[Object]:
         return []
 
 
-def node_page(facts: NodeFacts, answer: KubeReply[NodeObjects], resources: Tree) -> Page:
+def node_page(facts: NodeDescription, answer: KubeReply[NodeObjects], resources: Tree) -> Page:
     """Lay out the page; `resources` is the section about dynamic resource allocation."""
     page, objects = Page(), answer.value
     row = facts.row or {}
@@ -168,7 +168,7 @@ def node_page(facts: NodeFacts, answer: KubeReply[NodeObjects], resources: Tree)
     return page
 
 
-def _state(facts: NodeFacts, answer: KubeReply[NodeObjects]) -> dict[str, object]:
+def _state(facts: NodeDescription, answer: KubeReply[NodeObjects]) -> dict[str, object]:
     state = answer.value.state if answer.value else None
     if state is None and facts.gpu_node is None:
         return {}
@@ -186,7 +186,7 @@ def _labels(node: Object) -> dict[str, object]:
     return {key: value for key, value in sorted(labels.items()) if key.startswith(LABELS_OF_HARDWARE)}
 
 
-def _devices(facts: NodeFacts, answer: KubeReply[NodeObjects]) -> list[RowDict]:
+def _devices(facts: NodeDescription, answer: KubeReply[NodeObjects]) -> list[RowDict]:
     if answer.value is None:
         devices = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
     else:
@@ -213,7 +213,7 @@ def _occupied(slots: list[RowDict], devices: list[RowDict]) -> list[RowDict]:
     return [{**slot, **{name: by_name.get(slot["device"], {}).get(name) for name in columns}} for slot in slots]
 
 
-def _status(facts: NodeFacts) -> dict[str, Any]:
+def _status(facts: NodeDescription) -> dict[str, Any]:
     if facts.gpu_node is None:
         return {}
     conditions = [row_of(GPU_NODE_CONDITION, row) for row in facts.conditions]

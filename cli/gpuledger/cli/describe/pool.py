@@ -64,7 +64,7 @@ class PoolObjects(NamedTuple):
     events: list[KubeEvent]
 
 
-async def pool_facts(backend: Backend, name: PoolName) -> PoolDescription | None:
+async def read_pool(backend: Backend, name: PoolName) -> PoolDescription | None:
     """What the ledger has about a pool; None where it has no such pool."""
     state = await current_pools(backend)
     row = find_pool(state, name)
@@ -77,7 +77,7 @@ async def pool_facts(backend: Backend, name: PoolName) -> PoolDescription | None
     return PoolDescription(row, status, [_device(state, one) for one in held], pods, list(outsiders(state, row)))
 
 
-async def pool_objects(client: KubeClient, pool: str) -> PoolObjects:
+async def read_pool_objects(client: KubeClient, pool: str) -> PoolObjects:
     """The pool's object, the quotas on its resource, and the Events about it."""
     ref = PoolRef.parse(pool)
     quotas, problem = await quotas_on(client, ref.resource_name, ref.namespace or None)

@@ -30,7 +30,7 @@ NOT_FOR_STATUS = (rows.CLAIM.name, rows.AVAILABILITY.name)
 """Tables that no status depends on."""
 
 
-class SliceFacts(NamedTuple):
+class SliceDescription(NamedTuple):
     """What the ledger has about a slice, now or `at` a time; `is_redacted` where no claims may be named."""
 
     row: rows.ResourceSlice
@@ -47,7 +47,7 @@ class SliceObjects(NamedTuple):
     events: list[KubeEvent]
 
 
-async def slice_facts(backend: Backend, name: str, at: datetime | None) -> SliceFacts | None:
+async def read_slice(backend: Backend, name: str, at: datetime | None) -> SliceDescription | None:
     """What the ledger has about a slice; None where it has no such slice."""
     if at is None:
         state = await current_availability(backend, without=NOT_FOR_STATUS)
@@ -58,16 +58,16 @@ async def slice_facts(backend: Backend, name: str, at: datetime | None) -> Slice
     if status is None:
         return None
     row = state.slice.rows[name]
-    return SliceFacts(row, published_slice(state, name), status, redacted, at)
+    return SliceDescription(row, published_slice(state, name), status, redacted, at)
 
 
-async def slice_objects(client: KubeClient, name: str) -> SliceObjects:
+async def read_slice_objects(client: KubeClient, name: str) -> SliceObjects:
     """The slice's ResourceSliceStatus, and the Events about both."""
     about = [(RESOURCE_SLICES.kind, name), (RESOURCE_SLICE_STATUSES.kind, name)]
     return SliceObjects(await object_or_none(client, RESOURCE_SLICE_STATUSES, name), await events_about(client, about))
 
 
-def status_of(facts: SliceFacts, answer: KubeReply[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
+def status_of(facts: SliceDescription, answer: KubeReply[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
     """Where the status of the page comes from, and the status."""
     obj = answer.value.status if answer.value else None
     if obj is not None and obj.get("status"):
@@ -77,7 +77,7 @@ def status_of(facts: SliceFacts, answer: KubeReply[SliceObjects]) -> tuple[str, 
     return "the ledger; Kubernetes has no such object" if answer.value else "the ledger", facts.status
 
 
-def slice_page(facts: SliceFacts, answer: KubeReply[SliceObjects], readable: Readable) -> Page:
+def slice_page(facts: SliceDescription, answer: KubeReply[SliceObjects], readable: Readable) -> Page:
     """Lay out the page."""
     page = Page()
     origin, status = status_of(facts, answer)
@@ -216,7 +216,7 @@ class NodeResources(NamedTuple):
         return {name for slices in self.pools.values() for one in slices for name in namespaces_in(one.status)}
 
 
-async def node_resources(backend: Backend, node: str) -> NodeResources:
+async def read_node_resources(backend: Backend, node: str) -> NodeResources:
     """The slices that the ledger has for a node."""
     state = await current_availability(backend, without=NOT_FOR_STATUS)
     redacted = await is_redacted(backend)

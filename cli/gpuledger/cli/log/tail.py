@@ -45,7 +45,7 @@ _WORD = re.compile(r"[a-z][a-z-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class EventFilter:
     """Which events to show: the server matches `subject`; source and full type are compared here."""
 
     subject: str = ALL
@@ -85,13 +85,13 @@ def tail(
         run(_follow(data_dir, selected, lines, output, headers=not no_headers))
 
 
-async def _show(data_dir: Path | None, selected: Filter, lines: int, output: Output, *, headers: bool) -> None:
+async def _show(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
     async with open_backend(data_dir, "log tail") as backend:
         last = await last_messages(backend.ledger, selected, lines, await backend.ledger.head())
         render((row_of(message, backend.ledger.generation) for message in last), VIEW, output, headers=headers)
 
 
-async def _follow(data_dir: Path | None, selected: Filter, lines: int, output: Output, *, headers: bool) -> None:
+async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
     view = steady(VIEW)
     async with open_backend(data_dir, "log tail --follow") as backend:
         ledger = backend.ledger
@@ -106,7 +106,7 @@ async def _follow(data_dir: Path | None, selected: Filter, lines: int, output: O
                 batch = [message for message in await reader.next_batch() if selected.accepts(message)]
 
 
-async def last_messages(ledger: Ledger, selected: Filter, lines: int, head: int) -> deque[Message]:
+async def last_messages(ledger: Ledger, selected: EventFilter, lines: int, head: int) -> deque[Message]:
     """The last messages up to `head` that are selected, in the order of the log.
 
     Looks back further and further, because a log can be read forwards only; memory grows with the answer alone.
@@ -186,14 +186,16 @@ def _id_of(message: Message) -> str | None:
         return None
 
 
-def filter_of(aggregate: str | None, aggregate_id: str | None, source: str | None, event_type: str | None) -> Filter:
+def filter_of(
+    aggregate: str | None, aggregate_id: str | None, source: str | None, event_type: str | None
+) -> EventFilter:
     """The filter that the options give.
 
     Raises:
         CliError: one of them can match nothing.
     """
     if aggregate is aggregate_id is source is event_type is None:
-        return Filter()
+        return EventFilter()
     try:
         kind, name = (ANY, ANY) if source is None else origin_of(source)
         token = ANY if aggregate_id is None else escape(aggregate_id)
@@ -204,7 +206,7 @@ def filter_of(aggregate: str | None, aggregate_id: str | None, source: str | Non
         raise CliError(f"No event {event_type} is of a {aggregate}", "Leave out --aggregate", ExitCode.USAGE)
     words = ROOT, kind, escape(name) if source else ANY, _word(aggregate or of_type), token, _word(event)
     whole = event_type if event_type and event_type.startswith(PREFIX) else None
-    return Filter(".".join(words), source, whole)
+    return EventFilter(".".join(words), source, whole)
 
 
 def _event_tokens(event_type: str | None) -> tuple[str, str]:

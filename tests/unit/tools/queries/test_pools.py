@@ -23,7 +23,7 @@ def observed(node: str | None = None, units: int = 1, uid: str = "u") -> PodObse
     return PodObserved(uid=uid, node=node, requests={UNITS: units})
 
 
-def told() -> list[Outgoing]:
+def recorded_history() -> list[Outgoing]:
     """Pods, in the order in which they were learnt of."""
     said = [
         ("team-a/p", 1, observed()),
@@ -45,7 +45,7 @@ def told() -> list[Outgoing]:
 @pytest.fixture
 async def backend() -> AsyncIterator[Backend]:
     async with memory_ledger() as ledger:
-        await ledger.publish_many(told())
+        await ledger.publish_many(recorded_history())
         yield Backend(ledger, "", "", None)  # type: ignore[arg-type]
 
 
