@@ -17,7 +17,7 @@ from gpuledger.cli.commands import (
     kube_api,
     migrate,
     pool,
-    replay,
+    projections,
     report,
     timeline,
     up,
@@ -26,7 +26,7 @@ from gpuledger.cli.commands import (
 )
 from gpuledger.cli.describe import command as describe
 from gpuledger.cli.get import command as get
-from gpuledger.cli.log import export, skip, stats, tail
+from gpuledger.cli.log import archive, skip, stats, tail
 
 VERBATIM = "\b"
 """Begins a paragraph whose lines stay as they are."""
@@ -44,8 +44,8 @@ log = typer.Typer(help="Inspect the log itself, export and restore it.", no_args
 log.command()(tail.tail)
 log.command()(tail.show)
 log.command()(stats.stats)
-log.command()(export.export)
-log.command("import")(export.restore)
+log.command()(archive.export)
+log.command("import")(archive.restore)
 log.command()(stats.gaps)
 log.command()(skip.skip)
 
@@ -79,8 +79,8 @@ app.command(context_settings={"ignore_unknown_options": True, "help_option_names
 app.command()(report.report)
 app.command()(report.sql)
 app.add_typer(log, name="log")
-app.command()(replay.verify)
-app.command()(replay.replay)
+app.command()(projections.verify)
+app.command()(projections.replay)
 app.add_typer(agent.app, name="agent")
 app.add_typer(cluster.admission, name="admission", hidden=True)
 app.command()(migrate.migrate)

@@ -59,9 +59,9 @@ def demo(data_dir: DemoDir = None, keep: Keep = False) -> None:
         stage = Stage(folder, Console.standard())
         with quiet_pipe(stage.console.out), stage.up():
             perform(stage)
-        stage.say("", "That was all; everything has been stopped.")
+        stage.show_lines("", "That was all; everything has been stopped.")
         if keep or data_dir:
-            stage.say(f"Look around with: export {DATA_DIR}={shlex.quote(str(stage.data_dir))}")
+            stage.show_lines(f"Look around with: export {DATA_DIR}={shlex.quote(str(stage.data_dir))}")
 
 
 class Stage:
@@ -75,27 +75,27 @@ class Stage:
         self._environ = {name: value for name, value in os.environ.items() if name not in others}
         self._environ |= {DATA_DIR: str(self.data_dir), "PYTHONUNBUFFERED": "1"}
 
-    def say(self, *lines: str) -> None:
+    def show_lines(self, *lines: str) -> None:
         """Show lines."""
         self.console.out.write("".join(f"{line}\n" for line in lines))
         self.console.out.flush()
 
     def run(self, why: str, *arguments: str, expect: ExitCode = ExitCode.OK) -> str:
         """Show the reason and the command, run it, and show its output (the beginning, if it is long)."""
-        self.say("", f"# {why}", f"$ gpuledger {shlex.join(arguments)}")
-        output = self.ask(*arguments, expect=expect, stderr=subprocess.STDOUT)
+        self.show_lines("", f"# {why}", f"$ gpuledger {shlex.join(arguments)}")
+        output = self.output_of(*arguments, expect=expect, stderr=subprocess.STDOUT)
         lines = output.splitlines()
         shown = lines if len(lines) <= LINES_SHOWN_MAX + 1 else lines[:LINES_SHOWN_MAX]
-        self.say(*shown)
+        self.show_lines(*shown)
         if len(lines) > len(shown):
-            self.say(f"... and {len(lines) - len(shown):,} more lines")
+            self.show_lines(f"... and {len(lines) - len(shown):,} more lines")
         return output
 
     def show(self, name: str) -> None:
         """Show a file."""
-        self.say("", f"$ cat {name}", (self.folder / name).read_text(encoding="utf-8").rstrip())
+        self.show_lines("", f"$ cat {name}", (self.folder / name).read_text(encoding="utf-8").rstrip())
 
-    def ask(self, *arguments: str, expect: ExitCode = ExitCode.OK, stderr: int = subprocess.DEVNULL) -> str:
+    def output_of(self, *arguments: str, expect: ExitCode = ExitCode.OK, stderr: int = subprocess.DEVNULL) -> str:
         """The output of a command.
 
         Raises:
@@ -111,19 +111,19 @@ class Stage:
             check=False,
         )
         if done.returncode != expect:
-            self.say(done.stdout)
+            self.show_lines(done.stdout)
             found = f"`gpuledger {shlex.join(arguments)}` ended with {done.returncode} and not {int(expect)}"
             raise CliError(found, "Read what it said above")
         return str(done.stdout)
 
     def table(self, *arguments: str) -> list[dict[str, Any]]:
         """The rows that a command gives."""
-        return [json.loads(line) for line in self.ask(*arguments, "-o", "jsonl").splitlines()]
+        return [json.loads(line) for line in self.output_of(*arguments, "-o", "jsonl").splitlines()]
 
     @contextmanager
     def up(self) -> Iterator[None]:
         """`gpuledger up` in the background, for the length of the block."""
-        self.say("# Start the servers and the projections", "$ gpuledger up &")
+        self.show_lines("# Start the servers and the projections", "$ gpuledger up &")
         log = self.folder / "up.log"
         with log.open("w") as errors, self._background(errors.fileno()) as process:
             try:
@@ -181,7 +181,7 @@ def summarise(stage: Stage) -> None:
     """A summary in words."""
     log = stage.table("log", "stats")[0]
     fleet = stage.table("report", "fleet")[0]
-    stage.say(
+    stage.show_lines(
         "",
         f"Seen: {log['events']:,} events in the log; from them alone, {fleet['devices']:,} devices in "
         f"{fleet['slots']:,} slots with {fleet['lives']:,} lives,",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.options import DataDir
-from gpuledger.cli.render import message_if_heard
+from gpuledger.cli.render import message_unless_closed
 from gpuledger.cli.run import run
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import short_walks
@@ -40,7 +40,7 @@ def kube_api(
     directory = read_settings(os.environ, data_dir).data_dir / CERTIFICATES if tls else None
     host, port = parse_address(listen)
     with short_walks():
-        run(run_until_stopped(_serve(host, port, kubeconfig, directory), message_if_heard))
+        run(run_until_stopped(_serve(host, port, kubeconfig, directory), message_unless_closed))
 
 
 async def _serve(host: str, port: int, config: Path | None, directory: Path | None) -> None:
@@ -51,9 +51,9 @@ async def _serve(host: str, port: int, config: Path | None, directory: Path | No
     made = certificates(directory, host, system_clock()) if directory else None
     context = made.server_context() if made else None
     async with ApiServer().serving(host, port, context) as url:
-        message_if_heard(f"Serving an empty Kubernetes API at {url}.")
+        message_unless_closed(f"Serving an empty Kubernetes API at {url}.")
         if config is not None:
             text = files.kubeconfig(url, made.ca.read_bytes() if made else None)
             files.write_kubeconfig(config, text)
-            message_if_heard(f"Try: KUBECONFIG={config} kubectl get namespaces")
+            message_unless_closed(f"Try: KUBECONFIG={config} kubectl get namespaces")
         await asyncio.Event().wait()

@@ -12,7 +12,7 @@ import typer
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
-from gpuledger.cli.render import Console, message_if_heard, quiet_pipe
+from gpuledger.cli.render import Console, message_unless_closed, quiet_pipe
 from gpuledger.cli.run import run
 from gpuledger.runtime.garbage import short_walks
 from gpuledger.runtime.settings import Settings, read_settings
@@ -82,9 +82,9 @@ def up(
         check_fleet(settings, fleet_options)
     options = UpOptions(address, not no_kube, fleet_options)
     show = partial(_show_endpoints, settings)
-    work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_if_heard))
+    work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():
-        run(run_until_stopped(work, message_if_heard))
+        run(run_until_stopped(work, message_unless_closed))
 
 
 def _check_addresses(*addresses: str) -> None:

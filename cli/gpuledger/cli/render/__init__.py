@@ -4,7 +4,14 @@ A command makes rows and a `View`; it must never print to stdout itself.
 """
 
 from gpuledger.cli.render.rows import render
-from gpuledger.cli.render.terminal import Console, TerminalReporter, message, message_if_heard, progress, quiet_pipe
+from gpuledger.cli.render.terminal import (
+    Console,
+    TerminalReporter,
+    message,
+    message_unless_closed,
+    progress,
+    quiet_pipe,
+)
 from gpuledger.cli.render.view import Column, Output, View, columns_of
 
 __all__ = [
@@ -15,7 +22,7 @@ __all__ = [
     "View",
     "columns_of",
     "message",
-    "message_if_heard",
+    "message_unless_closed",
     "progress",
     "quiet_pipe",
     "render",

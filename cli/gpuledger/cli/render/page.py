@@ -135,7 +135,7 @@ Output = Annotated[AnswerOutput, typer.Option("--output", "-o", help="Output for
 
 
 def show_answer(document: Document, output: AnswerOutput, page_of: Callable[[Document], Page]) -> None:
-    """Print it."""
+    """Show an answer as a page, or as a document of JSON or YAML."""
     if output is AnswerOutput.TABLE:
         page_of(document).show()
         return

@@ -47,7 +47,7 @@ def message(text: str, console: Console | None = None) -> None:
     (console or Console.standard()).err.write(f"{visible(text)}\n")
 
 
-def message_if_heard(text: str) -> None:
+def message_unless_closed(text: str) -> None:
     """A line on stderr for servers: that its reader may be gone must not keep them from being stopped."""
     with suppress(OSError):
         message(text)
