@@ -76,25 +76,25 @@ class Index(Generic[R]):
     def add(self, key: Key, row: R) -> None:
         """Add a row that the table did not have."""
         value = self._value_of(row)
-        known = self._keys.get(value)
-        if known is None:
+        keys = self._keys.get(value)
+        if keys is None:
             self._keys[value] = (key,)
-        elif isinstance(known, _ManyKeys):
-            known[key] = None
-        elif len(known) < KEYS_PER_TUPLE_MAX:
-            self._keys[value] = (*known, key)
+        elif isinstance(keys, _ManyKeys):
+            keys[key] = None
+        elif len(keys) < KEYS_PER_TUPLE_MAX:
+            self._keys[value] = (*keys, key)
         else:
-            self._keys[value] = _ManyKeys(dict.fromkeys((*known, key)))
+            self._keys[value] = _ManyKeys(dict.fromkeys((*keys, key)))
 
     def remove(self, key: Key, row: R) -> None:
         """Forget a row; does nothing where it is not indexed."""
         value = self._value_of(row)
-        known = self._keys.get(value, ())
-        if isinstance(known, _ManyKeys):
-            known.pop(key, None)
-            left: Collection[Key] = known
+        keys = self._keys.get(value, ())
+        if isinstance(keys, _ManyKeys):
+            keys.pop(key, None)
+            left: Collection[Key] = keys
         else:
-            left = self._keys[value] = tuple(other for other in known if other != key)
+            left = self._keys[value] = tuple(other for other in keys if other != key)
         if not left:
             del self._keys[value]
 
@@ -137,9 +137,9 @@ class Table(Generic[R]):
     def put(self, row: R) -> None:
         """Insert the row, or replace the one with its key."""
         key, rows = self.key_of(row), self.rows
-        known = len(rows)
+        size = len(rows)
         rows[key] = row
-        is_new = len(rows) != known
+        is_new = len(rows) != size
         if self._is_written:
             self._was_stored.setdefault(key, not is_new or self._forgets)
         if is_new:

@@ -16,15 +16,15 @@ V = TypeVar("V", bound=tuple[Any, ...])
 _valid_from = attrgetter("valid_from")
 
 
-def put_version(table: Table[V], known: list[V], version: V) -> V:
+def put_version(table: Table[V], versions: list[V], version: V) -> V:
     """Add a version of a thing to its history, and return the latest one.
 
     Args:
         table: the versions of all things.
-        known: all versions of this thing, in any order.
+        versions: all versions of this thing, in any order.
         version: the new one; its `valid_to` is computed here.
     """
-    ordered: list[Any] = sorted(known, key=_valid_from)
+    ordered: list[Any] = sorted(versions, key=_valid_from)
     new: Any = version
     at = bisect_left(ordered, new.valid_from, key=_valid_from)
     here = ordered[at] if at < len(ordered) else None

@@ -53,10 +53,10 @@ def is_in_force(state: BootstrapFacts) -> bool:
 
 
 def _on_node(state: BootstrapFacts, fact: Fact, node: str) -> Iterator[Decision]:
-    row, known = state.node.get(node), state.phase.get(node)
+    row, current = state.node.get(node), state.phase.get(node)
     causation = Causation(fact, None if row is None else row.decided_at)
     if row is None or not row.in_inventory:
-        if known is not None:
+        if current is not None:
             yield causation.decision(node, NodeBootstrapWithdrawn())
         return
     context = context_of(state, row)
@@ -65,7 +65,7 @@ def _on_node(state: BootstrapFacts, fact: Fact, node: str) -> Iterator[Decision]
     phase = phase_of(context, checks)
     plan = _planned(state, context, checks, phase)
     has_new = any(target.state == DeviceState.DISCOVERED for target in plan.states.values())
-    for step in phases_to(phase, None if known is None else PreparationPhase(known.phase), has_new_device=has_new):
+    for step in phases_to(phase, None if current is None else PreparationPhase(current.phase), has_new_device=has_new):
         plan = plan._replace(states={name: prepared(state.state.get(name)) for name in plan.states})
         yield from _enter(state, causation, plan, step, is_last=step is phase)
 
@@ -93,17 +93,17 @@ def _enter(
 
 def _on_the_way(plan: _Plan, name: str) -> TargetState:
     """The state of a device while its node is only passing through Validating."""
-    known, desired = plan.states[name], plan.desired[name]
-    begins = known.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and desired.state in (
+    current, desired = plan.states[name], plan.desired[name]
+    begins = current.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and desired.state in (
         DeviceState.VALIDATING,
         DeviceState.READY,
     )
-    return VALIDATING if begins else known
+    return VALIDATING if begins else current
 
 
 def _differs(state: BootstrapFacts, node: str, phase: PreparationPhase, conditions: Iterable[Condition]) -> bool:
-    known = state.phase.get(node)
-    if known is None or known.phase != phase:
+    current = state.phase.get(node)
+    if current is None or current.phase != phase:
         return True
     rows = {row.type: (row.status, row.reason, row.message) for row in state.preparation.where("node", node)}
     return rows != {one.type: (one.status, one.reason, one.message) for one in conditions}
@@ -126,17 +126,21 @@ def phase_of(context: NodeContext, checks: Checks) -> PreparationPhase:
 
 
 def phases_to(
-    desired: PreparationPhase, known: PreparationPhase | None, *, has_new_device: bool
+    desired: PreparationPhase, current: PreparationPhase | None, *, has_new_device: bool
 ) -> list[PreparationPhase]:
     """The phases to pass through, the desired one last.
 
     A preparation begins with Validating: the first one, one after a failure, and one for a new device.
     """
-    if known is PreparationPhase.READY:
+    if current is PreparationPhase.READY:
         begins = desired is not PreparationPhase.VALIDATING_FAILED and (
             has_new_device or desired is not PreparationPhase.READY
         )
     else:
-        begins = desired is not known and known in (None, PreparationPhase.DISABLED, PreparationPhase.VALIDATING_FAILED)
+        begins = desired is not current and current in (
+            None,
+            PreparationPhase.DISABLED,
+            PreparationPhase.VALIDATING_FAILED,
+        )
     has_pod = desired in (PreparationPhase.VALIDATING, PreparationPhase.DISABLED)
     return [PreparationPhase.VALIDATING, desired] if begins and not has_pod else [desired]

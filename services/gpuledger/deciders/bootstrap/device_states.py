@@ -45,13 +45,13 @@ def is_held(device: BootstrapDevice) -> bool:
     return device.assignment in HELD
 
 
-def prepared(known: PreparedDevice | None) -> TargetState:
+def prepared(current: PreparedDevice | None) -> TargetState:
     """The current state of a device; without a row it is Discovered."""
-    return _NEW if known is None else TargetState(known.state, known.reason, known.message)
+    return _NEW if current is None else TargetState(current.state, current.reason, current.message)
 
 
 def target_of(
-    context: NodeContext, phase: PreparationPhase, device: BootstrapDevice, known: TargetState
+    context: NodeContext, phase: PreparationPhase, device: BootstrapDevice, current: TargetState
 ) -> TargetState:
     """The state that a device should have when its node is in a phase."""
     if phase is PreparationPhase.DISABLED and not is_held(device):
@@ -60,23 +60,23 @@ def target_of(
     if fault is not None:
         return fault
     if is_held(device) and (
-        phase is PreparationPhase.DISABLED or known.state in (DeviceState.READY, DeviceState.FAULTED)
+        phase is PreparationPhase.DISABLED or current.state in (DeviceState.READY, DeviceState.FAULTED)
     ):
-        return known  # It keeps its state until the pool releases it.
+        return current  # It keeps its state until the pool releases it.
     if phase is PreparationPhase.VALIDATING_FAILED:
         return _DEGRADED
     return READY if phase is PreparationPhase.READY else VALIDATING
 
 
-def states_to(known: TargetState, desired: TargetState) -> list[TargetState]:
+def states_to(current: TargetState, desired: TargetState) -> list[TargetState]:
     """The states to pass through, the desired one last: a device becomes Ready or Faulted only after Validating."""
-    if known == desired:
+    if current == desired:
         return []
-    begins = known.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and desired.state in (
+    begins = current.state in (DeviceState.DISCOVERED, DeviceState.FAULTED) and desired.state in (
         DeviceState.READY,
         DeviceState.FAULTED,
     )
-    return [VALIDATING, desired] if begins and known.state != desired.state else [desired]
+    return [VALIDATING, desired] if begins and current.state != desired.state else [desired]
 
 
 def _fault(context: NodeContext, device: BootstrapDevice) -> TargetState | None:

@@ -80,10 +80,10 @@ def _exists(state: InventoryFacts, node: str) -> bool:
 
 
 def _on_prerequisite(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
-    known, desired = state.module.get(MODULE_CONFIG), prerequisite(state.nfd_count())
-    if desired is None or (known is not None and (known.met, known.reason) == (desired.met, desired.reason)):
+    current, desired = state.module.get(MODULE_CONFIG), prerequisite(state.nfd_count())
+    if desired is None or (current is not None and (current.met, current.reason) == (desired.met, desired.reason)):
         return
-    yield Causation(fact, None if known is None else known.changed_at).decision(MODULE_CONFIG, desired)
+    yield Causation(fact, None if current is None else current.changed_at).decision(MODULE_CONFIG, desired)
 
 
 def _all_nodes(state: InventoryFacts) -> list[str]:
@@ -105,12 +105,12 @@ def _on_node(state: InventoryFacts, causation: Causation, settings: ModuleSettin
     found = devices_of(state, node)
     yield from _identify(state, causation, node, found)
     desired = {device.card: device for device in found.devices}
-    known = {row.card: row for row in sorted(state.device.where("node", node))}
-    for card, row in known.items():
+    current = {row.card: row for row in sorted(state.device.where("node", node))}
+    for card, row in current.items():
         if card not in desired:
             yield from _withdraw(state, causation, row)
     for card, device in desired.items():
-        yield from _keep(state, causation, settings, node, device, known.get(card))
+        yield from _keep(state, causation, settings, node, device, current.get(card))
     yield from _settle_slots(state, causation, node, found)
     yield from _on_state(state, causation, settings, node, found)
 
@@ -118,8 +118,8 @@ def _on_node(state: InventoryFacts, causation: Causation, settings: ModuleSettin
 def _identify(state: InventoryFacts, causation: Causation, node: str, found: NodeDevices) -> Iterator[Decision]:
     """Give new cards to GPUDevices without one: a provisional device gets the next card of its kind."""
     rows = state.device.where("node", node)
-    known, desired = {row.card for row in rows}, {device.card for device in found.devices}
-    new = [device for device in found.devices if not device.provisional and device.card not in known]
+    current, desired = {row.card for row in rows}, {device.card for device in found.devices}
+    new = [device for device in found.devices if not device.provisional and device.card not in current]
     for row in _by_place(row for row in rows if row.card not in desired):
         device = next((device for device in new if _is_same(row, device)), None)
         if device is not None:
@@ -208,9 +208,9 @@ def _detach(causation: Causation, row: GpuDevice) -> Iterator[Decision]:
 def _on_state(
     state: InventoryFacts, causation: Causation, settings: ModuleSettings, node: str, found: NodeDevices
 ) -> Iterator[Decision]:
-    node_facts, known = state.node_facts.get(node), state.node.get(node)
+    node_facts, current = state.node_facts.get(node), state.node.get(node)
     if node_facts is None or not node_facts.exists or not (found.devices or node_facts.has_gpus):
-        if known is not None:
+        if current is not None:
             yield causation.decision(node, NodeInventoryWithdrawn())
         return
     conditions = node_conditions(node_facts, settings, found)
@@ -220,5 +220,5 @@ def _on_state(
         for row, one in zip(shown, conditions, strict=True)
     )
     present = found != NO_DEVICES and found.visible > 0
-    if known is None or known.present != present or has_changed:
+    if current is None or current.present != present or has_changed:
         yield causation.decision(node, NodeInventoryChanged(present=present, conditions=conditions))

@@ -29,28 +29,28 @@ class Streak(NamedTuple):
         return self.contrary_at if self.holds else self.reported_at
 
 
-def extend_streak(known: Streak | None, holds: bool, time: datetime) -> Streak:
+def extend_streak(streak: Streak | None, holds: bool, time: datetime) -> Streak:
     """The streak with one more report, which may be late."""
-    if known is None:
+    if streak is None:
         return Streak(holds, time, time, None)
-    if holds == known.holds:
-        return _confirmed(known, time)
-    if time >= known.reported_at:
-        return Streak(holds, time, time, known.reported_at)
-    return _interrupted(known, time)
+    if holds == streak.holds:
+        return _confirmed(streak, time)
+    if time >= streak.reported_at:
+        return Streak(holds, time, time, streak.reported_at)
+    return _interrupted(streak, time)
 
 
-def _confirmed(known: Streak, time: datetime) -> Streak:
-    is_of_streak = known.contrary_at is None or known.contrary_at < time
-    since = min(known.since, time) if is_of_streak else known.since
-    return known._replace(since=since, reported_at=max(known.reported_at, time))
+def _confirmed(streak: Streak, time: datetime) -> Streak:
+    is_of_streak = streak.contrary_at is None or streak.contrary_at < time
+    since = min(streak.since, time) if is_of_streak else streak.since
+    return streak._replace(since=since, reported_at=max(streak.reported_at, time))
 
 
-def _interrupted(known: Streak, time: datetime) -> Streak:
+def _interrupted(streak: Streak, time: datetime) -> Streak:
     """Add a late report of the contrary: the streak began after it."""
-    contrary_at = time if known.contrary_at is None else max(known.contrary_at, time)
-    since = known.reported_at if known.since <= time else known.since
-    return known._replace(since=since, contrary_at=contrary_at)
+    contrary_at = time if streak.contrary_at is None else max(streak.contrary_at, time)
+    since = streak.reported_at if streak.since <= time else streak.since
+    return streak._replace(since=since, contrary_at=contrary_at)
 
 
 class BootstrapNode(NamedTuple):

@@ -146,21 +146,21 @@ def _withdrawn(state: BootstrapFacts, fact: Fact, data: DeviceWithdrawn) -> None
 
 
 def _prerequisite_changed(state: BootstrapFacts, fact: Fact, data: ModulePrerequisiteChanged) -> None:
-    known = state.settings_in_force()
-    if fact.event.subject == MODULE_CONFIG and known.met != data.met:
-        state.settings.put(known._replace(met=data.met))
+    current = state.settings_in_force()
+    if fact.event.subject == MODULE_CONFIG and current.met != data.met:
+        state.settings.put(current._replace(met=data.met))
         state.touch_all()
 
 
 def _settings_changed(state: BootstrapFacts, fact: Fact, data: SettingsChanged) -> None:
-    known, time = state.settings_in_force(), fact.event.time
-    if fact.event.subject != MODULE_CONFIG or (known.changed_at is not None and known.changed_at > time):
+    current, time = state.settings_in_force(), fact.event.time
+    if fact.event.subject != MODULE_CONFIG or (current.changed_at is not None and current.changed_at > time):
         return
-    changed = known._replace(changed_at=time, **{name: getattr(data, name) for name in VALUES})
-    if any(getattr(changed, name) != getattr(known, name) for name in SWITCHES):
+    changed = current._replace(changed_at=time, **{name: getattr(data, name) for name in VALUES})
+    if any(getattr(changed, name) != getattr(current, name) for name in SWITCHES):
         changed = changed._replace(begun_at=time)
     state.settings.put(changed)
-    if changed._replace(changed_at=known.changed_at) != known:
+    if changed._replace(changed_at=current.changed_at) != current:
         state.touch_all()
 
 

@@ -62,9 +62,9 @@ def put_node(state: BootstrapFacts, row: BootstrapNode) -> None:
     state.touch(row.node)
 
 
-def later(known: datetime | None, time: datetime) -> datetime:
+def later(previous: datetime | None, time: datetime) -> datetime:
     """The later of two times."""
-    return time if known is None else max(known, time)
+    return time if previous is None else max(previous, time)
 
 
 def forget_observations(state: BootstrapFacts, node: str, time: datetime) -> None:
@@ -105,8 +105,8 @@ def _after(time: datetime | None, end: datetime) -> datetime | None:
 
 def _components_observed(state: BootstrapFacts, fact: Fact, data: NodeComponentsObserved) -> None:
     node, time = fact.event.subject, fact.event.time
-    known = state.component.where("node", node)
-    if not data.pods and not known:
+    previous = state.component.where("node", node)
+    if not data.pods and not previous:
         return  # A node that never had components needs no row.
     row = node_row(state, node)
     if not data.pods and row.is_gone:
@@ -114,7 +114,7 @@ def _components_observed(state: BootstrapFacts, fact: Fact, data: NodeComponents
         return
     names: dict[str, None] = dict.fromkeys(pod.component for pod in data.pods)
     observed_pods = {name: _of_component(data.pods, name) for name in names}
-    for component in known:
+    for component in previous:
         _observe_component(state, row, component.component, observed_pods.pop(component.component, None), time)
     for name, pod in observed_pods.items():
         _observe_component(state, row, name, pod, time)
@@ -131,13 +131,13 @@ def _of_component(pods: Iterable[ComponentPod], name: str) -> ComponentPod:
 def _observe_component(
     state: BootstrapFacts, row: BootstrapNode, name: str, pod: ComponentPod | None, time: datetime
 ) -> None:
-    known = state.component.get((row.node, name))
-    streak = None if known is None else known.streak
-    if known is None and row.components_at is not None and row.components_at > time:
+    previous = state.component.get((row.node, name))
+    streak = None if previous is None else previous.streak
+    if previous is None and row.components_at is not None and row.components_at > time:
         streak = extend_streak(None, False, row.components_at)  # A later report no longer names it.
     streak = extend_streak(streak, pod is not None and pod.ready, time)
-    if known is not None and known.reported_at > time:
-        failing, step = known.failing, known.step
+    if previous is not None and previous.reported_at > time:
+        failing, step = previous.failing, previous.step
     elif pod is None or streak.reported_at > time:
         failing, step = False, None
     else:
@@ -181,13 +181,13 @@ def _with_stale(row: BootstrapNode, time: datetime) -> list[datetime]:
     """A missed heartbeat ends the last run, or splits it where the report is late."""
     heartbeats, run = heartbeat_times(row), unbroken_heartbeats(row)
     older = heartbeats[: len(heartbeats) - len(run)]
-    known = [*older, *older[-1:] * len(run)]  # Any part of an earlier, longer run is a run too.
+    previous = [*older, *older[-1:] * len(run)]  # Any part of an earlier, longer run is a run too.
     for part in (
         [heartbeat for heartbeat in run if heartbeat < time],
         [heartbeat for heartbeat in run if heartbeat > time],
     ):
-        known = _after_run(known, part)
-    return known
+        previous = _after_run(previous, part)
+    return previous
 
 
 def _after_run(heartbeats: list[datetime], run: list[datetime]) -> list[datetime]:
@@ -208,10 +208,10 @@ def _devices_observed(state: BootstrapFacts, fact: Fact, data: NodeDevicesObserv
 
 def _health_changed(state: BootstrapFacts, fact: Fact, data: DeviceHealthChanged) -> None:
     node, card, time = intern(origin_of(fact.event.source).name), intern(fact.event.subject), fact.event.time
-    known = state.health.get((node, card))
-    is_latest = known is None or known.reported_at <= time
-    streak = extend_streak(None if known is None else known.streak, data.healthy, time)
-    kind, message = (data.kind, data.message) if is_latest or known is None else (known.kind, known.message)
+    previous = state.health.get((node, card))
+    is_latest = previous is None or previous.reported_at <= time
+    streak = extend_streak(None if previous is None else previous.streak, data.healthy, time)
+    kind, message = (data.kind, data.message) if is_latest or previous is None else (previous.kind, previous.message)
     state.health.put(BootstrapHealth(node, card, *streak, kind, message))
     state.touch(node)
 

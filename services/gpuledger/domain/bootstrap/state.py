@@ -51,8 +51,8 @@ class Bootstrap(TableState):
 def bootstrap_changed(state: Bootstrap, fact: Fact, data: NodeBootstrapChanged) -> None:
     """Store the node's phase and conditions; a condition's time changes only with its status."""
     node, time = intern(fact.event.subject), fact.event.time
-    known = state.phase.get(node)
-    changed_at = known.changed_at if known is not None and known.phase == data.phase else time
+    previous = state.phase.get(node)
+    changed_at = previous.changed_at if previous is not None and previous.phase == data.phase else time
     state.phase.put(NodePhase(node, intern(data.phase), changed_at))
     for row in state.preparation.where("node", node):
         if all(row.type != one.type for one in data.conditions):
@@ -77,8 +77,8 @@ def bootstrap_withdrawn(state: Bootstrap, fact: Fact, _data: NodeBootstrapWithdr
 def state_changed(state: Bootstrap, fact: Fact, data: DeviceStateChanged) -> None:
     """Store the GPUDevice's state; its time changes only with the state, not with the reason."""
     name, time = intern(fact.event.subject), fact.event.time
-    known = state.state.get(name)
-    changed_at = known.changed_at if known is not None and known.state == data.state else time
+    previous = state.state.get(name)
+    changed_at = previous.changed_at if previous is not None and previous.state == data.state else time
     state.state.put(PreparedDevice(name, intern(data.state), intern(data.reason), intern(data.message), changed_at))
 
 

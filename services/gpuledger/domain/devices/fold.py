@@ -175,10 +175,10 @@ class Devices(TableState):
         self.contradiction = Table(CONTRADICTION, "subject")
 
 
-def passport(known: Device, installations: list[Installation]) -> Device:
+def passport(previous: Device, installations: list[Installation]) -> Device:
     """The passport that follows from a device's installations; failures and the first sight stay as they are."""
     if not installations:
-        return known
+        return previous
     latest = max(installations, key=_began)
     held = [installation for installation in installations if installation.valid_to is None]
     current = max(held, key=_began, default=None)
@@ -186,7 +186,7 @@ def passport(known: Device, installations: list[Installation]) -> Device:
         (installation for installation in installations if installation.valid_to is not None), key=_ended, default=None
     )
     return Device(
-        known.device,
+        previous.device,
         IN_SERVICE if current else RETIRED if ended and ended.retired else REMOVED,
         current.slot if current else None,
         current.valid_from if current else None,
@@ -194,34 +194,34 @@ def passport(known: Device, installations: list[Installation]) -> Device:
         latest.serial or _latest_known(installations, "serial"),
         latest.uuid or _latest_known(installations, "uuid"),
         latest.model or _latest_known(installations, "model"),
-        known.first_seen_at,
+        previous.first_seen_at,
         ended.valid_to if ended else None,
         len(installations),
-        known.failures,
-        known.last_failed_at,
+        previous.failures,
+        previous.last_failed_at,
     )
 
 
 def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
     """Bring a device's passport in line with its installations."""
-    known = state.device.get(device) or unseen_device(device, seen_at)
-    if seen_at < known.first_seen_at:
-        known = known._replace(first_seen_at=seen_at)
-    state.device.put(passport(known, state.installation.where("device", device)))
+    previous = state.device.get(device) or unseen_device(device, seen_at)
+    if seen_at < previous.first_seen_at:
+        previous = previous._replace(first_seen_at=seen_at)
+    state.device.put(passport(previous, state.installation.where("device", device)))
 
 
 def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
     """Bring a slot's row in line with its installations; of several occupants it names the latest."""
-    known = state.slot.get(slot) or unseen_slot(slot, seen_at)
+    previous = state.slot.get(slot) or unseen_slot(slot, seen_at)
     installations = state.installation.where("slot", slot)
     held = [installation for installation in installations if installation.valid_to is None]
     current = max(held, key=_entered, default=None)
     state.slot.put(
-        known._replace(
+        previous._replace(
             device=current.device if current else None,
             occupants=len(held),
             lives=len(installations),
-            first_seen_at=min(known.first_seen_at, seen_at),
+            first_seen_at=min(previous.first_seen_at, seen_at),
             vacated_at=max(
                 (installation.valid_to for installation in installations if installation.valid_to is not None),
                 default=None,
@@ -236,11 +236,13 @@ def failed(state: Devices, fact: Fact, data: DeviceFailed) -> None:
     time = event.time
     identity = (event.source, event.epoch, event.number)
     state.failure.put(Failure(event.id, event.subject, data.slot, data.kind, time, data.message, *identity))
-    known = state.device.get(event.subject) or unseen_device(event.subject, time)
-    last_failed_at = time if known.last_failed_at is None else max(known.last_failed_at, time)
+    previous = state.device.get(event.subject) or unseen_device(event.subject, time)
+    last_failed_at = time if previous.last_failed_at is None else max(previous.last_failed_at, time)
     state.device.put(
-        known._replace(
-            first_seen_at=min(known.first_seen_at, time), failures=known.failures + 1, last_failed_at=last_failed_at
+        previous._replace(
+            first_seen_at=min(previous.first_seen_at, time),
+            failures=previous.failures + 1,
+            last_failed_at=last_failed_at,
         )
     )
 
@@ -250,14 +252,14 @@ def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> N
     device, kind, node = intern(fact.event.subject), intern(data.kind), intern(origin_of(fact.event.source).name)
     last_at = fact.event.time
     first_at = min(max(data.first_at, _UNIX), last_at).astimezone(UTC)
-    known = state.errors.get((device, kind, data.cause, node))
-    if known is None:
-        known = DeviceErrors(device, kind, data.cause, node, 0, first_at, last_at)
+    previous = state.errors.get((device, kind, data.cause, node))
+    if previous is None:
+        previous = DeviceErrors(device, kind, data.cause, node, 0, first_at, last_at)
     state.errors.put(
-        known._replace(
-            errors=min(known.errors + data.count, BIGINT_MAX),
-            first_at=min(known.first_at, first_at),
-            last_at=max(known.last_at, last_at),
+        previous._replace(
+            errors=min(previous.errors + data.count, BIGINT_MAX),
+            first_at=min(previous.first_at, first_at),
+            last_at=max(previous.last_at, last_at),
         )
     )
 
@@ -267,9 +269,9 @@ def declared(state: Devices, fact: Fact, data: SlotDeclared) -> None:
     slot, time = intern(fact.event.subject), fact.event.time
     version = SlotVersion(slot, time, None, fact.sequence, data.node, data.index)
     latest = put_version(state.slot_history, state.slot_history.where("slot", slot), version)
-    known = state.slot.get(slot) or unseen_slot(slot, time)
-    first_seen_at = min(known.first_seen_at, time)
-    state.slot.put(known._replace(node=latest.node, slot_index=latest.slot_index, first_seen_at=first_seen_at))
+    previous = state.slot.get(slot) or unseen_slot(slot, time)
+    first_seen_at = min(previous.first_seen_at, time)
+    state.slot.put(previous._replace(node=latest.node, slot_index=latest.slot_index, first_seen_at=first_seen_at))
 
 
 def unseen_device(device: str, seen_at: datetime) -> Device:
@@ -298,8 +300,8 @@ def _ended(installation: Installation) -> tuple[datetime, bool]:
 def _latest_known(installations: list[Installation], fact: str) -> str | None:
     if len(installations) == 1:
         return None
-    known = [installation for installation in installations if getattr(installation, fact)]
-    value: str | None = getattr(max(known, key=_began), fact) if known else None
+    previous = [installation for installation in installations if getattr(installation, fact)]
+    value: str | None = getattr(max(previous, key=_began), fact) if previous else None
     return value
 
 

@@ -201,8 +201,8 @@ def _by_time(marks: Iterable[Stray], *, inserted: bool) -> dict[datetime, Stray]
     by_time: dict[datetime, Stray] = {}
     for mark in marks:
         if mark.inserted == inserted:
-            known = by_time.get(mark.at)
-            by_time[mark.at] = mark if known is None else max(known, mark, key=_rank)
+            previous = by_time.get(mark.at)
+            by_time[mark.at] = mark if previous is None else max(previous, mark, key=_rank)
     return by_time
 
 
@@ -220,8 +220,8 @@ def _marks_of(installation: Installation) -> list[Stray]:
 
 
 def _insertion_of(installation: Installation) -> Stray:
-    said = (installation.serial, installation.uuid, installation.model, installation.source, installation.epoch)
-    return Stray(installation.device, installation.slot, installation.valid_from, True, False, *said)
+    fields = (installation.serial, installation.uuid, installation.model, installation.source, installation.epoch)
+    return Stray(installation.device, installation.slot, installation.valid_from, True, False, *fields)
 
 
 def _removal(device: str, slot: str, at: datetime, *, retired: bool) -> Stray:

@@ -92,11 +92,11 @@ def _observed(state: Nodes, fact: Fact, data: NodeObserved) -> None:
 
 def _declared(state: Nodes, fact: Fact, data: SlotDeclared) -> None:
     time, slot = fact.event.time, fact.event.subject
-    known = state.slot.get((data.node, slot))
-    if known is None or time < known.declared_at:
+    previous = state.slot.get((data.node, slot))
+    if previous is None or time < previous.declared_at:
         state.slot.put(NodeSlot(data.node, slot, time))
     node = state.node.get(data.node) or Node(data.node, time, *_version(fact, present=True)[4:], 0)
-    state.node.put(node._replace(first_seen_at=min(node.first_seen_at, time), slots=node.slots + (known is None)))
+    state.node.put(node._replace(first_seen_at=min(node.first_seen_at, time), slots=node.slots + (previous is None)))
 
 
 def _version(fact: Fact, *, present: bool) -> NodeVersion:
@@ -106,9 +106,9 @@ def _version(fact: Fact, *, present: bool) -> NodeVersion:
 
 def _put(state: Nodes, version: NodeVersion) -> None:
     latest = put_version(state.history, state.history.where("node", version.node), version)
-    known = state.node.get(version.node)
-    first_seen_at = version.valid_from if known is None else min(known.first_seen_at, version.valid_from)
-    slots = 0 if known is None else known.slots
+    previous = state.node.get(version.node)
+    first_seen_at = version.valid_from if previous is None else min(previous.first_seen_at, version.valid_from)
+    slots = 0 if previous is None else previous.slots
     state.node.put(Node(version.node, first_seen_at, *latest[4:], slots))
 
 

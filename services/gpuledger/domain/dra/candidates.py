@@ -205,11 +205,11 @@ class ClusterDevices:
         return VisiblePool(pool, node, view, published, uses, left, overdrawn_counters(left))
 
     def _published(self, one: Slice) -> Iterator[PublishedDevice]:
-        known = self._payloads.get(one.name)
-        if known is None:
+        cached = self._payloads.get(one.name)
+        if cached is None:
             payload = SlicePublished.model_validate(orjson.loads(self.state.slice.rows[one.name].payload))
-            known = self._payloads[one.name] = payload.devices
-        pairs = zip(one.devices, known, strict=False)  # one that defines counters offers no devices, whatever it lists
+            cached = self._payloads[one.name] = payload.devices
+        pairs = zip(one.devices, cached, strict=False)  # one that defines counters offers no devices, whatever it lists
         return (
             PublishedDevice(LocatedDevice(one, device), payload, index) for index, (device, payload) in enumerate(pairs)
         )

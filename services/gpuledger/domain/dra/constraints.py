@@ -116,8 +116,8 @@ def of_view(view: PoolView) -> Iterator[DeviceConstraint]:
             UnavailableReason.OUTDATED, f"generation {view.generation} of the pool is published elsewhere"
         )
     elif not view.is_complete:
-        seen = f"{view.observed} of {view.expected} slices of generation {view.generation} are there"
-        yield DeviceConstraint(UnavailableReason.INCOMPLETE, seen)
+        text = f"{view.observed} of {view.expected} slices of generation {view.generation} are there"
+        yield DeviceConstraint(UnavailableReason.INCOMPLETE, text)
     elif not view.is_valid:
         yield DeviceConstraint(UnavailableReason.INVALID, "; ".join(view.problems))
 

@@ -57,12 +57,12 @@ class _SliceEvaluation:
 
     def put(self, availability: DeviceAvailability) -> DeviceAvailability | None:
         """Store the device's new availability and return the old one."""
-        known = self.availabilities.get(availability.device.name)
+        previous = self.availabilities.get(availability.device.name)
         self.availabilities[availability.device.name] = availability
         _count(self, availability, 1)
-        if known is not None:
-            _count(self, known, -1)
-        return known
+        if previous is not None:
+            _count(self, previous, -1)
+        return previous
 
 
 class PoolEvaluation:
@@ -120,18 +120,18 @@ class PoolEvaluation:
         others = self._balance.move(device, before, context.uses.get(device, UNUSED))
         touched = {self.owner()} if others and (was_overdrawn or self._balance.overdrawn) else set()
         again = [(part, part.availabilities[device]) for part in self._parts.values() if device in part.availabilities]
-        for part, known in (*again, *self._short_otherwise(others - {device})):
-            now = self._availability(part, known.device, context)
+        for part, previous in (*again, *self._short_otherwise(others - {device})):
+            now = self._availability(part, previous.device, context)
             part.put(now)
             _count(self, now, 1)
-            _count(self, known, -1)
+            _count(self, previous, -1)
             touched.add(part.slice.name)
         return touched
 
     def kept(self, part: _SliceEvaluation, left: Left) -> _SliceEvaluation | None:
         """The evaluation of the same slice here, if it is equal with those remaining counters."""
-        known = self._parts.get(part.slice.name)
-        return known if known and known.is_as(part, has_counters_alike=left == self.left) else None
+        previous = self._parts.get(part.slice.name)
+        return previous if previous and previous.is_as(part, has_counters_alike=left == self.left) else None
 
     def _short_otherwise(self, devices: Iterable[str]) -> list[tuple[_SliceEvaluation, DeviceAvailability]]:
         """Those of the devices for which other counters are short than before."""
@@ -141,8 +141,8 @@ class PoolEvaluation:
                 for one in part.slice.devices:
                     if one.consumes and part.reason is None:
                         self._consuming.setdefault(one.name, []).append(part)
-        known = ((part, part.availabilities[name]) for name in devices for part in self._consuming.get(name, ()))
-        return [(part, one) for part, one in known if one.blockers.counters != self._short(one.device, one.use)]
+        previous = ((part, part.availabilities[name]) for name in devices for part in self._consuming.get(name, ()))
+        return [(part, one) for part, one in previous if one.blockers.counters != self._short(one.device, one.use)]
 
     def _short(self, device: DraDevice, use: Use) -> tuple[str, ...]:
         return tuple(short_counters(device, use, self._balance.left, self._balance.overdrawn))
@@ -150,9 +150,9 @@ class PoolEvaluation:
     def _part(self, one: Slice, context: EvaluationContext, before: "PoolEvaluation | None") -> _SliceEvaluation:
         """The earlier evaluation of the slice where it still holds, or a new one of every device."""
         part = _SliceEvaluation(one, pool_reason(self.view, is_current=one.name in self._current))
-        known = before.kept(part, self.left) if before else None
-        if known is not None:
-            return known
+        previous = before.kept(part, self.left) if before else None
+        if previous is not None:
+            return previous
         self.fresh.append(one.name)
         for device in one.devices:
             part.put(self._availability(part, device, context))

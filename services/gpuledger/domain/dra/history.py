@@ -53,12 +53,12 @@ class PoolHistory:
 
     def _open_rows(self, pool: PoolId) -> dict[str, rows.PoolAvailability]:
         """The open row of each view of a pool."""
-        known = self._open.get(pool)
-        if known is None:
+        open_rows = self._open.get(pool)
+        if open_rows is None:
             every = self.availability.where("pool", pool.name)
-            known = {row.node: row for row in every if row.driver == pool.driver and row.valid_to is None}
-            self._open[pool] = known
-        return known
+            open_rows = {row.node: row for row in every if row.driver == pool.driver and row.valid_to is None}
+            self._open[pool] = open_rows
+        return open_rows
 
     def _record_conditions(self, view: str, evaluation: PoolEvaluation, at: datetime) -> None:
         for type_, status, reason, message in conditions_of(evaluation.view):

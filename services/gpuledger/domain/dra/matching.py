@@ -210,10 +210,10 @@ def _agreeing(
         if not concerns(constraint, option):
             continue
         value = attribute_of(candidate, constraint.match_attribute or constraint.distinct_attribute or "")
-        known = values.get(number, ())
-        if value is None or (known and (value in known) is (constraint.match_attribute is None)):
+        before = values.get(number, ())
+        if value is None or (before and (value in before) is (constraint.match_attribute is None)):
             return None
-        after[number] = (*known, value)
+        after[number] = (*before, value)
     return after
 
 
@@ -243,5 +243,5 @@ def _used(use: Use, added: Mapping[str, int]) -> Use:
     return use._replace(consumed=_sum(use.consumed or {}, added))
 
 
-def _sum(known: Mapping[Key, int], added: Mapping[Key, int]) -> dict[Key, int]:
-    return {key: known.get(key, 0) + added.get(key, 0) for key in (*known, *added)}
+def _sum(before: Mapping[Key, int], added: Mapping[Key, int]) -> dict[Key, int]:
+    return {key: before.get(key, 0) + added.get(key, 0) for key in (*before, *added)}

@@ -177,8 +177,8 @@ def _closeness(site: _Site) -> float:
 def _note_most(most: dict[tuple[str, str], tuple[Supply, str]], site: _Site) -> None:
     for options in site.supplies:
         for one in options:
-            known = most.get((one.claim, one.label))
-            if known is None or one.available > known[0].available:
+            before = most.get((one.claim, one.label))
+            if before is None or one.available > before[0].available:
                 most[one.claim, one.label] = (one, site.node.name)
 
 

@@ -86,9 +86,9 @@ class PoolIndex:
 
     def evaluation(self, name: str, node: LabelledNode | None, rules: Iterable[TaintRule]) -> PoolEvaluation:
         """The evaluation of a view (EVERYWHERE without a node) of a pool that has slices."""
-        known = self._views.get(name)
-        if known is not None:
-            return known
+        cached = self._views.get(name)
+        if cached is not None:
+            return cached
         every = list(self.slices.values())
         view = seen_everywhere(every) if node is None else seen_from(every, node)
         own = tuple(self.slices[one] for one in sorted(self._own.get(name, ())))
@@ -174,9 +174,9 @@ class PoolIndex:
 
     def _outdate(self, view: str) -> None:
         self._changed[view] = None
-        known = self._views.pop(view, None)
-        if known is not None and view in self._own:
-            self._before[view] = known
+        cached = self._views.pop(view, None)
+        if cached is not None and view in self._own:
+            self._before[view] = cached
 
     def _owners_touched(self) -> None:
         self._touched |= dict.fromkeys(evaluation.owner() for evaluation in self._views.values())

@@ -94,13 +94,13 @@ def _problems(slices: Sequence[Slice], near: Sequence[Slice]) -> Iterator[str]:
     yield from _twice("device", [(device.name, one.name) for one in near for device in one.devices])
     sets = [(name, one.name) for one in near for name in (*one.counters, *one.repeated_sets)]
     yield from _twice("counter set", sets)
-    known = {name: set(counters) for one in slices for name, counters in one.counters.items()}
+    defined = {name: set(counters) for one in slices for name, counters in one.counters.items()}
     for one in slices:
         for device in one.devices:
             for name, counters in device.consumes.items():
-                if name not in known:
+                if name not in defined:
                     yield f"device {device.name} in {one.name} consumes the unknown counter set {name}"
-                for counter in sorted(set(counters) - known.get(name, set(counters))):
+                for counter in sorted(set(counters) - defined.get(name, set(counters))):
                     yield f"device {device.name} in {one.name} consumes the unknown counter {name}/{counter}"
 
 

@@ -41,8 +41,8 @@ def slice_status(
 
 def conditions_of(view: PoolView) -> Iterator[tuple[str, bool, str, str]]:
     """Type, status, reason and message of a pool's conditions."""
-    seen = f"{view.observed} of {view.expected} slices of generation {view.generation} are there."
-    yield "Complete", view.is_complete, "SliceCountMatch" if view.is_complete else "SliceCountMismatch", seen
+    text = f"{view.observed} of {view.expected} slices of generation {view.generation} are there."
+    yield "Complete", view.is_complete, "SliceCountMatch" if view.is_complete else "SliceCountMismatch", text
     if not view.is_complete:
         yield "Valid", True, "NotChecked", "An incomplete pool is not checked."
     elif view.is_valid:
@@ -136,8 +136,8 @@ def _sums(availabilities: Iterable[DeviceAvailability]) -> tuple[Mapping[str, Qu
 
 
 def _add(sums: dict[str, Quantity], name: str, amount: Quantity) -> None:
-    known = sums.get(name)
-    sums[name] = amount if known is None else known.as_much(known.nanos + amount.nanos)
+    before = sums.get(name)
+    sums[name] = amount if before is None else before.as_much(before.nanos + amount.nanos)
 
 
 def _pool(

@@ -233,8 +233,8 @@ def _supersede(state: InventoryFacts, node: str, reporter: str, time: datetime) 
 
 
 def _store(state: InventoryFacts, report: CardReport) -> None:
-    known = state.report.get(state.report.key_of(report))
-    if known is None or _is_latest(known.reported_at, report.reported_at):
+    previous = state.report.get(state.report.key_of(report))
+    if previous is None or _is_latest(previous.reported_at, report.reported_at):
         state.report.put(report)
 
 
@@ -247,14 +247,14 @@ def _forget(state: InventoryFacts, row: InventoryNode) -> None:
 
 
 def _row(state: InventoryFacts, node: str) -> InventoryNode:
-    known = state.node_facts.get(node)
-    if known is not None:
-        return known
+    previous = state.node_facts.get(node)
+    if previous is not None:
+        return previous
     return InventoryNode(intern(node), True, None, None, "{}", None, False, None, None, 0, None, None, "{}")
 
 
-def _is_latest(known: datetime | None, time: datetime) -> bool:
-    return known is None or known <= time
+def _is_latest(previous: datetime | None, time: datetime) -> bool:
+    return previous is None or previous <= time
 
 
 def _with_gpus(row: InventoryNode, time: datetime) -> InventoryNode:
@@ -266,11 +266,11 @@ def _with_hardware_facts(row: InventoryNode, labels: Mapping[str, str], time: da
     facts = hardware_facts(labels)
     if not facts:
         return row
-    known, at = orjson.loads(row.hardware_facts), time.timestamp()
+    previous, at = orjson.loads(row.hardware_facts), time.timestamp()
     for name, value in facts.items():
-        if name not in known or known[name][0] <= at:
-            known[name] = [at, value]
-    return row._replace(hardware_facts=intern(json_text(known)))
+        if name not in previous or previous[name][0] <= at:
+            previous[name] = [at, value]
+    return row._replace(hardware_facts=intern(json_text(previous)))
 
 
 def _put(state: InventoryFacts, row: InventoryNode) -> None:

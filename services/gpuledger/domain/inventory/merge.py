@@ -106,8 +106,8 @@ def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
     named: dict[str, CardReport] = {}
     for report in alive:
         if report.reporter == AGENT and _has_uuid(report) and report.pci_address:
-            known = named.get(report.pci_address)
-            if known is None or (known.reported_at, known.card) < (report.reported_at, report.card):
+            previous = named.get(report.pci_address)
+            if previous is None or (previous.reported_at, previous.card) < (report.reported_at, report.card):
                 named[report.pci_address] = report
     cards: dict[str, CardReport] = {}
     counted: dict[str, CardReport] = {}
@@ -136,10 +136,10 @@ def _has_uuid(report: CardReport) -> bool:
 
 def _beyond(node_cards: _NodeCards) -> list[CardReport]:
     """Cards that Node Feature Discovery counts beyond the agent's of each kind."""
-    known: dict[Kind, int] = defaultdict(int)
+    previous: dict[Kind, int] = defaultdict(int)
     for card in node_cards.cards.values():
-        known[_kind(card)] += 1
-    return [card for card in node_cards.counted.values() if card.rank > known[_kind(card)]]
+        previous[_kind(card)] += 1
+    return [card for card in node_cards.counted.values() if card.rank > previous[_kind(card)]]
 
 
 def _of_agent(node_cards: _NodeCards, card: CardReport) -> DesiredDevice:

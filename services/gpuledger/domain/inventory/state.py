@@ -267,16 +267,16 @@ def _change(state: Inventory, fact: Fact, name: str | None = None, **columns: An
 
 
 def _touch(state: Inventory, node: str, time: datetime, *, present: bool | None = None) -> None:
-    known = state.node.get(node) or GpuNode(intern(node), False, time)
-    is_present = known.present if present is None else present
-    state.node.put(GpuNode(known.node, is_present, max(known.decided_at, time)))
+    previous = state.node.get(node) or GpuNode(intern(node), False, time)
+    is_present = previous.present if present is None else present
+    state.node.put(GpuNode(previous.node, is_present, max(previous.decided_at, time)))
 
 
 def _inventory_changed(state: Inventory, fact: Fact, data: NodeInventoryChanged) -> None:
     node, time = fact.event.subject, fact.event.time
     for condition in data.conditions:
-        known = state.condition.get((node, condition.type))
-        changed_at = known.changed_at if known is not None and known.status == condition.status else time
+        previous = state.condition.get((node, condition.type))
+        changed_at = previous.changed_at if previous is not None and previous.status == condition.status else time
         texts = (intern(condition.type), condition.status, intern(condition.reason), intern(condition.message))
         state.condition.put(GpuNodeCondition(intern(node), *texts, changed_at))
     _touch(state, node, time, present=data.present)
@@ -290,22 +290,22 @@ def _inventory_withdrawn(state: Inventory, fact: Fact, _data: NodeInventoryWithd
 
 
 def _prerequisite_changed(state: Inventory, fact: Fact, data: ModulePrerequisiteChanged) -> None:
-    known = state.module.get(fact.event.subject)
-    changed_at = known.changed_at if known is not None and known.met == data.met else fact.event.time
+    previous = state.module.get(fact.event.subject)
+    changed_at = previous.changed_at if previous is not None and previous.met == data.met else fact.event.time
     state.module.put(GpuModule(fact.event.subject, data.met, data.reason, data.message, changed_at))
 
 
 def _marked(state: Inventory, fact: Fact, data: DeviceMarked) -> None:
     name, time = fact.event.subject, fact.event.time
-    known = state.mark.get(name)
-    if known is None or known.marked_at <= time:
+    previous = state.mark.get(name)
+    if previous is None or previous.marked_at <= time:
         state.mark.put(GpuDeviceMark(name, time, json_text(data.labels), json_text(data.annotations)))
 
 
 def _settings_changed(state: Inventory, fact: Fact, data: SettingsChanged) -> None:
-    known = state.settings.get(MODULE_CONFIG)
+    previous = state.settings.get(MODULE_CONFIG)
     if fact.event.subject == MODULE_CONFIG and (
-        known is None or known.changed_at is None or known.changed_at <= fact.event.time
+        previous is None or previous.changed_at is None or previous.changed_at <= fact.event.time
     ):
         state.settings.put(settings_row(data, fact.event.time))
 

@@ -98,8 +98,8 @@ class Workloads(TableState):
 def touched(fact: Fact) -> Touched:
     """Any event may touch the workload's row and allocations; a scheduling also needs its other facts."""
     workload = fact.event.subject
-    known = (("workload", workload), ("allocation", workload))
-    return (*known, ("workload_fact", workload)) if isinstance(fact.event.data, WorkloadScheduled) else known
+    tables = (("workload", workload), ("allocation", workload))
+    return (*tables, ("workload_fact", workload)) if isinstance(fact.event.data, WorkloadScheduled) else tables
 
 
 def phase_of(scheduled_at: datetime | None, ended_at: datetime | None) -> str:
@@ -201,9 +201,9 @@ def _store(
 
 def _row(state: Workloads, fact: Fact) -> Workload:
     event = fact.event
-    known = state.workload.get(event.subject)
-    if known is not None:
-        return known
+    row = state.workload.get(event.subject)
+    if row is not None:
+        return row
     nothing = (None,) * 7
     return Workload(event.subject, PENDING, *nothing, None, 0, None, 0, None, 0, event.source, event.epoch)
 

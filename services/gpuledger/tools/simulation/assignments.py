@@ -74,15 +74,15 @@ class Assignments:
         """The slot of a device; None where it is not known yet."""
         return self._slots.get((device.node, device.address))
 
-    def follow(self, seen: DeviceChanges) -> list[AssignedDevice]:
+    def follow(self, changes: DeviceChanges) -> list[AssignedDevice]:
         """The devices to set up after these changes."""
-        if isinstance(seen, Listed):
-            there = {device.name for device in seen.objects}
+        if isinstance(changes, Listed):
+            there = {device.name for device in changes.objects}
             self._set_up.clear()
             self._let_go.clear()
             self.leaving = {name: device for name, device in self.leaving.items() if name in there}
-            return [device for device in seen.objects if self._changed(device)]
-        return [change.object for change in seen.changes if self._changes(change.type, change.object)]
+            return [device for device in changes.objects if self._changed(device)]
+        return [change.object for change in changes.changes if self._changes(change.type, change.object)]
 
     def free(self, holders: Callable[[AssignedDevice], object]) -> Iterator[AssignedDevice]:
         """The leaving devices that no pod holds any more; they leave their pools now."""
@@ -110,9 +110,9 @@ class Assignments:
         if not device.waits or pool is None:
             self._set_up.pop(name, None)
             return False
-        known = self._set_up.get(name)
+        previous = self._set_up.get(name)
         self._set_up[name] = pool
-        return known != pool
+        return previous != pool
 
 
 class Applied(NamedTuple):

@@ -172,16 +172,16 @@ class Simulation:
     async def _observe(self, node: str) -> None:
         await self._agents.observed(node, in_order(self.plan.allocation.cards(node)))
 
-    async def _follow(self, seen: PodChanges) -> list[Happening]:
+    async def _follow(self, changes: PodChanges) -> list[Happening]:
         """The consequences of other people's changes to pods."""
-        if isinstance(seen, Listed):
-            there = {pod["metadata"]["name"] for pod in seen.objects}
+        if isinstance(changes, Listed):
+            there = {pod["metadata"]["name"] for pod in changes.objects}
             gone = [name for name in self.plan.pods() if name not in there and not await self._cluster.has_pod(name)]
             ended = [happening for name in gone for happening in self._vanished(name)]
-            return [*ended, *(happening for pod in seen.objects for happening in self._changed(pod))]
+            return [*ended, *(happening for pod in changes.objects for happening in self._changed(pod))]
         return [
             happening
-            for change in seen.changes
+            for change in changes.changes
             for happening in (
                 self._vanished(change.object["metadata"]["name"])
                 if change.type == "DELETED"
@@ -217,10 +217,10 @@ class Pooling:
         self._assignments = Assignments(fleet)
         self._withdrawn: dict[str, SlotId] = {}
 
-    async def follow(self, seen: Iterable[DeviceChanges]) -> None:
+    async def follow(self, changes: Iterable[DeviceChanges]) -> None:
         """Set devices up after these changes; reads each pool once."""
         requested: dict[PoolRef, list[AssignedDevice]] = {}
-        for device in (device for one in seen for device in self._assignments.follow(one)):
+        for device in (device for one in changes for device in self._assignments.follow(one)):
             assert device.pool is not None, "only a device of a pool is set up"
             requested.setdefault(device.pool, []).append(device)
         for ref, devices in requested.items():

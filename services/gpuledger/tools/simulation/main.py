@@ -126,8 +126,8 @@ class KindWatch(Generic[T]):
 
     async def run(self) -> None:
         """Collect changes until cancelled."""
-        async with aclosing(self._reflector.run()) as seen:
-            async for one in seen:
+        async with aclosing(self._reflector.run()) as stream:
+            async for one in stream:
                 if isinstance(one, Interrupted):
                     kind, reason = self._resource.plural, str(one.error)
                     log.warning("a kind cannot be followed", kind=kind, reason=reason, pause_s=one.pause_s)

@@ -160,9 +160,9 @@ def ended(live: Object, phase: str, now: datetime) -> Object:
 
 def _amounts(of: FleetNode, slots: Iterable[int]) -> dict[str, str]:
     """What a node offers; resources of which it has nothing now stay, as zero."""
-    known = of.resources(range(len(of.addresses)))
+    resources = of.resources(range(len(of.addresses)))
     offered: Counter[str] = of.resources(slots)
-    amounts = {resource: str(offered[resource]) for resource in (GPU_RESOURCE, *sorted(known))}
+    amounts = {resource: str(offered[resource]) for resource in (GPU_RESOURCE, *sorted(resources))}
     return {"cpu": str(of.cpus), "memory": f"{of.memory_mib}Mi", "pods": str(PODS_PER_NODE), **amounts}
 
 

@@ -181,7 +181,7 @@ def resume_state(
     for live in pods:
         name, phase = live["metadata"]["name"], live.get("status", {}).get("phase", "")
         last_number = max(last_number, number_of(name))
-        pod, known = pod_from(fleet, live, chance, rates), recorded.open.get(name)
+        pod, opened = pod_from(fleet, live, chance, rates), recorded.open.get(name)
         if phase in FINISHED:
             if name in over:
                 over[name] = phase
@@ -190,8 +190,8 @@ def resume_state(
             continue
         elif not live["spec"].get("nodeName"):
             pending.append(pod)
-        elif known is not None and known.node == live["spec"]["nodeName"] and not is_terminating(live):
-            running.append(RunningPod(pod, known.node, known.shares))
+        elif opened is not None and opened.node == live["spec"]["nodeName"] and not is_terminating(live):
+            running.append(RunningPod(pod, opened.node, opened.shares))
             del over[name]
         elif live["spec"]["nodeName"] in fleet.nodes:
             stray.append(name)
