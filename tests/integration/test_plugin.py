@@ -16,7 +16,18 @@ from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.plugin.resource import AWAY, POLL_PERIOD_S, STREAM_END_POLLS
 from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
-from support.kubelet_parts import address, board_of, card, hasty, hasty_once, running, short_folder, slices, whole_cards
+from support.kubelet_parts import (
+    address,
+    board_of,
+    card,
+    hasty,
+    hasty_once,
+    knows,
+    running,
+    short_folder,
+    slices,
+    whole_cards,
+)
 from support.waiting import eventually
 
 LOCAL = "gpu.deckhouse.io/a"
@@ -37,16 +48,6 @@ async def kubelet(root: Path) -> AsyncIterator[FakeKubelet]:
 
 def plugin_of(kubelet: FakeKubelet, board: Board, **more: object) -> DevicePlugin:
     return DevicePlugin(board, PluginSettings(kubelet.plugins, **more), sleep=hasty)  # type: ignore[arg-type]
-
-
-async def knows(kubelet: FakeKubelet, resource: str, *healthy: str, unhealthy: tuple[str, ...] = ()) -> None:
-    """Wait until the kubelet knows the resource with exactly these devices."""
-    wanted = dict.fromkeys(healthy, "Healthy") | dict.fromkeys(unhealthy, "Unhealthy")
-
-    async def so() -> bool:
-        return resource in kubelet.resources and kubelet.health(resource) == wanted
-
-    await eventually(so)
 
 
 def sockets(kubelet: FakeKubelet) -> set[str]:

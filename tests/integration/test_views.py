@@ -10,7 +10,7 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
 
-from gpuledger.db.errors import DatabaseUnavailableError, QueryError
+from gpuledger.db.errors import QueryError
 from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import FUNCTIONS_AT, READER_ROLE, REPORTS, recreate_views, view_of
 from gpuledger.domain.devices import fold as devices
@@ -353,31 +353,6 @@ async def test_the_reader_cannot_write(database: str) -> None:
             with pytest.raises(QueryError):
                 await query(connection, statement)
     assert _ask(database, "fleet")[0]["devices"] == 6
-
-
-async def test_a_read_only_transaction_remains_where_the_role_is_left(database: str) -> None:
-    async with read_only(database) as connection:
-        await connection.execute("RESET ROLE")
-        with pytest.raises(QueryError, match="would change the database"):
-            await query(connection, "DELETE FROM gpuledger_live.device")
-
-
-async def test_questions_that_take_too_long_are_stopped(database: str) -> None:
-    async with read_only(database, statement_timeout_s=1) as connection:
-        with pytest.raises(QueryError, match="too long"):
-            await query(connection, "SELECT pg_sleep(60)")
-
-
-async def test_a_lost_connection_is_said_to_be_lost(database: str) -> None:
-    with pytest.raises(DatabaseUnavailableError, match="Cannot reach PostgreSQL at"):
-        await _ask_after_the_end(database)
-
-
-async def _ask_after_the_end(database_url: str) -> None:
-    async with read_only(database_url) as connection:
-        with psycopg.connect(database_url, autocommit=True) as other:
-            other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
-        await query(connection, "SELECT 1")
 
 
 def _insert(connection: psycopg.Connection[Any], table: str, rows: Iterable[tuple[Any, ...]]) -> None:

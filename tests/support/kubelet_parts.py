@@ -14,6 +14,8 @@ from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.runtime.clock import Sleep
 from gpuledger.runtime.tasks import end
+from support.kubelet import FakeKubelet
+from support.waiting import eventually
 
 HASTE: Final = 50.0
 """The agent's pauses are so much shorter in tests."""
@@ -113,3 +115,13 @@ async def running(part: Part, record: Listens | None = None) -> AsyncIterator[No
         if task.done():
             task.result()
         await end([task])
+
+
+async def knows(kubelet: FakeKubelet, resource: str, *healthy: str, unhealthy: tuple[str, ...] = ()) -> None:
+    """Wait until the kubelet knows the resource with exactly these devices."""
+    expected = dict.fromkeys(healthy, "Healthy") | dict.fromkeys(unhealthy, "Unhealthy")
+
+    async def so() -> bool:
+        return resource in kubelet.resources and kubelet.health(resource) == expected
+
+    await eventually(so)

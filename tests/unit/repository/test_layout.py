@@ -2,8 +2,10 @@
 
 import ast
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 from support.paths import ROOT
 
@@ -53,3 +55,29 @@ def test_modules_that_call_themselves_pure_are_under_the_contract_of_purity() ->
     sources = contracts["Decisions are pure"]["source_modules"]
     covered = re.compile("|".join(re.escape(one).replace(r"\*\*", ".+") + r"(\..+)?" for one in sources)).fullmatch
     assert [name for name in pure_modules() if name.startswith(PURE_ROOMS) and not covered(name)] == []
+
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+
+
+def written(*folders: str) -> list[Path]:
+    """The Python files that people write: neither generated ones nor migrations, which never change again."""
+    listed = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = [name for name in listed.stdout.split("\0") if name.endswith(".py") and not name.endswith("_pb2.py")]
+    return [ROOT / name for name in names if "/versions/" not in name and (ROOT / name).exists()]
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in written()}
+    assert {name: length for name, length in lengths.items() if length > FILE_LINES_MAX} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    functions = [
+        (f"{path.relative_to(ROOT)}: {node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for path in written(*SOURCE_ROOTS)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [name for name, length in functions if length > FUNCTION_LINES_MAX] == []
