@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.tools.explain.pools import Barrier, Finding, Hindrance, PodState, PodUse
+from gpuledger.tools.explain.pools import Barrier, Finding, NodeConstraint, PodState, PodUse
 from gpuledger.tools.explain.pools_wording import pool_words
 from support.pool_explanations import POOL, explained_pool
 from support.pools import Pools, applied, asks, pool, refused
@@ -56,8 +56,8 @@ def test_a_pod_fits_where_a_recount_finds_room(
 ) -> None:
     pools = built(devices, slices)
     given_uses = [PodUse(f"ns/{number}", node, units) for number, (node, units) in enumerate(uses)]
-    hindrances = {node: (Hindrance(Barrier.CORDONED),) for node in shut}
-    found = explained_pool(pools, wanted, *given_uses, hindrances=hindrances)
+    constraints = {node: (NodeConstraint(Barrier.CORDONED),) for node in shut}
+    found = explained_pool(pools, wanted, *given_uses, constraints=constraints)
     expected = recount(devices, slices, uses, shut, wanted)
     assert found.fitting == expected
     assert (found.finding is Finding.FITS) == bool(expected)

@@ -1,6 +1,6 @@
 """Explanations of pools for tests: pools as the real decider has them, and pods that request their units."""
 
-from gpuledger.tools.explain.pools import Ask, Hindrances, PodState, PodUse, PoolAnswer, answer
+from gpuledger.tools.explain.pools import NodeConstraints, PodState, PodUse, PoolAnswer, UnitRequest, answer
 from support.pools import Pools, pool
 
 WAITING = PodState()
@@ -12,11 +12,11 @@ def explained_pool(
     units: int,
     *uses: PodUse,
     pod: PodState = WAITING,
-    hindrances: Hindrances | None = None,
+    constraints: NodeConstraints | None = None,
     only: str | None = None,
 ) -> PoolAnswer:
     """The answer for a pod that requests so many units of the pool."""
-    return answer(pools.state, Ask(UNITS, POOL, units), uses, pod, hindrances=hindrances, only=only)
+    return answer(pools.state, UnitRequest(UNITS, POOL, units), uses, pod, constraints=constraints, only=only)
 
 
 def cards(**by_node: int) -> Pools:

@@ -54,7 +54,7 @@ async def get_objects(query: ObjectQuery, output: Output, *, headers: bool) -> N
     """Show the objects.
 
     Raises:
-        CliError: one that was named is not there.
+        CliError: an object with a requested name does not exist.
     """
     async with open_kube(query.access, _client_class(output)) as client:
         found = [await _found(query._replace(noun=noun), client, output) for noun in query.nouns]
@@ -92,7 +92,7 @@ def _padded(rows: Iterable[dict[str, Any]], view: View) -> Iterator[dict[str, An
 
 
 async def watch_objects(query: ObjectQuery, output: Output, *, headers: bool) -> None:
-    """Show the objects, then every one that changes, for ever.
+    """Show the objects, then every one that changes, until the command is interrupted.
 
     Raises:
         KubeError: the API server refuses, or the first request fails.
@@ -171,7 +171,7 @@ class _SeenObjects:
         self.begun = False
 
     def listed(self, objects: Iterable[Object]) -> list[Object]:
-        """Those of all objects that are new, or other than before."""
+        """The objects of a list that are new or have changed."""
         self.begun = True
         selected = list(self._selected(objects))
         for identity in self._versions.keys() - set(map(_identity, selected)):
@@ -179,7 +179,7 @@ class _SeenObjects:
         return [obj for obj in selected if self._is_new(obj)]
 
     def changed(self, changes: Iterable[Changed[Object]]) -> list[Object]:
-        """Those that came or changed."""
+        """The objects that were added or changed."""
         fresh = []
         for change in changes:
             for obj in self._selected([change.object]):

@@ -69,7 +69,7 @@ class KubeNoun:
 
 
 class Named(Protocol):
-    """Anything that other words stand for, too."""
+    """Anything with aliases."""
 
     @property
     def aliases(self) -> tuple[str, ...]:

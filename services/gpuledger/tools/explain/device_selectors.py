@@ -1,7 +1,7 @@
-"""Evaluates CEL selectors of DeviceClasses and requests on devices as the ledger knows them.
+"""Evaluates CEL selectors of DeviceClasses and requests on devices as the ledger has them.
 
-A device is seen as Kubernetes shows it: its driver, attributes and capacities by domain, and whether it can be shared.
-Names without a domain are in the driver's; a domain that a device knows nothing of is an empty one.
+Selectors see a device as Kubernetes shows it: its driver, attributes and capacities by domain, and whether it can be
+shared. Names without a domain are in the driver's; a domain without attributes is empty.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Why claims have no devices: what every request meets in every pool, and whether all can be had on one node. Pure.
+"""Why claims have no devices: what every request finds in every pool, and whether one node can meet them all. Pure.
 
 The result for one request and one device is exact, as the allocator decides it. Whether all requests can be met at once
 is searched within bounds; if these do not suffice, the explanation says so.
@@ -16,7 +16,7 @@ from gpuledger.events.claim import Request, Wish
 
 
 class InPool(NamedTuple):
-    """The devices of a pool, as one request meets them; `node` is None where they are not one node's.
+    """The devices of a pool as one request finds them; `node` is None if they do not belong to one node.
 
     `constraints` are the pool's own, which all its devices share.
     """
@@ -47,14 +47,14 @@ class OptionAnswer(NamedTuple):
 
 
 class RequestAnswer(NamedTuple):
-    """What a request meets, for each of its alternatives."""
+    """What a request finds, for each of its alternatives."""
 
     name: str
     options: tuple[OptionAnswer, ...]
 
 
 class ClaimAnswer(NamedTuple):
-    """What a claim's requests meet; `problem` is what nothing that is free could help."""
+    """What a claim's requests find; `problem` is one that no free device could solve."""
 
     claim: str
     requests: tuple[RequestAnswer, ...]
@@ -75,7 +75,7 @@ def explain(
     node: LabelledNode | None = None,
     allows: Allows | None = None,
 ) -> Explanation:
-    """What the claims meet, from a node or anywhere; `allows` is false for nodes that their user cannot use."""
+    """What the claims find, from a node or anywhere; `allows` is false for nodes that their user cannot use."""
     visible_pools = list(cluster.visible_pools() if node is None else cluster.visible_from(node))
     answers = tuple(
         ClaimAnswer(

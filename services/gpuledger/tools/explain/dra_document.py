@@ -1,4 +1,4 @@
-"""An explanation as a document: what `gpuledger why` shows and `-o json` writes. Claims are named where they may be."""
+"""An explanation of claims as a document, for `-o json` and the page. It names only claims that the user may read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -60,12 +60,12 @@ def _node_of(state: Availability, row: rows.DeviceAllocation) -> str | None:
 
 
 def request_documents(explanation: Explanation, claim: ClaimAnswer, may_name: MayName) -> list[Document]:
-    """What each request of a claim meets."""
+    """What each request of a claim finds."""
     return [_request(explanation, claim, request, may_name) for request in claim.requests]
 
 
 def together_document(found: Placement) -> Document:
-    """Whether all can be had at once, where, and what is in the way."""
+    """Whether all requests can be met at once, on which node, and the obstacles."""
     document: Document = {"possible": found.allocated is not None, "node": found.node, "nodes": found.nodes}
     if found.allocated is not None:
         given = ((one, one.candidate) for one in found.allocated)

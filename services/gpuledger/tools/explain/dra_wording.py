@@ -81,12 +81,12 @@ def option_words(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> str:
 
 
 def tally(option: OptionAnswer) -> Counter[UnavailableReason | Mismatch]:
-    """How many devices that match cannot be had, by the most telling reason."""
+    """How many matching devices are not available, by the most informative reason."""
     return Counter(one.constraints[0].kind for one in option.candidates if one.matches and not one.is_free)
 
 
 def reasons_words(counts: Mapping[UnavailableReason | Mismatch, int]) -> str:
-    """How many devices have what in the way."""
+    """How many devices have which obstacle."""
     return ", ".join(f"{counts[kind]} {words}" for kind, words in WORDS.items() if counts.get(kind))
 
 
@@ -96,7 +96,7 @@ def most_of(found: Placement) -> Most:
 
 
 def disagreement_words(one: Disagreement) -> str:
-    """Which constraint is in the way, and what the devices have."""
+    """The violated constraint, and the values of the devices."""
     constraint = one.constraint
     is_match = constraint.match_attribute is not None
     kind = "matchAttribute" if is_match else "distinctAttribute"

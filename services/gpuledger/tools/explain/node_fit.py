@@ -1,4 +1,4 @@
-"""What keeps a pod off a node, as far as its own selectors, the node's taints and a cordon say. Pure.
+"""What keeps a pod off a node: its own selectors, the node's taints and a cordon. Pure.
 
 It must never call a node closed that the scheduler may use: what it does not check keeps no pod off.
 """
@@ -13,7 +13,7 @@ from gpuledger.edge.kube.client import Object
 from gpuledger.edge.watchers.fields import FieldReader
 from gpuledger.edge.watchers.resources.reaches import terms_of
 from gpuledger.events.pool import PoolDefined, PoolTaint
-from gpuledger.tools.explain.pools import Barrier, Hindrance
+from gpuledger.tools.explain.pools import Barrier, NodeConstraint
 
 CORDON: Final = "node.kubernetes.io/unschedulable"
 """The taint that Kubernetes puts on a node that is cordoned."""
@@ -22,7 +22,7 @@ KEEPING_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def hindrances(pod: Object, node: Object) -> tuple[Hindrance, ...]:
+def constraints(pod: Object, node: Object) -> tuple[NodeConstraint, ...]:
     """What keeps the pod off a node of Kubernetes."""
     metadata, spec = node["metadata"], node.get("spec") or {}
     return (
@@ -32,15 +32,15 @@ def hindrances(pod: Object, node: Object) -> tuple[Hindrance, ...]:
     )
 
 
-def selection(pod: Object, node: LabelledNode) -> Iterator[Hindrance]:
-    """What of a pod's node selector and required node affinity a node does not meet."""
+def selection(pod: Object, node: LabelledNode) -> Iterator[NodeConstraint]:
+    """The parts of a pod's node selector and required node affinity that a node does not meet."""
     spec = pod.get("spec") or {}
     for key, value in sorted((spec.get("nodeSelector") or {}).items()):
         if node.labels.get(key) != value:
-            yield Hindrance(Barrier.NOT_SELECTED, f"nodeSelector {key}={value}")
+            yield NodeConstraint(Barrier.NOT_SELECTED, f"nodeSelector {key}={value}")
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
     if required is not None and not reaches(_reach(required), node):
-        yield Hindrance(Barrier.NOT_SELECTED, "required node affinity")
+        yield NodeConstraint(Barrier.NOT_SELECTED, "required node affinity")
 
 
 def untolerated(pod: Object, pool: PoolDefined) -> list[str]:
@@ -49,17 +49,17 @@ def untolerated(pod: Object, pool: PoolDefined) -> list[str]:
     return [_text(one) for one in taints if one.effect in KEEPING_OFF and not _tolerated(pod, one)]
 
 
-def _cordon(pod: Object, spec: Mapping[str, Any]) -> Iterator[Hindrance]:
+def _cordon(pod: Object, spec: Mapping[str, Any]) -> Iterator[NodeConstraint]:
     if spec.get("unschedulable") and not _tolerated(pod, PoolTaint(key=CORDON, effect="NoSchedule")):
-        yield Hindrance(Barrier.CORDONED)
+        yield NodeConstraint(Barrier.CORDONED)
 
 
-def _taints(pod: Object, spec: Mapping[str, Any]) -> Iterator[Hindrance]:
+def _taints(pod: Object, spec: Mapping[str, Any]) -> Iterator[NodeConstraint]:
     for one in spec.get("taints") or ():
         taint = PoolTaint(key=one["key"], value=one.get("value") or None, effect=one["effect"])
         is_cordon = bool(spec.get("unschedulable")) and taint.key == CORDON
         if taint.effect in KEEPING_OFF and not is_cordon and not _tolerated(pod, taint):
-            yield Hindrance(Barrier.TAINTED, _text(taint))
+            yield NodeConstraint(Barrier.TAINTED, _text(taint))
 
 
 def _tolerated(pod: Object, taint: PoolTaint) -> bool:

@@ -19,17 +19,17 @@ from gpuledger.edge.kube.errors import RefusedError
 from gpuledger.tools.cluster import KubeReply, concurrently, if_reachable, object_or_none, quotas_on
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.explain.access import Readable, readable
-from gpuledger.tools.explain.node_fit import hindrances, selection, untolerated
+from gpuledger.tools.explain.node_fit import constraints, selection, untolerated
 from gpuledger.tools.explain.pools import (
     HAS_OR_NEEDS_NONE,
     NODES_READ_MAX,
-    Ask,
     Barrier,
     Finding,
-    Hindrance,
-    Hindrances,
+    NodeConstraint,
+    NodeConstraints,
     PodUse,
     PoolAnswer,
+    UnitRequest,
     answer,
     checked_notes,
     judged_nodes,
@@ -82,11 +82,11 @@ async def explain_units(pools: PoolFacts, query: WhyQuery, pod: QueriedPod) -> U
         ToolError: the user may not read pods of its namespace, and Kubernetes has not shown this one.
     """
     requests = [
-        (Ask(resource, pool.id, number), _uses(pools, query.name, pod, pool.id))
+        (UnitRequest(resource, pool.id, number), _uses(pools, query.name, pod, pool.id))
         for resource, number in sorted(pod.units.items())
         if (pool := PoolRef.of_resource(resource, query.namespace)) is not None
     ]
-    answers = [answer(pools, ask, uses, pod.state, only=query.node) for ask, uses in requests]
+    answers = [answer(pools, request, uses, pod.state, only=query.node) for request, uses in requests]
     namespaces = {use.pod.partition("/")[0] for _, uses in requests for use in uses} | {query.namespace}
     may = await readable(query.access, namespaces, PODS)
     if pod.object is None and not may.may_name(query.namespace):
@@ -100,8 +100,10 @@ async def explain_units(pools: PoolFacts, query: WhyQuery, pod: QueriedPod) -> U
         return UnitsExplanation(tuple(answers), may, {}, {}, (*notes, *([NOT_PLACED] if judged else [])))
     reply = await if_reachable(query.live_access, lambda client: _read(client, query.namespace, answers, judged))
     cluster = reply.value or _Cluster({}, reply.problem, {}, reply.problem)
-    closed = _hindrances(pod.object, pools, judged, cluster)
-    answers = [answer(pools, ask, uses, pod.state, hindrances=closed, only=query.node) for ask, uses in requests]
+    closed = _node_constraints(pod.object, pools, judged, cluster)
+    answers = [
+        answer(pools, request, uses, pod.state, constraints=closed, only=query.node) for request, uses in requests
+    ]
     taints = _untolerated(pools, pod.object, answers)
     notes += _notes(answers, cluster, len(judged), taints)
     notes += [NO_SCHEDULER] if _is_unscheduled(pod, answers) else []
@@ -126,7 +128,7 @@ async def _read(client: KubeClient, namespace: str, answers: Sequence[PoolAnswer
     quotas_problem = ""
     for one in answers:
         if one.finding not in HAS_OR_NEEDS_NONE:
-            quotas[one.ask.resource], quotas_problem = await quotas_on(client, one.ask.resource, namespace)
+            quotas[one.request.resource], quotas_problem = await quotas_on(client, one.request.resource, namespace)
     return _Cluster(nodes, problem, quotas, quotas_problem)
 
 
@@ -142,7 +144,7 @@ async def _nodes(client: KubeClient, names: Sequence[str]) -> tuple[dict[str, Ob
     return {name: one.value for name, one in zip(names, replies, strict=True) if not one.problem}, problem
 
 
-def _hindrances(pod: Object, pools: PoolFacts, judged: Iterable[str], cluster: _Cluster) -> Hindrances:
+def _node_constraints(pod: Object, pools: PoolFacts, judged: Iterable[str], cluster: _Cluster) -> NodeConstraints:
     """What keeps the pod off nodes; a node that could not be read is judged by the labels that the ledger has."""
     return {
         name: _of_node(pod, cluster.nodes[name]) if name in cluster.nodes else _by_labels(pod, pools, name)
@@ -150,11 +152,11 @@ def _hindrances(pod: Object, pools: PoolFacts, judged: Iterable[str], cluster: _
     }
 
 
-def _of_node(pod: Object, node: Object | None) -> tuple[Hindrance, ...]:
-    return (Hindrance(Barrier.GONE),) if node is None else hindrances(pod, node)
+def _of_node(pod: Object, node: Object | None) -> tuple[NodeConstraint, ...]:
+    return (NodeConstraint(Barrier.GONE),) if node is None else constraints(pod, node)
 
 
-def _by_labels(pod: Object, pools: PoolFacts, name: str) -> tuple[Hindrance, ...]:
+def _by_labels(pod: Object, pools: PoolFacts, name: str) -> tuple[NodeConstraint, ...]:
     row = pools.node.get(name)
     if row is None or row.labelled_at is None:
         return ()
@@ -162,7 +164,7 @@ def _by_labels(pod: Object, pools: PoolFacts, name: str) -> tuple[Hindrance, ...
 
 
 def _untolerated(pools: PoolFacts, pod: Object, answers: Sequence[PoolAnswer]) -> dict[str, list[str]]:
-    rows = [row for one in answers if (row := pools.pool.get(one.ask.pool)) is not None]
+    rows = [row for one in answers if (row := pools.pool.get(one.request.pool)) is not None]
     return {row.subject: untolerated(pod, row.spec.definition) for row in rows}
 
 

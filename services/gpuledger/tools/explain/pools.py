@@ -23,7 +23,7 @@ from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.state import PoolFacts
 
 
-class Ask(NamedTuple):
+class UnitRequest(NamedTuple):
     """A request for units of a pool, by the pool's id and the extended resource in the pod."""
 
     resource: str
@@ -79,20 +79,20 @@ class Barrier(StrEnum):
     NOT_SELECTED = "NotSelected"
 
 
-class Hindrance(NamedTuple):
+class NodeConstraint(NamedTuple):
     """One thing that keeps the pod off a node."""
 
     barrier: Barrier
     detail: str = ""
 
 
-class Room(NamedTuple):
+class NodeUnits(NamedTuple):
     """A node of the pool: how many units it offers, and how many of them pods that are bound to it have."""
 
     node: str
     offered: int
     used: int
-    hindrances: tuple[Hindrance, ...] = ()
+    constraints: tuple[NodeConstraint, ...] = ()
 
     @property
     def free(self) -> int:
@@ -101,7 +101,7 @@ class Room(NamedTuple):
 
     def fits(self, requested: int) -> bool:
         """Whether a pod can have so many units there."""
-        return self.free >= requested and not self.hindrances
+        return self.free >= requested and not self.constraints
 
 
 class Idle(NamedTuple):
@@ -119,13 +119,13 @@ class PoolAnswer(NamedTuple):
     `uses` are of all pods that have or request units, except for the pod in question while it has none.
     """
 
-    ask: Ask
+    request: UnitRequest
     finding: Finding
     pod: PodState = PodState()
     deleting: bool = False
     against: tuple[PoolCondition, ...] = ()
     total: int | None = None
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[NodeUnits, ...] = ()
     idle: tuple[Idle, ...] = ()
     uses: tuple[PodUse, ...] = ()
 
@@ -142,20 +142,20 @@ class PoolAnswer(NamedTuple):
     @property
     def fitting(self) -> list[str]:
         """The nodes on which the pod can have its units."""
-        return [one.node for one in self.rooms if one.fits(self.ask.units)]
+        return [one.node for one in self.rooms if one.fits(self.request.units)]
 
     @property
-    def awaited(self) -> list[Room]:
+    def awaited(self) -> list[NodeUnits]:
         """The nodes whose units the pod may come to have: they offer so many, and too few of them are free.
 
         If no node offers so many, these are all nodes that offer any, as they may come to offer more.
         """
         offering = [one for one in self.rooms if one.offered]
-        large = [one for one in offering if one.offered >= self.ask.units] or offering
-        return [one for one in large if one.free < self.ask.units]
+        large = [one for one in offering if one.offered >= self.request.units] or offering
+        return [one for one in large if one.free < self.request.units]
 
 
-Hindrances = Mapping[str, Sequence[Hindrance]]
+NodeConstraints = Mapping[str, Sequence[NodeConstraint]]
 """By node what keeps the pod off it. Other nodes are open to it, or were not checked."""
 
 _AGAINST: Final = (
@@ -169,26 +169,26 @@ _AGAINST: Final = (
 
 def answer(
     state: PoolFacts,
-    ask: Ask,
+    request: UnitRequest,
     uses: Sequence[PodUse],
     pod: PodState,
     *,
-    hindrances: Hindrances | None = None,
+    constraints: NodeConstraints | None = None,
     only: str | None = None,
 ) -> PoolAnswer:
     """The answer about the units that a pod requests; with `only` no other node is checked."""
-    row = state.pool.get(ask.pool)
+    row = state.pool.get(request.pool)
     if row is None:
-        return PoolAnswer(ask, _of_pod(pod) or _missing(state, ask), pod, uses=tuple(uses))
+        return PoolAnswer(request, _of_pod(pod) or _missing(state, request), pod, uses=tuple(uses))
     found = PoolAnswer(
-        ask,
+        request,
         Finding.UNDECIDED,
         pod,
         row.deleting,
-        tuple(_against(state, ask.pool)),
-        None if (total := state.total.get(ask.pool)) is None else total.total,
-        tuple(_closed(one, hindrances or {}) for one in rooms(state, row, uses, only=only)),
-        tuple(_idle(state, ask.pool)),
+        tuple(_against(state, request.pool)),
+        None if (total := state.total.get(request.pool)) is None else total.total,
+        tuple(_closed(one, constraints or {}) for one in rooms(state, row, uses, only=only)),
+        tuple(_idle(state, request.pool)),
         tuple(uses),
     )
     return found._replace(finding=_of_pod(pod) or _of_units(found))
@@ -202,18 +202,18 @@ def uses_of(pods: Mapping[str, PoolPod], pool: str) -> list[PodUse]:
     return sorted(one for one in uses if one.units)
 
 
-def rooms(state: PoolFacts, row: Pool, uses: Sequence[PodUse], *, only: str | None = None) -> Iterator[Room]:
+def rooms(state: PoolFacts, row: Pool, uses: Sequence[PodUse], *, only: str | None = None) -> Iterator[NodeUnits]:
     """The nodes that offer units of the pool, or on which pods have some, by name; or this one, whatever it has."""
     offered, used = _offered(state, row), Counter[str]()
     for one in uses:
         if one.node is not None:
             used[one.node] += one.units
     for node in sorted(offered.keys() | used.keys()) if only is None else (only,):
-        yield Room(node, offered[node], used[node])
+        yield NodeUnits(node, offered[node], used[node])
 
 
-def _closed(room: Room, hindrances: Hindrances) -> Room:
-    return room._replace(hindrances=tuple(hindrances.get(room.node, ())))
+def _closed(room: NodeUnits, constraints: NodeConstraints) -> NodeUnits:
+    return room._replace(constraints=tuple(constraints.get(room.node, ())))
 
 
 def _offered(state: PoolFacts, row: Pool) -> Counter[str]:
@@ -234,9 +234,9 @@ def _of_pod(pod: PodState) -> Finding | None:
     return None if pod.node is None else Finding.HAS
 
 
-def _missing(state: PoolFacts, ask: Ask) -> Finding:
-    others = [one.subject for one in state.pool.where("name", PoolRef.parse(ask.pool).name)]
-    if not PoolRef.parse(ask.pool).namespace:
+def _missing(state: PoolFacts, request: UnitRequest) -> Finding:
+    others = [one.subject for one in state.pool.where("name", PoolRef.parse(request.pool).name)]
+    if not PoolRef.parse(request.pool).namespace:
         return Finding.OTHER_KIND if others else Finding.NOT_FOUND
     if any(not PoolRef.parse(one).namespace for one in others):
         return Finding.OTHER_KIND
@@ -245,7 +245,7 @@ def _missing(state: PoolFacts, ask: Ask) -> Finding:
 
 def _of_units(found: PoolAnswer) -> Finding:
     """Where the units are; the first that holds, so that each may take for granted that those before do not."""
-    requested, total = found.ask.units, found.total
+    requested, total = found.request.units, found.total
     if not total:
         return Finding.UNDECIDED if total is None else Finding.WITHOUT_CAPACITY
     if requested > total:
@@ -311,7 +311,7 @@ def judged_nodes(answers: Iterable[PoolAnswer]) -> list[str]:
     for one in answers:
         if one.finding not in HAS_OR_NEEDS_NONE:
             for room in filter(lambda room: room.offered, one.rooms):
-                rank = _rank(room, one.ask.units)
+                rank = _rank(room, one.request.units)
                 ranks[room.node] = min(ranks.get(room.node, rank), rank)
     return sorted(ranks, key=lambda node: (ranks[node], node))
 
@@ -327,5 +327,5 @@ def checked_notes(judged: int, problem: str) -> Iterator[str]:
         )
 
 
-def _rank(room: Room, requested: int) -> tuple[bool, bool]:
+def _rank(room: NodeUnits, requested: int) -> tuple[bool, bool]:
     return not room.fits(requested), room.offered < requested

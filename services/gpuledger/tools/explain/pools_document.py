@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuledger.domain.quantities import parse_quantity
 from gpuledger.tools.explain.pod_units import UnitsExplanation
-from gpuledger.tools.explain.pools import PodUse, PoolAnswer, Room
+from gpuledger.tools.explain.pools import NodeUnits, PodUse, PoolAnswer
 from gpuledger.tools.explain.pools_wording import apart_words, pool_words
 from gpuledger.tools.explain.query import QueriedPod
 
@@ -13,7 +13,7 @@ Document = dict[str, Any]
 
 
 def pod_document(pod: QueriedPod) -> Document:
-    """How far the pod is."""
+    """The progress of the pod."""
     state = pod.state
     return {
         "node": state.node,
@@ -28,7 +28,7 @@ def pod_document(pod: QueriedPod) -> Document:
 def pool_documents(found: UnitsExplanation) -> list[Document]:
     """A document for each pool."""
     return [
-        _pool(one, found, [_quota(quota, one.ask.units) for quota in found.quotas.get(one.ask.resource, ())])
+        _pool(one, found, [_quota(quota, one.request.units) for quota in found.quotas.get(one.request.resource, ())])
         for one in found.answers
     ]
 
@@ -51,13 +51,13 @@ def quota_notes(documents: Sequence[Document]) -> list[str]:
 
 
 def _pool(found: PoolAnswer, of: UnitsExplanation, quotas: list[Document]) -> Document:
-    ask, bound = found.ask, [one for one in found.uses if one.node is not None]
+    request, bound = found.request, [one for one in found.uses if one.node is not None]
     named = [one for one in bound if of.may.may_name(_namespace(one))]
     unnamed = [one for one in bound if not of.may.may_name(_namespace(one))]
     return {
-        "resource": ask.resource,
-        "pool": ask.pool,
-        "asked": ask.units,
+        "resource": request.resource,
+        "pool": request.pool,
+        "asked": request.units,
         "reason": str(found.finding),
         "answer": pool_words(found),
         "deleting": found.deleting,
@@ -69,23 +69,23 @@ def _pool(found: PoolAnswer, of: UnitsExplanation, quotas: list[Document]) -> Do
         "used": sum(one.units for one in bound),
         "free": found.free,
         "devicesThatOfferNothing": [one._asdict() for one in found.idle],
-        "nodes": [_node(one, ask.units) for one in found.rooms],
+        "nodes": [_node(one, request.units) for one in found.rooms],
         "pods": [one._asdict() for one in named],
         "unnamedPods": {"pods": len(unnamed), "units": sum(one.units for one in unnamed)},
         "othersWaiting": sum(one.node is None for one in found.uses),
-        "taintsNotTolerated": list(of.untolerated.get(ask.pool, ())),
+        "taintsNotTolerated": list(of.untolerated.get(request.pool, ())),
         "quotas": quotas,
     }
 
 
-def _node(room: Room, requested: int) -> Document:
+def _node(room: NodeUnits, requested: int) -> Document:
     return {
         "node": room.node,
         "offered": room.offered,
         "used": room.used,
         "free": room.free,
         "fits": room.fits(requested),
-        "inTheWay": [{"reason": str(one.barrier), "detail": one.detail} for one in room.hindrances],
+        "inTheWay": [{"reason": str(one.barrier), "detail": one.detail} for one in room.constraints],
     }
 
 

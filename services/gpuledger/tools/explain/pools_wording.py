@@ -5,7 +5,15 @@ from typing import Final
 
 from gpuledger.api.kinds import GPU_GROUP
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.tools.explain.pools import HAS_OR_NEEDS_NONE, Barrier, Finding, Idle, PoolAnswer, Room, is_about_deletion
+from gpuledger.tools.explain.pools import (
+    HAS_OR_NEEDS_NONE,
+    Barrier,
+    Finding,
+    Idle,
+    NodeUnits,
+    PoolAnswer,
+    is_about_deletion,
+)
 
 SHOWN_MAX: Final = 3
 """Nodes or reasons that a sentence names; the tables have more of them, and `-o json` all."""
@@ -44,16 +52,16 @@ def pool_words(found: PoolAnswer) -> str:
 
 
 def apart_words(answers: Sequence[PoolAnswer]) -> str:
-    """What keeps units of several pools apart that could each be had alone; empty where nothing does."""
+    """Why units of several pools that are available alone cannot be combined; empty if they can."""
     if len(answers) < 2 or any(one.finding is not Finding.FITS for one in answers):
         return ""
     common = set.intersection(*(set(one.fitting) for one in answers))
     return "" if common else "each of these could be had, but no node has room for all of them"
 
 
-def barrier_words(room: Room) -> str:
+def barrier_words(room: NodeUnits) -> str:
     """What keeps the pod off a node."""
-    barriers = (f"{BARRIERS[one.barrier]}{f' ({one.detail})' if one.detail else ''}" for one in room.hindrances)
+    barriers = (f"{BARRIERS[one.barrier]}{f' ({one.detail})' if one.detail else ''}" for one in room.constraints)
     return f"{room.node} {' and '.join(barriers)}"
 
 
@@ -63,7 +71,7 @@ def idle_words(idle: Sequence[Idle]) -> str:
 
 
 def _against(found: PoolAnswer) -> Iterator[str]:
-    label = PoolRef.parse(found.ask.pool)
+    label = PoolRef.parse(found.request.pool)
     if found.deleting:
         yield f"{label} is being deleted"
     seen = set[tuple[str, str]]()
@@ -75,22 +83,22 @@ def _against(found: PoolAnswer) -> Iterator[str]:
 
 
 def _ended(found: PoolAnswer) -> str:
-    return f"it has ended ({found.pod.ended}), and has no units of {found.ask.resource} any more"
+    return f"it has ended ({found.pod.ended}), and has no units of {found.request.resource} any more"
 
 
 def _has(found: PoolAnswer) -> str:
-    pod, ask = found.pod, found.ask
+    pod, request = found.pod, found.request
     since = "" if pod.since is None else f" since {pod.since:%Y-%m-%dT%H:%M:%SZ}"
     waits = "" if pod.running is not False else "; `kubectl describe pod` shows why its containers do not run yet"
-    return f"it has its {_units(ask.units)} of {ask.resource} on node {pod.node}{since}{waits}"
+    return f"it has its {_units(request.units)} of {request.resource} on node {pod.node}{since}{waits}"
 
 
 def _not_found(found: PoolAnswer) -> str:
-    return f"there is no {PoolRef.parse(found.ask.pool)}, which {found.ask.resource} stands for"
+    return f"there is no {PoolRef.parse(found.request.pool)}, which {found.request.resource} stands for"
 
 
 def _other_kind(found: PoolAnswer) -> str:
-    pool = PoolRef.parse(found.ask.pool)
+    pool = PoolRef.parse(found.request.pool)
     if pool.namespace:
         return (
             f"{_not_found(found)}; there is a ClusterGPUPool of that name: ask for {PoolRef(pool.name).resource_name}"
@@ -104,16 +112,16 @@ def _other_namespace(found: PoolAnswer) -> str:
 
 
 def _undecided(found: PoolAnswer) -> str:
-    return f"it is not decided yet what {PoolRef.parse(found.ask.pool)} offers"
+    return f"it is not decided yet what {PoolRef.parse(found.request.pool)} offers"
 
 
 def _without_capacity(found: PoolAnswer) -> str:
     devices = f": {idle_words(found.idle)}" if found.idle else ", because it has no devices"
-    return f"{_requested(found)}, and {PoolRef.parse(found.ask.pool)} offers none{devices}"
+    return f"{_requested(found)}, and {PoolRef.parse(found.request.pool)} offers none{devices}"
 
 
 def _too_many(found: PoolAnswer) -> str:
-    all_of_it = f"all of {PoolRef.parse(found.ask.pool)} has {found.total}"
+    all_of_it = f"all of {PoolRef.parse(found.request.pool)} has {found.total}"
     return f"{_requested(found)}, and {all_of_it}, so the request can never be met as it is{_more_to_come(found)}"
 
 
@@ -143,7 +151,7 @@ def _fragmented(found: PoolAnswer) -> str:
 
 
 def _nodes_closed(found: PoolAnswer) -> str:
-    closed = [barrier_words(one) for one in found.rooms if one.free >= found.ask.units]
+    closed = [barrier_words(one) for one in found.rooms if one.free >= found.request.units]
     return f"{_requested(found)}, and free where the pod cannot run: {_listed(closed)}"
 
 
@@ -156,14 +164,14 @@ def _fits(found: PoolAnswer) -> str:
 
 def _nor_there(found: PoolAnswer) -> Iterator[str]:
     """What would keep the pod off nodes even if enough of their units were free."""
-    closed = [one for one in found.awaited if one.hindrances]
+    closed = [one for one in found.awaited if one.constraints]
     if closed and found.finding in _WITH_NODES:
         yield f"the pod cannot run on {_which(found, len(closed))} either: {_listed([*map(barrier_words, closed)])}"
 
 
 def _which(found: PoolAnswer, closed: int) -> str:
     """So many of the nodes whose units the pod may come to have."""
-    awaited, requested = found.awaited, found.ask.units
+    awaited, requested = found.awaited, found.request.units
     other = "other " if found.finding is Finding.NODES_CLOSED else ""
     what = "so many" if awaited[0].offered >= requested else "units"
     if len(found.rooms) == 1:
@@ -182,7 +190,7 @@ def _more_to_come(found: PoolAnswer) -> str:
 
 
 def _requested(found: PoolAnswer) -> str:
-    return f"{_units(found.ask.units)} of {found.ask.resource} requested"
+    return f"{_units(found.request.units)} of {found.request.resource} requested"
 
 
 def _free(free: int, offered: int) -> str:

@@ -1,6 +1,6 @@
-"""The subject of a `why`: the claim or pod of the query, the pod's claims and unit requests, and how far the pod is.
+"""The subject of a `why`: the claim or pod of the query, the pod's claims, unit requests and progress.
 
-The pod as it is now comes from Kubernetes, if it may be asked. In the past, and without Kubernetes, it comes from the
+The current pod comes from Kubernetes, if the command may ask it. A past pod, or any without Kubernetes, comes from the
 ledger, which holds less about pods.
 """
 
@@ -21,7 +21,7 @@ BY_OWNER: Final = "Only claims that were created for the pod are included; it ma
 
 
 class WhyQuery(NamedTuple):
-    """A claim or pod by `namespace/name`, and the time in question (None: now), which `moment` spells out.
+    """A claim or pod by `namespace/name`, and the time in question (None: now), which `moment` shows as text.
 
     `node` narrows the explanation to one node. Without `access` Kubernetes is not asked.
     """

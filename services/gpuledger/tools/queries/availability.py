@@ -128,7 +128,7 @@ def _validation_error(evaluation: PoolEvaluation) -> str | None:
 
 
 def _warnings(state: Availability, pool: PoolId, evaluation: PoolEvaluation) -> list[str]:
-    """What is amiss and keeps nobody from the pool."""
+    """Defects that do not keep anybody from using the pool."""
     return [*vanished_errors(state.index(pool).vanished(), redacted=False), *overdrawn_errors(evaluation)]
 
 

@@ -26,7 +26,7 @@ from gpuledger.tools.queries.backend import Backend, bring_current, folded, load
 from gpuledger.tools.queries.devices import RecordedEvent, recorded_events
 
 BOOKKEEPING: Final = (rows.POOL_TALLY.name, rows.POOL_TROUBLE.name, rows.POOL_MODULE.name)
-"""Tables that nothing is shown of."""
+"""Tables that no command shows."""
 
 
 class PoolName(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuledger.events.pool import PoolTaint
-from gpuledger.tools.explain.node_fit import CORDON, hindrances, untolerated
+from gpuledger.tools.explain.node_fit import CORDON, constraints, untolerated
 from gpuledger.tools.explain.pools import Barrier
 from support.pools import pool
 
@@ -65,7 +65,7 @@ NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["
 def test_what_keeps_a_pod_off_a_node(
     asks: dict[str, Any], has: dict[str, Any], expected: list[tuple[Barrier, str]]
 ) -> None:
-    assert [(one.barrier, one.detail) for one in hindrances(asks, has)] == expected
+    assert [(one.barrier, one.detail) for one in constraints(asks, has)] == expected
 
 
 def test_taints_of_a_pool_that_a_pod_does_not_tolerate() -> None:

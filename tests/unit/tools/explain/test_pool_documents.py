@@ -9,7 +9,7 @@ from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.why_page import pod_part, pool_part
 from gpuledger.tools.explain.access import Readable
 from gpuledger.tools.explain.pod_units import UnitsExplanation
-from gpuledger.tools.explain.pools import Barrier, Hindrance, PodState
+from gpuledger.tools.explain.pools import Barrier, NodeConstraint, PodState
 from gpuledger.tools.explain.pools_document import pod_document, pool_documents, quota_notes
 from gpuledger.tools.explain.query import QueriedPod, pod_of
 from support.events import hour
@@ -77,7 +77,7 @@ def written(capsys: pytest.CaptureFixture[str], page: Page) -> list[str]:
 def test_the_page_of_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     pools = cards(w1=3, w2=2)
     found = explained_pool(
-        pools, 2, pod_on("w1", 1, "team-b/x"), hindrances={"w1": (Hindrance(Barrier.TAINTED, "k:NoSchedule"),)}
+        pools, 2, pod_on("w1", 1, "team-b/x"), constraints={"w1": (NodeConstraint(Barrier.TAINTED, "k:NoSchedule"),)}
     )
     page = Page()
     pool_part(page, pool_documents(of_pools(answers=(found,), quotas={UNITS: [QUOTA]}))[0])

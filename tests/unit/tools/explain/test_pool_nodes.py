@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.tools.explain.pod_units import explain_units
-from gpuledger.tools.explain.pools import NODES_READ_MAX, Ask, PodState, answer, checked_notes, judged_nodes
+from gpuledger.tools.explain.pools import NODES_READ_MAX, PodState, UnitRequest, answer, checked_notes, judged_nodes
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, SEVERAL_POOLS
 from gpuledger.tools.explain.query import QueriedPod, WhyQuery
 from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
@@ -79,5 +79,5 @@ def test_notes_on_several_pools_and_on_nodes_without_kubernetes(units: dict[str,
 
 
 def test_a_pool_that_is_not_there_has_no_nodes() -> None:
-    assert judged_nodes([answer(cards(w1=1).state, Ask(UNITS, "team-b/a", 1), (), PodState())]) == []
-    assert judged_nodes([answer(cards(w1=1).state, Ask(UNITS, POOL, 1), (), PodState())]) == ["w1"]
+    assert judged_nodes([answer(cards(w1=1).state, UnitRequest(UNITS, "team-b/a", 1), (), PodState())]) == []
+    assert judged_nodes([answer(cards(w1=1).state, UnitRequest(UNITS, POOL, 1), (), PodState())]) == ["w1"]

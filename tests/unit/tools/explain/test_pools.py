@@ -2,19 +2,32 @@
 
 import pytest
 
-from gpuledger.tools.explain.pools import Ask, Barrier, Finding, Hindrance, Hindrances, PodState, PodUse, Room, answer
+from gpuledger.tools.explain.pools import (
+    Barrier,
+    Finding,
+    NodeConstraint,
+    NodeConstraints,
+    NodeUnits,
+    PodState,
+    PodUse,
+    UnitRequest,
+    answer,
+)
 from gpuledger.tools.explain.pools_wording import apart_words, pool_words
 from support.events import hour
 from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
 from support.pools import Pools, asks, pool, refused, released, state
 
-CORDONED = (Hindrance(Barrier.CORDONED),)
-TAINTED = (Hindrance(Barrier.TAINTED, "team=b:NoSchedule"), Hindrance(Barrier.NOT_SELECTED, "nodeSelector zone=1"))
+CORDONED = (NodeConstraint(Barrier.CORDONED),)
+TAINTED = (
+    NodeConstraint(Barrier.TAINTED, "team=b:NoSchedule"),
+    NodeConstraint(Barrier.NOT_SELECTED, "nodeSelector zone=1"),
+)
 
 
 def words(pools: Pools, resource: str, pool_id: str) -> tuple[str, str]:
     """Finding and sentence about one unit of any pool."""
-    found = answer(pools.state, Ask(resource, pool_id, 1), (), PodState())
+    found = answer(pools.state, UnitRequest(resource, pool_id, 1), (), PodState())
     return found.finding, pool_words(found)
 
 
@@ -84,7 +97,7 @@ def test_conditions_that_speak_against_a_pool_come_first(said: dict[str, str], t
 def test_a_name_that_another_pool_has() -> None:
     pools = cards(w1=1)
     pools.say("team-b/a", pool(uid="later"))
-    found = answer(pools.state, Ask(UNITS, "team-b/a", 1), (), PodState())
+    found = answer(pools.state, UnitRequest(UNITS, "team-b/a", 1), (), PodState())
     assert [(one.type, one.reason) for one in found.against] == [("Configured", "NameCollision")]
     assert pool_words(found).startswith("GPUPool team-b/a is Configured=False (NameCollision: team-a/a had the name a")
 
@@ -131,7 +144,7 @@ def test_an_assigned_device_that_its_agent_has_no_more_offers_nothing() -> None:
     pools.say("w1-0", released(POOL))
     found = explained_pool(pools, 2)
     assert [one.devices for one in found.idle] == [1]
-    assert found.rooms == (Room("w1", 1, 0),)
+    assert found.rooms == (NodeUnits("w1", 1, 0),)
 
 
 def test_a_device_without_partitions_offers_nothing() -> None:
@@ -139,7 +152,7 @@ def test_a_device_without_partitions_offers_nothing() -> None:
     pools.say(POOL, pool(unit="MIG", mig_profile="1g.10gb", slices_per_unit=2))
     pools.assign("w1-0", POOL, 3).assign("w1-1", POOL, 0)
     found = explained_pool(pools, 7)
-    assert (found.total, found.rooms) == (6, (Room("w1", 6, 0),))
+    assert (found.total, found.rooms) == (6, (NodeUnits("w1", 6, 0),))
     assert [(one.devices, one.state) for one in found.idle] == [(1, "Assigned")]
 
 
@@ -150,7 +163,7 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
 
 
 @pytest.mark.parametrize(
-    ("by_node", "uses", "hindrances", "finding", "told"),
+    ("by_node", "uses", "constraints", "finding", "told"),
     [
         ({}, [], {}, Finding.WITHOUT_CAPACITY, f"and GPUPool {POOL} offers none, because it has no devices"),
         (
@@ -185,9 +198,9 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
     ],
 )  # fmt: skip
 def test_where_units_are(
-    by_node: dict[str, int], uses: list[PodUse], hindrances: Hindrances, finding: Finding, told: str
+    by_node: dict[str, int], uses: list[PodUse], constraints: NodeConstraints, finding: Finding, told: str
 ) -> None:
-    found = explained_pool(cards(**by_node), 3, *uses, hindrances=hindrances)
+    found = explained_pool(cards(**by_node), 3, *uses, constraints=constraints)
     assert found.finding is finding
     assert pool_words(found) == FULL + told
 
@@ -197,7 +210,7 @@ IN_USE, HAS_MOST = "and none of 3 is free: 1 pod has them", "w1 has most, 2"
 
 
 @pytest.mark.parametrize(
-    ("by_node", "uses", "hindrances", "told"),
+    ("by_node", "uses", "constraints", "told"),
     [
         (
             {"w1": 3}, [pod_on("w1", 3)], {"w1": TAINTED},
@@ -232,16 +245,16 @@ IN_USE, HAS_MOST = "and none of 3 is free: 1 pod has them", "w1 has most, 2"
     ],
 )  # fmt: skip
 def test_what_else_keeps_the_pod_off_nodes_whose_units_are_missing(
-    by_node: dict[str, int], uses: list[PodUse], hindrances: Hindrances, told: str
+    by_node: dict[str, int], uses: list[PodUse], constraints: NodeConstraints, told: str
 ) -> None:
-    sentence = pool_words(explained_pool(cards(**by_node), 3, *uses, hindrances=hindrances))
+    sentence = pool_words(explained_pool(cards(**by_node), 3, *uses, constraints=constraints))
     assert sentence.endswith(told)
     assert sentence.count(NOR) == told.count(NOR)
 
 
 def test_a_pod_with_its_units_has_no_judged_node() -> None:
     for pod in (PodState("w1"), PodState("w1", ended="Failed")):
-        found = explained_pool(cards(w1=3), 3, pod_on("w1", 3), pod=pod, hindrances={"w1": CORDONED})
+        found = explained_pool(cards(w1=3), 3, pod_on("w1", 3), pod=pod, constraints={"w1": CORDONED})
         assert NOR not in pool_words(found)
 
 
@@ -250,7 +263,7 @@ def test_from_one_node_others_are_not_seen() -> None:
     found = explained_pool(pools, 3, only="w2")
     assert found.finding is Finding.NODES_TOO_SMALL
     assert pool_words(found) == f"{FULL}and node w2 offers 1 of 4"
-    assert explained_pool(pools, 3, only="w9").rooms == (Room("w9", 0, 0),)
+    assert explained_pool(pools, 3, only="w9").rooms == (NodeUnits("w9", 0, 0),)
     assert explained_pool(pools, 3, only="w1").fitting == ["w1"]
 
 
@@ -288,8 +301,8 @@ def test_a_pod_that_has_ended_has_no_units() -> None:
 
 def test_units_of_two_pools_have_to_be_on_one_node() -> None:
     pools = cards(w1=1, w2=1)
-    first = explained_pool(pools, 1, hindrances={"w1": CORDONED})
-    second = explained_pool(pools, 1, hindrances={"w2": CORDONED})
+    first = explained_pool(pools, 1, constraints={"w1": CORDONED})
+    second = explained_pool(pools, 1, constraints={"w2": CORDONED})
     assert apart_words([first, second]) == "each of these could be had, but no node has room for all of them"
     assert apart_words([first, explained_pool(pools, 1)]) == ""
     assert apart_words([first]) == ""
