@@ -1,4 +1,4 @@
-"""What is said of a pool that is supposed: of its manifest, of what admission would say, and of what would differ."""
+"""`gpuledger what-if`: reading the manifest, the answer of admission, and the differences."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +13,11 @@ from gpuledger.cli.render import Console
 from gpuledger.cli.render.what_if_page import what_if_page
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.tools.whatif.document import NOT_IN_FORCE, NOTHING, notes, worlds_document
+from gpuledger.tools.whatif.document import NOT_IN_FORCE, NOTHING, differences_document, notes
 from gpuledger.tools.whatif.pool import Manifest
-from gpuledger.tools.whatif.refusals import remarks
+from gpuledger.tools.whatif.refusals import admission_notes
+from support.hypothetical import MIG, compare, left_and_came_back
 from support.pools import MET, Pools, applied, asks, pool
-from support.supposing import MIG, left_and_came_back, suppose
 
 POOL = "team-a/a"
 HEAD = "apiVersion: gpu.deckhouse.io/v1alpha1\nkind: GPUPool\n"
@@ -67,18 +67,18 @@ def reading(tmp_path: Path) -> Reader:
 )  # fmt: skip
 def test_manifests_that_are_read(reading: Reader, text: str, namespace: str | None, expected: str) -> None:
     found = reading(text, namespace)
-    assert found.supposition().pool == expected
-    assert found.supposition().said == PoolDefined(uid="-", unit="Card")
+    assert found.hypothesis().pool == expected
+    assert found.hypothesis().definition == PoolDefined(uid="-", unit="Card")
     assert found.object["spec"]["provider"] == "Nvidia"
-    assert not found.supposition().says_maintenance
+    assert not found.hypothesis().sets_maintenance
 
 
 def test_a_manifest_may_say_something_of_maintenance(reading: Reader) -> None:
     text = GOOD.replace("name: a,", "name: a, annotations: {gpu.deckhouse.io/maintenance: enabled},")
-    found = reading(text).supposition()
-    assert (found.says_maintenance, found.said.maintenance) == (True, "enabled")
-    ended = reading(text.replace("enabled", '""')).supposition()
-    assert (ended.says_maintenance, ended.said.maintenance) == (True, None)
+    found = reading(text).hypothesis()
+    assert (found.sets_maintenance, found.definition.maintenance) == (True, "enabled")
+    ended = reading(text.replace("enabled", '""')).hypothesis()
+    assert (ended.sets_maintenance, ended.definition.maintenance) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def history() -> Pools:
 )  # fmt: skip
 def test_what_would_be_refused_by_what_is_there(reading: Reader, history: Pools, text: str, words: list[str]) -> None:
     found = reading(text)
-    pool_id, said = found.supposition().pool, found.supposition().said
-    remarked = list(remarks(found.resource, found.object, pool_id, said, history.state))
+    pool_id, said = found.hypothesis().pool, found.hypothesis().definition
+    remarked = list(admission_notes(found.resource, found.object, pool_id, said, history.state))
     assert len(remarked) == len(words)
     for word, remark in zip(words, remarked, strict=True):
         assert remark.removeprefix("The API server would refuse this: ").startswith(word)
@@ -169,12 +169,12 @@ def test_what_is_there_already_is_not_held_against_settings_that_came_later(read
     history.say(POOL, pool(slices_per_unit=2))
     history.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
     found = reading(GOOD.replace("Card", "Card, slicesPerUnit: 2"))
-    assert list(remarks(found.resource, found.object, POOL, found.supposition().said, history.state)) == []
+    assert list(admission_notes(found.resource, found.object, POOL, found.hypothesis().definition, history.state)) == []
 
 
 def answer_to(history: Pools, said: PoolDefined, pool_id: str = POOL) -> str:
-    found = suppose(history, pool_id, said)
-    document = worlds_document(history.state, found.world, pool_id, {})
+    found = compare(history, pool_id, said)
+    document = differences_document(history.state, found.world, pool_id, {})
     return str(document["answer"])
 
 
@@ -206,25 +206,25 @@ def test_the_answer_counts_other_pools(history: Pools) -> None:
 
 def test_the_answer_counts_changed_phases() -> None:
     history, begun = left_and_came_back()
-    found = suppose(history, "ns/p", pool(**MIG, node_selector={"labels": {"zone": "a"}}), since=begun)
-    answer = worlds_document(history.state, found.world, "ns/p", {})["answer"]
+    found = compare(history, "ns/p", pool(**MIG, node_selector={"labels": {"zone": "a"}}), since=begun)
+    answer = differences_document(history.state, found.world, "ns/p", {})["answer"]
     assert answer == "1 device of it would be in another phase; total 7 → 0"
 
 
 def notes_of(history: Pools, said: PoolDefined, *, pool_id: str = POOL, used: int = 0, since: int | None = None) -> str:
-    found = suppose(history, pool_id, said, since=since)
+    found = compare(history, pool_id, said, since=since)
     return " ".join(notes(history.state, found.world, found.answered, pool_id, {pool_id: used}))
 
 
 def test_notes(history: Pools) -> None:
     assert notes_of(history, pool()) == ""
-    assert notes_of(history, pool(), pool_id="new") == "There is no such pool; it is assumed to be made."
-    assert "for 1 device." in notes_of(history, pool(**GOLD))
-    assert "Cards that cannot be divided so, by all that is known of them: 1, as n1-0." in notes_of(
+    assert notes_of(history, pool(), pool_id="new") == "There is no such pool; the answer assumes that it is created."
+    assert "set up or release 1 device as required." in notes_of(history, pool(**GOLD))
+    assert "As far as is recorded, cards cannot be divided like this: 1, such as n1-0." in notes_of(
         history, pool(unit="MIG", mig_profile="1g.5gb")
     )
-    assert "asked for 2 units, which is more" in notes_of(history, pool(), used=2)
-    assert "recorded since (1) count as this one" in notes_of(history, pool(), since=0)
+    assert "request 2 units, more than" in notes_of(history, pool(), used=2)
+    assert "replaces those that were recorded since then (1)" in notes_of(history, pool(), since=0)
     history.say(POOL, pool(deleting=True))
     assert "The pool is being deleted" in notes_of(history, pool())
     history.say(MODULE_CONFIG, MET.model_copy(update={"met": False}))
@@ -232,9 +232,9 @@ def test_notes(history: Pools) -> None:
 
 
 def document(history: Pools, said: PoolDefined, pool_id: str = POOL) -> dict[str, Any]:
-    found = suppose(history, pool_id, said)
+    found = compare(history, pool_id, said)
     head = {"pool": pool_id, "kind": "GPUPool", "file": "new.yaml", "since": "now", "notes": ["Look."]}
-    return head | worlds_document(history.state, found.world, pool_id, {POOL: 1})
+    return head | differences_document(history.state, found.world, pool_id, {POOL: 1})
 
 
 def test_devices_that_a_pool_would_mean_and_not_have(history: Pools) -> None:

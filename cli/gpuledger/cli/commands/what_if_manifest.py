@@ -18,7 +18,7 @@ from gpuledger.local.kubeapi.metadata import validate_metadata
 from gpuledger.local.kubeapi.resources import ServedResource
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.whatif.pool import Manifest
-from gpuledger.tools.whatif.refusals import problem_of
+from gpuledger.tools.whatif.refusals import refusal
 
 STDIN: Final = "-"
 Json = dict[str, Any]
@@ -43,11 +43,11 @@ def read_manifest(file: str, namespace: str | None) -> Manifest:
     obj, duplicates = _parsed(named, _text(file))
     resource = _resource(named, obj)
     _complete(named, resource, obj, duplicates, namespace)
-    if (problem := problem_of(resource, obj)) is not None:
+    if (problem := refusal(resource, obj)) is not None:
         raise _wrong(f"{named} would be refused: {problem}")
     manifest = Manifest("stdin" if file == STDIN else file, resource, obj)
     try:
-        manifest.supposition()
+        manifest.hypothesis()
     except RequestError as error:
         raise _wrong(f"{named} is not understood: {error.message}") from error
     return manifest

@@ -6,7 +6,7 @@ a place a placement).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gpuledger.api.mig_profile import MigProfile, takes_media_engines
@@ -90,7 +90,7 @@ def _too_many(standing: Sequence[Instance], profile: Profile) -> str | None:
     return None
 
 
-def partitions_of(name: str, card: Sequence[str]) -> int | None:
+def partitions_of(name: str, card: Collection[str]) -> int | None:
     """How many instances of a profile fit on a whole card that has these profiles; None where it lacks that one.
 
     The card's largest profile has all of its memory. A compute instance fits into each GPU instance as often as its

@@ -1,4 +1,4 @@
-"""Where a supposed world differs from the recorded one: who has which device, and what pools offer. Pure."""
+"""Compares hypothetical pools with the recorded ones: which pool has each device, and what pools offer. Pure."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,99 +6,99 @@ from typing import NamedTuple
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.pools.pools import PoolCondition
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.tools.whatif.world import SupposedPools
+from gpuledger.tools.whatif.hypothetical import HypotheticalPools
 
 
-class Held(NamedTuple):
-    """The pool that has a device, and how far it is; both None where no pool has it."""
+class DeviceHolding(NamedTuple):
+    """The pool that has a device, and the phase of the assignment; both None if no pool has it."""
 
     pool: str | None
     phase: str | None
 
 
-class Why(NamedTuple):
-    """A reason as the decider gave it, and what it said with it."""
+class ReasonGiven(NamedTuple):
+    """A reason that the decider gave, and its message."""
 
     reason: str
     message: str
 
 
 class DeviceDifference(NamedTuple):
-    """A device that another pool would have, or the same one not as far; `why` in the order of its steps.
+    """A device that another pool would have, or the same one in another phase; `why` in the order of its steps.
 
-    A device that was withdrawn has no node any more.
+    A withdrawn device has no node.
     """
 
     device: str
     node: str | None
     product: str | None
-    was: Held
-    would: Held
-    why: tuple[Why, ...]
+    was: DeviceHolding
+    would: DeviceHolding
+    why: tuple[ReasonGiven, ...]
 
 
-class Offer(NamedTuple):
-    """What holds for a pool: how many units it offers (None: not known), and its conditions by type."""
+class PoolOffer(NamedTuple):
+    """How many units a pool offers (None: not decided), and its conditions by type."""
 
     total: int | None
     conditions: tuple[PoolCondition, ...]
 
 
 class PoolDifference(NamedTuple):
-    """A pool that would offer something else, or of which something else would hold; None: there is no such pool."""
+    """A pool whose offer or conditions would differ; None: there is no such pool."""
 
     pool: str
-    was: Offer | None
-    would: Offer | None
+    was: PoolOffer | None
+    would: PoolOffer | None
 
 
-def device_differences(recorded: PoolFacts, world: SupposedPools) -> Iterator[DeviceDifference]:
-    """The devices whose pool or phase would be another, by name."""
-    supposed = world.state
-    for name in sorted(recorded.assignment.rows.keys() | supposed.assignment.rows.keys()):
-        was, would = _held(recorded, name), _held(supposed, name)
+def device_differences(recorded: PoolFacts, hypothetical: HypotheticalPools) -> Iterator[DeviceDifference]:
+    """The devices whose pool or phase would differ, by name."""
+    state = hypothetical.state
+    for name in sorted(recorded.assignment.rows.keys() | state.assignment.rows.keys()):
+        was, would = _holding(recorded, name), _holding(state, name)
         if was != would:
-            device = supposed.device.get(name)
+            device = state.device.get(name)
             node, product = (None, None) if device is None else (device.node, device.product)
-            yield DeviceDifference(name, node, product, was, would, tuple(_why(world, name, was, would)))
+            yield DeviceDifference(name, node, product, was, would, tuple(_reasons(hypothetical, name, was, would)))
 
 
-def pool_differences(recorded: PoolFacts, world: SupposedPools) -> Iterator[PoolDifference]:
-    """The pools that would offer another total, or have another condition, by id."""
-    supposed = world.state
-    for pool in sorted(recorded.pool.rows.keys() | supposed.pool.rows.keys()):
-        was, would = offer_of(recorded, pool), offer_of(supposed, pool)
-        if _told(was) != _told(would):
+def pool_differences(recorded: PoolFacts, hypothetical: HypotheticalPools) -> Iterator[PoolDifference]:
+    """The pools whose total or conditions would differ, by id."""
+    for pool in sorted(recorded.pool.rows.keys() | hypothetical.state.pool.rows.keys()):
+        was, would = offer_of(recorded, pool), offer_of(hypothetical.state, pool)
+        if _compared(was) != _compared(would):
             yield PoolDifference(pool, was, would)
 
 
-def offer_of(state: PoolFacts, pool: str) -> Offer | None:
-    """What holds for a pool; None where there is none."""
+def offer_of(state: PoolFacts, pool: str) -> PoolOffer | None:
+    """What a pool offers; None if there is no such pool."""
     if pool not in state.pool.rows:
         return None
     total = state.total.get(pool)
-    return Offer(None if total is None else total.total, tuple(sorted(state.condition.where("pool", pool))))
+    return PoolOffer(None if total is None else total.total, tuple(sorted(state.condition.where("pool", pool))))
 
 
-def _held(state: PoolFacts, device: str) -> Held:
+def _holding(state: PoolFacts, device: str) -> DeviceHolding:
     row = state.assignment.get(device)
-    return Held(None, None) if row is None else Held(row.pool, row.phase)
+    return DeviceHolding(None, None) if row is None else DeviceHolding(row.pool, row.phase)
 
 
-def _why(world: SupposedPools, device: str, was: Held, would: Held) -> Iterator[Why]:
-    """Why it left the one pool and came into the other; else why it stands as it does."""
-    left, taken, told = world.left.get(device), world.taken.get(device), False
-    if was.pool not in (None, would.pool) and left is not None and left.pool == was.pool:
-        yield Why(left.reason, left.message)
-        told = True
-    if would.pool not in (None, was.pool) and taken is not None:
-        yield Why(taken.reason, taken.message)
-        told = True
-    if not told:
-        row = world.state.assignment.get(device)
-        yield Why(AssignmentReason.NOT_ASKED_FOR, "") if row is None else Why(row.reason, row.message)
+def _reasons(
+    hypothetical: HypotheticalPools, device: str, was: DeviceHolding, would: DeviceHolding
+) -> Iterator[ReasonGiven]:
+    """Why the device would leave the one pool and join the other; else why its assignment is as it is."""
+    left, taken = hypothetical.left.get(device), hypothetical.taken.get(device)
+    leaves = was.pool not in (None, would.pool) and left is not None and left.pool == was.pool
+    joins = would.pool not in (None, was.pool) and taken is not None
+    for decision in (left if leaves else None, taken if joins else None):
+        if decision is not None:
+            yield ReasonGiven(decision.reason, decision.message)
+    if not leaves and not joins:
+        row = hypothetical.state.assignment.get(device)
+        yield ReasonGiven(AssignmentReason.NOT_ASKED_FOR, "") if row is None else ReasonGiven(row.reason, row.message)
 
 
-def _told(offer: Offer | None) -> object:
-    """What counts as a difference: not since when something holds, and not how a message is worded."""
+def _compared(offer: PoolOffer | None) -> object:
+    """The parts that count as a difference; times and the wording of messages do not."""
     return offer and (offer.total, [(one.type, one.status, one.reason) for one in offer.conditions])

@@ -1,77 +1,78 @@
-"""What would be, as a document: what `gpuledger what-if` shows and `-o json` writes. Pure."""
+"""The document that `gpuledger what-if` shows and `-o json` writes. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpuledger.domain.pools.pools import PoolCondition
-from gpuledger.domain.pools.spec import read_spec
+from gpuledger.domain.pools.pools import Pool, PoolCondition
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import capacity
 from gpuledger.tools.explain.pool_outsiders import Outsider, outsiders
-from gpuledger.tools.whatif.agents import ROUNDS_MAX, Answered
+from gpuledger.tools.whatif.agents import ROUNDS_MAX, AssumedReports
 from gpuledger.tools.whatif.differences import (
     DeviceDifference,
-    Held,
-    Offer,
+    DeviceHolding,
     PoolDifference,
+    PoolOffer,
     device_differences,
     offer_of,
     pool_differences,
 )
-from gpuledger.tools.whatif.world import SupposedPools
+from gpuledger.tools.whatif.hypothetical import HypotheticalPools
 
 NOTHING: Final = "nothing would differ"
-NOT_IN_FORCE: Final = "Nothing is decided while the module is disabled or Node Feature Discovery is missing."
+NOT_IN_FORCE: Final = "gpuledger decides nothing while the module is disabled or Node Feature Discovery is missing."
 
 Document = dict[str, Any]
 Used = Mapping[str, int]
-"""By pool how many of its units pods on nodes have asked for."""
+"""How many units of each pool pods on nodes request."""
 
 
-def worlds_document(recorded: PoolFacts, supposed: SupposedPools, pool: str, used: Used) -> Document:
-    """Where the two worlds differ, and the answer in one line."""
-    devices = list(device_differences(recorded, supposed))
-    pools = list(pool_differences(recorded, supposed))
+def differences_document(recorded: PoolFacts, hypothetical: HypotheticalPools, pool: str, used: Used) -> Document:
+    """The differences, and a summary of them in one line."""
+    devices = list(device_differences(recorded, hypothetical))
+    pools = list(pool_differences(recorded, hypothetical))
     return {
         "devices": [_device(one) for one in devices],
         "pools": [_pool(one, used.get(one.pool, 0)) for one in pools],
-        "keptOut": [_outsider(one) for one in _kept_out(recorded, supposed.state, pool)],
-        "answer": answer_words(devices, pools, pool),
+        "keptOut": [_outsider(one) for one in _kept_out(recorded, hypothetical.state, pool)],
+        "answer": _summary(devices, pools, pool),
     }
 
 
-def notes(recorded: PoolFacts, supposed: SupposedPools, answered: Answered, pool: str, used: Used) -> Iterator[str]:
-    """What has to be known to read the answer."""
-    row, state = recorded.pool.get(pool), supposed.state
+def notes(
+    recorded: PoolFacts, hypothetical: HypotheticalPools, reports: AssumedReports, pool: str, used: Used
+) -> Iterator[str]:
+    """What a reader of the document needs to know."""
+    row, state = recorded.pool.get(pool), hypothetical.state
     if row is None:
-        yield "There is no such pool; it is assumed to be made."
+        yield "There is no such pool; the answer assumes that it is created."
     elif row.deleting:
-        yield "The pool is being deleted; no definition ends that."
-    if supposed.replaced:
-        yield f"Definitions of the pool that were recorded since ({supposed.replaced}) count as this one."
+        yield "The pool is being deleted; no definition stops that."
+    if hypothetical.replaced:
+        yield f"This definition replaces those that were recorded since then ({hypothetical.replaced})."
     if not state.is_in_force():
         yield NOT_IN_FORCE
-    if answered.devices:
-        yield f"Agents are assumed to do what would be asked of them for {_counted(len(answered.devices), 'device')}."
-    if answered.indivisible:
-        cards = ", ".join(sorted(answered.indivisible)[:3])
-        yield f"Cards that cannot be divided so, by all that is known of them: {len(answered.indivisible)}, as {cards}."
-    if not answered.is_settled:
-        yield f"After {ROUNDS_MAX} rounds of agents' answers devices would still change; this is not the end."
+    if reports.devices:
+        yield f"Agents are assumed to set up or release {_counted(len(reports.devices), 'device')} as required."
+    if reports.indivisible:
+        cards = ", ".join(sorted(reports.indivisible)[:3])
+        yield f"As far as is recorded, cards cannot be divided like this: {len(reports.indivisible)}, such as {cards}."
+    if not reports.is_settled:
+        yield f"After {ROUNDS_MAX} rounds of agents' reports devices would still change; this is not the final state."
     offer = offer_of(state, pool)
     if offer is not None and offer.total is not None and used.get(pool, 0) > offer.total:
-        yield f"Pods on nodes have asked for {used[pool]} units, which is more than there would be."
+        yield f"Pods on nodes request {used[pool]} units, more than there would be."
 
 
-def answer_words(devices: list[DeviceDifference], pools: list[PoolDifference], pool: str) -> str:
-    """The answer in one line: of the pool first."""
-    told = list(_device_words(devices, pool))
+def _summary(devices: list[DeviceDifference], pools: list[PoolDifference], pool: str) -> str:
+    """The summary in one line; the pool itself comes first."""
+    parts = list(_device_words(devices, pool))
     own = next((one for one in pools if one.pool == pool), None)
     if own is not None:
-        told += [_total_words(own.was, own.would)]
+        parts += [_total_words(own.was, own.would)]
     if others := sum(one.pool != pool for one in pools):
-        told.append(f"{_counted(others, 'other pool')} would differ")
-    return "; ".join(told) or NOTHING
+        parts.append(f"{_counted(others, 'other pool')} would differ")
+    return "; ".join(parts) or NOTHING
 
 
 def _device_words(devices: list[DeviceDifference], pool: str) -> Iterator[str]:
@@ -89,12 +90,12 @@ def _device_words(devices: list[DeviceDifference], pool: str) -> Iterator[str]:
         yield f"{_counted(others, 'device')} would change elsewhere"
 
 
-def _total_words(was: Offer | None, would: Offer | None) -> str:
+def _total_words(was: PoolOffer | None, would: PoolOffer | None) -> str:
     before, after = _units(was), _units(would)
     return f"conditions would differ, total stays {after}" if before == after else f"total {before} → {after}"
 
 
-def _units(offer: Offer | None) -> str:
+def _units(offer: PoolOffer | None) -> str:
     if offer is None:
         return "none"
     return "not known" if offer.total is None else str(offer.total)
@@ -111,7 +112,7 @@ def _device(one: DeviceDifference) -> Document:
     }
 
 
-def _held(held: Held) -> Document:
+def _held(held: DeviceHolding) -> Document:
     return {"pool": held.pool, "phase": held.phase}
 
 
@@ -119,7 +120,7 @@ def _pool(one: PoolDifference, used: int) -> Document:
     return {"pool": one.pool, "was": _offer(one.was, used), "would": _offer(one.would, used)}
 
 
-def _offer(offer: Offer | None, used: int) -> Document | None:
+def _offer(offer: PoolOffer | None, used: int) -> Document | None:
     if offer is None:
         return None
     return {
@@ -132,22 +133,22 @@ def _condition(one: PoolCondition) -> Document:
     return {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
 
 
-def _kept_out(recorded: PoolFacts, supposed: PoolFacts, pool: str) -> Iterator[Outsider]:
-    """Devices that the pool would mean and not have, and that it does not mean now."""
-    was, would = recorded.pool.get(pool), supposed.pool.get(pool)
-    if would is None or (was is not None and _meant(was.said) == _meant(would.said)):
+def _kept_out(recorded: PoolFacts, hypothetical: PoolFacts, pool: str) -> Iterator[Outsider]:
+    """Devices that the pool would select and not have, and that it does not select now."""
+    was, would = recorded.pool.get(pool), hypothetical.pool.get(pool)
+    if would is None or (was is not None and _selection(was) == _selection(would)):
         return
-    known = set() if was is None else {one.device for one in outsiders(recorded, was)}
-    for one in outsiders(supposed, would):
+    before = set() if was is None else {one.device for one in outsiders(recorded, was)}
+    for one in outsiders(hypothetical, would):
         held = recorded.assignment.get(one.device)
-        if one.device not in known and (held is None or held.pool != pool):
+        if one.device not in before and (held is None or held.pool != pool):
             yield one
 
 
-def _meant(said: str) -> tuple[object, ...]:
-    """What of a pool says which devices it means."""
-    spec = read_spec(said).definition
-    return spec.unit, spec.node_selector, spec.include, spec.exclude
+def _selection(pool: Pool) -> tuple[object, ...]:
+    """The parts of a definition that select devices."""
+    definition = pool.spec.definition
+    return definition.unit, definition.node_selector, definition.include, definition.exclude
 
 
 def _outsider(one: Outsider) -> Document:

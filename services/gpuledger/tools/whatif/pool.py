@@ -21,12 +21,11 @@ from gpuledger.tools.errors import RequestError
 from gpuledger.tools.explain.pools import uses_of
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.moments import sequence_of
-from gpuledger.tools.whatif.agents import Answered, answer
+from gpuledger.tools.whatif.agents import AssumedReports, report
 from gpuledger.tools.whatif.differences import pool_differences
-from gpuledger.tools.whatif.document import Document, notes, worlds_document
-from gpuledger.tools.whatif.refusals import remarks
-from gpuledger.tools.whatif.replay import HeardPools
-from gpuledger.tools.whatif.world import SupposedPools, Supposition
+from gpuledger.tools.whatif.document import Document, differences_document, notes
+from gpuledger.tools.whatif.hypothetical import Hypothesis, HypotheticalPools, RecordedPools
+from gpuledger.tools.whatif.refusals import admission_notes
 
 READ_ONLY = "-c default_transaction_read_only=on"
 NOW = "now"
@@ -41,7 +40,7 @@ class Manifest(NamedTuple):
     resource: Resource
     object: dict[str, Any]
 
-    def supposition(self) -> Supposition:
+    def hypothesis(self) -> Hypothesis:
         """The fact that the watchers would record of it.
 
         Raises:
@@ -51,42 +50,42 @@ class Manifest(NamedTuple):
         if found.subject is None or found.problems:
             raise RequestError("; ".join(found.problems))
         has_maintenance = ANNOTATION_MAINTENANCE in (self.object["metadata"].get("annotations") or {})
-        return Supposition(found.subject, gpupools.KIND.combine([found.content]), has_maintenance)
+        return Hypothesis(found.subject, gpupools.KIND.combine([found.content]), has_maintenance)
 
 
-class Worlds(NamedTuple):
-    """The recorded pools, those under the other definition, and what agents are assumed to have done there."""
+class Comparison(NamedTuple):
+    """The recorded and the hypothetical pools, and what agents are assumed to have reported of these."""
 
     recorded: PoolFacts
-    supposed: SupposedPools
-    answered: Answered
+    hypothetical: HypotheticalPools
+    reports: AssumedReports
 
 
 async def what_if_pool(
     backend: Backend, manifest: Manifest, since: datetime | tuple[int | None, int] | None
 ) -> Document:
     """The differences, if the pool were defined as in the manifest since a moment (None: from now on)."""
-    supposition = manifest.supposition()
+    hypothesis = manifest.hypothesis()
     sequence = None if since is None else await sequence_of(backend, since)
-    found = await _worlds(backend, supposition, sequence)
-    recorded, pool = found.recorded, supposition.pool
-    differing = {one.pool for one in pool_differences(recorded, found.supposed)}
+    found = await _compare(backend, hypothesis, sequence)
+    recorded, pool = found.recorded, hypothesis.pool
+    differing = {one.pool for one in pool_differences(recorded, found.hypothetical)}
     pods = recorded.pod.rows
     used = {one: sum(use.units for use in uses_of(pods, one) if use.node is not None) for one in {*differing, pool}}
-    refused = remarks(manifest.resource, manifest.object, pool, supposition.said, recorded)
+    refusals = admission_notes(manifest.resource, manifest.object, pool, hypothesis.definition, recorded)
     return {
         "pool": pool,
         "kind": manifest.resource.kind,
         "file": manifest.file,
         "since": NOW if sequence is None else f"{backend.ledger.generation}/{sequence}",
-        "notes": [*refused, *notes(recorded, found.supposed, found.answered, pool, used)],
-        **worlds_document(recorded, found.supposed, pool, used),
+        "notes": [*refusals, *notes(recorded, found.hypothetical, found.reports, pool, used)],
+        **differences_document(recorded, found.hypothetical, pool, used),
     }
 
 
-async def _worlds(backend: Backend, supposition: Supposition, since: int | None) -> Worlds:
-    """Both worlds at the end of the log; `since` is the sequence after which the definition counts."""
-    head, projection = await backend.ledger.head(), HeardPools()
+async def _compare(backend: Backend, hypothesis: Hypothesis, since: int | None) -> Comparison:
+    """Both states at the end of the log; `since` is the sequence after which the definition counts."""
+    head, projection = await backend.ledger.head(), RecordedPools()
     with backend.reporter.progress("Folding the log", total=head) as advance, seldom_collected():
         begun = head if since is None else min(since, head)
         if begun == head:
@@ -95,13 +94,13 @@ async def _worlds(backend: Backend, supposition: Supposition, since: int | None)
             fold = await fold_until(projection, backend.ledger, begun, lambda done, _total: advance.to(done))
         recorded = fold.state
         assert isinstance(recorded, PoolFacts), "what pools fold into"
-        supposed = SupposedPools(recorded, supposition, begun + 1)
-        projection.hear = supposed.tell
+        hypothetical = HypotheticalPools(recorded, hypothesis, begun + 1)
+        projection.pass_on = hypothetical.replay
         await _fold(backend, fold, head, advance.to)
-    return Worlds(recorded, supposed, answer(supposed, recorded, supposition.pool))
+    return Comparison(recorded, hypothetical, report(hypothetical, recorded, hypothesis.pool))
 
 
-async def _current(backend: Backend, projection: HeardPools, head: int, on_position: OnPosition) -> Fold:
+async def _current(backend: Backend, projection: RecordedPools, head: int, on_position: OnPosition) -> Fold:
     """A fold from the rows where they are of this build and this log, else from the start of the log."""
     fold = await _stored(backend, projection)
     if fold is None:
@@ -110,7 +109,7 @@ async def _current(backend: Backend, projection: HeardPools, head: int, on_posit
     return fold
 
 
-async def _stored(backend: Backend, projection: HeardPools) -> Fold | None:
+async def _stored(backend: Backend, projection: RecordedPools) -> Fold | None:
     skipped = await skipped_positions(backend.ledger)
     async with connect(backend.database_url, application_name="gpuledger what-if", options=READ_ONLY) as connection:
         store = ProjectionStore(connection, projection)

@@ -81,11 +81,15 @@ def _check_name(request: AdmissionRequest, cache: AdmissionCache) -> None:
 
 
 def _check_immutable(spec: Object, old: Object) -> None:
-    changed = [f"spec.{name}" for name in IMMUTABLE if _value(spec, name) != _value(old, name)]
+    changed = [name for name in IMMUTABLE if _value(spec, name) != _value(old, name)]
     if changed:
-        listed = " and ".join(changed)
-        message = f"{listed} cannot change once the pool exists. Create a new pool instead."
-        raise DeniedError("PoolImmutable", message)
+        raise immutable_error(changed)
+
+
+def immutable_error(fields: list[str]) -> DeniedError:
+    """Denies a change of these fields of a spec."""
+    listed = " and ".join(f"spec.{name}" for name in fields)
+    return DeniedError("PoolImmutable", f"{listed} cannot change once the pool exists. Create a new pool instead.")
 
 
 def _value(spec: Object, name: str) -> Any:  # noqa: ANN401 - JSON

@@ -1,4 +1,4 @@
-"""What is supposed of a pool is what would come of it, and what is recorded already makes no difference."""
+"""A hypothesis predicts what would happen, and one that is recorded already makes no difference."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from gpuledger.events.node import NodeLabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
+from support.hypothetical import Comparison, compare
 from support.pools import A100, Pools, applied, asks, described, pool, prepared, refused, released, state
-from support.supposing import Supposed, suppose
 
 NODES = ("n1", "n2")
 DEVICES = ("n1-0", "n1-1", "n2-0")
@@ -116,7 +116,7 @@ def is_answered(told: Pools, device: str) -> bool:
 def test_what_is_recorded_makes_no_difference(told: Pools, pool_id: str) -> None:
     said = recorded(told, pool_id)
     if said is not None:
-        found = suppose(told, pool_id, said, says_maintenance=True)
+        found = compare(told, pool_id, said, sets_maintenance=True)
         assert (found.devices, found.pools) == ({}, {})
 
 
@@ -124,18 +124,18 @@ def test_what_is_recorded_makes_no_difference(told: Pools, pool_id: str) -> None
 def test_what_was_never_defined_otherwise_makes_no_difference_at_any_time(
     told: Pools, pool_id: str, data: st.DataObject
 ) -> None:
-    """Supposed of a moment after which the pool was not defined anew."""
+    """Comparison of a moment after which the pool was not defined anew."""
     said = recorded(told, pool_id)
     if said is not None:
         last = max(one.sequence for one in told.log if f".pool.{one.subject.split('.')[4]}.defined" in one.subject)
         since = data.draw(st.integers(last, len(told.log)))
-        found = suppose(told, pool_id, said, since=since, says_maintenance=True)
+        found = compare(told, pool_id, said, since=since, sets_maintenance=True)
         assert (found.devices, found.pools) == ({}, {})
 
 
 @given(told=histories(), pool_id=pool_ids, said=definitions)
-def test_what_is_supposed_is_what_really_comes_of_it(told: Pools, pool_id: str, said: PoolDefined) -> None:
-    found: Supposed = suppose(told, pool_id, said, says_maintenance=True)
+def test_a_hypothesis_predicts_what_happens(told: Pools, pool_id: str, said: PoolDefined) -> None:
+    found: Comparison = compare(told, pool_id, said, sets_maintenance=True)
     was = {row.device: (row.pool, row.phase) for row in told.state.assignment.rows.values()}
     really(told, pool_id, said, was)
     assert found.answered.is_settled
@@ -143,11 +143,11 @@ def test_what_is_supposed_is_what_really_comes_of_it(told: Pools, pool_id: str, 
 
 
 @given(told=histories(), pool_id=pool_ids, said=definitions, data=st.data())
-def test_a_supposed_world_holds_what_every_world_holds(
+def test_hypothetical_pools_keep_the_invariants_of_pools(
     told: Pools, pool_id: str, said: PoolDefined, data: st.DataObject
 ) -> None:
     """Whenever it begins: what is in it is counted right, and nothing is left to be decided."""
-    found = suppose(told, pool_id, said, since=data.draw(st.integers(0, len(told.log))))
+    found = compare(told, pool_id, said, since=data.draw(st.integers(0, len(told.log))))
     facts = found.world.state
     assert facts.take_devices() == []
     assert facts.take_pools() == []

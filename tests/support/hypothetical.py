@@ -1,4 +1,4 @@
-"""A pool that is supposed to be otherwise, in a world of pools for tests."""
+"""Hypothetical pools for tests: a pool under another definition, beside the recorded pools."""
 
 from typing import Any, NamedTuple
 
@@ -6,15 +6,14 @@ from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.pool import PoolDefined
 from gpuledger.projection.fold import Fold
-from gpuledger.tools.whatif.agents import Answered, answer
+from gpuledger.tools.whatif.agents import AssumedReports, report
 from gpuledger.tools.whatif.differences import (
     DeviceDifference,
     PoolDifference,
     device_differences,
     pool_differences,
 )
-from gpuledger.tools.whatif.replay import HeardPools
-from gpuledger.tools.whatif.world import SupposedPools, Supposition, copy_of
+from gpuledger.tools.whatif.hypothetical import Hypothesis, HypotheticalPools, RecordedPools, copy_of
 from support.events import GENERATION
 from support.pools import Pools, pool
 
@@ -31,11 +30,11 @@ def left_and_came_back() -> tuple[Pools, int]:
     return told, begun
 
 
-class Supposed(NamedTuple):
-    """What came of it."""
+class Comparison(NamedTuple):
+    """The hypothetical pools, and how they differ from the recorded ones."""
 
-    world: SupposedPools
-    answered: Answered
+    world: HypotheticalPools
+    answered: AssumedReports
     devices: dict[str, DeviceDifference]
     pools: dict[str, PoolDifference]
 
@@ -52,29 +51,29 @@ class Supposed(NamedTuple):
         return {one.pool: (one.was and one.was.total, one.would and one.would.total) for one in self.pools.values()}
 
 
-def suppose(
-    told: Pools, pool_id: str, said: PoolDefined, *, since: int | None = None, says_maintenance: bool = False
-) -> Supposed:
+def compare(
+    told: Pools, pool_id: str, said: PoolDefined, *, since: int | None = None, sets_maintenance: bool = False
+) -> Comparison:
     """Suppose that a pool is defined so, now or since the log had come so far."""
-    supposition = Supposition(pool_id, said, says_maintenance)
-    projection = HeardPools()
+    hypothesis = Hypothesis(pool_id, said, sets_maintenance)
+    projection = RecordedPools()
     fold = Fold(projection, GENERATION)
     until = len(told.log) if since is None else since
     fold.apply_all(told.log[:until])
-    world = SupposedPools(facts_of(fold), supposition, until + 1)
-    projection.hear = world.tell
+    world = HypotheticalPools(facts_of(fold), hypothesis, until + 1)
+    projection.pass_on = world.replay
     fold.apply_all(told.log[until:])
     return outcome(facts_of(fold), world, pool_id)
 
 
-def outcome(recorded: PoolFacts, world: SupposedPools, pool_id: str) -> Supposed:
+def outcome(recorded: PoolFacts, world: HypotheticalPools, pool_id: str) -> Comparison:
     """What differs, once agents have answered."""
     before = rows_of(recorded)
-    answered = answer(world, recorded, pool_id)
+    answered = report(world, recorded, pool_id)
     devices = {one.device: one for one in device_differences(recorded, world)}
     pools = {one.pool: one for one in pool_differences(recorded, world)}
     assert rows_of(recorded) == before, "What is recorded must not change."
-    return Supposed(world, answered, devices, pools)
+    return Comparison(world, answered, devices, pools)
 
 
 def facts_of(fold: Fold) -> PoolFacts:
