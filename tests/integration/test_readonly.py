@@ -26,7 +26,7 @@ async def test_a_lost_connection_is_said_to_be_lost(migrated_url: str) -> None:
 
 
 async def _query_after_the_end(database_url: str) -> None:
-    async with read_only(migrated_url_url) as connection:
+    async with read_only(database_url) as connection:
         with psycopg.connect(database_url, autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
         await query(connection, "SELECT 1")
