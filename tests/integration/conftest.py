@@ -1,12 +1,14 @@
 """Servers for integration tests: databases with every table, as the migrations make them, and an empty ledger."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support import projections, servers
+from support.kubelet_parts import short_folder
 from support.ledgers import jetstream_ledger
 
 
@@ -35,3 +37,10 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
     """An empty ledger."""
     async with jetstream_ledger(clean_nats_url) as ledger:
         yield ledger
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A folder whose path leaves room for the name of a socket."""
+    with short_folder() as folder:
+        yield folder

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -16,28 +16,11 @@ from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.plugin.resource import AWAY, POLL_PERIOD_S, STREAM_END_POLLS
 from support.kubelet import GRACE_S, FakeKubelet, a_kubelet
-from support.kubelet_parts import (
-    address,
-    board_of,
-    card,
-    hasty,
-    hasty_once,
-    knows,
-    running,
-    short_folder,
-    slices,
-    whole_cards,
-)
+from support.kubelet_parts import address, board_of, card, hasty, hasty_once, knows, running, slices, whole_cards
 from support.waiting import eventually
 
 LOCAL = "gpu.deckhouse.io/a"
 CLUSTER = "cluster.gpu.deckhouse.io/b"
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_folder() as folder:
-        yield folder
 
 
 @pytest.fixture
@@ -390,9 +373,8 @@ async def test_a_mistake_in_one_resource_harms_no_other(kubelet: FakeKubelet, mo
         return socket_path(folder, name)
 
     monkeypatch.setattr("gpuledger.agent.plugin.resource.socket_path", breaking)
-    async with running(
-        plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0)), ResourceOffer(CLUSTER, whole_cards(1))))
-    ):
+    board = board_of(ResourceOffer(LOCAL, whole_cards(0)), ResourceOffer(CLUSTER, whole_cards(1)))
+    async with running(plugin_of(kubelet, board)):
         await knows(kubelet, CLUSTER, "GPU-1")
         assert LOCAL not in kubelet.resources
         broken.clear()

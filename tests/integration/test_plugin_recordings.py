@@ -5,7 +5,7 @@ kubelet also hold fields that nobody here knows, as a newer one's do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from gpuledger.agent.kubelet.sockets import socket_name
 from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
-from support.kubelet_parts import Listens, Remembers, board_of, card, hasty, hasty_once, running, short_folder, slices
+from support.kubelet_parts import Listens, Remembers, board_of, card, hasty, hasty_once, running, slices
 from support.waiting import eventually
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -88,12 +88,6 @@ def long_text(field: int, value: bytes) -> bytes:
 
 
 PODS = long_text(1, text(1, b"pod") + text(2, b"ns") + long_text(3, b"".join(CONTAINER)))
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_folder() as folder:
-        yield folder
 
 
 @asynccontextmanager
