@@ -27,7 +27,7 @@ from gpuledger.local.servers.errors import (
     ForeignDataDirError,
     PortTakenError,
 )
-from gpuledger.local.servers.lock import Holder
+from gpuledger.local.servers.lock import LockHolder
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer, find_binaries
 from support import servers
@@ -212,7 +212,7 @@ class TestDataDirectory:
     async def test_a_command_waits_for_another_one(self, data_dir: Path) -> None:
         directory = DataDir(data_dir)
         directory.check()
-        assert directory.lock.acquire(Holder.ourselves("import titan", NOON))
+        assert directory.lock.acquire(LockHolder.ourselves("import titan", NOON))
         with pytest.raises(DataDirBusyError, match="Wait until it ends, stop it with"):
             async with embedded_servers(data_dir, command="verify", now=NOON):
                 pass
@@ -243,7 +243,7 @@ class TestDataDirectory:
         assert not running.nats.running
         assert not running.postgres.running
         assert not processes_in(data_dir)
-        assert DataDir(data_dir).lock.acquire(Holder.ourselves("up", NOON))
+        assert DataDir(data_dir).lock.acquire(LockHolder.ourselves("up", NOON))
 
     @pytest.mark.parametrize("after_s", [0.02, 0.2, 0.6])
     async def test_cancelling_the_start_leaves_nothing_behind(self, data_dir: Path, after_s: float) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import orjson
 import psutil
 
-from gpuledger.local.servers.datadir import Running, read_running
+from gpuledger.local.servers.datadir import RunningServers, read_running
 
 DEADLINE_S = 60.0
 SERVERS = frozenset({"NATS_URL", "DATABASE_URL", "KUBECONFIG"})
@@ -39,7 +39,7 @@ class Up(NamedTuple):
     printed: str
 
     @property
-    def running(self) -> Running:
+    def running(self) -> RunningServers:
         """Its servers."""
         found = read_running(self.data_dir)
         assert found is not None

@@ -1,6 +1,6 @@
-"""What the `sources` service decides: which numbers are lost, which came after all, which events were turned down.
+"""Decides for the `sources` service: which numbers are lost, which came late, and which events are rejected. Pure.
 
-Pure: the numbering of every source is followed in the log's order; only the passing of time is asked for from outside.
+It follows the numbering of every source in the order of the log; only the time comes from outside.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ GAP_GRACE_S = 30.0
 """How long a number may be late before its absence is called a gap."""
 
 GAPS_PER_ASK_MAX = 100
-"""How many gaps are told of at a time, the oldest first; the others follow when it is asked next what is due."""
+"""How many gaps are recorded at a time, the oldest first; the others follow at the next check."""
 
 REASON_LENGTH_MAX = 1000
-"""How much of a reason and of a subject is told; the server lets a subject hold NUL, which no table can keep."""
+"""How much of a reason and of a subject is recorded. The server lets a subject hold NUL, which no table can store."""
 
 
 def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
@@ -31,7 +31,7 @@ def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
 
 
 def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
-    """Count a repeat; tell of an event that was turned down."""
+    """Count a repeat; record the rejection of an event."""
     event = refusal.event
     if refusal.kind is RefusalKind.DUPLICATE:
         if event is not None:
@@ -51,7 +51,7 @@ def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
 
 
 def on_due(state: Sources, now: datetime) -> Iterable[Decision]:
-    """Call a gap what has been missing for too long."""
+    """Record ranges as gaps that have been missing for too long."""
     for missing in overdue(state, now, GAP_GRACE_S, GAPS_PER_ASK_MAX):
         yield _gap(missing, now)
 

@@ -1,4 +1,4 @@
-"""The `sources` service: reads everything, follows each source's numbering, and records what is lost or turned down."""
+"""The `sources` service: reads everything, follows each source's numbering, and records losses and rejections."""
 
 from datetime import datetime
 
@@ -23,9 +23,9 @@ class SourcesProjection(Projection):
         return on_observed(state, observed)
 
     def refused(self, state: sources.Sources, refusal: RefusedEvent) -> Decisions:
-        """Count repeats, and tell of what was turned down."""
+        """Count repeats, and record rejections."""
         return on_refused(state, refusal)
 
     def due(self, state: sources.Sources, now: datetime) -> Decisions:
-        """Tell of numbers that stay missing."""
+        """Record numbers that stay missing as gaps."""
         return on_due(state, now)

@@ -1,4 +1,4 @@
-"""Sources: what each recorded, what is missing of it, and what was turned down.
+"""Folds the numbering of every source: what each recorded, which numbers are missing, and which events are rejected.
 
 Rows here depend on what happened only, never on how far behind a reader was: the live tables and a rebuild agree.
 """
@@ -54,7 +54,7 @@ class Gap(NamedTuple):
 
 
 class Rejection(NamedTuple):
-    """An event at the edge that was turned down: where it stands in the log, and why."""
+    """An event from the edge that was rejected: its position in the log, and why."""
 
     position: int
     generation: int
@@ -78,14 +78,14 @@ class Sources:
         self.missing = Table(MISSING)
         self.gap = Table(GAP)
         self.rejection = Table(REJECTION)
-        self._lookout: Lookout | None = None
+        self._missing_index: MissingIndex | None = None
 
     @property
-    def lookout(self) -> "Lookout":
-        """What is missing, in the orders in which it is looked for; made from the rows when first asked for."""
-        if self._lookout is None:
-            self._lookout = Lookout(self)
-        return self._lookout
+    def missing_index(self) -> "MissingIndex":
+        """The missing ranges, indexed; made from the rows at the first use."""
+        if self._missing_index is None:
+            self._missing_index = MissingIndex(self)
+        return self._missing_index
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
@@ -97,47 +97,47 @@ MissingKey = tuple[str, str, int]
 """Source, epoch and first number."""
 
 
-class Lookout:
-    """What is missing, in order: by number to find the range that one falls into, by time to find what is overdue.
+class MissingIndex:
+    """The missing ranges in two orders: by number, to find the range of a number, and by time, to find overdue ones.
 
-    It holds nothing that does not follow from the rows, and is told of every one that comes or goes.
+    It holds nothing that does not follow from the rows, and follows every change of them.
     """
 
     def __init__(self, state: Sources) -> None:
         self._firsts: dict[tuple[str, str], list[int]] = {}
-        self._waiting: dict[MissingKey, None] = {}
+        self._pending: dict[MissingKey, None] = {}
         self._gaps = state.gap.rows
         for row in sorted(state.missing.rows.values(), key=_when_noticed):
-            self.note(row)
+            self.add(row)
 
-    def note(self, row: Missing) -> None:
-        """A range was noticed, later than all others."""
+    def add(self, row: Missing) -> None:
+        """Add a range that was noticed later than all others."""
         key = (row.source, row.epoch, row.first)
         insort(self._firsts.setdefault(key[:2], []), row.first)
         if key not in self._gaps:
-            self._waiting[key] = None
+            self._pending[key] = None
 
-    def known_as_gap(self, key: MissingKey) -> None:
-        """A range needs no more waiting for."""
-        self._waiting.pop(key, None)
+    def mark_gap(self, key: MissingKey) -> None:
+        """A range is recorded as a gap, and no longer pending."""
+        self._pending.pop(key, None)
 
-    def forget(self, row: Missing) -> None:
-        """A range is complete."""
+    def remove(self, row: Missing) -> None:
+        """Remove a range that is complete."""
         firsts = self._firsts[row.source, row.epoch]
         del firsts[bisect_right(firsts, row.first) - 1]
         if not firsts:
             del self._firsts[row.source, row.epoch]
-        self._waiting.pop((row.source, row.epoch, row.first), None)
+        self._pending.pop((row.source, row.epoch, row.first), None)
 
-    def around(self, source: str, epoch: str, number: int) -> MissingKey | None:
-        """The range that a number falls into, unless it lies behind the range's end."""
+    def find(self, source: str, epoch: str, number: int) -> MissingKey | None:
+        """The last range that begins at or before a number, which may lie behind its end."""
         firsts = self._firsts.get((source, epoch), ())
         at = bisect_right(firsts, number)
         return (source, epoch, firsts[at - 1]) if at else None
 
-    def waiting(self) -> Iterator[MissingKey]:
-        """The ranges that are not known as gaps, in the order in which they were noticed."""
-        return iter(self._waiting)
+    def pending(self) -> Iterator[MissingKey]:
+        """The ranges that are not recorded as gaps yet, in the order in which they were noticed."""
+        return iter(self._pending)
 
 
 def follow(state: Sources, event: Undecoded, recorded_ns: int) -> list[Missing]:
@@ -150,7 +150,7 @@ def follow(state: Sources, event: Undecoded, recorded_ns: int) -> list[Missing]:
     completed: list[Missing] = []
     if skipped:
         noted = Missing(row.source, row.epoch, row.last_number + 1, event.number - 1, recorded_at, skipped)
-        state.lookout.note(noted)
+        state.missing_index.add(noted)
         state.missing.put(noted)
     elif event.number < row.last_number:
         skipped, completed = -1, _fill(state, row, event.number)
@@ -168,8 +168,8 @@ def repeated(state: Sources, source: str, epoch: str) -> None:
 def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Missing]:
     """Ranges that have been missing for longer than `grace_s` seconds and are not known as gaps: the `most` oldest."""
     rows = state.missing.rows
-    waiting = (rows[key] for key in state.lookout.waiting())
-    return list(islice(takewhile(lambda row: (now - row.noticed_at).total_seconds() > grace_s, waiting), most))
+    pending = (rows[key] for key in state.missing_index.pending())
+    return list(islice(takewhile(lambda row: (now - row.noticed_at).total_seconds() > grace_s, pending), most))
 
 
 def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) -> Source:
@@ -189,7 +189,7 @@ def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) 
 
 
 def _fill(state: Sources, source: Source, number: int) -> list[Missing]:
-    key = state.lookout.around(source.source, source.epoch, number)
+    key = state.missing_index.find(source.source, source.epoch, number)
     row = state.missing.get(key)
     if row is None or number > row.last:
         return []
@@ -197,7 +197,7 @@ def _fill(state: Sources, source: Source, number: int) -> list[Missing]:
         state.missing.put(row._replace(left=row.left - 1))
         return []
     state.missing.delete(key)
-    state.lookout.forget(row)
+    state.missing_index.remove(row)
     return [row]
 
 
@@ -217,7 +217,7 @@ def _gap_detected(state: Sources, fact: Fact, data: SourceGapDetected) -> None:
     key = (fact.event.subject, data.epoch, data.first)
     if state.gap.get(key) is None:
         state.gap.put(Gap(*key, data.last, fact.event.time, None))
-    state.lookout.known_as_gap(key)
+    state.missing_index.mark_gap(key)
 
 
 def _gap_closed(state: Sources, fact: Fact, data: SourceGapClosed) -> None:

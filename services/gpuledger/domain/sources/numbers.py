@@ -1,4 +1,4 @@
-"""Which of a source's numbers have been seen: how an event is told from its repeat, whatever the broker forgets.
+"""Tracks the numbers seen of each source, which tell an event from its repeat, whatever the broker forgets.
 
 A source numbers its events from 1 within an epoch. What was seen is everything up to the last number but for the holes,
 so memory follows the losses and the disorder, and not the length of the history after them. Holes are bounded: what a
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from gpuledger.events.errors import EventError
 
 HOLES_MAX = 10_000
-"""How many ranges of numbers may be missing of one epoch of a source at a time; they are written all at once."""
+"""How many ranges of numbers of an epoch may be missing at a time; they are written all at once."""
 
 Range = tuple[int, int]
 """First and last number, both within."""
@@ -72,8 +72,8 @@ class Numbers:
 class Seen:
     """The numbers seen of every source and epoch, and which of them changed since they were last taken."""
 
-    def __init__(self, known: Mapping[tuple[str, str], Numbers] | None = None) -> None:
-        self.numbers: dict[tuple[str, str], Numbers] = dict(known or {})
+    def __init__(self, numbers: Mapping[tuple[str, str], Numbers] | None = None) -> None:
+        self.numbers: dict[tuple[str, str], Numbers] = dict(numbers or {})
         self._changed: dict[tuple[str, str], None] = {}
 
     def add(self, source: str, epoch: str, number: int) -> bool:

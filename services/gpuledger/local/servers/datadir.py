@@ -27,7 +27,7 @@ from gpuledger.local.servers.errors import (
     ForeignDataDirError,
 )
 from gpuledger.local.servers.files import write_private
-from gpuledger.local.servers.lock import DirectoryLock, Holder
+from gpuledger.local.servers.lock import DirectoryLock, LockHolder
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
 from gpuledger.local.servers.server import EmbeddedServer
@@ -38,11 +38,11 @@ PROBE_GRACE_S = 0.3
 _LOCK_POLL_S = 0.05
 _FOREIGN_SHOWN = 3
 # Files that a file system, a desktop or an interrupted first start may leave there.
-_NO_MANS_FILES = frozenset({"lock", "lost+found", ".DS_Store", ".gpuledger.json.tmp"})
+_IGNORED_FILES = frozenset({"lock", "lost+found", ".DS_Store", ".gpuledger.json.tmp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoints:
+class ServerUrls:
     """The servers' addresses. Both hold passwords: show them only to the owner of the directory."""
 
     nats_url: str = field(repr=False)
@@ -50,13 +50,13 @@ class Endpoints:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServers:
     """The process whose servers run in a directory: its `gpuledger` command, pid, and since when (RFC 3339)."""
 
     command: str
     pid: int
     started_at: str
-    endpoints: Endpoints
+    endpoints: ServerUrls
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class EmbeddedServers:
 
     nats: NatsServer
     postgres: PostgresServer
-    endpoints: Endpoints
+    endpoints: ServerUrls
 
 
 class DataDir:
@@ -94,7 +94,7 @@ class DataDir:
             raise self._unusable(error) from error
         if self.marker.name in names:
             self._check_format()
-        elif foreign := [name for name in names if name not in _NO_MANS_FILES]:
+        elif foreign := [name for name in names if name not in _IGNORED_FILES]:
             raise self._foreign(foreign)
 
     def mark(self) -> None:
@@ -102,21 +102,21 @@ class DataDir:
         if not self.marker.exists():
             self._write(self.marker, {"format": FORMAT})
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningServers | None:
         """The process whose servers run here; None if nobody holds the directory or they are still starting."""
         if not self.lock.held():
             return None
         with suppress(OSError, ValueError, TypeError, KeyError):
             content = json.loads(self.run_file.read_text(encoding="utf-8"))
-            running = Running(**(content | {"endpoints": Endpoints(**content["endpoints"])}))
+            running = RunningServers(**(content | {"endpoints": ServerUrls(**content["endpoints"])}))
             holder = self.lock.holder()
             # The file of a crashed process says nothing about the one that is just taking its place.
             if holder is not None and holder.pid == running.pid and psutil.pid_exists(running.pid):
                 return running
         return None
 
-    def publish(self, running: Running) -> None:
-        """Let other processes find the servers."""
+    def publish(self, running: RunningServers) -> None:
+        """Write the file by which other processes find the servers."""
         self._write(self.run_file, asdict(running))
 
     def withdraw(self) -> None:
@@ -124,7 +124,7 @@ class DataDir:
         self.run_file.unlink(missing_ok=True)
 
     def busy(self) -> DataDirBusyError:
-        """The error that says who holds the directory."""
+        """The error that names the process holding the directory."""
         holder = self.lock.holder()
         if holder is None:
             who, end = "another gpuledger command", "Wait until it ends"
@@ -169,7 +169,7 @@ class DataDir:
         )
 
 
-def read_running(path: Path) -> Running | None:
+def read_running(path: Path) -> RunningServers | None:
     """The process whose servers run in a data directory, and their addresses; None if there is none."""
     return DataDir(path).running()
 
@@ -193,26 +193,26 @@ async def embedded_servers(
     """
     directory = DataDir(path)
     directory.check()
-    await _acquire(directory, Holder.ourselves(command, now), wait_s)
+    await _acquire(directory, LockHolder.ourselves(command, now), wait_s)
     try:
         directory.withdraw()
         directory.mark()
         async with _started(NatsServer(directory.nats), PostgresServer(directory.postgres)) as servers:
-            directory.publish(_describe(servers.endpoints, Holder.ourselves(command, now)))
+            directory.publish(_describe(servers.endpoints, LockHolder.ourselves(command, now)))
             yield servers
     finally:
         directory.withdraw()
         directory.lock.release()
 
 
-async def _acquire(directory: DataDir, holder: Holder, wait_s: float) -> None:
+async def _acquire(directory: DataDir, holder: LockHolder, wait_s: float) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     while not directory.lock.acquire(holder):
         found = directory.lock.holder()
         # Even `up` gets a moment, because checking the lock takes it shared for an instant.
-        patience_s = PROBE_GRACE_S if found is not None and found.command == UP else max(wait_s, PROBE_GRACE_S)
-        if loop.time() - begun > patience_s:
+        limit_s = PROBE_GRACE_S if found is not None and found.command == UP else max(wait_s, PROBE_GRACE_S)
+        if loop.time() - begun > limit_s:
             raise directory.busy()
         await asyncio.sleep(_LOCK_POLL_S)
 
@@ -226,7 +226,7 @@ async def _started(nats: NatsServer, postgres: PostgresServer) -> AsyncIterator[
     loop = asyncio.get_running_loop()
     try:
         await asyncio.gather(*(loop.run_in_executor(threads, server.start, abort) for server in servers))
-        yield EmbeddedServers(nats, postgres, Endpoints(nats.url, postgres.url))
+        yield EmbeddedServers(nats, postgres, ServerUrls(nats.url, postgres.url))
     finally:
         abort.set()
         _run_all(threads, [server.stop for server in servers])
@@ -234,7 +234,7 @@ async def _started(nats: NatsServer, postgres: PostgresServer) -> AsyncIterator[
 
 
 def _run_all(threads: ThreadPoolExecutor, calls: Iterable[Callable[[], None]]) -> None:
-    """Run the calls side by side and wait for all of them; the first failure is raised then."""
+    """Run the calls side by side and wait for all of them; then raise the first failure."""
     futures = [threads.submit(call) for call in calls]
     for future in futures:
         future.exception()
@@ -242,5 +242,5 @@ def _run_all(threads: ThreadPoolExecutor, calls: Iterable[Callable[[], None]]) -
         future.result()
 
 
-def _describe(endpoints: Endpoints, holder: Holder) -> Running:
-    return Running(holder.command, holder.pid, holder.since, endpoints)
+def _describe(endpoints: ServerUrls, holder: LockHolder) -> RunningServers:
+    return RunningServers(holder.command, holder.pid, holder.since, endpoints)

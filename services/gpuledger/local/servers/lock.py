@@ -19,8 +19,8 @@ LOCK_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds a data directory: the `gpuledger` command, its pid, and since when (RFC 3339)."""
+class LockHolder:
+    """The process that holds a data directory: its `gpuledger` command, pid, and since when (RFC 3339)."""
 
     command: str
     pid: int
@@ -39,7 +39,7 @@ class DirectoryLock:
         self._path = path
         self._descriptor: int | None = None
 
-    def acquire(self, holder: Holder) -> bool:
+    def acquire(self, holder: LockHolder) -> bool:
         """Take the lock without waiting; False if another process holds it.
 
         Raises:
@@ -61,10 +61,10 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> LockHolder | None:
         """The holder that the file names, which may be outdated; None if it names none."""
         with suppress(OSError, ValueError, TypeError):
-            return Holder(**json.loads(self._path.read_text(encoding="utf-8")))
+            return LockHolder(**json.loads(self._path.read_text(encoding="utf-8")))
         return None
 
     def held(self) -> bool:

@@ -38,7 +38,7 @@ def is_free(port: int) -> bool:
 
 
 def wait_until_free(port: int, timeout_s: float) -> bool:
-    """Whether the port was free, or became so within the time."""
+    """Whether the port is free, or becomes free within the time."""
     deadline = time.monotonic() + timeout_s
     while not is_free(port):
         if time.monotonic() > deadline:

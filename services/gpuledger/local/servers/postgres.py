@@ -122,7 +122,7 @@ class PostgresServer(EmbeddedServer):
             raise _initdb_error(data, done.stdout.decode(errors="replace"))
 
     def _await_old_sessions(self) -> None:
-        """Sessions of a killed server hold its shared memory until they notice; a new server refuses to start then."""
+        """Wait for sessions of a killed server: while they hold its shared memory, a new server refuses to start."""
         sessions = [process for process in psutil.process_iter() if self._is_at_home(process)]
         _, alive = psutil.wait_procs(sessions, timeout=BACKENDS_TIMEOUT_S)
         for process in alive:
@@ -137,7 +137,7 @@ class PostgresServer(EmbeddedServer):
         return False
 
     def _drop_misleading_pid_file(self) -> None:
-        """After a crash of the machine, the recorded pid may belong to a program that is not PostgreSQL."""
+        """Remove a pid file that names another program, as after a crash of the machine."""
         pid_file = self._data / "postmaster.pid"
         with suppress(FileNotFoundError, ValueError, IndexError, psutil.Error):
             recorded = psutil.Process(int(pid_file.read_text().splitlines()[0]))

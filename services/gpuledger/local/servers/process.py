@@ -106,7 +106,7 @@ class ServerProcess:
             raise self.start_error(f"ended with status {self._child.returncode if self._child else None}")
 
     def start_error(self, what: str) -> ServerStartError:
-        """An error that quotes the end of the log of this run."""
+        """An error that quotes the end of this run's log."""
         lines = self.log().splitlines()[-LOG_TAIL_LINES:]
         tail = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
         return ServerStartError(
@@ -143,7 +143,7 @@ class ServerProcess:
         self._forget()
 
     def stop_leftover(self) -> None:
-        """Stop the child of an earlier run that was killed before it could do so."""
+        """Stop the child of an earlier run that was killed before it stopped it."""
         leftover = self._leftover()
         if leftover is not None:
             _end(leftover, self._stop_signal, self._stop_timeout_s)

@@ -15,7 +15,7 @@ from gpuledger.local.servers.server import EmbeddedServer
 
 log = structlog.get_logger("gpuledger.local")
 
-LOOK_INTERVAL_S = 0.25
+CHECK_INTERVAL_S = 0.25
 RESTARTS_MAX = 5
 """The most restarts of a server in a row."""
 
@@ -34,7 +34,7 @@ async def keep_running(server: EmbeddedServer, threads: ThreadPoolExecutor) -> N
     clock = asyncio.get_running_loop().time
     restarts, started = 0, clock()
     while True:
-        await asyncio.sleep(LOOK_INTERVAL_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
         if server.running:
             continue
         restarts = 1 if clock() - started > STEADY_AFTER_S else restarts + 1
