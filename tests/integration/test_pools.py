@@ -95,7 +95,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
         [("n1-0", "ns/p", True), ("n1-1", "q", False)],
         [("n1-1", "q", False)],
     ]
-    assert table(migrated_url, "pool_wanted", "node, devices") == [("n1", orders_text(lists[-1]))]
+    assert table(migrated_url, "pool_node_orders", "node, devices") == [("n1", orders_text(lists[-1]))]
     assert table(migrated_url, "gpu_device_assignment", columns) == [
         ("n1-0", None, None, False, "PoolTakesNoDevices"),
         ("n1-1", "q", "Assigned", True, "ConfirmedByAgent"),
@@ -122,7 +122,7 @@ async def test_pods_that_ask_are_kept_as_long_as_they_are_there(ledger: JetStrea
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
         await reaches(migrated_url, "pools", await publish(ledger, sayings.events(later)))
         await reaches(migrated_url, "pools", await ledger.head())
-    assert table(migrated_url, "pool_pod", "pod, node, requests, bound_at < said_at") == [
+    assert table(migrated_url, "pool_pod", "pod, node, requests, bound_at < observed_at") == [
         ("ns/stays", "n1", "{}", True),
         ("ns/waits", "n1", '{"gpu.deckhouse.io/p":2}', False),
     ]

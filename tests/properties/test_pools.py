@@ -297,8 +297,8 @@ class PoolsMachine(RuleBasedStateMachine):
                 held[row.pool] += 1
                 setup = facts.setup.rows[row.device]
                 if facts.is_in_force():
-                    assert row.phase != "Assigned" or setup.word == "applied"
-                if row.phase == "Assigned" and setup.word == "applied":
+                    assert row.phase != "Assigned" or setup.report == "applied"
+                if row.phase == "Assigned" and setup.report == "applied":
                     offered.setdefault(row.pool, []).append(setup.partitions)
         counted = {row.pool: (row.devices, row.cards, row.partitions) for row in facts.tally.rows.values()}
         recount = {one: (held[one], len(offered.get(one, [])), sum(offered.get(one, []))) for one in held}
@@ -319,7 +319,9 @@ class PoolsMachine(RuleBasedStateMachine):
             if row.phase in ("Pending", "Assigned") and facts.is_in_force():
                 assert row.pool is not None
                 mark, found = facts.mark.get(row.device), facts.pool.rows[row.pool]
-                asked = None if mark is None else mark.asked if "/" in row.pool else mark.asked_cluster
+                asked = (
+                    None if mark is None else mark.requested_pool if "/" in row.pool else mark.requested_cluster_pool
+                )
                 approves = found.spec.approves
                 labels = {"tier": "gold"} if mark is not None and "gold" in mark.labels else {}
                 assert row.automatic == (asked is None)

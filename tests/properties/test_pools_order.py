@@ -112,7 +112,7 @@ def standing(world: Pools) -> tuple[object, ...]:
             for node in NODES
             for one in last_orders(world.state, node).values()
         },
-        {row.pod: (row.node, row.said_at) for row in world.state.pod.rows.values()},
+        {row.pod: (row.node, row.observed_at) for row in world.state.pod.rows.values()},
     )
 
 

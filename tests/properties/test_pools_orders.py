@@ -184,7 +184,7 @@ class WantedMachine(RuleBasedStateMachine):
         for row in self.facts.assignment.rows.values():
             assert row.phase != "Unassigning"
             if row.phase == "Pending" and self.facts.device.rows[row.device].prepared == "Ready":
-                assert self.facts.setup.rows[row.device].word == "refused", row
+                assert self.facts.setup.rows[row.device].report == "refused", row
 
     @rule()
     def restart(self) -> None:

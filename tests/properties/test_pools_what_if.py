@@ -109,7 +109,7 @@ def really(told: Pools, pool_id: str, said: PoolDefined, was: dict[str, tuple[st
 
 def is_answered(told: Pools, device: str) -> bool:
     """Whether the agent has said all that it can; a device that is not ready is not assigned by that."""
-    return told.of(device)[1] == "Pending" and told.state.setup.rows[device].word is not None
+    return told.of(device)[1] == "Pending" and told.state.setup.rows[device].report is not None
 
 
 @given(told=histories(), pool_id=pool_ids)

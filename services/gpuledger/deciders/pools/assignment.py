@@ -51,7 +51,7 @@ def _step_of_held(
     state: PoolFacts, device: PoolDevice, current: Assignment, pool: str
 ) -> DeviceAssignmentChanged | None:
     setup = state.setup.get(device.name)
-    report = setup.word if setup is not None and setup.pool == pool else None
+    report = setup.report if setup is not None and setup.pool == pool else None
     if current.phase == AssignmentPhase.UNASSIGNING:
         return _released(state, device) if report == AgentReport.RELEASED else None
     request = _request(state, device)
@@ -111,12 +111,12 @@ def _step_of_free(state: PoolFacts, device: PoolDevice, current: Assignment | No
 def _request(state: PoolFacts, device: PoolDevice) -> _Request:
     """The request in the annotations, checked against the pools that exist."""
     mark = state.mark.get(device.name)
-    if mark is None or (mark.asked is None and mark.asked_cluster is None):
+    if mark is None or (mark.requested_pool is None and mark.requested_cluster_pool is None):
         return _Request()
-    if mark.asked is not None and mark.asked_cluster is not None:
+    if mark.requested_pool is not None and mark.requested_cluster_pool is not None:
         return _mismatched("The device has both assignment annotations; keep one of them.")
-    name = mark.asked if mark.asked is not None else mark.asked_cluster or ""
-    kind = (GPU_POOLS if mark.asked is not None else CLUSTER_GPU_POOLS).kind
+    name = mark.requested_pool if mark.requested_pool is not None else mark.requested_cluster_pool or ""
+    kind = (GPU_POOLS if mark.requested_pool is not None else CLUSTER_GPU_POOLS).kind
     pool = state.owner(name)
     if pool is None:
         return _mismatched(f"There is no {kind} {name!r}; name one that exists.")

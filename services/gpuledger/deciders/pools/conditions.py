@@ -5,7 +5,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_ENABLED
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.pools import Pool
-from gpuledger.domain.pools.rows import DRIFTED, REFUSED, PoolTally, PoolTrouble
+from gpuledger.domain.pools.rows import DRIFTED, REFUSED, DeviceProblem, PoolTally
 from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.validation import PoolProblem, problem_of, unsupported
@@ -77,7 +77,7 @@ def _problem(state: PoolFacts, row: Pool) -> PoolProblem | None:
         return PoolProblem(PoolReason.NAME_COLLISION, text)
     if row.deleting:
         return PoolProblem(PoolReason.DELETING, "The pool is being deleted.")
-    return unsupported(row.spec.definition) or problem_of(row.subject, row.said, _cap(state))
+    return unsupported(row.spec.definition) or problem_of(row.subject, row.payload, _cap(state))
 
 
 def _supported(definition: PoolDefined) -> Condition:
@@ -93,7 +93,7 @@ def _configured(state: PoolFacts, row: Pool, misconfigured: Condition) -> Condit
 
 
 def _misconfigured(state: PoolFacts, row: Pool) -> Condition:
-    problem = problem_of(row.subject, row.said, _cap(state))
+    problem = problem_of(row.subject, row.payload, _cap(state))
     refused = state.troubles(row.subject, REFUSED) if problem is None else []
     if refused:
         text = f"An agent refuses {_devices(refused)}: {refused[0].message or refused[0].reason}"
@@ -119,7 +119,7 @@ def _maintenance(state: PoolFacts, pool: str, definition: PoolDefined) -> Condit
     return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.DRIFT, message=text)
 
 
-def _devices(troubles: list[PoolTrouble]) -> str:
+def _devices(troubles: list[DeviceProblem]) -> str:
     more = f" and {len(troubles) - 1} more" if len(troubles) > 1 else ""
     return f"{troubles[0].device}{more}"
 

@@ -63,7 +63,7 @@ def _orders(state: PoolFacts, node: str) -> Iterator[WantedDevice]:
                 mig_profile=setup.mig_profile,
                 slices_per_unit=setup.slices_per_unit,
                 releasing=assignment.phase == AssignmentPhase.UNASSIGNING,
-                asked_at=(report and report.asked_at) or assignment.changed_at,
+                asked_at=(report and report.requested_at) or assignment.changed_at,
             )
 
 
@@ -80,7 +80,7 @@ def _by_spec(state: PoolFacts, row: Pool | None) -> _Setup | None:
     if row is None:
         return None
     definition, cap = row.spec.definition, state.settings_in_force().max_slices_per_device
-    problem = unsupported(definition) or problem_of(row.subject, row.said, cap)
+    problem = unsupported(definition) or problem_of(row.subject, row.payload, cap)
     if problem is not None and problem.reason not in _NOT_OF_SETUP:
         return None
     return _Setup(definition.unit, definition.mig_profile, min(definition.slices_per_unit, cap))

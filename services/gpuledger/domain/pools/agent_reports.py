@@ -32,9 +32,9 @@ def next_request_time(setup: PoolSetup | None, time: datetime) -> datetime:
 
     Decisions may share a time, and the agent tells by it whether it has answered.
     """
-    if setup is None or setup.asked_at is None:
+    if setup is None or setup.requested_at is None:
         return time
-    return max(time, min(setup.asked_at, _LAST) + _MICROSECOND)
+    return max(time, min(setup.requested_at, _LAST) + _MICROSECOND)
 
 
 def _applied(state: PoolFacts, fact: Fact, data: DevicePoolApplied) -> None:
@@ -45,20 +45,20 @@ def _applied(state: PoolFacts, fact: Fact, data: DevicePoolApplied) -> None:
     most = max(setup.partitions_most, partitions)
     _put(
         state,
-        setup._replace(word=AgentReport.APPLIED, partitions=partitions, partitions_most=most, reason="", message=""),
+        setup._replace(report=AgentReport.APPLIED, partitions=partitions, partitions_most=most, reason="", message=""),
     )
 
 
 def _refused(state: PoolFacts, fact: Fact, data: DevicePoolRefused) -> None:
     setup = _reported(state, fact, data.pool)
     if setup is not None:
-        _put(state, setup._replace(word=AgentReport.REFUSED, partitions=0, reason=data.reason, message=data.message))
+        _put(state, setup._replace(report=AgentReport.REFUSED, partitions=0, reason=data.reason, message=data.message))
 
 
 def _released(state: PoolFacts, fact: Fact, data: DevicePoolReleased) -> None:
     setup = _reported(state, fact, data.pool)
     if setup is not None:
-        _put(state, setup._replace(word=AgentReport.RELEASED, partitions=0, reason="", message=""))
+        _put(state, setup._replace(report=AgentReport.RELEASED, partitions=0, reason="", message=""))
 
 
 def _reported(state: PoolFacts, fact: Fact, pool: str) -> PoolSetup | None:
@@ -67,9 +67,9 @@ def _reported(state: PoolFacts, fact: Fact, pool: str) -> PoolSetup | None:
     device, assignment, setup = state.device.get(name), state.assignment.get(name), state.setup.get(name)
     if device is None or not is_agent_of(fact.event.source, device.node):
         return None
-    if assignment is None or assignment.pool != pool or is_late(setup and setup.told_at, time):
+    if assignment is None or assignment.pool != pool or is_late(setup and setup.reported_at, time):
         return None
-    return (setup or without_report(name, pool, time))._replace(told_at=time)
+    return (setup or without_report(name, pool, time))._replace(reported_at=time)
 
 
 def _put(state: PoolFacts, setup: PoolSetup) -> None:
@@ -84,8 +84,8 @@ def _note_drift(state: PoolFacts, setup: PoolSetup) -> None:
     assignment = state.assignment.get(setup.device)
     if assignment is None or assignment.phase != AssignmentPhase.ASSIGNED or setup.pool is None:
         return
-    if setup.word != AgentReport.APPLIED:
-        text = setup.message or f"The agent reports {setup.word} for the assigned device {setup.device}."
+    if setup.report != AgentReport.APPLIED:
+        text = setup.message or f"The agent reports {setup.report} for the assigned device {setup.device}."
         state.drift(setup.device, setup.pool, setup.reason or AssignmentReason.DRIFT, text)
     elif setup.partitions < setup.partitions_most:
         text = f"{setup.device} has {setup.partitions} of its {setup.partitions_most} partitions left."

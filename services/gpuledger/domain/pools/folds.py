@@ -155,7 +155,7 @@ def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
     state.touch_name(name)
     POOLS_HANDLERS[PoolDefined](state, fact, data)
     state.touch_name(name)
-    if before is not None and before.said != state.pool.rows[pool].said:
+    if before is not None and before.payload != state.pool.rows[pool].payload:
         state.touch_orders_of(pool)
     spec = None if before is None else before.spec.definition
     if data.maintenance == MAINTENANCE_CONFIRMED and (spec is None or spec.maintenance != MAINTENANCE_CONFIRMED):
@@ -199,7 +199,7 @@ def _assignment_changed(state: PoolFacts, fact: Fact, data: DeviceAssignmentChan
         if is_step and data.phase != AssignmentPhase.ASSIGNED.value and data.reason != AssignmentReason.TAKEN_BACK:
             # The agent's report was about the step before, and not what led to this one.
             requested_at = next_request_time(setup, fact.event.time)
-            state.setup.put(without_report(name, data.pool, setup and setup.told_at, requested_at))
+            state.setup.put(without_report(name, data.pool, setup and setup.reported_at, requested_at))
     state.touch_orders(name)
     if before is None or before.pool is None:
         return

@@ -34,7 +34,7 @@ def units_by_resource(row: PoolPod) -> dict[str, int]:
 def _observed(state: HasPods, fact: Fact, data: PodObserved) -> None:
     pod, time = fact.event.subject, fact.event.time
     before = state.pod.get(pod)
-    if not is_late(before and before.said_at, time):
+    if not is_late(before and before.observed_at, time):
         node = None if data.node is None else intern(data.node)
         requests = intern(json_text(data.requests))
         state.pod.put(PoolPod(pod, data.uid, node, requests, time, _bound_at(before, data, time)))
@@ -49,7 +49,7 @@ def _bound_at(before: PoolPod | None, data: PodObserved, time: datetime) -> date
 
 def _gone(state: HasPods, fact: Fact, _data: PodGone) -> None:
     row = state.pod.get(fact.event.subject)
-    if row is not None and not is_late(row.said_at, fact.event.time):
+    if row is not None and not is_late(row.observed_at, fact.event.time):
         state.pod.delete(row.pod)
 
 

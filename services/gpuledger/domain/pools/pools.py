@@ -20,7 +20,7 @@ from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone, PoolReleas
 
 
 class Pool(NamedTuple):
-    """A pool by its id. `said` is the JSON of its `pool.defined`; `position` is where this object was first recorded.
+    """A pool by its id. `payload` is the JSON of its `pool.defined`; `position` is where this object was first recorded.
 
     `approval` is a label (`key=value`) of every device that it approves automatically, empty where there is no such
     label, and None where it approves nothing. `released` says that its object may go.
@@ -35,12 +35,12 @@ class Pool(NamedTuple):
     position: int
     defined_at: datetime
     approval: str | None
-    said: str
+    payload: str
 
     @property
     def spec(self) -> Spec:
         """Its spec, ready to compare."""
-        return read_spec(self.said)
+        return read_spec(self.payload)
 
 
 class PoolEnd(NamedTuple):
@@ -128,7 +128,7 @@ def _defined(state: Pools, fact: Fact, data: PoolDefined) -> None:
         return
     before = state.pool.get(pool)
     same = before if before is not None and before.uid == data.uid else None
-    said = json_text(data.model_dump(mode="json"))
+    payload = json_text(data.model_dump(mode="json"))
     row = Pool(
         pool,
         intern(PoolRef.parse(pool).name),
@@ -138,8 +138,8 @@ def _defined(state: Pools, fact: Fact, data: PoolDefined) -> None:
         same is not None and data.deleting and same.released,
         fact.sequence if same is None else same.position,
         time,
-        approval_of(read_spec(said)),
-        said,
+        approval_of(read_spec(payload)),
+        payload,
     )
     state.end.delete(pool)
     # What is indexed must not change while a row stands.

@@ -47,8 +47,8 @@ class PoolMark(NamedTuple):
     device: str
     marked_at: datetime
     labels: str
-    asked: str | None
-    asked_cluster: str | None
+    requested_pool: str | None
+    requested_cluster_pool: str | None
 
 
 class PoolNode(NamedTuple):
@@ -63,33 +63,33 @@ class PoolNode(NamedTuple):
 class PoolPod(NamedTuple):
     """A pod that requests units of pools: `requests` is a JSON object of units by resource.
 
-    `said_at` is the time of the latest fact about it, `bound_at` when this pod was first recorded on its node.
+    `observed_at` is the time of the latest fact about it, `bound_at` when this pod was first recorded on its node.
     """
 
     pod: str
     uid: str
     node: str | None
     requests: str
-    said_at: datetime
+    observed_at: datetime
     bound_at: datetime | None
 
 
 class PoolSetup(NamedTuple):
-    """The agent's last report of a device's present assignment; `told_at` is the time of its last report of any.
+    """The agent's last report of a device's present assignment; `reported_at` is the time of its last report of any.
 
-    `word` is the kind of report, None before the first. `partitions_most` is the largest number of partitions that it
-    had, or was confirmed with. `asked_at` is when the agent was last requested to report, and is later each time.
+    `report` is the kind of report, None before the first. `partitions_most` is the largest number of partitions that it
+    had, or was confirmed with. `requested_at` is when the agent was last requested to report, and is later each time.
     """
 
     device: str
     pool: str | None
-    word: str | None
+    report: str | None
     partitions: int
     partitions_most: int
     reason: str
     message: str
-    told_at: datetime | None
-    asked_at: datetime | None
+    reported_at: datetime | None
+    requested_at: datetime | None
 
 
 class PoolTally(NamedTuple):
@@ -101,7 +101,7 @@ class PoolTally(NamedTuple):
     partitions: int
 
 
-class PoolTrouble(NamedTuple):
+class DeviceProblem(NamedTuple):
     """A device of a pool that its agent refuses, or that has drifted. Drift stays until people confirm it."""
 
     pool: str
@@ -131,8 +131,8 @@ POOL_NODE = TableSpec("pool_node", PoolNode, ("node",))
 POOL_POD = TableSpec("pool_pod", PoolPod, ("pod",))
 POOL_SETUP = TableSpec("pool_setup", PoolSetup, ("device",))
 POOL_TALLY = TableSpec("pool_tally", PoolTally, ("pool",))
-POOL_TROUBLE = TableSpec("pool_trouble", PoolTrouble, ("pool", "device", "kind"))
-NODE_ORDERS = TableSpec("pool_wanted", NodeOrders, ("node",))
+DEVICE_PROBLEM = TableSpec("pool_device_problem", DeviceProblem, ("pool", "device", "kind"))
+NODE_ORDERS = TableSpec("pool_node_orders", NodeOrders, ("node",))
 POOL_MODULE = TableSpec("pool_module", GpuModule, ("module",))
 POOL_SETTINGS = TableSpec("pool_settings", ModuleSettings, ("module",))
 
@@ -143,7 +143,7 @@ SPECS: tuple[TableSpec[Any], ...] = (
     POOL_POD,
     POOL_SETUP,
     POOL_TALLY,
-    POOL_TROUBLE,
+    DEVICE_PROBLEM,
     NODE_ORDERS,
     POOL_MODULE,
     POOL_SETTINGS,

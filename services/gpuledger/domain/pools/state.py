@@ -35,12 +35,12 @@ class PoolFacts(Pools):
     def __init__(self) -> None:
         super().__init__()
         self.device = Table(rows.POOL_DEVICE, "node")
-        self.mark = Table(rows.POOL_MARK, "asked", "asked_cluster")
+        self.mark = Table(rows.POOL_MARK, "requested_pool", "requested_cluster_pool")
         self.node = Table(rows.POOL_NODE)
         self.pod = Table(rows.POOL_POD)
         self.setup = Table(rows.POOL_SETUP)
         self.tally = Table(rows.POOL_TALLY)
-        self.trouble = Table(rows.POOL_TROUBLE, "pool")
+        self.trouble = Table(rows.DEVICE_PROBLEM, "pool")
         self.orders = Table(rows.NODE_ORDERS)
         self.module = Table(rows.POOL_MODULE)
         self.settings = Table(rows.POOL_SETTINGS)
@@ -98,7 +98,7 @@ class PoolFacts(Pools):
         row = self.node.get(node) if spec.nodes else None
         return selects(spec.nodes, node, {} if row is None else orjson.loads(row.labels))
 
-    def troubles(self, pool: str, kind: str) -> list[rows.PoolTrouble]:
+    def troubles(self, pool: str, kind: str) -> list[rows.DeviceProblem]:
         """The pool's devices with this kind of trouble, by name."""
         return sorted(row for row in self.trouble.where("pool", pool) if row.kind == kind)
 
@@ -127,7 +127,7 @@ class PoolFacts(Pools):
 
     def touch_name(self, name: str) -> None:
         """Decisions may be due about pools of this name, the devices that they hold or may take, and their requests."""
-        for column in ("asked", "asked_cluster"):
+        for column in ("requested_pool", "requested_cluster_pool"):
             self._devices |= dict.fromkeys(self.mark.by[column].get(name))
         for row in self.pool.where("name", name):
             self._pools[row.subject] = None
@@ -184,7 +184,7 @@ class PoolFacts(Pools):
 
     def drift(self, device: str, pool: str, reason: str, message: str) -> None:
         """Note that a device of an existing pool is not what it was assigned as; the first reason stays."""
-        row = rows.PoolTrouble(pool, device, rows.DRIFTED, reason, message)
+        row = rows.DeviceProblem(pool, device, rows.DRIFTED, reason, message)
         if pool in self.pool.rows and self.trouble.get(self.trouble.key_of(row)) is None:
             self.trouble.put(row)
             self.touch_pool(pool)
@@ -207,9 +207,9 @@ class PoolFacts(Pools):
         row, setup = self.assignment.get(device), self.setup.get(device)
         if row is None or row.pool is None:
             return None
-        word = setup.word if setup is not None and setup.pool == row.pool else None
-        offers = setup is not None and row.phase == AssignmentPhase.ASSIGNED and word == AgentReport.APPLIED
-        refused = setup is not None and row.phase != AssignmentPhase.UNASSIGNING and word == AgentReport.REFUSED
+        report = setup.report if setup is not None and setup.pool == row.pool else None
+        offers = setup is not None and row.phase == AssignmentPhase.ASSIGNED and report == AgentReport.APPLIED
+        refused = setup is not None and row.phase != AssignmentPhase.UNASSIGNING and report == AgentReport.REFUSED
         return _Share(
             row.pool,
             int(offers),
@@ -228,7 +228,7 @@ class PoolFacts(Pools):
         else:
             self.tally.delete(pool)
         if share.refused is not None:
-            trouble = rows.PoolTrouble(pool, device, rows.REFUSED, *share.refused)
+            trouble = rows.DeviceProblem(pool, device, rows.REFUSED, *share.refused)
             if sign > 0:
                 self.trouble.put(trouble)
             else:

@@ -107,7 +107,7 @@ def _is_meant(state: PoolFacts, spec: Spec, device: PoolDevice) -> bool:
 def _requested(state: PoolFacts, device: str) -> tuple[str | None, str | None]:
     """The values of the two assignment annotations."""
     mark = state.mark.get(device)
-    return (None, None) if mark is None else (mark.asked, mark.asked_cluster)
+    return (None, None) if mark is None else (mark.requested_pool, mark.requested_cluster_pool)
 
 
 def _annotation(pool: Pool) -> tuple[str | None, str | None]:

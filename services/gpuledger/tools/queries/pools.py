@@ -25,7 +25,7 @@ from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
 from gpuledger.tools.queries.devices import RecordedEvent, recorded_events
 
-BOOKKEEPING: Final = (rows.POOL_TALLY.name, rows.POOL_TROUBLE.name, rows.POOL_MODULE.name)
+BOOKKEEPING: Final = (rows.POOL_TALLY.name, rows.DEVICE_PROBLEM.name, rows.POOL_MODULE.name)
 """Tables that no command shows."""
 
 

@@ -62,7 +62,7 @@ def _differs(row: Assignment, recorded: PoolFacts) -> bool:
 
 def _is_refused(state: PoolFacts, row: Assignment) -> bool:
     setup = state.setup.get(row.device)
-    is_refused = setup is not None and (setup.pool, setup.word) == (row.pool, AgentReport.REFUSED)
+    is_refused = setup is not None and (setup.pool, setup.report) == (row.pool, AgentReport.REFUSED)
     return is_refused and row.phase == AssignmentPhase.PENDING
 
 
@@ -86,7 +86,7 @@ def _record(
 ) -> None:
     """Record a report at a time at which it counts: not before the agent's last one."""
     setup = pools.state.setup.get(row.device)
-    time = row.changed_at if setup is None or setup.told_at is None else max(setup.told_at, row.changed_at)
+    time = row.changed_at if setup is None or setup.reported_at is None else max(setup.reported_at, row.changed_at)
     pools.record(f"/nodes/{device.node}/agent", row.device, time, data)
 
 
@@ -109,7 +109,7 @@ def _set_up(state: PoolFacts, pool: str) -> Iterator[PoolSetup]:
     """The agents' reports of the devices that are assigned to the pool and set up."""
     for row in state.assignment.where("pool", pool):
         setup = state.setup.get(row.device)
-        if setup is not None and row.phase == AssignmentPhase.ASSIGNED and setup.word == AgentReport.APPLIED:
+        if setup is not None and row.phase == AssignmentPhase.ASSIGNED and setup.report == AgentReport.APPLIED:
             yield setup
 
 

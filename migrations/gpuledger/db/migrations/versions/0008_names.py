@@ -18,6 +18,8 @@ TABLES = {
     "stint": "installation",
     "inventory_sighting": "inventory_card_report",
     "container_allocation_told": "container_allocation_report",
+    "pool_wanted": "pool_node_orders",
+    "pool_trouble": "pool_device_problem",
 }
 
 COLUMNS = {
@@ -28,6 +30,10 @@ COLUMNS = {
     "container_allocation_report": {"told_at": "reported_at"},
     "inventory_node": {"told_at": "gpus_reported_at", "learnt": "hardware_facts"},
     "inventory_card_report": {"teller": "reporter", "seen_at": "reported_at"},
+    "gpu_pool": {"said": "payload"},
+    "pool_mark": {"asked": "requested_pool", "asked_cluster": "requested_cluster_pool"},
+    "pool_setup": {"word": "report", "told_at": "reported_at", "asked_at": "requested_at"},
+    "pool_pod": {"said_at": "observed_at"},
     "bootstrap_node": {
         "is_known": "in_inventory",
         "looks": "heartbeats",
