@@ -16,7 +16,7 @@ from gpuledger.api.reasons import AssignmentReason
 from gpuledger.deciders.pools.conditions import closed
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.domain.pools.pools import Assignment, Pool
-from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
+from gpuledger.domain.pools.rows import PoolDevice, SetupReport
 from gpuledger.domain.pools.spec import mismatch, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
@@ -72,7 +72,7 @@ def _step_of_held(
     return None
 
 
-def _lost(device: PoolDevice, report: str | None, setup: PoolSetup | None) -> _Explanation | None:
+def _lost(device: PoolDevice, report: str | None, setup: SetupReport | None) -> _Explanation | None:
     """Why an assigned device is no longer set up; None if it is."""
     if device.prepared != DeviceState.READY:
         return _Explanation(AssignmentReason.LOST, f"The device is {device.prepared}.")

@@ -1,8 +1,8 @@
-"""What a card can be divided into by MIG: profiles, instances and their places, as values.
+"""How MIG divides cards: profiles, instances and their placements, as values. Pure.
 
-A card that knows MIG has seven compute slices and eight memory slices (an A30 four of each). A profile takes some of
-both, and only certain memory slices may be the first of one of its instances (NVIDIA's MIG user guide; NVML calls such
-a place a placement).
+A card with MIG has seven compute slices and eight memory slices (an A30 four of each). A profile takes some of
+both, and an instance of it may begin only at certain memory slices: its placements, as NVML and NVIDIA's MIG user guide
+call them.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ MEMORY_SLICES: Final = 8
 
 
 class Profile(NamedTuple):
-    """A way to divide off a part of a card.
+    """A part into which a card can be divided.
 
     `compute` is how many compute slices an instance takes, `size` how many memory slices, `starts` at which of those it
     may begin, `instances_max` how many there may be at once.
@@ -31,7 +31,7 @@ class Profile(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """A part that was divided off: its UUID, its profile's name, and the memory slices from `start` on that it has."""
+    """A part of a card that exists: its UUID, its profile's name, and the memory slices from `start` on that it has."""
 
     uuid: str
     profile: str
@@ -40,14 +40,14 @@ class Instance(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an instance of a profile stands, or is to stand; orders by start."""
+    """The placement of an instance, existing or planned; orders by start."""
 
     start: int
     profile: str
 
 
 def place_of(instance: Instance) -> Place:
-    """Where an instance stands."""
+    """The placement of an instance."""
     return Place(instance.start, instance.profile)
 
 
@@ -57,14 +57,14 @@ def find_profile(profiles: Sequence[Profile], name: str) -> Profile | None:
 
 
 def compute_slices(profiles: Sequence[Profile]) -> int:
-    """How many compute slices the card has: those that its largest profile takes."""
+    """How many compute slices the card has: as many as its largest profile takes."""
     return max((profile.compute for profile in profiles), default=0)
 
 
 def obstacle(profiles: Sequence[Profile], standing: Iterable[Instance], profile: Profile, start: int) -> str | None:
-    """Why an instance of a profile cannot be made at a place beside those that stand; None where it can.
+    """Why an instance of a profile cannot be created at a place beside the existing ones; None if it can.
 
-    Whether the profile may begin there at all is not asked here.
+    Does not check whether the profile may begin there at all.
     """
     standing = tuple(standing)
     slices = range(start, start + profile.size)
@@ -77,9 +77,9 @@ def obstacle(profiles: Sequence[Profile], standing: Iterable[Instance], profile:
 
 
 def _compute(profiles: Sequence[Profile], standing: Iterable[Instance]) -> int:
-    # What somebody else made by a profile that nobody knows is taken for as much compute as it has memory.
-    known = {profile.name: profile.compute for profile in profiles}
-    return sum(known.get(instance.profile, instance.size) for instance in standing)
+    # An instance of a profile that the card does not list counts as much compute as it has memory.
+    compute = {profile.name: profile.compute for profile in profiles}
+    return sum(compute.get(instance.profile, instance.size) for instance in standing)
 
 
 def _too_many(standing: Sequence[Instance], profile: Profile) -> str | None:

@@ -1,8 +1,8 @@
-"""Which profiles NVIDIA's cards have, where their instances may stand, and how much memory those get: data.
+"""The profiles of NVIDIA's cards with the placements and the memory of their instances: data.
 
 Names, counts and places are those of the MIG user guide (its tables of supported profiles, and what `nvidia-smi mig
--lgipp` prints there); memory is what `nvidia-smi mig -lgip` prints on such cards. A real card is asked and never looked
-up here: this is what simulated hardware and the tests are made of.
+-lgipp` prints there); memory is what `nvidia-smi mig -lgip` prints on such cards. Simulated hardware and the tests are
+made of this; the agent queries a real card and never looks it up here.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from gpuledger.domain.mig.geometry import Profile
 
 
 class Geometry(NamedTuple):
-    """The profiles of a model of card, smallest first, and the memory of the whole card in MiB as NVML tells it."""
+    """The profiles of a model of card, smallest first, and the memory of the whole card in MiB as NVML reports it."""
 
     name: str
     memory_mib: int

@@ -1,7 +1,7 @@
-"""Which steps bring a card from how it is divided to how it is wanted: decided here and nowhere else.
+"""Plans the steps that divide a card as its pool requires. Pure.
 
-Nothing here looks at a card. A plan leaves its executor no choice, never touches what is in use, and is empty where
-nothing is to be done, so that planning anew after each step, failure or restart is always right.
+A plan leaves its executor no choice, never touches what is in use, and is empty if there is nothing to do, so that
+planning again after each step, failure or restart is always right.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,13 +19,13 @@ from gpuledger.domain.mig.geometry import (
 )
 
 WHOLE: Final = ""
-"""Names the card itself among what is busy."""
+"""Stands for the card itself among the busy UUIDs."""
 
 
 class MigState(NamedTuple):
-    """How a card is divided, by which profiles it can be, and what of it is in use.
+    """How a card is divided, which profiles it has, and which parts are in use.
 
-    `enabled` is the mode in force; None: the card knows no MIG. `pending` says that the next reset turns it over.
+    `enabled` is the current mode, None if the card has no MIG. `pending` says that the next reset changes the mode.
     `busy` are UUIDs of instances, and `WHOLE` where the card itself is in use.
     """
 
@@ -45,7 +45,7 @@ class Disable(NamedTuple):
 
 
 class Destroy(NamedTuple):
-    """Take back an idle instance, which stands at this place."""
+    """Destroy the idle instance at this place."""
 
     uuid: str
     profile: str
@@ -53,7 +53,7 @@ class Destroy(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Divide off an instance of a profile, with the whole of its compute."""
+    """Create an instance of a profile, with all of its compute."""
 
     profile: str
     start: int
@@ -63,14 +63,14 @@ Step = Enable | Disable | Destroy | Create
 
 
 class Plan(NamedTuple):
-    """What is to be done, in this order, and where instances stand afterwards, those in use among them, by place."""
+    """The steps in their order, and the places of instances afterwards, including those in use."""
 
     steps: tuple[Step, ...] = ()
     target: tuple[Place, ...] = ()
 
 
 class Refusal(NamedTuple):
-    """Nothing can be done; `reason` is a CamelCase name as events bear it, the message says what to do next."""
+    """Why there is no plan; `reason` is a CamelCase name as in events, and the message says what to do next."""
 
     reason: str
     message: str
@@ -83,41 +83,40 @@ RESET_PENDING: Final = "MigResetPending"
 
 
 class Done(NamedTuple):
-    """A step that was done, and the instance that came of it where it was to create one."""
+    """A step that was done, and the instance that it created, if any."""
 
     step: Step
     made: Instance | None = None
 
 
-def plan(card: MigState, wanted: str | None) -> Plan | Refusal:
-    """How to get as many instances of the wanted profile as can stand beside those in use; None: no MIG at all.
+def plan(card: MigState, profile_name: str | None) -> Plan | Refusal:
+    """The plan for as many instances of a profile as fit beside those in use; None: MIG is to be off.
 
-    Idle instances of the profile stay where that costs none, and those of other profiles go. A mode that is to change
-    with the next reset, though the one in force is the wanted one, is set again so that it stays.
+    Idle instances of the profile stay if that costs none, and those of other profiles go. A mode that is right, but
+    would change with the next reset, is set again so that it stays.
     """
     if card.enabled is None:
-        return (
-            Plan() if wanted is None else Refusal(NOT_SUPPORTED, "The card knows no MIG; choose another pool for it.")
-        )
-    if wanted is None:
-        return _taken_back(card)
-    profile = find_profile(card.profiles, wanted)
+        message = "The card has no MIG; choose another pool for it."
+        return Plan() if profile_name is None else Refusal(NOT_SUPPORTED, message)
+    if profile_name is None:
+        return _undivided(card)
+    profile = find_profile(card.profiles, profile_name)
     if profile is None:
-        names = ", ".join(known.name for known in card.profiles) or "none"
-        return Refusal(PROFILE_NOT_SUPPORTED, f"The card has no MIG profile {wanted}; it has {names}.")
-    return _mode_kept_from(card, enabled=True) or _divided(card, profile)
+        names = ", ".join(one.name for one in card.profiles) or "none"
+        return Refusal(PROFILE_NOT_SUPPORTED, f"The card has no MIG profile {profile_name}; it has {names}.")
+    return _mode_refusal(card, enabled=True) or _divided(card, profile)
 
 
 def rollback(done: Sequence[Done], before: MigState) -> tuple[Step, ...]:
-    """What restores the card as it was before the steps that were done, where the next of them failed.
+    """The steps that restore the card after a failure of the step behind those that were done.
 
-    Instances that were destroyed are made anew at their places; their UUIDs may be others then.
+    Destroyed instances are created again at their places; their UUIDs may be others then.
     """
-    steps = (_undone(each, before) for each in reversed(done))
+    steps = (_inverse(each, before) for each in reversed(done))
     return tuple(step for step in steps if step is not None)
 
 
-def _undone(done: Done, before: MigState) -> Step | None:
+def _inverse(done: Done, before: MigState) -> Step | None:
     match done:
         case Done(Enable()):
             return None if before.enabled else Disable()
@@ -130,18 +129,18 @@ def _undone(done: Done, before: MigState) -> Step | None:
     return None
 
 
-def _taken_back(card: MigState) -> Plan | Refusal:
-    refusal = _mode_kept_from(card, enabled=False)
+def _undivided(card: MigState) -> Plan | Refusal:
+    refusal = _mode_refusal(card, enabled=False)
     if refusal is not None:
         return refusal
-    steps: list[Step] = [_destroyed(instance) for instance in card.instances]
+    steps: list[Step] = [_destroy(instance) for instance in card.instances]
     if card.enabled or card.pending:
         steps.append(Disable())
     return Plan(tuple(steps))
 
 
-def _mode_kept_from(card: MigState, *, enabled: bool) -> Refusal | None:
-    """Why a card's mode cannot be set; None where it can, or need not."""
+def _mode_refusal(card: MigState, *, enabled: bool) -> Refusal | None:
+    """Why the card's mode cannot be set; None if it can, or need not."""
     if card.enabled == enabled:
         return None
     word = "on" if enabled else "off"
@@ -150,7 +149,7 @@ def _mode_kept_from(card: MigState, *, enabled: bool) -> Refusal | None:
             RESET_PENDING, f"MIG turns {word} with the card's next reset; reset the card or reboot the node."
         )
     if card.busy:
-        text = f"MIG cannot be turned {word} while {_named(card, card.busy)} is in use; wait until it is free."
+        text = f"MIG cannot be turned {word} while {_names(card, card.busy)} is in use; wait until it is free."
         return Refusal(IN_USE, text)
     return None
 
@@ -163,7 +162,7 @@ def _divided(card: MigState, profile: Profile) -> Plan | Refusal:
     if not places and not already:
         return _no_room(card, profile, busy)
     steps: list[Step] = [] if card.enabled and not card.pending else [Enable()]
-    steps += [_destroyed(instance) for place, instance in sorted(idle.items()) if place not in places]
+    steps += [_destroy(instance) for place, instance in sorted(idle.items()) if place not in places]
     steps += [Create(profile.name, place.start) for place in places if place not in idle]
     return Plan(tuple(steps), tuple(sorted([*places, *map(place_of, busy)])))
 
@@ -171,14 +170,14 @@ def _divided(card: MigState, profile: Profile) -> Plan | Refusal:
 def _no_room(card: MigState, profile: Profile, busy: Sequence[Instance]) -> Refusal:
     if not busy:
         return Refusal(PROFILE_NOT_SUPPORTED, f"The card has no place for {profile.name}, though it names the profile.")
-    text = f"No {profile.name} fits beside {_named(card, card.busy)}, in use; wait until it is free."
+    text = f"No {profile.name} fits beside {_names(card, card.busy)}, in use; wait until it is free."
     return Refusal(IN_USE, text)
 
 
 def _places(card: MigState, profile: Profile, busy: Sequence[Instance], idle: Iterable[Place]) -> tuple[Place, ...]:
-    """The most places for instances beside those in use, and of as many those where most stand already, lowest first.
+    """The most places for instances beside those in use; of several choices the one that keeps most, lowest first.
 
-    All choices are tried: there are at most as many places as memory slices, of which cards have eight.
+    All choices are tried: a card has at most as many places as memory slices, which are eight.
     """
     free = [start for start in profile.starts if obstacle(card.profiles, busy, profile, start) is None]
     standing = {place.start for place in idle if place.profile == profile.name}
@@ -199,10 +198,10 @@ def _fit(card: MigState, profile: Profile, busy: Sequence[Instance], starts: Seq
     return True
 
 
-def _destroyed(instance: Instance) -> Destroy:
+def _destroy(instance: Instance) -> Destroy:
     return Destroy(instance.uuid, instance.profile, instance.start)
 
 
-def _named(card: MigState, busy: frozenset[str]) -> str:
+def _names(card: MigState, busy: frozenset[str]) -> str:
     found = [f"{instance.profile} ({instance.uuid})" for instance in card.instances if instance.uuid in busy]
     return ", ".join(found) or "the card"

@@ -10,7 +10,7 @@ from sys import intern
 from gpuledger.api.phases import AgentReport, AssignmentPhase
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.fact import Fact, Handlers, is_late
-from gpuledger.domain.pools.rows import PoolSetup
+from gpuledger.domain.pools.rows import SetupReport
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.publishing import is_agent_of
@@ -22,12 +22,12 @@ _LAST = datetime.max.replace(tzinfo=UTC) - _MICROSECOND
 
 def without_report(
     device: str, pool: str | None, reported_at: datetime | None, requested_at: datetime | None = None
-) -> PoolSetup:
+) -> SetupReport:
     """The row of a device whose agent has reported nothing of its present assignment."""
-    return PoolSetup(intern(device), pool, None, 0, 0, "", "", reported_at, requested_at)
+    return SetupReport(intern(device), pool, None, 0, 0, "", "", reported_at, requested_at)
 
 
-def next_request_time(setup: PoolSetup | None, time: datetime) -> datetime:
+def next_request_time(setup: SetupReport | None, time: datetime) -> datetime:
     """The time of the next request to the agent, if it is decided at this time: later than the request before.
 
     Decisions may share a time, and the agent tells by it whether it has answered.
@@ -61,7 +61,7 @@ def _released(state: PoolFacts, fact: Fact, data: DevicePoolReleased) -> None:
         _put(state, setup._replace(report=AgentReport.RELEASED, partitions=0, reason="", message=""))
 
 
-def _reported(state: PoolFacts, fact: Fact, pool: str) -> PoolSetup | None:
+def _reported(state: PoolFacts, fact: Fact, pool: str) -> SetupReport | None:
     """The device's row at the time of the report; None if the report does not count."""
     name, time = fact.event.subject, fact.event.time
     device, assignment, setup = state.device.get(name), state.assignment.get(name), state.setup.get(name)
@@ -72,14 +72,14 @@ def _reported(state: PoolFacts, fact: Fact, pool: str) -> PoolSetup | None:
     return (setup or without_report(name, pool, time))._replace(reported_at=time)
 
 
-def _put(state: PoolFacts, setup: PoolSetup) -> None:
+def _put(state: PoolFacts, setup: SetupReport) -> None:
     with state.counted(setup.device):
         state.setup.put(setup)
     state.touch_device(setup.device)
     _note_drift(state, setup)
 
 
-def _note_drift(state: PoolFacts, setup: PoolSetup) -> None:
+def _note_drift(state: PoolFacts, setup: SetupReport) -> None:
     """An assigned device drifts when its agent no longer has it, or no longer has all of it."""
     assignment = state.assignment.get(setup.device)
     if assignment is None or assignment.phase != AssignmentPhase.ASSIGNED or setup.pool is None:

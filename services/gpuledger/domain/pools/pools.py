@@ -68,7 +68,7 @@ class Assignment(NamedTuple):
 
 
 class PoolTotal(NamedTuple):
-    """How many units a pool offers (None: not known), by its spec of this generation; and when that was decided."""
+    """How many units a pool offers (None: unknown), by its spec of this generation, and when that was decided."""
 
     pool: str
     total: int | None

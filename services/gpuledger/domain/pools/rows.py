@@ -74,7 +74,7 @@ class PoolPod(NamedTuple):
     bound_at: datetime | None
 
 
-class PoolSetup(NamedTuple):
+class SetupReport(NamedTuple):
     """The agent's last report of a device's present assignment; `reported_at` is the time of its last report of any.
 
     `report` is the kind of report, None before the first. `partitions_most` is the largest number of partitions that it
@@ -129,7 +129,7 @@ POOL_DEVICE = TableSpec("pool_device", PoolDevice, ("name",))
 POOL_MARK = TableSpec("pool_mark", PoolMark, ("device",))
 POOL_NODE = TableSpec("pool_node", PoolNode, ("node",))
 POOL_POD = TableSpec("pool_pod", PoolPod, ("pod",))
-POOL_SETUP = TableSpec("pool_setup", PoolSetup, ("device",))
+POOL_SETUP = TableSpec("pool_setup", SetupReport, ("device",))
 POOL_TALLY = TableSpec("pool_tally", PoolTally, ("pool",))
 DEVICE_PROBLEM = TableSpec("pool_device_problem", DeviceProblem, ("pool", "device", "kind"))
 NODE_ORDERS = TableSpec("pool_node_orders", NodeOrders, ("node",))

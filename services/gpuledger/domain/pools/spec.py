@@ -55,9 +55,9 @@ class Spec(NamedTuple):
 
 
 @lru_cache(SPECS_CACHED_MAX)
-def read_spec(said: str) -> Spec:
+def read_spec(definition: str) -> Spec:
     """The spec in a pool's row."""
-    return spec_of(PoolDefined.model_validate(orjson.loads(said)))
+    return spec_of(PoolDefined.model_validate(orjson.loads(definition)))
 
 
 def spec_of(definition: PoolDefined) -> Spec:
@@ -100,7 +100,7 @@ def matches(spec: Spec, device: DeviceFacts) -> bool:
 def mismatch(spec: Spec, device: DeviceFacts, *, is_held: bool = False) -> str | None:
     """Why the pool's device selector does not select the device; None if it does.
 
-    A device that the pool holds stays selected until a property is known to differ: one that is no longer reported,
+    A device that the pool holds stays selected until a property differs: one that is no longer reported,
     for example because the driver is gone, has not changed. Its agent judges which profiles can divide its card.
     """
     is_divided, profile = spec.definition.unit == UNIT_MIG, spec.definition.mig_profile or ""
@@ -138,7 +138,7 @@ def _filter(given: DeviceFilter) -> Filter:
 
 
 def _lacks(device: DeviceFacts, profile: str) -> bool:
-    """Whether the card is known to lack the profile. A name that is no profile is the spec's fault, not the card's."""
+    """Whether the card is reported to lack the profile; a name that is no profile is a fault of the spec."""
     parsed, listed = MigProfile.parse(profile), device.mig_profiles
     return parsed is not None and bool(listed) and not parsed.is_among(listed)
 

@@ -7,9 +7,9 @@ from gpuledger.domain.pools.pools import PoolCondition, PoolTotal
 
 
 def pool_status(total: PoolTotal | None, conditions: Iterable[PoolCondition], used: int) -> Document:
-    """The status of a pool; `used` is how many of its units pods on nodes have asked for.
+    """The status of a pool; `used` is how many of its units pods on nodes request.
 
-    What is available follows from the total, and is not told while that is not known.
+    How many are available follows from the total, and is left out while there is none.
     """
     generation = 0 if total is None else total.observed_generation
     kept = sorted(conditions, key=lambda one: one.type)

@@ -45,9 +45,9 @@ def unsupported(definition: PoolDefined) -> PoolProblem | None:
 
 
 @lru_cache(SPECS_CACHED_MAX)
-def problem_of(pool: str, said: str, cap: int) -> PoolProblem | None:
+def problem_of(pool: str, definition: str, cap: int) -> PoolProblem | None:
     """The first problem of the spec in a pool's row; `cap` is the module's setting `maxSlicesPerDevice`."""
-    first = next(problems(pool, read_spec(said).definition, cap), None)
+    first = next(problems(pool, read_spec(definition).definition, cap), None)
     return first and first._replace(message=f"{first.message}.")
 
 

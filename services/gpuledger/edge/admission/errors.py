@@ -1,7 +1,7 @@
 """What can go wrong in admission.
 
 AdmissionError
-├── DeniedError         a rule denies the request; `reason` is a name that people can search for
+├── DenialError         a rule denies the request; `reason` is a name that people can search for
 ├── ReviewError         the body is not an AdmissionReview
 ├── PatchError          a hint would change what the user set; a bug of ours
 └── CertificateError    a secret holds no certificate with its key
@@ -12,7 +12,7 @@ class AdmissionError(Exception):
     """Admission could not do its work."""
 
 
-class DeniedError(AdmissionError):
+class DenialError(AdmissionError):
     """A rule denies the request. The message says what is wrong, where, and what to do."""
 
     def __init__(self, reason: str, message: str) -> None:

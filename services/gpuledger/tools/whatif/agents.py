@@ -11,7 +11,7 @@ from gpuledger.api.phases import AgentReport, AssignmentPhase
 from gpuledger.api.pool_spec import UNIT_MIG
 from gpuledger.domain.mig.geometry import partitions_of
 from gpuledger.domain.pools.pools import Assignment
-from gpuledger.domain.pools.rows import PoolDevice, PoolSetup
+from gpuledger.domain.pools.rows import PoolDevice, SetupReport
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DevicePoolApplied, DevicePoolReleased
 from gpuledger.events.pool import PoolDefined
@@ -105,7 +105,7 @@ def _divides_differently(state: PoolFacts, recorded: PoolFacts, pool: str) -> bo
     return (old.unit, old.mig_profile) != (new.unit, new.mig_profile)
 
 
-def _set_up(state: PoolFacts, pool: str) -> Iterator[PoolSetup]:
+def _set_up(state: PoolFacts, pool: str) -> Iterator[SetupReport]:
     """The agents' reports of the devices that are assigned to the pool and set up."""
     for row in state.assignment.where("pool", pool):
         setup = state.setup.get(row.device)
@@ -113,7 +113,7 @@ def _set_up(state: PoolFacts, pool: str) -> Iterator[PoolSetup]:
             yield setup
 
 
-def _divide(pools: HypotheticalPools, setup: PoolSetup) -> bool:
+def _divide(pools: HypotheticalPools, setup: SetupReport) -> bool:
     """Report the new partitions of a device; those that it had of another kind must not count as drift."""
     state = pools.state
     row, device = state.assignment.rows[setup.device], state.device.rows[setup.device]

@@ -53,7 +53,7 @@ class Manifest(NamedTuple):
         return Hypothesis(found.subject, gpupools.KIND.combine([found.content]), has_maintenance)
 
 
-class Comparison(NamedTuple):
+class ComparedPools(NamedTuple):
     """The recorded and the hypothetical pools, and what agents are assumed to have reported of these."""
 
     recorded: PoolFacts
@@ -83,7 +83,7 @@ async def what_if_pool(
     }
 
 
-async def _compare(backend: Backend, hypothesis: Hypothesis, since: int | None) -> Comparison:
+async def _compare(backend: Backend, hypothesis: Hypothesis, since: int | None) -> ComparedPools:
     """Both states at the end of the log; `since` is the sequence after which the definition counts."""
     head, projection = await backend.ledger.head(), RecordedPools()
     with backend.reporter.progress("Folding the log", total=head) as advance, seldom_collected():
@@ -97,7 +97,7 @@ async def _compare(backend: Backend, hypothesis: Hypothesis, since: int | None) 
         hypothetical = HypotheticalPools(recorded, hypothesis, begun + 1)
         projection.pass_on = hypothetical.replay
         await _fold(backend, fold, head, advance.to)
-    return Comparison(recorded, hypothetical, report(hypothetical, recorded, hypothesis.pool))
+    return ComparedPools(recorded, hypothetical, report(hypothetical, recorded, hypothesis.pool))
 
 
 async def _current(backend: Backend, projection: RecordedPools, head: int, on_position: OnPosition) -> Fold:

@@ -13,7 +13,7 @@ from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.domain.pools.spec import spec_of
 from gpuledger.edge.admission.cache import CachedPool
-from gpuledger.edge.admission.errors import DeniedError, PatchError
+from gpuledger.edge.admission.errors import DenialError, PatchError
 from gpuledger.edge.admission.rules.requirements import contradiction
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL, tolerates, with_hints
 from gpuledger.edge.admission.serving.patch import additions
@@ -36,7 +36,7 @@ def changed(pod: Json, pool: CachedPool) -> Json:
 
 
 def refused(pod: Json, pool: CachedPool) -> str:
-    with pytest.raises(DeniedError) as caught:
+    with pytest.raises(DenialError) as caught:
         with_hints(pod, pool, DEFAULT_SETTINGS)
     return caught.value.reason
 
@@ -238,7 +238,7 @@ def test_hints_only_add_and_a_second_time_change_nothing(pod: Json, pool: Cached
     given = deepcopy(pod)
     try:
         found = with_hints(pod, pool, DEFAULT_SETTINGS)
-    except DeniedError:
+    except DenialError:
         return
     finally:
         assert pod == given

@@ -8,14 +8,14 @@ from typing import Final
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS
 from gpuledger.edge.admission.cache import AdmissionCache
-from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.devices import review_device
 from gpuledger.edge.admission.rules.pods import review_pod
 from gpuledger.edge.admission.rules.pools import review_pool
 from gpuledger.edge.admission.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
 
 Rule = Callable[[AdmissionRequest, AdmissionCache], AdmissionResponse]
-"""Allows a request, or raises DeniedError."""
+"""Allows a request, or raises DenialError."""
 
 RULES: Final[Mapping[str, Rule]] = {
     PODS.plural: review_pod,
@@ -31,5 +31,5 @@ def decide(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionRespons
     rule = RULES.get(request.plural)
     try:
         return ALLOWED if rule is None else rule(request, cache)
-    except DeniedError as error:
+    except DenialError as error:
         return AdmissionResponse(error.reason, str(error))

@@ -19,7 +19,7 @@ from gpuledger.api.labels import (
 from gpuledger.api.phases import DeviceState
 from gpuledger.domain.pools.spec import facts_of, mismatch, selects
 from gpuledger.edge.admission.cache import AdmissionCache, CachedDevice, CachedPool
-from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.access import is_by_the_product, is_trusted
 from gpuledger.edge.admission.serving.review import (
     ALLOWED,
@@ -48,10 +48,10 @@ def _check_labels(request: AdmissionRequest, home: str) -> None:
     ours = ", ".join(sorted(filter(is_our_label, changed)))
     if ours and not is_trusted(request.user, home):
         message = f"gpuledger keeps {ours} of {request.name}. Leave it as it is, and set labels of your own."
-        raise DeniedError("LabelNotYours", message)
+        raise DenialError("LabelNotYours", message)
     if LABEL_IGNORE in changed and new.get(LABEL_IGNORE, LABEL_TRUE) not in (LABEL_TRUE, LABEL_FALSE):
         message = f"The label {LABEL_IGNORE} of {request.name} is {new[LABEL_IGNORE]!r}."
-        raise DeniedError("InvalidIgnoreLabel", f"{message} Use {LABEL_TRUE} or {LABEL_FALSE}.")
+        raise DenialError("InvalidIgnoreLabel", f"{message} Use {LABEL_TRUE} or {LABEL_FALSE}.")
 
 
 def _check_assignment(request: AdmissionRequest, cache: AdmissionCache) -> None:
@@ -60,12 +60,12 @@ def _check_assignment(request: AdmissionRequest, cache: AdmissionCache) -> None:
         return
     if len(new) > 1:
         message = f"{request.name} has both {ANNOTATION_ASSIGNMENT} and {ANNOTATION_CLUSTER_ASSIGNMENT}. Keep one."
-        raise DeniedError("AmbiguousAssignment", message)
+        raise DenialError("AmbiguousAssignment", message)
     ((annotation, name),) = new.items()
     pool, device = _pool(annotation, name, cache), cache.device(request.name)
     if device is None:
         message = f"gpuledger has not recorded {request.name} yet. Try again once its status has a state."
-        raise DeniedError("DeviceUnknown", message)
+        raise DenialError("DeviceUnknown", message)
     _check_match(device, pool)
     _check_state(request, device, pool)
 
@@ -80,8 +80,8 @@ def _pool(annotation: str, name: str, cache: AdmissionCache) -> CachedPool:
     if found:
         other = ANNOTATION_ASSIGNMENT if is_cluster else ANNOTATION_CLUSTER_ASSIGNMENT
         message = f"There is no {kind} {name}, but the {found[0].ref}. Use the annotation {other}."
-        raise DeniedError("PoolKindMismatch", message)
-    raise DeniedError("PoolNotFound", f"There is no {kind} {name!r}. Create the pool first, or check the name.")
+        raise DenialError("PoolKindMismatch", message)
+    raise DenialError("PoolNotFound", f"There is no {kind} {name!r}. Create the pool first, or check the name.")
 
 
 def _check_match(device: CachedDevice, pool: CachedPool) -> None:
@@ -89,7 +89,7 @@ def _check_match(device: CachedDevice, pool: CachedPool) -> None:
     if why is None and not selects(pool.spec.nodes, device.row.node, device.node_labels):
         why = f"The pool's nodeSelector does not select its node {device.row.node}."
     if why is not None:
-        raise DeniedError("DeviceMismatch", f"{device.row.name} does not fit {pool.ref}. {why}")
+        raise DenialError("DeviceMismatch", f"{device.row.name} does not fit {pool.ref}. {why}")
 
 
 def _check_state(request: AdmissionRequest, device: CachedDevice, pool: CachedPool) -> None:
@@ -98,20 +98,20 @@ def _check_state(request: AdmissionRequest, device: CachedDevice, pool: CachedPo
     # People may take over a device that a pool took automatically; they could not get it back otherwise.
     elif device.pool != pool.ref.id and not device.is_automatic:
         message = f"{request.name} is in the pool {device.pool}. Remove its annotation, and wait until it is Ready."
-        raise DeniedError("DeviceInUse", message)
+        raise DenialError("DeviceInUse", message)
 
 
 def _check_readiness(request: AdmissionRequest, device: CachedDevice, pool: CachedPool) -> None:
     name, node = device.row.name, device.row.node
     if pool.spec.definition.deleting:
-        raise DeniedError("PoolDeleting", f"{pool.ref} is being deleted. Use another pool.")
+        raise DenialError("PoolDeleting", f"{pool.ref} is being deleted. Use another pool.")
     if _labels(request.new).get(LABEL_IGNORE) == LABEL_TRUE:
-        raise DeniedError("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")
+        raise DenialError("DeviceIgnored", f"{name} has the label {LABEL_IGNORE}={LABEL_TRUE}. Remove it first.")
     if not device.row.managed:
-        raise DeniedError("DeviceNotManaged", f"{name} is in the node {node}, which is not managed. Manage it first.")
+        raise DenialError("DeviceNotManaged", f"{name} is in the node {node}, which is not managed. Manage it first.")
     if device.row.missing or device.prepared != DeviceState.READY:
         state = "missing" if device.row.missing else device.prepared
-        raise DeniedError("DeviceNotReady", f"{name} is {state}. Wait until it is Ready, then annotate it.")
+        raise DenialError("DeviceNotReady", f"{name} is {state}. Wait until it is Ready, then annotate it.")
 
 
 def _labels(device: Object) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from gpuledger.api.conditions import PoolConditionType
 from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.admission.cache import AdmissionCache, CachedPool
-from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.requests import PoolRequest, containers_with_units, pool_request
 from gpuledger.edge.admission.rules.scheduling_hints import with_hints
 from gpuledger.edge.admission.serving.patch import additions
@@ -24,11 +24,11 @@ def review_pod(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionRes
         return ALLOWED
     if not cache.settings.enabled:
         return AdmissionResponse(warnings=(MODULE_DISABLED,))
-    wanted = pool_request(containers, request.namespace)
-    pool = _pool(wanted.pool, request.namespace, cache)
+    wish = pool_request(containers, request.namespace)
+    pool = _pool(wish.pool, request.namespace, cache)
     _check_namespace(request.namespace, cache)
     _check_pool(pool)
-    _check_capacity(pool, wanted)
+    _check_capacity(pool, wish)
     return AdmissionResponse(patch=tuple(additions(request.new, with_hints(request.new, pool, cache.settings))))
 
 
@@ -37,7 +37,7 @@ def _pool(ref: PoolRef, namespace: str, cache: AdmissionCache) -> CachedPool:
         return found
     where = f" in the namespace {ref.namespace}" if ref.namespace else ""
     message = f"There is no {ref.kind} {ref.name}{where}, which {ref.resource_name} stands for."
-    raise DeniedError("PoolNotFound", f"{message} {_way_out(ref.name, namespace, cache)}")
+    raise DenialError("PoolNotFound", f"{message} {_way_out(ref.name, namespace, cache)}")
 
 
 def _way_out(name: str, namespace: str, cache: AdmissionCache) -> str:
@@ -53,7 +53,7 @@ def _way_out(name: str, namespace: str, cache: AdmissionCache) -> str:
 def _check_namespace(namespace: str, cache: AdmissionCache) -> None:
     if not cache.allows_gpus(namespace):
         message = f"The namespace {namespace} may not use GPUs. Label it {LABEL_ENABLED}={LABEL_TRUE}."
-        raise DeniedError("NamespaceNotEnabled", message)
+        raise DenialError("NamespaceNotEnabled", message)
 
 
 _CONDITIONS = (
@@ -67,12 +67,12 @@ _CONDITIONS = (
 
 def _check_pool(pool: CachedPool) -> None:
     if pool.spec.definition.deleting:
-        raise DeniedError("PoolDeleting", f"{pool.ref} is being deleted. Ask for another pool.")
+        raise DenialError("PoolDeleting", f"{pool.ref} is being deleted. Ask for another pool.")
     if pool.total is None:
-        raise DeniedError("PoolNotConfigured", f"{pool.ref} has just been created. Try again once it is Configured.")
+        raise DenialError("PoolNotConfigured", f"{pool.ref} has just been created. Try again once it is Configured.")
     for reason, kind, needed in _CONDITIONS:
         if pool.is_true(kind) != needed:
-            raise DeniedError(reason, _condition_text(pool, kind))
+            raise DenialError(reason, _condition_text(pool, kind))
 
 
 def _condition_text(pool: CachedPool, kind: str) -> str:
@@ -82,11 +82,11 @@ def _condition_text(pool: CachedPool, kind: str) -> str:
     return f"{text}. `kubectl describe` of the pool shows what to fix."
 
 
-def _check_capacity(pool: CachedPool, wanted: PoolRequest) -> None:
+def _check_capacity(pool: CachedPool, request: PoolRequest) -> None:
     total = None if pool.total is None else pool.total.total
     if total == 0:
         message = f"{pool.ref} has no device, so its capacity is 0. Assign devices to it, or ask for another pool."
-        raise DeniedError("PoolWithoutCapacity", message)
-    if total is not None and wanted.units > total:
-        message = f"The pod asks for {wanted.units} of {wanted.pool.resource_name}, and the whole pool has {total}."
-        raise DeniedError("CapacityExceeded", f"{message} Ask for {total} or fewer.")
+        raise DenialError("PoolWithoutCapacity", message)
+    if total is not None and request.units > total:
+        message = f"The pod asks for {request.units} of {request.pool.resource_name}, and the whole pool has {total}."
+        raise DenialError("CapacityExceeded", f"{message} Ask for {total} or fewer.")

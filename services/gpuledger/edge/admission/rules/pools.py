@@ -17,7 +17,7 @@ from gpuledger.api.pool_spec import (
     PROVIDER_NVIDIA,
 )
 from gpuledger.edge.admission.cache import AdmissionCache
-from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.pool_spec import manifest_problems
 from gpuledger.edge.admission.serving.review import (
     ALLOWED,
@@ -60,7 +60,7 @@ def _check_maintenance(request: AdmissionRequest) -> None:
     new, old = (part(one, "metadata", "annotations").get(ANNOTATION_MAINTENANCE) for one in (request.new, request.old))
     if new != old and new not in (None, "", MAINTENANCE_ENABLED, MAINTENANCE_CONFIRMED):
         message = f"The annotation {ANNOTATION_MAINTENANCE} is {new!r}."
-        raise DeniedError("InvalidMaintenance", f"{message} Use {MAINTENANCE_ENABLED} or {MAINTENANCE_CONFIRMED}.")
+        raise DenialError("InvalidMaintenance", f"{message} Use {MAINTENANCE_ENABLED} or {MAINTENANCE_CONFIRMED}.")
 
 
 def _check_spec(request: AdmissionRequest, cache: AdmissionCache) -> None:
@@ -69,7 +69,7 @@ def _check_spec(request: AdmissionRequest, cache: AdmissionCache) -> None:
     before = [] if request.operation == CREATE else list(manifest_problems(request.old, slices_max=slices_max))
     added = [one for one in manifest_problems(request.new, slices_max=slices_max) if one not in before]
     if added:
-        raise DeniedError("InvalidPool", f"{'; '.join(added)}. Correct these fields.")
+        raise DenialError("InvalidPool", f"{'; '.join(added)}. Correct these fields.")
 
 
 def _check_name(request: AdmissionRequest, cache: AdmissionCache) -> None:
@@ -77,7 +77,7 @@ def _check_name(request: AdmissionRequest, cache: AdmissionCache) -> None:
     other = next((one.ref for one in cache.pools_named(own.name) if one.ref != own), None)
     if other is not None:
         message = f"There is the {other} already, and names of pools are unique in the cluster. Choose another name."
-        raise DeniedError("PoolNameTaken", message)
+        raise DenialError("PoolNameTaken", message)
 
 
 def _check_immutable(spec: Object, old: Object) -> None:
@@ -86,10 +86,10 @@ def _check_immutable(spec: Object, old: Object) -> None:
         raise immutable_error(changed)
 
 
-def immutable_error(fields: list[str]) -> DeniedError:
+def immutable_error(fields: list[str]) -> DenialError:
     """Denies a change of these fields of a spec."""
     listed = " and ".join(f"spec.{name}" for name in fields)
-    return DeniedError("PoolImmutable", f"{listed} cannot change once the pool exists. Create a new pool instead.")
+    return DenialError("PoolImmutable", f"{listed} cannot change once the pool exists. Create a new pool instead.")
 
 
 def _value(spec: Object, name: str) -> Any:  # noqa: ANN401 - JSON

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.pools.requests import ContainerRequest, is_sidecar, read_units, units_held
-from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.serving.review import Object, items, part
 
 
@@ -37,12 +37,12 @@ def pool_request(containers: Iterable[PodContainer], namespace: str) -> PoolRequ
     """What these containers of a pod in a namespace request.
 
     Raises:
-        DeniedError: they request units of several pools, or an invalid number.
+        DenialError: they request units of several pools, or an invalid number.
     """
     resources = sorted({name for one in containers for name in (*one.limits, *one.requests)})
     if len(resources) > 1:
         listed = ", ".join(resources)
-        raise DeniedError("MixedPoolRequest", f"The pod asks for {listed}. Ask for units of one pool only.")
+        raise DenialError("MixedPoolRequest", f"The pod asks for {listed}. Ask for units of one pool only.")
     (resource,) = resources
     held = units_held(
         ContainerRequest(Counter({resource: _units(resource, one)}), one.is_init, one.is_sidecar) for one in containers
@@ -50,7 +50,7 @@ def pool_request(containers: Iterable[PodContainer], namespace: str) -> PoolRequ
     pool = PoolRef.of_resource(resource, namespace)
     if pool is None or not pool.name or "/" in pool.name:
         message = f"{resource!r} names no pool. Write the pool's name alone behind the slash."
-        raise DeniedError("PoolNotFound", message)
+        raise DenialError("PoolNotFound", message)
     return PoolRequest(pool, held[resource])
 
 
@@ -63,14 +63,14 @@ def _units(resource: str, container: PodContainer) -> int:
         amount = read_units(given[resource])
         if not amount.is_exact:
             message = f"{given[resource]!r} of {resource} in the {kind} of {where} is not a whole number of units."
-            raise DeniedError("InvalidQuantity", f"{message} Ask for 1 or more.")
+            raise DenialError("InvalidQuantity", f"{message} Ask for 1 or more.")
         amounts[kind] = amount.number
     if "limits" not in amounts:
         message = f"{where} requests {resource} without a limit. Set the limit to the same number."
-        raise DeniedError("RequestNotLimit", message)
+        raise DenialError("RequestNotLimit", message)
     if amounts.get("requests", amounts["limits"]) != amounts["limits"]:
         message = f"{where} requests {amounts['requests']} of {resource} with a limit of {amounts['limits']}"
-        raise DeniedError("RequestNotLimit", f"{message}. Make both the same number.")
+        raise DenialError("RequestNotLimit", f"{message}. Make both the same number.")
     return amounts["limits"]
 
 

@@ -13,7 +13,7 @@ from gpuledger.api.pool_spec import BIN_PACK, SPREAD
 from gpuledger.domain.dra.objects import NodeExpression
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.admission.cache import CachedPool
-from gpuledger.edge.admission.errors import DeniedError
+from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.requirements import contradiction, expression, in_words, of_expressions, of_labels
 from gpuledger.edge.admission.serving.review import Object, items, part
 from gpuledger.events.pool import PoolTaint
@@ -31,12 +31,12 @@ def with_hints(pod: Object, pool: CachedPool, settings: ModuleSettings) -> dict[
     """A copy of the pod with its hints.
 
     Raises:
-        DeniedError: the pod has another pool's label, or can run on none of the pool's nodes.
+        DenialError: the pod has another pool's label, or can run on none of the pool's nodes.
     """
     label = part(pod, "metadata", "labels").get(POOL_LABEL, pool.ref.name)
     if label != pool.ref.name:
         message = f"The pod asks for {pool.ref.name}, but its label {POOL_LABEL} says {label!r}. Remove the label."
-        raise DeniedError("PoolLabelConflict", message)
+        raise DenialError("PoolLabelConflict", message)
     _check_placement(pod, pool)
     changed: dict[str, Any] = deepcopy(dict(pod))
     _member(_member(changed, "metadata"), "labels")[POOL_LABEL] = pool.ref.name
@@ -70,7 +70,7 @@ def _check_placement(pod: Object, pool: CachedPool) -> None:
         return
     own = f"its nodeSelector or node affinity says otherwise about {found[0]}"
     message = f"{pool.ref} uses nodes with {'; '.join(map(in_words, nodes))}, but the pod can run on none: {own}."
-    raise DeniedError("PlacementConflict", f"{message} Remove that from the pod, or ask for another pool.")
+    raise DenialError("PlacementConflict", f"{message} Remove that from the pod, or ask for another pool.")
 
 
 def _required_terms(spec: Object) -> list[Any]:
