@@ -36,6 +36,9 @@ READS = frozenset({"GET", "HEAD"})
 SHUTDOWN_S = 1.0
 """The time that open watches get to end when the server stops."""
 
+TURNS_OF_ACCEPTING = 3
+"""The turns of the event loop after which an accepted connection has its handler."""
+
 NAMESPACES_AT_START = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 log = structlog.get_logger("gpuledger.local.kubeapi")
@@ -83,9 +86,8 @@ class ApiServer:
         try:
             async with self._admission.running():
                 await self._make_namespaces()
-                await web.TCPSite(runner, host, port, ssl_context=tls).start()
-                bound_port = runner.addresses[0][1]
-                yield f"{'https' if tls else 'http'}://{host}:{bound_port}"
+                async with _listening(runner, host, port, tls) as bound_port:
+                    yield f"{'https' if tls else 'http'}://{host}:{bound_port}"
         finally:
             self._endpoints.end_watches()
             controllers.cancel()
@@ -133,3 +135,22 @@ class ApiServer:
             authorize(self.store, who, verb(http.method, target, watches=watches), target)
         request = ApiRequest(target, self._clock(), who.user, who.groups, warnings)
         return await self._endpoints.answer(http, request, negotiate(accept))
+
+
+@asynccontextmanager
+async def _listening(runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIterator[int]:
+    """Listen until the block ends; gives the port.
+
+    A connection that asyncio has accepted but not yet handed over would never be closed, so the end waits for these.
+    """
+    loop = asyncio.get_running_loop()
+    assert runner.server is not None, "the runner is set up"
+    server = await loop.create_server(runner.server, host, port, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        for listener in server.sockets:
+            loop.remove_reader(listener.fileno())
+        for _ in range(TURNS_OF_ACCEPTING):
+            await asyncio.sleep(0)
+        server.close()
