@@ -234,7 +234,7 @@ def _operator(value: str | None, expression: Object) -> bool:
             return value is not None
         case "In":
             return value in expression["value"]
-    raise UnknownRuleError(f"The operator {expression['op']!r} of the NodeFeatureRule is not known to this check.")
+    raise UnknownRuleError(f"The operator {expression['op']!r} of the NodeFeatureRule is unknown to this check.")
 
 
 def _gpu_labels(matches: Matches) -> dict[str, str]:
@@ -260,7 +260,7 @@ TEMPLATES: Final[Mapping[str, Callable[[Matches], dict[str, str]]]] = {
 
 def _template(name: str) -> Callable[[Matches], dict[str, str]]:
     if name not in TEMPLATES:
-        raise UnknownRuleError(f"The template of the rule {name!r} is not known to this check.")
+        raise UnknownRuleError(f"The template of the rule {name!r} is unknown to this check.")
     return TEMPLATES[name]
 
 

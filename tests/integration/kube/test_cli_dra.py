@@ -227,7 +227,7 @@ async def test_claims_are_named_only_where_one_may_read_them(run: Run, tmp_path:
 async def test_a_server_that_answers_no_reviews_has_nothing_named(run: Run, tmp_path: Path) -> None:
     async with kube_api(tmp_path, Reviewing(is_silent=True)) as api:
         result = await run("describe", "slice", "w1-slice", "--kubeconfig", str(api.kubeconfig))
-        assert "none, because Kubernetes does not say what you may read" in result.out
+        assert "none, because Kubernetes did not report what you may read" in result.out
         assert "train" not in result.out
         assert "Allocated (1 claim)" in result.out
 

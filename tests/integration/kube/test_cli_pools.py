@@ -180,10 +180,10 @@ def section(page: str, title: str) -> list[list[str]]:
 
 async def test_users_of_a_pool_come_from_rows_and_not_from_the_log(run: Run, migrated_url: str) -> None:
     await publish(history())
-    assert len(section((await run("describe", "pool", POOL, "--no-kube")).out, "Pods that ask for its units")) == 4
+    assert len(section((await run("describe", "pool", POOL, "--no-kube")).out, "Pods that request its units")) == 4
     execute(migrated_url, "DELETE FROM gpuledger_live.pool_pod WHERE pod = 'team-a/waits'")
     page = await run("describe", "pool", POOL, "--no-kube")
-    assert section(page.out, "Pods that ask for its units")[2:] == [["team-a/train", "w1", "1"]]
+    assert section(page.out, "Pods that request its units")[2:] == [["team-a/train", "w1", "1"]]
 
 
 async def test_a_pool_is_described(run: Run) -> None:
@@ -197,7 +197,7 @@ async def test_a_pool_is_described(run: Run) -> None:
         ["Assigned", "Assigned", "ConfirmedByAgent"],
         ["PendingAssignment", "Pending", "AskedFor"],
     ]
-    assert section(page.out, "Pods that ask for its units")[2:] == [
+    assert section(page.out, "Pods that request its units")[2:] == [
         ["team-a/train", "w1", "1"],
         ["team-a/waits", "<none>", "2"],
     ]

@@ -185,7 +185,7 @@ def answer_to(history: Pools, said: PoolDefined, pool_id: str = POOL) -> str:
         (pool(**GOLD), "1 device would join; total 1 → 2"),
         (pool(node_selector={"labels": {"zone": "a"}}), "1 device would leave; total 1 → 0"),
         (pool(slices_per_unit=2), "total 1 → 2"),
-        (pool(backend="DRA"), "total 1 → not known"),
+        (pool(backend="DRA"), "total 1 → unknown"),
     ],
 )
 def test_the_answer_in_a_line(history: Pools, said: PoolDefined, expected: str) -> None:

@@ -113,7 +113,7 @@ class Stage:
         if done.returncode != expect:
             self.show_lines(done.stdout)
             found = f"`gpuledger {shlex.join(arguments)}` ended with {done.returncode} and not {int(expect)}"
-            raise CliError(found, "Read what it said above")
+            raise CliError(found, "Read its output above")
         return str(done.stdout)
 
     def table(self, *arguments: str) -> list[dict[str, Any]]:

@@ -124,11 +124,11 @@ async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page
         await bring_current(backend)
         facts = await read_node(backend, name)
         resources = await read_node_resources(backend, name)
-    answer = await _reply(access, lambda client: read_node_objects(client, name))
-    if not facts.exists and not resources.pools and not (answer.value and answer.value.exists):
+    reply = await _reply(access, lambda client: read_node_objects(client, name))
+    if not facts.exists and not resources.pools and not (reply.value and reply.value.exists):
         return None
     may_name = NOTHING if resources.is_redacted else await readable(access, resources.namespaces)
-    return node_page(facts, answer, resources_tree(resources, may_name))
+    return node_page(facts, reply, resources_tree(resources, may_name))
 
 
 async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
@@ -136,11 +136,11 @@ async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Kube
         facts = await read_slice(backend, name, at)
     if facts is None:
         return None
-    answer: KubeReply[SliceObjects] = KubeReply(None, PAST)
+    reply: KubeReply[SliceObjects] = KubeReply(None, PAST)
     if at is None:
-        answer = await _reply(access, lambda client: read_slice_objects(client, name))
-    namespaces = namespaces_in(status_of(facts, answer)[1])
-    return slice_page(facts, answer, NOTHING if facts.is_redacted else await readable(access, namespaces))
+        reply = await _reply(access, lambda client: read_slice_objects(client, name))
+    namespaces = namespaces_in(status_of(facts, reply)[1])
+    return slice_page(facts, reply, NOTHING if facts.is_redacted else await readable(access, namespaces))
 
 
 async def _pool(name: PoolName, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
@@ -149,14 +149,14 @@ async def _pool(name: PoolName, data_dir: DataDir, access: KubeAccess | None) ->
     if facts is None:
         return None
     pool = facts.row.subject
-    answer: KubeReply[PoolObjects] = await _reply(access, lambda client: read_pool_objects(client, pool))
-    return pool_page(facts, answer)
+    reply: KubeReply[PoolObjects] = await _reply(access, lambda client: read_pool_objects(client, pool))
+    return pool_page(facts, reply)
 
 
 async def _uuid_of(name: str, access: KubeAccess | None) -> str | None:
     """The UUID of a GPUDevice that Kubernetes has, and the ledger under another name."""
-    answer: KubeReply[Object | None] = await _reply(access, lambda client: object_or_none(client, GPU_DEVICES, name))
-    status = (answer.value or {}).get("status") or {}
+    reply: KubeReply[Object | None] = await _reply(access, lambda client: object_or_none(client, GPU_DEVICES, name))
+    status = (reply.value or {}).get("status") or {}
     return (status.get("hardware") or {}).get("uuid")
 
 

@@ -108,19 +108,19 @@ async def read_device_objects(client: KubeClient, facts: DeviceDescription) -> D
     return DeviceObjects(await object_or_none(client, GPU_DEVICES, name), events)
 
 
-def device_page(facts: DeviceDescription, answer: KubeReply[DeviceObjects]) -> Page:
+def device_page(facts: DeviceDescription, reply: KubeReply[DeviceObjects]) -> Page:
     """Lay out the page."""
     page = Page()
-    obj = answer.value.object if answer.value else None
+    obj = reply.value.object if reply.value else None
     status = obj.get("status") or {} if obj is not None else _status(facts)
     page.fields(_head(facts, status))
-    _gpu_device(page, facts, status, obj, answer)
+    _gpu_device(page, facts, status, obj, reply)
     page.table("Conditions", conditions_of(status), CONDITIONS)
     page.table(f"Lives{counted(facts.lives)}", facts.lives[:ROWS_SHOWN], LIVES)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
     page.table("Allocations", facts.allocations, ALLOCATIONS)
     holders_section(page, facts.holders)
-    events_section(page, answer.value.events if answer.value else None, answer.problem)
+    events_section(page, reply.value.events if reply.value else None, reply.problem)
     return page
 
 
@@ -146,7 +146,7 @@ def _gpu_device(
     facts: DeviceDescription,
     status: Mapping[str, Any],
     obj: Object | None,
-    answer: KubeReply[DeviceObjects],
+    reply: KubeReply[DeviceObjects],
 ) -> None:
     name = facts.gpu_device
     if name is None:
@@ -154,7 +154,7 @@ def _gpu_device(
         return
     fields: dict[str, object] = {
         "Name": name,
-        "Status from": _origin(obj, answer),
+        "Status from": _origin(obj, reply),
         "State": status.get("state"),
         "Managed": status.get("managed"),
         "Pool": pool_of_status(status),
@@ -169,10 +169,10 @@ def _gpu_device(
         assignment_section(page, facts.decided.assignment)
 
 
-def _origin(obj: Object | None, answer: KubeReply[DeviceObjects]) -> str:
+def _origin(obj: Object | None, reply: KubeReply[DeviceObjects]) -> str:
     if obj is not None:
         return "Kubernetes"
-    return "the ledger; Kubernetes has no such object" if answer.value else "the ledger"
+    return "the ledger; Kubernetes has no such object" if reply.value else "the ledger"
 
 
 def _hardware(status: Mapping[str, Any]) -> dict[str, object]:

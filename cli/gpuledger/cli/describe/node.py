@@ -141,9 +141,9 @@ async def _gpu_devices(client: KubeClient, node: str) -> list[Object]:
         return []
 
 
-def node_page(facts: NodeDescription, answer: KubeReply[NodeObjects], resources: Tree) -> Page:
+def node_page(facts: NodeDescription, reply: KubeReply[NodeObjects], resources: Tree) -> Page:
     """Lay out the page; `resources` is the section about dynamic resource allocation."""
-    page, objects = Page(), answer.value
+    page, objects = Page(), reply.value
     row = facts.row or {}
     registered = {
         "In the fleet": row.get("present"),
@@ -156,20 +156,20 @@ def node_page(facts: NodeDescription, answer: KubeReply[NodeObjects], resources:
         page.fields(_labels(objects.node), title="Labels")
     status = (objects.state or {}).get("status") if objects else None
     status = status or _status(facts)
-    page.fields(_state(facts, answer), title="GPUNodeState")
+    page.fields(_state(facts, reply), title="GPUNodeState")
     page.table("Conditions", conditions_of(status), CONDITIONS)
-    page.table("GPUDevices", _devices(facts, answer), DEVICES)
+    page.table("GPUDevices", _devices(facts, reply), DEVICES)
     page.tree(resources)
     page.table("Slots", facts.slots, SLOTS)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
     page.table(f"Workloads{counted(facts.workloads)}", facts.workloads[:ROWS_SHOWN], WORKLOADS)
     page.table(f"Containers with GPUs{counted(facts.holders)}", facts.holders[:ROWS_SHOWN], HOLDERS)
-    events_section(page, objects.events if objects else None, answer.problem)
+    events_section(page, objects.events if objects else None, reply.problem)
     return page
 
 
-def _state(facts: NodeDescription, answer: KubeReply[NodeObjects]) -> dict[str, object]:
-    state = answer.value.state if answer.value else None
+def _state(facts: NodeDescription, reply: KubeReply[NodeObjects]) -> dict[str, object]:
+    state = reply.value.state if reply.value else None
     if state is None and facts.gpu_node is None:
         return {}
     shown: dict[str, object] = {"Status from": "the ledger", "Has GPUs": (facts.gpu_node or {}).get("present")}
@@ -186,11 +186,11 @@ def _labels(node: Object) -> dict[str, object]:
     return {key: value for key, value in sorted(labels.items()) if key.startswith(LABELS_OF_HARDWARE)}
 
 
-def _devices(facts: NodeDescription, answer: KubeReply[NodeObjects]) -> list[RowDict]:
-    if answer.value is None:
+def _devices(facts: NodeDescription, reply: KubeReply[NodeObjects]) -> list[RowDict]:
+    if reply.value is None:
         devices = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
     else:
-        devices = ((obj["metadata"]["name"], obj.get("status") or {}) for obj in answer.value.devices)
+        devices = ((obj["metadata"]["name"], obj.get("status") or {}) for obj in reply.value.devices)
     return [_device_row(name, status, facts.decided.get(name, UNDECIDED)) for name, status in devices]
 
 

@@ -86,9 +86,9 @@ async def read_pool_objects(client: KubeClient, pool: str) -> PoolObjects:
     return PoolObjects(obj, quotas, problem, events)
 
 
-def pool_page(facts: PoolDescription, answer: KubeReply[PoolObjects]) -> Page:
+def pool_page(facts: PoolDescription, reply: KubeReply[PoolObjects]) -> Page:
     """Lay out the page."""
-    page, objects, row = Page(), answer.value, facts.row
+    page, objects, row = Page(), reply.value, facts.row
     obj = objects.object if objects else None
     status = (obj or {}).get("status") or facts.status
     ref = PoolRef.parse(row.subject)
@@ -101,7 +101,7 @@ def pool_page(facts: PoolDescription, answer: KubeReply[PoolObjects]) -> Page:
             "Resource": ref.resource_name,
             "Being deleted": True if row.deleting else None,
             "Defined": row.defined_at,
-            "Status from": _origin(obj, answer),
+            "Status from": _origin(obj, reply),
             "Spec": spec_tree(row.spec.definition),
             "Capacity": _capacity(status.get("capacity") or {}),
         }
@@ -109,37 +109,37 @@ def pool_page(facts: PoolDescription, answer: KubeReply[PoolObjects]) -> Page:
     page.table("Conditions", conditions_of(status), CONDITIONS)
     page.table(f"Devices{counted(facts.devices)}", facts.devices[:ROWS_SHOWN], DEVICES)
     page.table(
-        f"Pods that ask for its units{counted(facts.pods)}", [one._asdict() for one in facts.pods[:ROWS_SHOWN]], PODS
+        f"Pods that request its units{counted(facts.pods)}", [one._asdict() for one in facts.pods[:ROWS_SHOWN]], PODS
     )
     others = [_outsider_row(one) for one in facts.outsiders[:ROWS_SHOWN]]
     page.table(f"Matching devices that are not in it{counted(facts.outsiders)}", others, NOT_IN_IT)
-    _quotas_section(page, answer)
-    events_section(page, objects.events if objects else None, answer.problem)
+    _quotas_section(page, reply)
+    events_section(page, objects.events if objects else None, reply.problem)
     return page
 
 
-def _origin(obj: Object | None, answer: KubeReply[PoolObjects]) -> str:
+def _origin(obj: Object | None, reply: KubeReply[PoolObjects]) -> str:
     if obj is not None and obj.get("status"):
         return "Kubernetes"
-    return "the ledger; Kubernetes has none" if answer.value else "the ledger"
+    return "the ledger; Kubernetes has none" if reply.value else "the ledger"
 
 
 def _capacity(capacity: Mapping[str, Any]) -> dict[str, object]:
     total = capacity.get("total")
     return {
-        "Total": "not known" if total is None else total,
+        "Total": "unknown" if total is None else total,
         "Used": capacity.get("used"),
         "Available": capacity.get("available"),
     }
 
 
-def _quotas_section(page: Page, answer: KubeReply[PoolObjects]) -> None:
-    if answer.value is None:
-        page.line("Resource quotas", f"Kubernetes was not asked: {answer.problem}")
-    elif answer.value.quotas_problem:
-        page.line("Resource quotas", f"They could not be read: {answer.value.quotas_problem}")
+def _quotas_section(page: Page, reply: KubeReply[PoolObjects]) -> None:
+    if reply.value is None:
+        page.line("Resource quotas", f"Kubernetes was not asked: {reply.problem}")
+    elif reply.value.quotas_problem:
+        page.line("Resource quotas", f"They could not be read: {reply.value.quotas_problem}")
     else:
-        quotas = answer.value.quotas
+        quotas = reply.value.quotas
         page.table(f"Resource quotas{counted(quotas)}", quotas[:ROWS_SHOWN], LIMITS)
 
 
@@ -192,7 +192,7 @@ def spec_tree(pool: PoolDefined) -> Tree:
             "Auto Approve Selector": None if pool.auto_approve is None else _selector(pool.auto_approve),
         },
         "Scheduling": {
-            "Strategy": pool.strategy or "as the module says",
+            "Strategy": pool.strategy or "the default of the module",
             "Topology Key": pool.topology_key,
             "Taints Enabled": pool.taints_enabled,
             "Taints": [_taint(one) for one in pool.taints] or None,

@@ -67,20 +67,20 @@ async def read_slice_objects(client: KubeClient, name: str) -> SliceObjects:
     return SliceObjects(await object_or_none(client, RESOURCE_SLICE_STATUSES, name), await events_about(client, about))
 
 
-def status_of(facts: SliceDescription, answer: KubeReply[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
+def status_of(facts: SliceDescription, reply: KubeReply[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
     """Where the status of the page comes from, and the status."""
-    obj = answer.value.status if answer.value else None
+    obj = reply.value.status if reply.value else None
     if obj is not None and obj.get("status"):
         return "Kubernetes", obj["status"]
     if facts.at is not None:
         return f"the ledger, at {format_time(facts.at)}", facts.status
-    return "the ledger; Kubernetes has no such object" if answer.value else "the ledger", facts.status
+    return "the ledger; Kubernetes has no such object" if reply.value else "the ledger", facts.status
 
 
-def slice_page(facts: SliceDescription, answer: KubeReply[SliceObjects], readable: Readable) -> Page:
+def slice_page(facts: SliceDescription, reply: KubeReply[SliceObjects], readable: Readable) -> Page:
     """Lay out the page."""
     page = Page()
-    origin, status = status_of(facts, answer)
+    origin, status = status_of(facts, reply)
     page.tree(
         {
             "Name": facts.row.name,
@@ -95,7 +95,7 @@ def slice_page(facts: SliceDescription, answer: KubeReply[SliceObjects], readabl
         }
     )
     if facts.at is None:
-        events_section(page, answer.value.events if answer.value else None, answer.problem)
+        events_section(page, reply.value.events if reply.value else None, reply.problem)
     return page
 
 

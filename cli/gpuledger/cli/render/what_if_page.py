@@ -86,7 +86,7 @@ def _change(was: Document, would: Document, name: str) -> str:
 
 
 def _amount(offer: Document, name: str) -> str:
-    return str(offer["capacity"].get(name, "not known")) if offer else "none"
+    return str(offer["capacity"].get(name, "unknown")) if offer else "none"
 
 
 def _conditions(was: Document, would: Document) -> Iterator[str]:

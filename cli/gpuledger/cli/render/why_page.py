@@ -171,7 +171,7 @@ def pool_part(page: Page, pool: Document) -> None:
 
 
 def _units(pool: Document) -> str:
-    total = "not known" if pool["total"] is None else pool["total"]
+    total = "unknown" if pool["total"] is None else pool["total"]
     return f"{pool['asked']} requested; {total} in all, {pool['used']} used, {pool['free']} free"
 
 

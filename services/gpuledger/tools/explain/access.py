@@ -100,7 +100,7 @@ async def _reviewed(client: KubeClient, resource: Resource, namespaces: list[str
     except (UnavailableError, KubeConfigError):
         raise
     except KubeError as error:
-        return Readable(f"none, because Kubernetes does not say what you may read: {error}")
+        return Readable(f"none, because Kubernetes did not report what you may read: {error}")
     allowed = frozenset(namespace for namespace, answer in zip(namespaces, answers, strict=True) if answer)
     return Readable(f"of namespaces in which you may read {PLURALS[resource]}", namespaces=allowed)
 
@@ -112,7 +112,7 @@ async def _may_read(client: KubeClient, resource: Resource, namespace: str) -> b
         "kind": ACCESS_REVIEWS.kind,
         "spec": {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})},
     }
-    review = await client.send(KubeRequest("ask what may be read", "POST", ACCESS_REVIEWS.path(), {}, body))
+    review = await client.send(KubeRequest("review access", "POST", ACCESS_REVIEWS.path(), {}, body))
     return (review.get("status") or {}).get("allowed") is True
 
 

@@ -147,21 +147,21 @@ def _joined(disagreements: Iterable[Disagreement]) -> str:
 
 
 def _is_short(claim: ClaimAnswer, option: OptionAnswer, most: Most) -> bool:
-    known = most.get((claim.claim, option.label))
-    return bool(option.problem) or known is None or known[0].available < max(known[0].requested, 1)
+    limit = most.get((claim.claim, option.label))
+    return bool(option.problem) or limit is None or limit[0].available < max(limit[0].requested, 1)
 
 
 def _on_one_node(claim: ClaimAnswer, option: OptionAnswer, free: int, most: Most) -> str:
     """The limit of a single node, if no node has as many devices as all nodes have."""
-    known = most.get((claim.claim, option.label))
-    if known is None or not free:
+    limit = most.get((claim.claim, option.label))
+    if limit is None or not free:
         return ""
     if option.wish.mode == "All":
-        return "" if known[0].available else ", and how many all are is not known while a pool is incomplete or invalid"
-    if free < option.wish.count or known[0].available >= option.wish.count:
+        return "" if limit[0].available else ", and how many all are is not known while a pool is incomplete or invalid"
+    if free < option.wish.count or limit[0].available >= option.wish.count:
         return ""
     return (
-        f", and no more than {known[0].available} of them on one node{f' ({known[1]})' if known[0].available else ''}"
+        f", and no more than {limit[0].available} of them on one node{f' ({limit[1]})' if known[0].available else ''}"
     )
 
 

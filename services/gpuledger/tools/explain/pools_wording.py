@@ -24,7 +24,7 @@ NOT_PLACED: Final = (
 ONLY_UNITS: Final = (
     "Only units of pools, node selectors, required node affinity and taints were checked; the scheduler checks more."
 )
-SEVERAL_POOLS: Final = "Admission refuses new pods that ask for units of several pools."
+SEVERAL_POOLS: Final = "Admission refuses new pods that request units of several pools."
 
 BARRIERS: Final[Mapping[Barrier, str]] = {
     Barrier.GONE: "is not in Kubernetes any more",
@@ -101,9 +101,9 @@ def _other_kind(found: PoolAnswer) -> str:
     pool = PoolRef.parse(found.request.pool)
     if pool.namespace:
         return (
-            f"{_not_found(found)}; there is a ClusterGPUPool of that name: ask for {PoolRef(pool.name).resource_name}"
+            f"{_not_found(found)}; there is a ClusterGPUPool of that name: request {PoolRef(pool.name).resource_name}"
         )
-    way = f"ask for {GPU_GROUP}/{pool.name} in its namespace"
+    way = f"request {GPU_GROUP}/{pool.name} in its namespace"
     return f"{_not_found(found)}; there is a GPUPool of that name: {way}"
 
 

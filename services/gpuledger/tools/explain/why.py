@@ -36,7 +36,7 @@ async def why_claim(backend: Backend, query: WhyQuery) -> Document:
     """
     state, redacted = await _state(backend, query), await is_redacted(backend)
     if query.name not in state.claim.rows:
-        hint = "List them with `gpuledger get claims`, or ask with --at for a time when it was there"
+        hint = "List them with `gpuledger get claims`, or use --at for a time when it existed"
         raise ToolError(f"claim {query.name!r} was not found{_then(query)}", hint)
     found = await explain_claims(query, state, QueriedPod((query.name,)), redacted=redacted)
     return _document(query, "claim", query.node, found.answer) | _claims_part(found) | {"notes": [*found.notes]}

@@ -98,7 +98,7 @@ def _total_words(was: PoolOffer | None, would: PoolOffer | None) -> str:
 def _units(offer: PoolOffer | None) -> str:
     if offer is None:
         return "none"
-    return "not known" if offer.total is None else str(offer.total)
+    return "unknown" if offer.total is None else str(offer.total)
 
 
 def _device(one: DeviceDifference) -> Document:

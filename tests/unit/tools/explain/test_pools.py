@@ -45,11 +45,11 @@ def test_a_name_of_the_other_kind_or_of_another_namespace() -> None:
     pools.say("c", pool())
     finding, told = words(pools, "gpu.deckhouse.io/c", "team-a/c")
     assert (finding, told.partition("; ")[2]) == (
-        Finding.OTHER_KIND, "there is a ClusterGPUPool of that name: ask for cluster.gpu.deckhouse.io/c",
+        Finding.OTHER_KIND, "there is a ClusterGPUPool of that name: request cluster.gpu.deckhouse.io/c",
     )  # fmt: skip
     finding, told = words(pools, "cluster.gpu.deckhouse.io/a", "a")
     assert (finding, told.partition("; ")[2]) == (
-        Finding.OTHER_KIND, "there is a GPUPool of that name: ask for gpu.deckhouse.io/a in its namespace",
+        Finding.OTHER_KIND, "there is a GPUPool of that name: request gpu.deckhouse.io/a in its namespace",
     )  # fmt: skip
     finding, told = words(pools, UNITS, "team-b/a")
     assert (finding, told.partition("; ")[2]) == (
