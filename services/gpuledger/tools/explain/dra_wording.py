@@ -161,7 +161,7 @@ def _on_one_node(claim: ClaimAnswer, option: OptionAnswer, free: int, most: Most
     if free < option.wish.count or limit[0].available >= option.wish.count:
         return ""
     return (
-        f", and no more than {limit[0].available} of them on one node{f' ({limit[1]})' if known[0].available else ''}"
+        f", and no more than {limit[0].available} of them on one node{f' ({limit[1]})' if limit[0].available else ''}"
     )
 
 
