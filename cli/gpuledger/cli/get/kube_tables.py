@@ -43,7 +43,7 @@ class TableClient(KubeClient):
     async def collect(
         self, resource: Resource, read: Callable[[Object], T], selection: Selection = ALL, *, page: int = PAGE_LIMIT
     ) -> ObjectList[T]:
-        """What `read` makes of every row. Pages that expire on the way are asked for anew, all in one."""
+        """What `read` makes of every row. If a page expires on the way, it lists again, all at once."""
         try:
             return await self._rows(resource, read, selection, page)
         except GoneError:
@@ -94,6 +94,6 @@ def _row(row: Object) -> Object:
 
 
 def _row_of_event(table: Object) -> Object:
-    """The row of an event's Table; a bookmark may have none, and only tells a resource version."""
+    """The row of an event's Table; a bookmark may have none, and only carries a resource version."""
     rows = table.get("rows")
     return _row(rows[0]) if rows else {"metadata": table["metadata"], "cells": []}
