@@ -14,7 +14,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
-from support.bootstrap import MODULE, NODE, Prepared, all_ready, detected, inventory, look, second, steps
+from support.bootstrap import MODULE, NODE, Prepared, all_ready, detected, heartbeat, inventory, second, steps
 from support.ledgers import everything
 from support.projections import QUICK, assert_true, execute, publish, running, table
 from support.waiting import eventually
@@ -78,7 +78,7 @@ async def place(ledger: JetStreamLedger, migrated_url: str) -> Place:
 async def make_ready(place: Place) -> None:
     await place.say(2, (NODE, all_ready()))
     for at in (3, 4, 5):
-        await place.say(at, (NODE, look()))
+        await place.say(at, (NODE, heartbeat()))
 
 
 async def test_facts_become_decisions_once_and_the_rows_are_those_of_the_log(place: Place) -> None:
@@ -140,7 +140,7 @@ async def test_a_decider_without_rows_decides_nothing_again(place: Place) -> Non
             column = "name" if name == "projection" else "projection"
             await connection.execute(f"DELETE FROM gpuledger.{name} WHERE {column} = 'bootstrap'".encode())
     async with running(place.runner()):
-        await place.say(20, (NODE, look(fresh=False)))
+        await place.say(20, (NODE, heartbeat(fresh=False)))
         await place.come("ValidatingFailed")
     await place.true()
     again = await place.decided()

@@ -2,6 +2,7 @@
 
 import threading
 from importlib import resources
+from itertools import product
 
 import psycopg
 import pytest
@@ -129,7 +130,30 @@ def test_renamed_tables_keep_their_rows_in_every_edition(database_url: str, sche
     assert _differences(database_url) == [] or schema != "gpuledger_live"
 
 
-def test_revisions_are_told_apart(database_url: str) -> None:
+def test_copies_of_tables_are_renamed_with_them(database_url: str) -> None:
+    """Tables, columns, constraints and indexes have the same names in every edition."""
+    _migrate_to(database_url, "0007")
+    with psycopg.connect(database_url) as connection:
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'gpuledger_live'").fetchall()
+        for schema, (name,) in product(("gpuledger_next", "gpuledger_prev"), names):
+            copy = f"CREATE TABLE {schema}.{name} (LIKE gpuledger_live.{name} INCLUDING ALL)"
+            connection.execute(copy.encode())
+    migrate(database_url)
+    with psycopg.connect(database_url) as connection:
+        live, *copies = (
+            connection.execute(
+                "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+                "WHERE relnamespace = %(schema)s::regnamespace AND attnum > 0 "
+                "UNION ALL SELECT 'constraint', conname FROM pg_constraint "
+                "WHERE connamespace = %(schema)s::regnamespace ORDER BY 1, 2",
+                {"schema": schema},
+            ).fetchall()
+            for schema in ("gpuledger_live", "gpuledger_next", "gpuledger_prev")
+        )
+    assert copies == [live, live]
+
+
+def test_revisions_are_distinguished(database_url: str) -> None:
     assert current_revision(database_url) is None
     with pytest.raises(
         SchemaOutdatedError, match=f"is empty, this build needs {HEAD_REVISION}; run `gpuledger migrate`"

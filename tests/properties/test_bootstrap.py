@@ -27,8 +27,8 @@ from support.bootstrap import (
     components,
     described,
     detected,
+    heartbeat,
     inventory,
-    look,
     shown,
 )
 from support.events import GENERATION, rows_of
@@ -65,8 +65,8 @@ def observed_components(draw: st.DrawFn) -> NodeComponentsObserved:
     """Mostly everything ready, for otherwise nothing ever is."""
     if draw(st.booleans()):
         return components(**ALL_READY, **draw(st.sampled_from([{}, {"node_agent": "ready"}])))
-    told = {name: draw(standings) for name in ("gfd", "dcgm", "dcgm_exporter", "node_agent") if draw(st.booleans())}
-    return components(**told, **({"validator": draw(validators)} if draw(st.booleans()) else {}))
+    recorded = {name: draw(standings) for name in ("gfd", "dcgm", "dcgm_exporter", "node_agent") if draw(st.booleans())}
+    return components(**recorded, **({"validator": draw(validators)} if draw(st.booleans()) else {}))
 
 
 flags = st.sampled_from([True, True, True, False])
@@ -92,10 +92,10 @@ class Preparation(RuleBasedStateMachine):
         self.shown: dict[str, str] = {}
         self.phase: str | None = None
 
-    def say(self, subject: str, data: Payload, **others: Any) -> None:
+    def record(self, subject: str, data: Payload, **others: Any) -> None:
         self.now += 1
         before = dict(self.assignments())
-        decided = self.node.say(self.now, subject, data, **others)
+        decided = self.node.record(self.now, subject, data, **others)
         self.follow(before, decided)
 
     def assignments(self) -> dict[str, str | None]:
@@ -130,49 +130,50 @@ class Preparation(RuleBasedStateMachine):
     _before: dict[str, str] = {}
 
     def show(self, name: str, state: str, *, is_new: bool = False) -> None:
-        known = "Discovered" if is_new else self.shown.get(name, "Discovered")
-        assert state == known or state in LEGAL[known] or self.is_taken_back(name, known, state), (name, known, state)
+        current = "Discovered" if is_new else self.shown.get(name, "Discovered")
+        is_legal = state == current or state in LEGAL[current] or self.is_taken_back(name, current, state)
+        assert is_legal, (name, current, state)
         self.shown[name] = state
 
-    def is_taken_back(self, name: str, known: str, state: str) -> bool:
+    def is_taken_back(self, name: str, current: str, state: str) -> bool:
         """A device that was Pending and is taken back shows Assigned until then, also after its node was validated."""
-        return (known, state) == ("Validating", "Assigned") and self.assignments()[name] == "Unassigning"
+        return (current, state) == ("Validating", "Assigned") and self.assignments()[name] == "Unassigning"
 
     @rule(data=observed_components())
     def components_are_observed(self, data: NodeComponentsObserved) -> None:
-        self.say(NODE, data)
+        self.record(NODE, data)
 
     @rule(fresh=st.sampled_from([True, True, True, False]), times=st.integers(1, 10))
     def agent_looks(self, fresh: bool, times: int) -> None:
         for _ in range(times):
-            self.say(NODE, look(fresh=fresh))
+            self.record(NODE, heartbeat(fresh=fresh))
 
     @rule(driver=flags)
     def agent_asks_the_driver(self, driver: bool) -> None:
-        self.say(NODE, cards(driver=driver))
+        self.record(NODE, cards(driver=driver))
 
     @rule(name=names, healthy=st.booleans())
     def health_changes(self, name: str, healthy: bool) -> None:
-        self.say(f"GPU-{name}", DeviceHealthChanged(healthy=healthy, kind=None if healthy else "XID 79"))
+        self.record(f"GPU-{name}", DeviceHealthChanged(healthy=healthy, kind=None if healthy else "XID 79"))
 
     @rule(name=names, missing=st.booleans())
     def device_is_described(self, name: str, missing: bool) -> None:
         if name in self.node.state.device.rows:
-            self.say(name, described(missing=missing))
+            self.record(name, described(missing=missing))
 
     @rule(name=names)
     def device_comes_or_goes(self, name: str) -> None:
         is_there = name in self.node.state.device.rows
-        self.say(name, DeviceWithdrawn() if is_there else detected(f"GPU-{name}"))
+        self.record(name, DeviceWithdrawn() if is_there else detected(f"GPU-{name}"))
 
     @rule(managed=flags, complete=flags)
     def inventory_changes(self, managed: bool, complete: bool) -> None:
-        self.say(NODE, inventory(managed=managed, complete=complete))
+        self.record(NODE, inventory(managed=managed, complete=complete))
 
     @precondition(lambda self: not self.node.state.device.rows)
     @rule()
     def node_goes(self) -> None:
-        self.say(NODE, NodeInventoryWithdrawn())
+        self.record(NODE, NodeInventoryWithdrawn())
 
     @rule(name=names, data=st.data())
     def assignment_changes(self, name: str, data: st.DataObject) -> None:
@@ -188,15 +189,15 @@ class Preparation(RuleBasedStateMachine):
             "Unassigning": [None],
         }
         if choices[row.assignment]:
-            self.say(name, assigned(data.draw(st.sampled_from(choices[row.assignment]))))
+            self.record(name, assigned(data.draw(st.sampled_from(choices[row.assignment]))))
 
     @rule(data=module_settings)
     def settings_change(self, data: SettingsChanged) -> None:
-        self.say(MODULE, data)
+        self.record(MODULE, data)
 
     @rule(met=flags)
     def prerequisite_changes(self, met: bool) -> None:
-        self.say(MODULE, ModulePrerequisiteChanged(met=met, reason="Told"))
+        self.record(MODULE, ModulePrerequisiteChanged(met=met, reason="Told"))
 
     @rule(seconds=st.sampled_from([60, 121, 301]))
     def time_passes(self, seconds: int) -> None:
@@ -217,7 +218,7 @@ class Preparation(RuleBasedStateMachine):
         if self.phase is None or not is_in_force(self.node.state):
             return
         row = self.node.state.node.rows[NODE]
-        status = {kind: told[0] for kind, told in self.node.conditions().items()}
+        status = {kind: recorded[0] for kind, recorded in self.node.conditions().items()}
         missing = [status[f"{what}Missing"] for what in ("Driver", "Toolkit", "Monitoring")]
         is_held = any(phase in HELD for phase in self.assignments().values())
         states = [self.node.device(name)[0] for name in self.assignments()]
@@ -232,7 +233,7 @@ class Preparation(RuleBasedStateMachine):
     def phase_is_what_the_conditions_say(self) -> None:
         if self.phase is None or not is_in_force(self.node.state):
             return
-        status = {kind: told[0] for kind, told in self.node.conditions().items()}
+        status = {kind: recorded[0] for kind, recorded in self.node.conditions().items()}
         driver, toolkit, gfd, monitoring = (
             status[kind] for kind in ("DriverMissing", "ToolkitMissing", "GFDReady", "MonitoringMissing")
         )
@@ -252,20 +253,20 @@ class Preparation(RuleBasedStateMachine):
     def devices_are_as_far_as_their_node(self) -> None:
         if self.phase is None or not is_in_force(self.node.state):
             return
-        wanted = {"Ready": "Ready", "Disabled": "Discovered", "ValidatingFailed": "Faulted"}.get(
+        desired = {"Ready": "Ready", "Disabled": "Discovered", "ValidatingFailed": "Faulted"}.get(
             self.phase, "Validating"
         )
         for name, assignment in self.assignments().items():
             state, reason = self.node.device(name)
             if assignment not in HELD and (state != "Faulted" or reason not in HARDWARE):
-                assert state == wanted, (self.phase, name, state, reason)
+                assert state == desired, (self.phase, name, state, reason)
 
     @invariant()
     def deciding_twice_decides_nothing(self) -> None:
         state = self.node.state
         if state.take_touched() or self.node.log:
             state.touch_all()
-            last = self.node.event(self.now, NODE, look(fresh=False), source="/nodes/w9/agent")
+            last = self.node.event(self.now, NODE, heartbeat(fresh=False), source="/nodes/w9/agent")
             assert list(on_fact(state, Fact(last, 1, 0))) == []
 
     def teardown(self) -> None:

@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 from gpuledger.domain.bootstrap.facts import BootstrapNode
 from gpuledger.domain.bootstrap.observations import heartbeat_times, unbroken_heartbeats
 from gpuledger.events.settings import HEARTBEATS_MAX
-from support.bootstrap import NODE, Prepared, look, second
+from support.bootstrap import NODE, Prepared, heartbeat, second
 
-Looks = list[tuple[int, bool]]
+Heartbeats = list[tuple[int, bool]]
 looks_told = st.lists(st.sampled_from([True, True, True, False]), min_size=1, max_size=50).map(
-    lambda told: list(enumerate(told, 1))
+    lambda recorded: list(enumerate(recorded, 1))
 )
 
 
-def row_after(looks: Looks) -> BootstrapNode:
+def row_after(looks: Heartbeats) -> BootstrapNode:
     node = Prepared()
     for at, fresh in looks:
-        node.say(at, NODE, look(fresh=fresh))
+        node.record(at, NODE, heartbeat(fresh=fresh))
     return node.state.node.rows[NODE]
 
 
-def begins(looks: Looks, length: int) -> int | None:
+def begins(looks: Heartbeats, length: int) -> int | None:
     """When the last so many looks began that were fresh in a row."""
     lost = [0, *(at for at, fresh in looks if not fresh), len(looks) + 1]
     return max((end - length for start, end in pairwise(lost) if end - start > length), default=None)
@@ -32,24 +32,24 @@ def begins(looks: Looks, length: int) -> int | None:
 
 @running(max_examples=300, deadline=None)
 @given(looks=looks_told)
-def test_of_each_number_of_looks_in_a_row_it_is_known_when_the_last_ones_began(looks: Looks) -> None:
+def test_of_each_number_of_looks_in_a_row_it_is_known_when_the_last_ones_began(looks: Heartbeats) -> None:
     expected = [begins(looks, length) for length in range(HEARTBEATS_MAX, 0, -1)]
     assert heartbeat_times(row_after(looks)) == [second(at) for at in expected if at is not None]
 
 
 @running(max_examples=300, deadline=None)
 @given(looks=looks_told, data=st.data())
-def test_what_counts_now_does_not_depend_on_the_order_of_looks(looks: Looks, data: st.DataObject) -> None:
+def test_what_counts_now_does_not_depend_on_the_order_of_looks(looks: Heartbeats, data: st.DataObject) -> None:
     in_time, mixed = row_after(looks), row_after(data.draw(st.permutations(looks)))
     assert (unbroken_heartbeats(mixed), mixed.stale_at) == (unbroken_heartbeats(in_time), in_time.stale_at)
 
 
 @running(max_examples=300, deadline=None)
 @given(looks=looks_told, data=st.data())
-def test_a_late_loss_never_makes_more_looks_a_row(looks: Looks, data: st.DataObject) -> None:
+def test_a_late_loss_never_makes_more_looks_a_row(looks: Heartbeats, data: st.DataObject) -> None:
     """One that is later than every other loss is told after all fresh looks; what is known is then never too much."""
     lost = [at for at, fresh in looks if not fresh]
     late = [*(one for one in looks if one[0] not in lost[-1:]), *((at, False) for at in lost[-1:])]
-    known, right = heartbeat_times(row_after(late)), heartbeat_times(row_after(looks))
-    assert len(known) <= len(right)
-    assert all(one <= other for one, other in zip(reversed(known), reversed(right), strict=False))
+    current, right = heartbeat_times(row_after(late)), heartbeat_times(row_after(looks))
+    assert len(current) <= len(right)
+    assert all(one <= other for one, other in zip(reversed(current), reversed(right), strict=False))

@@ -21,12 +21,12 @@ from support.bootstrap import (
     components,
     described,
     detected,
+    heartbeat,
     inventory,
-    look,
 )
 
 
-class Saying(NamedTuple):
+class Report(NamedTuple):
     """Something said: when, about whom, and what."""
 
     at: int
@@ -45,11 +45,11 @@ of_inventory: st.SearchStrategy[Said] = st.one_of(
 )
 of_components: st.SearchStrategy[Said] = st.dictionaries(
     st.sampled_from([*ALL_READY, "node_agent"]), standings, max_size=5
-).map(lambda told: (NODE, components(**told))) | st.just((NODE, components(**ALL_READY)))
+).map(lambda recorded: (NODE, components(**recorded))) | st.just((NODE, components(**ALL_READY)))
 of_agent: st.SearchStrategy[Said] = st.one_of(
-    st.just((NODE, look())),
-    st.just((NODE, look())),
-    st.just((NODE, look(fresh=False))),
+    st.just((NODE, heartbeat())),
+    st.just((NODE, heartbeat())),
+    st.just((NODE, heartbeat(fresh=False))),
     st.booleans().map(lambda healthy: ("GPU-d1", DeviceHealthChanged(healthy=healthy))),
     flags.map(lambda driver: (NODE, cards(driver=driver))),
 )
@@ -60,26 +60,26 @@ FIRST: list[Said] = [("d1", detected("GPU-d1")), (NODE, inventory())]
 
 
 @st.composite
-def publishers(draw: st.DrawFn) -> list[list[Saying]]:
+def publishers(draw: st.DrawFn) -> list[list[Report]]:
     """What each publisher says, at times that are nobody else's."""
-    told = [
+    recorded = [
         [*FIRST, *draw(st.lists(of_inventory, max_size=4))],
         draw(st.lists(of_components, max_size=4)),
         draw(st.lists(of_agent, max_size=8)),
         draw(st.lists(of_settings, max_size=1)),
     ]
-    order = draw(st.permutations([who for who, said in enumerate(told) for _ in said]))
-    left = [iter(said) for said in told]
-    found: list[list[Saying]] = [[] for _ in told]
+    order = draw(st.permutations([who for who, reports in enumerate(recorded) for _ in reports]))
+    left = [iter(reports) for reports in recorded]
+    found: list[list[Report]] = [[] for _ in recorded]
     for at, who in enumerate(order, 1):
-        found[who].append(Saying(at * 10, *next(left[who])))
+        found[who].append(Report(at * 10, *next(left[who])))
     return found
 
 
-def outcome(said: list[Saying], until: float | None) -> object:
+def outcome(reports: list[Report], until: float | None) -> object:
     node = Prepared()
-    for saying in said:
-        node.say(*saying)
+    for saying in reports:
+        node.record(*saying)
     if until is not None:
         node.wait(until)
     devices = {name: node.device(name) for name in node.state.device.rows}
@@ -87,13 +87,13 @@ def outcome(said: list[Saying], until: float | None) -> object:
 
 
 @running(max_examples=300, deadline=None)
-@given(told=publishers(), data=st.data())
+@given(recorded=publishers(), data=st.data())
 def test_any_interleaving_of_publishers_leads_to_the_same_preparation(
-    told: list[list[Saying]], data: st.DataObject
+    recorded: list[list[Report]], data: st.DataObject
 ) -> None:
-    in_time = sorted((saying for said in told for saying in said), key=lambda saying: saying.at)
-    order = data.draw(st.permutations([who for who, said in enumerate(told) for _ in said]))
-    left = [iter(said) for said in told]
+    in_time = sorted((saying for reports in recorded for saying in reports), key=lambda saying: saying.at)
+    order = data.draw(st.permutations([who for who, reports in enumerate(recorded) for _ in reports]))
+    left = [iter(reports) for reports in recorded]
     interleaved = [next(left[who]) for who in order]
     until = data.draw(st.sampled_from([None, 10_000.0]))
     assert outcome(interleaved, until) == outcome(in_time, until)

@@ -23,7 +23,7 @@ from gpuledger.domain.quantities import UNIT, parse_quantity
 from support.dra import (
     ANYWHERE,
     GONE,
-    Told,
+    RecordedSlices,
     as_now,
     counters,
     live,
@@ -42,9 +42,9 @@ EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, 
 BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50}
 
 
-@given(said=stories)
-def test_what_is_allocated_never_exceeds_what_is_published(said: list[Said]) -> None:
-    for status in Told(*said).statuses().values():
+@given(facts=stories)
+def test_what_is_allocated_never_exceeds_what_is_published(facts: list[Said]) -> None:
+    for status in RecordedSlices(*facts).statuses().values():
         summary, devices = status["summary"], status["devices"]
         states = [one["state"] for one in devices]
         assert summary["totalDevices"] == len(devices)
@@ -67,67 +67,67 @@ def _nanos(text: str) -> int:
     return parse_quantity(text).nanos
 
 
-@given(said=stories, data=st.data())
-def test_any_order_that_keeps_each_objects_own_gives_the_same_statuses(said: list[Said], data: st.DataObject) -> None:
+@given(facts=stories, data=st.data())
+def test_any_order_that_keeps_each_objects_own_gives_the_same_statuses(facts: list[Said], data: st.DataObject) -> None:
     """When a condition last changed is left aside: it is the time of the fact that did it, which the order decides."""
-    assert Told(*data.draw(interleavings(said))).statuses() == Told(*said).statuses()
+    assert RecordedSlices(*data.draw(interleavings(facts))).statuses() == RecordedSlices(*facts).statuses()
 
 
-@given(said=stories)
-def test_after_every_fact_the_statuses_are_those_of_the_objects_as_they_are_now(said: list[Said]) -> None:
+@given(facts=stories)
+def test_after_every_fact_the_statuses_are_those_of_the_objects_as_they_are_now(facts: list[Said]) -> None:
     """Books that were kept through deletions, recreations and generations set back hold nothing phantom."""
-    told = Told()
-    for number, one in enumerate(said, 1):
-        told.say(one)
-        assert told.statuses() == Told(*as_now(said[:number])).statuses()
-        assert told.state.pools() == Told(*as_now(said[:number])).state.pools()
+    recorded = RecordedSlices()
+    for number, one in enumerate(facts, 1):
+        recorded.record(one)
+        assert recorded.statuses() == RecordedSlices(*as_now(facts[:number])).statuses()
+        assert recorded.state.pools() == RecordedSlices(*as_now(facts[:number])).state.pools()
 
 
-@given(said=stories)
-def test_after_every_fact_a_restart_changes_nothing(said: list[Said]) -> None:
-    told = Told()
-    for one in said:
-        told.say(one)
-        assert reloaded(told).statuses() == told.statuses()
+@given(facts=stories)
+def test_after_every_fact_a_restart_changes_nothing(facts: list[Said]) -> None:
+    recorded = RecordedSlices()
+    for one in facts:
+        recorded.record(one)
+        assert reloaded(recorded).statuses() == recorded.statuses()
 
 
-@given(said=stories, at=st.integers(0, STORY_LENGTH_MAX))
-def test_a_restart_in_between_leads_to_the_same_rows(said: list[Said], at: int) -> None:
-    told, restarted = Told(*said), reloaded(Told(*said[:at])).say(*said[at:])
-    for name, table in told.state.tables().items():
+@given(facts=stories, at=st.integers(0, STORY_LENGTH_MAX))
+def test_a_restart_in_between_leads_to_the_same_rows(facts: list[Said], at: int) -> None:
+    recorded, restarted = RecordedSlices(*facts), reloaded(RecordedSlices(*facts[:at])).record(*facts[at:])
+    for name, table in recorded.state.tables().items():
         assert sorted(live(restarted.state.tables()[name]), key=str) == sorted(live(table), key=str), name
 
 
-@given(said=stories)
-def test_no_status_changes_untouched(said: list[Said]) -> None:
+@given(facts=stories)
+def test_no_status_changes_untouched(facts: list[Said]) -> None:
     """What `take_touched` leaves out, nobody would write."""
-    told, before = Told(), dict[str, Any]()
-    for one in said:
-        now = told.say(one).statuses()
+    recorded, before = RecordedSlices(), dict[str, Any]()
+    for one in facts:
+        now = recorded.record(one).statuses()
         changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
-        assert changed <= set(told.state.take_touched())
+        assert changed <= set(recorded.state.take_touched())
         before = now
 
 
-@given(said=stories)
-def test_of_what_is_gone_only_the_past_is_kept(said: list[Said]) -> None:
-    told = Told(*said)
+@given(facts=stories)
+def test_of_what_is_gone_only_the_past_is_kept(facts: list[Said]) -> None:
+    recorded = RecordedSlices(*facts)
     empty = {data.AGGREGATE: data for data in (model() for model in GONE)}
-    told.say(*((name, empty[data.AGGREGATE]) for name, data in said if data.AGGREGATE in empty))
-    assert [name for name, table in told.state.tables().items() if live(table)] == []
-    assert [vars(told.state)["_indexes"], vars(told.state.history)["_open"]] == [{}, {}]
+    recorded.record(*((name, empty[data.AGGREGATE]) for name, data in facts if data.AGGREGATE in empty))
+    assert [name for name, table in recorded.state.tables().items() if live(table)] == []
+    assert [vars(recorded.state)["_indexes"], vars(recorded.state.history)["_open"]] == [{}, {}]
 
 
-@given(said=stories, steps=st.lists(st.integers(0, 2), min_size=STORY_LENGTH_MAX, max_size=STORY_LENGTH_MAX))
-def test_the_past_is_what_the_present_was(said: list[Said], steps: list[int]) -> None:
+@given(facts=stories, steps=st.lists(st.integers(0, 2), min_size=STORY_LENGTH_MAX, max_size=STORY_LENGTH_MAX))
+def test_the_past_is_what_the_present_was(facts: list[Said], steps: list[int]) -> None:
     """Of every moment the rows say what the fold said when it had heard all of that moment; each exactly once."""
-    told, clock = Told(), 0
+    recorded, clock = RecordedSlices(), 0
     moments: dict[datetime, list[list[Any]]] = {}
-    for step, one in zip(steps, said, strict=False):
+    for step, one in zip(steps, facts, strict=False):
         clock += step
-        told.say(one, at=clock)
-        moments[hour(clock)] = [_standing(told), sorted(_held(row) for row in _held_now(told))]
-    counts, allocations = told.state.availability.rows.values(), told.state.allocation.rows.values()
+        recorded.record(one, at=clock)
+        moments[hour(clock)] = [_standing(recorded), sorted(_held(row) for row in _held_now(recorded))]
+    counts, allocations = recorded.state.availability.rows.values(), recorded.state.allocation.rows.values()
     for moment, present in moments.items():
         past = sorted(map(_counts, _at(moment, counts))), sorted(map(_held, _at(moment, allocations)))
         assert list(past) == present
@@ -135,11 +135,11 @@ def test_the_past_is_what_the_present_was(said: list[Said], steps: list[int]) ->
     assert [row for row in every if row.valid_to is not None and row.valid_to <= row.valid_from] == []
 
 
-def _standing(told: Told) -> list[Any]:
+def _standing(recorded: RecordedSlices) -> list[Any]:
     """How every view stands, counted device by device."""
     found: list[Any] = []
-    for pool, view in views(told.state):
-        seen = told.state.evaluation(pool, view)
+    for pool, view in views(recorded.state):
+        seen = recorded.state.evaluation(pool, view)
         devices = [one for availabilities in seen.availabilities.values() for one in availabilities.values()]
         states = Counter(one.state for one in devices)
         used = sum(one.use.is_used for one in devices)
@@ -156,11 +156,11 @@ def _held(row: rows.DeviceAllocation) -> tuple[Any, ...]:
     return (*row[:7], *row[9:])
 
 
-def _held_now(told: Told) -> list[rows.DeviceAllocation]:
+def _held_now(recorded: RecordedSlices) -> list[rows.DeviceAllocation]:
     """The rows of what is held, which are what the books say."""
-    every = [told.state.index(pool) for pool in vars(told.state)["_indexes"]]
+    every = [recorded.state.index(pool) for pool in vars(recorded.state)["_indexes"]]
     held = [one for index in every for device in vars(index)["_held"] for one in index.holdings(device)]
-    found = [row for row in told.state.allocation.rows.values() if row.valid_to is None]
+    found = [row for row in recorded.state.allocation.rows.values() if row.valid_to is None]
     by_rows = [one for one in map(holding_of, found) if one.holds]
     assert sorted(map(str, held)) == sorted(map(str, by_rows))
     return found
@@ -212,13 +212,13 @@ def _fraction(text: str) -> Fraction:
     return value * power if exponent >= 0 else value / power
 
 
-@given(said=stories)
-def test_nothing_is_ever_a_float(said: list[Said]) -> None:
-    told = Told(*said)
-    tables = [list(table.rows.values()) for table in told.state.tables().values()]
-    assert _floats([told.statuses(), *tables]) == []
-    for pool, view in views(told.state):
-        seen = told.state.evaluation(pool, view)
+@given(facts=stories)
+def test_nothing_is_ever_a_float(facts: list[Said]) -> None:
+    recorded = RecordedSlices(*facts)
+    tables = [list(table.rows.values()) for table in recorded.state.tables().values()]
+    assert _floats([recorded.statuses(), *tables]) == []
+    for pool, view in views(recorded.state):
+        seen = recorded.state.evaluation(pool, view)
         assert _floats([seen.left, seen.availabilities, seen.view]) == []
 
 

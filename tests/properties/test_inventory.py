@@ -15,10 +15,10 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, event, rows_of
-from support.inventory import MODULE, Told, card, features, labels, observed, seen, source_of
+from support.inventory import MODULE, RecordedInventory, card, cards_seen, features, labels, observed, source_of
 
 
-class Saying(NamedTuple):
+class Report(NamedTuple):
     """Something said: when in hours, about whom, and what."""
 
     at: int
@@ -32,8 +32,8 @@ enabled = st.sampled_from([{}, {"gpu.deckhouse.io/enabled": "false"}])
 
 
 def _node(devices: list[str], product: str | None, mark: dict[str, str]) -> NodeObserved:
-    told = {} if product is None else {"nvidia.com/gpu.product": product}
-    return NodeObserved(uid="u", labels={**labels(*devices), **told, **mark}, nfd_version="v0.17.0")
+    recorded = {} if product is None else {"nvidia.com/gpu.product": product}
+    return NodeObserved(uid="u", labels={**labels(*devices), **recorded, **mark}, nfd_version="v0.17.0")
 
 
 def _cards(uuids: list[str], kinds: list[str]) -> tuple[Card, ...]:
@@ -42,7 +42,9 @@ def _cards(uuids: list[str], kinds: list[str]) -> tuple[Card, ...]:
 
 MODEL_OF = {"GPU-a": "2203", "GPU-b": "2203", "GPU-c": "20b5"}
 reports = st.permutations(sorted(MODEL_OF)).flatmap(
-    lambda uuids: st.integers(0, 3).map(lambda n: seen(*_cards(uuids[:n], [MODEL_OF[uuid] for uuid in uuids[:n]])))
+    lambda uuids: st.integers(0, 3).map(
+        lambda n: cards_seen(*_cards(uuids[:n], [MODEL_OF[uuid] for uuid in uuids[:n]]))
+    )
 )
 node_facts = st.one_of(
     reports,
@@ -54,23 +56,23 @@ node_facts = st.one_of(
 )
 settings = st.builds(SettingsChanged, enabled_by_default=st.booleans())
 sayings = st.lists(
-    st.builds(Saying, st.integers(1, 40), st.sampled_from(["n1", "n2"]), node_facts)
-    | st.builds(Saying, st.integers(1, 40), st.just(MODULE), settings),
+    st.builds(Report, st.integers(1, 40), st.sampled_from(["n1", "n2"]), node_facts)
+    | st.builds(Report, st.integers(1, 40), st.just(MODULE), settings),
     max_size=12,
     unique_by=lambda saying: saying.at,
 )
-START = Saying(0, "cpu", observed())
+START = Report(0, "cpu", observed())
 """Node Feature Discovery is there: without it nothing happens, and what happened before depends on when it came."""
 
 
-def told(said: list[Saying]) -> Told:
-    inventory = Told()
-    for saying in (START, *said):
-        inventory.say(*saying)
+def recorded(reports: list[Report]) -> RecordedInventory:
+    inventory = RecordedInventory()
+    for saying in (START, *reports):
+        inventory.record(*saying)
     return inventory
 
 
-def devices_of(inventory: Told) -> dict[tuple[str, str], tuple[object, ...]]:
+def devices_of(inventory: RecordedInventory) -> dict[tuple[str, str], tuple[object, ...]]:
     """The devices apart from their names, which they got from whoever spoke first, and from when and where."""
     return {
         (row.node, row.card): (row.provisional, row.managed, row.missing, row.missing or row.slot, row[14:])
@@ -78,52 +80,52 @@ def devices_of(inventory: Told) -> dict[tuple[str, str], tuple[object, ...]]:
     }
 
 
-def nodes_of(inventory: Told) -> dict[str, object]:
+def nodes_of(inventory: RecordedInventory) -> dict[str, object]:
     conditions = {key: row[2:5] for key, row in inventory.state.condition.rows.items()}
     return {
         node: (row.present, conditions[node, "InventoryComplete"]) for node, row in inventory.state.node.rows.items()
     }
 
 
-@given(said=sayings, data=st.data())
-def test_any_order_of_recording_leads_to_the_same_devices(said: list[Saying], data: st.DataObject) -> None:
-    in_time = told(sorted(said, key=lambda saying: saying.at))
-    shuffled = told(data.draw(st.permutations(said)))
+@given(reports=sayings, data=st.data())
+def test_any_order_of_recording_leads_to_the_same_devices(reports: list[Report], data: st.DataObject) -> None:
+    in_time = recorded(sorted(reports, key=lambda saying: saying.at))
+    shuffled = recorded(data.draw(st.permutations(reports)))
     assert devices_of(shuffled) == devices_of(in_time)
     assert nodes_of(shuffled) == nodes_of(in_time)
 
 
-@given(said=sayings)
-def test_what_was_decided_is_not_decided_again(said: list[Saying]) -> None:
-    inventory = Told()
-    for number, saying in enumerate((START, *said), 1):
-        inventory.say(*saying)
+@given(reports=sayings)
+def test_what_was_decided_is_not_decided_again(reports: list[Report]) -> None:
+    inventory = RecordedInventory()
+    for number, saying in enumerate((START, *reports), 1):
+        inventory.record(*saying)
         one = event(saying.data, saying.subject, at=saying.at, source=source_of(saying.data, saying.subject))
         assert list(on_fact(inventory.state, Fact(one, number, 0))) == []
-    for saying in said:
-        assert inventory.say(*saying) == []
+    for saying in reports:
+        assert inventory.record(*saying) == []
 
 
-@given(said=sayings)
-def test_a_replay_of_the_log_decides_the_same(said: list[Saying]) -> None:
-    inventory = told(said)
+@given(reports=sayings)
+def test_a_replay_of_the_log_decides_the_same(reports: list[Report]) -> None:
+    inventory = recorded(reports)
     again = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
     again.apply_all(inventory.log)
     assert rows_of(again) == rows_of(inventory.fold)
     assert again.outstanding() == []
 
 
-@given(said=sayings, at=st.integers(0, 12))
-def test_a_restart_changes_nothing(said: list[Saying], at: int) -> None:
-    inventory, restarted = told(said), Told()
-    for number, saying in enumerate((START, *said)):
+@given(reports=sayings, at=st.integers(0, 12))
+def test_a_restart_changes_nothing(reports: list[Report], at: int) -> None:
+    inventory, restarted = recorded(reports), RecordedInventory()
+    for number, saying in enumerate((START, *reports)):
         if number == at:
             _restart(restarted)
-        restarted.say(*saying)
+        restarted.record(*saying)
     assert rows_of(restarted.fold) == rows_of(inventory.fold)
 
 
-def _restart(inventory: Told) -> None:
+def _restart(inventory: RecordedInventory) -> None:
     """Begin again with the rows alone, as they come back from their store."""
     state = InventoryFacts()
     before: dict[str, Any] = dict(inventory.state.tables())
@@ -135,12 +137,12 @@ def _restart(inventory: Told) -> None:
     )
 
 
-@given(said=sayings)
-def test_a_card_is_one_device_and_a_name_is_for_life(said: list[Saying]) -> None:
-    inventory = Told()
+@given(reports=sayings)
+def test_a_card_is_one_device_and_a_name_is_for_life(reports: list[Report]) -> None:
+    inventory = RecordedInventory()
     names: dict[str, str] = {}
-    for saying in (START, *said):
-        for decision in inventory.say(*saying):
+    for saying in (START, *reports):
+        for decision in inventory.record(*saying):
             kind = decision.data.EVENT
             if kind == "detected":
                 assert decision.subject not in names
@@ -155,12 +157,12 @@ def test_a_card_is_one_device_and_a_name_is_for_life(said: list[Saying]) -> None
         assert len(attached) == len(set(attached))
 
 
-@given(said=sayings)
-def test_only_a_gone_node_or_a_moved_card_takes_a_device_away(said: list[Saying]) -> None:
-    inventory = Told()
-    for saying in (START, *said):
+@given(reports=sayings)
+def test_only_a_gone_node_or_a_moved_card_takes_a_device_away(reports: list[Report]) -> None:
+    inventory = RecordedInventory()
+    for saying in (START, *reports):
         before = inventory.devices()
-        inventory.say(*saying)
+        inventory.record(*saying)
         left = {row.name for row in inventory.devices()}
         for row in before:
             if row.name not in left:

@@ -70,11 +70,11 @@ def described(*, address: str | None = None, missing: bool = False) -> DeviceDes
 
 def components(**pods: str) -> NodeComponentsObserved:
     """Pods by component, `_` for `-`: `ready`, `waiting` or `failing`, a step after a colon where there is one."""
-    return NodeComponentsObserved(pods=tuple(_pod(name.replace("_", "-"), told) for name, told in pods.items()))
+    return NodeComponentsObserved(pods=tuple(_pod(name.replace("_", "-"), recorded) for name, recorded in pods.items()))
 
 
-def _pod(name: Any, told: str) -> ComponentPod:
-    standing, _, step = told.partition(":")
+def _pod(name: Any, recorded: str) -> ComponentPod:
+    standing, _, step = recorded.partition(":")
     return ComponentPod(
         component=name, pod=f"{name}-x", ready=standing == "ready", failing=standing == "failing", step=step or None
     )
@@ -85,7 +85,7 @@ def all_ready(**others: str) -> NodeComponentsObserved:
     return components(**{**ALL_READY, **others})
 
 
-def look(*, fresh: bool = True) -> NodeMonitoringObserved:
+def heartbeat(*, fresh: bool = True) -> NodeMonitoringObserved:
     """A look at the heartbeat."""
     return NodeMonitoringObserved(fresh=fresh)
 
@@ -133,7 +133,7 @@ class Prepared:
         self.fold = Fold(BootstrapProjection(), GENERATION, numbering=Numbering("own", 1))
         self.log: list[Message] = []
         self._numbers: dict[str, int] = {}
-        self.say(0, MODULE, ModulePrerequisiteChanged(met=True, reason="Told"))
+        self.record(0, MODULE, ModulePrerequisiteChanged(met=True, reason="Told"))
 
     @property
     def state(self) -> BootstrapFacts:
@@ -141,7 +141,7 @@ class Prepared:
         assert isinstance(state, BootstrapFacts)
         return state
 
-    def say(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> list[Decoded]:
+    def record(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> list[Decoded]:
         """Tell a fact at a second, and return what was decided, which comes back from the log at once."""
         self._record(self.event(at, subject, data, source=source))
         return self._record_decided()
@@ -204,16 +204,16 @@ def shown(so_far: str, phase: str | None) -> str:
     return shown_state(so_far, phase, was_assigned=phase == "Unassigning")
 
 
-def prepared(*devices: str, facts: NodeComponentsObserved | None = None, beats: int = 3) -> Prepared:
+def prepared(*devices: str, facts: NodeComponentsObserved | None = None, heartbeat_count: int = 3) -> Prepared:
     """A node with devices, the inventory at second 1, its components at 2, and heartbeats from 3 on."""
     node = Prepared()
     for name in devices:
-        node.say(1, name, detected(f"GPU-{name}"))
-    node.say(1, NODE, inventory())
+        node.record(1, name, detected(f"GPU-{name}"))
+    node.record(1, NODE, inventory())
     if facts is not None:
-        node.say(2, NODE, facts)
-    for number in range(beats):
-        node.say(3 + number, NODE, look())
+        node.record(2, NODE, facts)
+    for number in range(heartbeat_count):
+        node.record(3 + number, NODE, heartbeat())
     return node
 
 

@@ -105,17 +105,17 @@ def given(*results: Result, uid: str = "uid-1") -> ClaimAllocated:
     return ClaimAllocated(uid=uid, results=results)
 
 
-class Told:
+class RecordedSlices:
     """A fold, and what it was told; each fact is said an hour after the one before where no hour is given."""
 
     def __init__(self, *said: tuple[str, Payload]) -> None:
         self.state = Availability()
         self.state.take_touched()
         self.hour: float = 0
-        self.say(*said)
+        self.record(*said)
 
-    def say(self, *said: tuple[str, Payload], at: float | None = None) -> "Told":
-        """Tell facts: about whom, and what."""
+    def record(self, *said: tuple[str, Payload], at: float | None = None) -> "RecordedSlices":
+        """Record facts: a subject and what happened to it."""
         for subject, data in said:
             self.hour = self.hour + 1 if at is None else at
             HANDLERS[type(data)](self.state, Fact(event(data, subject, at=self.hour), 1, 0), data)
@@ -144,12 +144,12 @@ def without_times(status: Document) -> Document:
     return status
 
 
-def reloaded(told: Told) -> Told:
+def reloaded(recorded: RecordedSlices) -> RecordedSlices:
     """The same after a restart: loaded from what the tables hold, without what had retired."""
-    again = Told()
-    again.hour = told.hour
+    again = RecordedSlices()
+    again.hour = recorded.hour
     for name, table in again.state.tables().items():
-        table.load(live(told.state.tables()[name]))
+        table.load(live(recorded.state.tables()[name]))
     return again
 
 

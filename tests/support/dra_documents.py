@@ -30,9 +30,9 @@ def pool(seen: int = 1, of: int = 1, generation: int = 1, invalid: str = "", err
     valid = ("False", "ValidationFailed", invalid) if invalid else ("True", "ValidationPassed", "")
     if not is_complete:
         valid = ("True", "NotChecked", "An incomplete pool is not checked.")
-    told = (("Complete", *_complete(is_complete), message), ("Valid", *valid))
+    recorded = (("Complete", *_complete(is_complete), message), ("Valid", *valid))
     found: Document = {
-        "conditions": [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in told],
+        "conditions": [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in recorded],
         "observedSliceCount": seen,
         "expectedSliceCount": of,
     }

@@ -86,7 +86,7 @@ def selects_as_text(expression: str, offered: SelectorInput) -> bool | str:
 
 def explained(state: Availability, *claims: Asked, at: str | None = None) -> Explanation:
     """The explanation of pending claims, from a node or anywhere."""
-    pending = [PendingClaim(f"ns/c{number}", asked) for number, asked in enumerate(claims)]
+    pending = [PendingClaim(f"ns/c{number}", requested) for number, requested in enumerate(claims)]
     seen: LabelledNode | None = None if at is None else state.node(at)
     return explain(ClusterDevices(state, selects_as_text), pending, seen)
 

@@ -8,7 +8,7 @@ from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.quantities import parse_quantity
 from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.node import NodeLabelled
-from support.dra import Document, Told
+from support.dra import Document, RecordedSlices
 
 KINDS = ((slices, "slices"), (claims, "claims"), (taintrules, "deviceTaintRules"))
 """The watchers' modules, and where their objects are in a vector."""
@@ -16,16 +16,16 @@ KINDS = ((slices, "slices"), (claims, "claims"), (taintrules, "deviceTaintRules"
 CAN_BE_HAD = ("Available", "PartiallyAllocated")
 
 
-def told_of(vector: dict[str, Any]) -> Told:
+def told_of(vector: dict[str, Any]) -> RecordedSlices:
     """The cluster state of a vector as the ledger tells it."""
     node = vector["node"]
-    told = Told((node["name"], NodeLabelled(uid="u", labels=node["labels"])))
+    recorded = RecordedSlices((node["name"], NodeLabelled(uid="u", labels=node["labels"])))
     for module, key in KINDS:
         for obj in vector[key]:
             part = module.read(obj)
             if part.subject is not None:
-                told.say((part.subject, module.KIND.combine([part.content])))
-    return told
+                recorded.record((part.subject, module.KIND.combine([part.content])))
+    return recorded
 
 
 def compared(vector: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -34,12 +34,12 @@ def compared(vector: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     A name that several slices publish has one verdict and several statuses, and is left out. What is free counts from
     nothing to all of a capacity, and nothing is of a device that somebody holds.
     """
-    told = told_of(vector)
-    rows = [row for row in told.state.slice.rows.values() if row.node == vector["node"]["name"]]
-    statuses = {row.name: told.status(row.name) for row in told.state.slice.rows.values()}
+    recorded = told_of(vector)
+    rows = [row for row in recorded.state.slice.rows.values() if row.node == vector["node"]["name"]]
+    statuses = {row.name: recorded.status(row.name) for row in recorded.state.slice.rows.values()}
     times = Counter(
         (row.driver, row.pool, one["name"])
-        for row in told.state.slice.rows.values()
+        for row in recorded.state.slice.rows.values()
         for one in statuses[row.name]["devices"]
     )
     for row in rows:
@@ -47,7 +47,7 @@ def compared(vector: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         for device in statuses[row.name]["devices"]:
             decided = vector["verdicts"].get(f"{pool}/{device['name']}")
             if decided is not None and times[row.driver, row.pool, device["name"]] == 1:
-                is_held = told.state.index(PoolId(row.driver, row.pool)).use(device["name"]).is_exclusive
+                is_held = recorded.state.index(PoolId(row.driver, row.pool)).use(device["name"]).is_exclusive
                 yield from _device(f"{pool}/{device['name']}", device, decided, is_held=is_held)
         if "poolStatus" in statuses[row.name]:
             yield from _pool(pool, statuses[row.name]["poolStatus"], vector["pools"][pool])
@@ -61,8 +61,8 @@ def _device(where: str, device: Document, decided: dict[str, Any], *, is_held: b
         yield f"{where} free", free, {name: _nanos(text) for name, text in device["availableCapacity"].items()}
 
 
-def _pool(where: str, told: Document, decided: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    conditions = {one["type"]: one["status"] == "True" for one in told["conditions"]}
+def _pool(where: str, recorded: Document, decided: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    conditions = {one["type"]: one["status"] == "True" for one in recorded["conditions"]}
     yield where, {"Complete": decided["complete"], "Valid": decided["valid"]}, conditions
 
 

@@ -48,8 +48,8 @@ def differences(vector: dict[str, Any]) -> list[str]:
     for pool, every in state.pools.items():
         view = seen_from(every, state.node)
         uses = uses_of(state.held.get(pool, ()))
-        wanted = vector["pools"][str(pool)]
-        found += _compare(f"{pool}", wanted, _pool(wanted, view, every, uses))
+        expected = vector["pools"][str(pool)]
+        found += _compare(f"{pool}", expected, _pool(expected, view, every, uses))
         for key, decided in vector["verdicts"].items():
             of, _, device = key.rpartition("/")
             if of == str(pool):
@@ -75,7 +75,7 @@ def _state(vector: dict[str, Any]) -> State:
     return State(LabelledNode(vector["node"]["name"], vector["node"]["labels"]), pools, held, rules)
 
 
-def _pool(wanted: dict[str, Any], view: PoolView, every: list[Slice], uses: dict[str, Use]) -> dict[str, Any]:
+def _pool(expected: dict[str, Any], view: PoolView, every: list[Slice], uses: dict[str, Use]) -> dict[str, Any]:
     everywhere = seen_everywhere(every)
     found: dict[str, Any] = {
         "complete": view.is_complete,
@@ -83,7 +83,7 @@ def _pool(wanted: dict[str, Any], view: PoolView, every: list[Slice], uses: dict
         "onNode": view.on_node,
         "everywhere": {"complete": everywhere.is_complete, "valid": everywhere.is_valid},
     }
-    if "generation" in wanted:
+    if "generation" in expected:
         found["generation"] = view.generation
     if left := Balance(view, uses).left:
         found["counters"] = {name: dict(one) for name, one in left.items()}
@@ -96,7 +96,7 @@ def _is_usable(view: PoolView, located: LocatedDevice, node: LabelledNode | None
 
 
 def _device(
-    state: State, pool: PoolId, view: PoolView, uses: dict[str, Use], name: str, wanted: dict[str, Any]
+    state: State, pool: PoolId, view: PoolView, uses: dict[str, Use], name: str, expected: dict[str, Any]
 ) -> dict[str, Any]:
     near = [
         located for located in view.located() if located.device.name == name and _is_usable(view, located, state.node)
@@ -105,12 +105,12 @@ def _device(
     balance = Balance(view, uses)
     blocked = [blockers(one.device, use, balance, taints_of(pool, one.device, state.rules)) for one in near]
     found: dict[str, Any] = {"allocatable": any(not one.reasons for one in blocked)}
-    if "free" not in wanted and "plain" not in wanted:
+    if "free" not in expected and "plain" not in expected:
         return found
     device = (near or _newest(state.pools[pool], name))[0].device
-    if "plain" in wanted:
+    if "plain" in expected:
         found["plain"] = found["allocatable"] and fits(device, use, {})
-    if "free" in wanted:
+    if "free" in expected:
         found["free"] = free_of(device, use)
         found["remaining"] = remaining(device, use) if found["allocatable"] else dict.fromkeys(device.capacity, 0)
     return found
@@ -121,16 +121,16 @@ def _newest(every: list[Slice], name: str) -> list[LocatedDevice]:
     return sorted(located, key=lambda one: -one.slice.generation)
 
 
-def _compare(where: str, wanted: Any, found: Any) -> list[str]:
-    wanted = _plain(wanted)
-    return [] if wanted == found else [f"{where}: the allocator says {wanted}, we say {found}"]
+def _compare(where: str, expected: Any, found: Any) -> list[str]:
+    expected = _plain(expected)
+    return [] if expected == found else [f"{where}: the allocator says {expected}, we say {found}"]
 
 
-def _plain(wanted: Any) -> Any:
+def _plain(expected: Any) -> Any:
     """The same with quantities as numbers."""
-    if isinstance(wanted, dict):
-        return {key: _plain(value) for key, value in wanted.items()}
-    return parse_quantity(wanted).nanos if isinstance(wanted, str) else wanted
+    if isinstance(expected, dict):
+        return {key: _plain(value) for key, value in expected.items()}
+    return parse_quantity(expected).nanos if isinstance(expected, str) else expected
 
 
 def main(folder: Path) -> int:

@@ -48,7 +48,7 @@ def card(uuid: str | None, slot: int = 0, device: str = "2203", **facts: Any) ->
     return Card(uuid=uuid, pci_address=address, pci_vendor="10de", pci_device=device, **facts)
 
 
-def seen(*cards: Card) -> NodeDevicesObserved:
+def cards_seen(*cards: Card) -> NodeDevicesObserved:
     """What an agent sees."""
     return NodeDevicesObserved(cards=cards)
 
@@ -62,7 +62,7 @@ def source_of(data: Payload, subject: str) -> str:
     return "/watchers/moduleconfig" if isinstance(data, SettingsChanged) else "/watchers/nodes"
 
 
-class Told:
+class RecordedInventory:
     """The decider, and the log with what it was told and what it decided."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Told:
         assert isinstance(state, InventoryFacts)
         return state
 
-    def say(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> list[Decoded]:
+    def record(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> list[Decoded]:
         """Tell a fact, and return what was decided, which comes back from the log at once."""
         said_by = source or source_of(data, subject)
         number = self._numbers[said_by] = self._numbers.get(said_by, 0) + 1

@@ -5,13 +5,13 @@ import pytest
 from gpuledger.domain.bootstrap.observations import heartbeat_times, unbroken_heartbeats
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.settings import SettingsChanged
-from support.bootstrap import MODULE, NODE, Prepared, all_ready, look, prepared, second
+from support.bootstrap import MODULE, NODE, Prepared, all_ready, heartbeat, prepared, second
 
 
 def looked(node: Prepared, looks: str, first: int = 10) -> None:
     """Tell looks, one a second: `+` a fresh one, `-` one that is not."""
     for at, one in enumerate(looks, first):
-        node.say(at, NODE, look(fresh=one == "+"))
+        node.record(at, NODE, heartbeat(fresh=one == "+"))
 
 
 IN_ORDER = {
@@ -32,8 +32,8 @@ IN_ORDER = {
 
 @pytest.mark.parametrize(("looks", "heartbeats", "phase"), IN_ORDER.values(), ids=IN_ORDER.keys())
 def test_a_node_fails_only_where_its_heartbeat_was_stable(looks: str, heartbeats: int, phase: str) -> None:
-    node = prepared("d1", facts=all_ready(), beats=0)
-    node.say(9, MODULE, SettingsChanged(heartbeats=heartbeats))
+    node = prepared("d1", facts=all_ready(), heartbeat_count=0)
+    node.record(9, MODULE, SettingsChanged(heartbeats=heartbeats))
     looked(node, looks)
     assert (node.phase(), node.device("d1")[0]) == (phase, "Faulted" if phase == "ValidatingFailed" else "Validating")
 
@@ -51,29 +51,29 @@ LATE: dict[str, tuple[list[int], list[int], list[int]]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "looks", "beats"), LATE.values(), ids=LATE.keys())
-def test_what_is_late(told: list[int], looks: list[int], beats: list[int]) -> None:
+@pytest.mark.parametrize(("recorded", "looks", "heartbeat_count"), LATE.values(), ids=LATE.keys())
+def test_what_is_late(recorded: list[int], looks: list[int], heartbeat_count: list[int]) -> None:
     """Looks at these seconds, in this order; those that were not fresh have a minus."""
-    node = prepared("d1", beats=0)
-    for at in told:
-        node.say(abs(at), NODE, look(fresh=at > 0))
+    node = prepared("d1", heartbeat_count=0)
+    for at in recorded:
+        node.record(abs(at), NODE, heartbeat(fresh=at > 0))
     row = node.state.node.rows[NODE]
     assert heartbeat_times(row) == [second(at) for at in looks]
-    assert unbroken_heartbeats(row) == [second(at) for at in beats]
+    assert unbroken_heartbeats(row) == [second(at) for at in heartbeat_count]
 
 
 def test_a_late_loss_leaves_known_what_was_stable_before_the_last_run() -> None:
-    node = prepared("d1", facts=all_ready(), beats=0)
+    node = prepared("d1", facts=all_ready(), heartbeat_count=0)
     looked(node, "+++++-++++")
-    node.say(17.5, NODE, look(fresh=False))
+    node.record(17.5, NODE, heartbeat(fresh=False))
     assert heartbeat_times(node.state.node.rows[NODE])[-3] == second(10)
     assert node.phase() == "ValidatingFailed"
 
 
 def test_a_card_recovers_by_heartbeats_in_a_row() -> None:
     node = prepared("d1", facts=all_ready())
-    node.say(8, "GPU-d1", DeviceHealthChanged(healthy=False))
-    node.say(9, "GPU-d1", DeviceHealthChanged(healthy=True))
+    node.record(8, "GPU-d1", DeviceHealthChanged(healthy=False))
+    node.record(9, "GPU-d1", DeviceHealthChanged(healthy=True))
     looked(node, "++++-++++")
     assert node.device("d1") == ("Faulted", "Recovering")
     looked(node, "+", first=20)

@@ -15,8 +15,8 @@ from support.bootstrap import (
     assigned,
     cards,
     components,
+    heartbeat,
     inventory,
-    look,
     prepared,
     ready,
 )
@@ -26,7 +26,7 @@ class Case(NamedTuple):
     """What is there at first, what is said then, and what a condition shows after it."""
 
     begin: Callable[[], Prepared]
-    said: tuple[tuple[float, str, Payload], ...]
+    reports: tuple[tuple[float, str, Payload], ...]
     kind: str
     status: str
     reason: str
@@ -37,16 +37,16 @@ def off(**settings: Any) -> tuple[float, str, Payload]:
     return (0.5, MODULE, SettingsChanged(**settings))
 
 
-def pods(at: float, **told: str) -> tuple[float, str, Payload]:
-    return (at, NODE, components(**told))
+def pods(at: float, **recorded: str) -> tuple[float, str, Payload]:
+    return (at, NODE, components(**recorded))
 
 
-def all_but(at: float, **told: str) -> tuple[float, str, Payload]:
-    return (at, NODE, all_ready(**told))
+def all_but(at: float, **recorded: str) -> tuple[float, str, Payload]:
+    return (at, NODE, all_ready(**recorded))
 
 
 def beats(*times: float, fresh: bool = True) -> tuple[tuple[float, str, Payload], ...]:
-    return tuple((time, NODE, look(fresh=fresh)) for time in times)
+    return tuple((time, NODE, heartbeat(fresh=fresh)) for time in times)
 
 
 def finds(at: float, *, driver: bool) -> tuple[float, str, Payload]:
@@ -328,8 +328,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_condition(case: Case) -> None:
     node = case.begin()
-    for at, subject, data in case.said:
-        node.say(at, subject, data)
+    for at, subject, data in case.reports:
+        node.record(at, subject, data)
     if case.until is not None:
         node.wait(case.until)
     assert node.conditions()[case.kind] == (case.status, case.reason)
@@ -338,7 +338,7 @@ def test_condition(case: Case) -> None:
 def test_a_condition_changes_its_time_with_its_status_only() -> None:
     node = prepared("d1", facts=all_ready(), beats=0)
     row = node.state.preparation.rows[NODE, "MonitoringMissing"]
-    node.say(7, NODE, look())
+    node.record(7, NODE, heartbeat())
     changed = node.state.preparation.rows[NODE, "MonitoringMissing"]
     assert (changed.reason, changed.changed_at) == ("HeartbeatUnstable", row.changed_at)
 

@@ -12,8 +12,8 @@ from support.bootstrap import (
     assigned,
     described,
     detected,
+    heartbeat,
     inventory,
-    look,
     prepared,
     ready,
     steps,
@@ -27,14 +27,14 @@ AGAIN = [(NODE, "Validating"), ("d1", "Validating"), (NODE, "Ready"), ("d1", "Re
 
 def beat(node: Prepared, *times: float) -> None:
     for time in times:
-        node.say(time, NODE, look())
+        node.record(time, NODE, heartbeat())
 
 
 @pytest.mark.parametrize(("phase", "state"), [("Pending", "Faulted"), ("Assigned", "Ready"), ("Unassigning", "Ready")])
 def test_what_a_pool_has_keeps_its_state_when_the_infrastructure_fails(phase: str, state: str) -> None:
     node = ready("d1", "d2")
-    node.say(9, "d1", assigned(phase))  # type: ignore[arg-type]
-    node.say(10, NODE, look(fresh=False))
+    node.record(9, "d1", assigned(phase))  # type: ignore[arg-type]
+    node.record(10, NODE, heartbeat(fresh=False))
     assert (node.device("d1")[0], node.device("d2")[0]) == (state, "Faulted")
     assert node.device("d2") == ("Faulted", "InfrastructureDegraded")
 
@@ -42,33 +42,33 @@ def test_what_a_pool_has_keeps_its_state_when_the_infrastructure_fails(phase: st
 @pytest.mark.parametrize("phase", ["Assigned", "Unassigning"])
 def test_what_a_pool_has_on_a_disabled_node_keeps_its_state_until_it_is_given_back(phase: str) -> None:
     node = ready("d1", "d2")
-    node.say(9, "d1", assigned(phase))  # type: ignore[arg-type]
-    node.say(10, NODE, inventory(managed=False))
+    node.record(9, "d1", assigned(phase))  # type: ignore[arg-type]
+    node.record(10, NODE, inventory(managed=False))
     assert (node.device("d1")[0], node.device("d2")) == ("Ready", ("Discovered", "ManagedDisabled"))
-    node.say(11, "d1", assigned(None))
+    node.record(11, "d1", assigned(None))
     assert node.device("d1") == ("Discovered", "ManagedDisabled")
 
 
 def test_a_card_that_failed_needs_heartbeats_after_it_is_fit_again() -> None:
     node = ready("d1")
-    node.say(10, "GPU-d1", UNFIT)
+    node.record(10, "GPU-d1", UNFIT)
     assert node.device("d1") == ("Faulted", "HardwareFault")
     assert node.state.state.rows["d1"].message == "XID 79: The GPU has fallen off the bus."
     assert node.conditions()["ReadyForPooling"] == ("False", "DevicesNotReady")
     assert node.phase() == "Ready"
-    node.say(20, "GPU-d1", FIT)
+    node.record(20, "GPU-d1", FIT)
     beat(node, 21, 22, 23, 24)
     assert node.device("d1") == ("Faulted", "Recovering")
-    assert steps(node.say(25, NODE, look())) == [(NODE, "Ready"), ("d1", "Validating"), ("d1", "Ready")]
-    node.say(26, NODE, look(fresh=False))
+    assert steps(node.record(25, NODE, heartbeat())) == [(NODE, "Ready"), ("d1", "Validating"), ("d1", "Ready")]
+    node.record(26, NODE, heartbeat(fresh=False))
     assert node.device("d1") == ("Faulted", "InfrastructureDegraded")
 
 
 def test_a_card_that_was_missed_needs_heartbeats_after_it_is_seen_again() -> None:
     node = ready("d1")
-    node.say(10, "d1", described(missing=True))
+    node.record(10, "d1", described(missing=True))
     assert node.device("d1") == ("Faulted", "NotObserved")
-    node.say(20, "d1", described())
+    node.record(20, "d1", described())
     assert node.device("d1") == ("Faulted", "Recovering")
     beat(node, 21, 22, 23, 24, 25)
     assert node.device("d1") == ("Ready", "Validated")
@@ -76,46 +76,46 @@ def test_a_card_that_was_missed_needs_heartbeats_after_it_is_seen_again() -> Non
 
 def test_a_recovered_card_waits_for_its_node() -> None:
     node = ready("d1")
-    node.say(10, "GPU-d1", UNFIT)
-    node.say(11, NODE, all_ready(validator=DRIVER_FAILS))
-    node.say(20, "GPU-d1", FIT)
+    node.record(10, "GPU-d1", UNFIT)
+    node.record(11, NODE, all_ready(validator=DRIVER_FAILS))
+    node.record(20, "GPU-d1", FIT)
     beat(node, 21, 22, 23, 24, 25)
     assert node.device("d1") == ("Faulted", "InfrastructureDegraded")
-    assert steps(node.say(30, NODE, all_ready())) == AGAIN
+    assert steps(node.record(30, NODE, all_ready())) == AGAIN
 
 
 def test_a_failed_card_that_a_pool_has_is_faulted_until_the_pool_waits_for_it() -> None:
     node = ready("d1")
-    node.say(9, "d1", assigned("Assigned"))
-    node.say(10, "GPU-d1", UNFIT)
-    node.say(11, "GPU-d1", FIT)
+    node.record(9, "d1", assigned("Assigned"))
+    node.record(10, "GPU-d1", UNFIT)
+    node.record(11, "GPU-d1", FIT)
     beat(node, 12, 13, 14, 15, 16)
     assert (node.device("d1")[0], node.shown("d1")) == ("Faulted", "Faulted")
-    assert steps(node.say(20, "d1", assigned("Pending"))) == [(NODE, "Ready"), ("d1", "Validating"), ("d1", "Ready")]
+    assert steps(node.record(20, "d1", assigned("Pending"))) == [(NODE, "Ready"), ("d1", "Validating"), ("d1", "Ready")]
     assert node.shown("d1") == "PendingAssignment"
 
 
 def test_without_an_exporter_of_ours_no_heartbeat_is_waited_for_after_a_fault() -> None:
     node = ready("d1")
-    node.say(9, MODULE, SettingsChanged(dcgm_exporter_enabled=False))
-    node.say(10, "GPU-d1", UNFIT)
-    node.say(20, "GPU-d1", FIT)
+    node.record(9, MODULE, SettingsChanged(dcgm_exporter_enabled=False))
+    node.record(10, "GPU-d1", UNFIT)
+    node.record(20, "GPU-d1", FIT)
     assert node.device("d1") == ("Ready", "Validated")
 
 
 def test_a_provisional_device_cannot_be_missed() -> None:
     node = prepared(facts=all_ready())
-    node.say(6, "d1", detected("w1/10de:2203#1", provisional=True, index=0))
-    node.say(7, "d1", described(missing=True))
+    node.record(6, "d1", detected("w1/10de:2203#1", provisional=True, index=0))
+    node.record(7, "d1", described(missing=True))
     assert node.device("d1") == ("Ready", "Validated")
-    node.say(8, "d1", DeviceIdentified(card="GPU-1"))
+    node.record(8, "d1", DeviceIdentified(card="GPU-1"))
     assert node.device("d1") == ("Faulted", "NotObserved")
 
 
 def test_health_is_told_by_the_place_of_a_card_too() -> None:
     node = prepared(facts=all_ready())
-    node.say(6, "d1", detected("GPU-1", address="0000:17:00.0"))
-    node.say(7, "w1/0000:17:00.0", UNFIT)
+    node.record(6, "d1", detected("GPU-1", address="0000:17:00.0"))
+    node.record(7, "w1/0000:17:00.0", UNFIT)
     assert node.device("d1") == ("Faulted", "HardwareFault")
-    node.say(8, "d1", described(address="0000:18:00.0"))
+    node.record(8, "d1", described(address="0000:18:00.0"))
     assert node.device("d1") == ("Ready", "Validated")

@@ -36,11 +36,11 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize(("known", "has_new_device", "wanted", "way"), WAYS)
+@pytest.mark.parametrize(("current", "has_new_device", "desired", "way"), WAYS)
 def test_way(
-    known: PreparationPhase | None, has_new_device: bool, wanted: PreparationPhase, way: list[PreparationPhase]
+    current: PreparationPhase | None, has_new_device: bool, desired: PreparationPhase, way: list[PreparationPhase]
 ) -> None:
-    assert phases_to(wanted, known, has_new_device=has_new_device) == way
+    assert phases_to(desired, current, has_new_device=has_new_device) == way
 
 
 NEW, FAULTED, OTHERWISE = TargetState("Discovered", ""), TargetState("Faulted", "a"), TargetState("Faulted", "b")
@@ -61,9 +61,9 @@ BETWEEN = [
 ]
 
 
-@pytest.mark.parametrize(("known", "wanted", "states"), BETWEEN)
-def test_states_between(known: TargetState, wanted: TargetState, states: list[TargetState]) -> None:
-    assert states_to(known, wanted) == states
+@pytest.mark.parametrize(("current", "desired", "states"), BETWEEN)
+def test_states_between(current: TargetState, desired: TargetState, states: list[TargetState]) -> None:
+    assert states_to(current, desired) == states
 
 
 STREAKS: list[tuple[list[tuple[bool, int]], Streak]] = [
@@ -78,12 +78,12 @@ STREAKS: list[tuple[list[tuple[bool, int]], Streak]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "streak"), STREAKS)
-def test_streak(said: list[tuple[bool, int]], streak: Streak) -> None:
-    known: Streak | None = None
-    for holds, at in said:
-        known = extend_streak(known, holds, second(at))
-    assert known == streak
+@pytest.mark.parametrize(("reports", "streak"), STREAKS)
+def test_streak(reports: list[tuple[bool, int]], streak: Streak) -> None:
+    current: Streak | None = None
+    for holds, at in reports:
+        current = extend_streak(current, holds, second(at))
+    assert current == streak
 
 
 @pytest.mark.parametrize(("holds", "lost_at"), [(True, 1), (False, 5)])

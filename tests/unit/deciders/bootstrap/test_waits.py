@@ -10,7 +10,7 @@ FAILED: list[Step] = [(NODE, "ValidatingFailed"), ("d1", "Faulted")]
 
 
 def test_only_the_passing_of_time_fails_a_validator_that_does_not_start() -> None:
-    node = prepared("d1", facts=components(validator="waiting:driver-validation"), beats=0)
+    node = prepared("d1", facts=components(validator="waiting:driver-validation"), heartbeat_count=0)
     assert node.wait(301) == []
     decided = node.wait(302)
     assert [type(one.data) for one in decided[:1]] == [NodeBootstrapWaited]
@@ -23,7 +23,7 @@ def test_a_timed_out_validator_that_gets_ready_is_believed() -> None:
     node = prepared("d1", facts=all_ready(validator="waiting"))
     node.wait(1000)
     assert node.phase() == "ValidatingFailed"
-    assert steps(node.say(1001, NODE, all_ready())) == AGAIN
+    assert steps(node.record(1001, NODE, all_ready())) == AGAIN
 
 
 def test_a_wait_that_ended_before_it_was_recorded_changes_nothing() -> None:
@@ -36,7 +36,7 @@ def test_a_wait_that_ended_before_it_was_recorded_changes_nothing() -> None:
 
 def test_an_agent_that_was_back_in_time_is_not_lost() -> None:
     node = prepared("d1", facts=all_ready(node_agent="ready"))
-    node.say(20, NODE, all_ready(node_agent="waiting"))
+    node.record(20, NODE, all_ready(node_agent="waiting"))
     decided = node.race(140, 139, NODE, all_ready(node_agent="ready"))
     assert [type(one.data) for one in decided] == [NodeBootstrapWaited]
     assert node.conditions()["MonitoringMissing"] == ("False", "HeartbeatStable")
@@ -50,25 +50,25 @@ def test_a_wait_counts_from_where_it_is_recorded() -> None:
 
 
 def test_the_time_without_the_module_does_not_count() -> None:
-    node = prepared("d1", beats=0)
-    node.say(10, MODULE, SettingsChanged(enabled=False))
+    node = prepared("d1", heartbeat_count=0)
+    node.record(10, MODULE, SettingsChanged(enabled=False))
     assert node.wait(1000) == []
-    node.say(2000, MODULE, SettingsChanged())
+    node.record(2000, MODULE, SettingsChanged())
     assert node.wait(2299) == []
     assert node.phase() == "Validating"
     assert steps(node.wait(2300)) == FAILED
 
 
 def test_a_node_without_devices_waits_for_nothing() -> None:
-    node = prepared(beats=0)
+    node = prepared(heartbeat_count=0)
     assert (node.phase(), node.wait(10_000)) == ("Validating", [])
 
 
 def test_nobody_waits_for_a_node_that_went_while_the_module_was_disabled() -> None:
     node = prepared("d1", facts=all_ready(validator="waiting"))
     assert node.wait(9) == []
-    node.say(10, MODULE, SettingsChanged(enabled=False))
-    node.say(11, "d1", DeviceWithdrawn())
-    node.say(11, NODE, NodeInventoryWithdrawn())
-    node.say(12, MODULE, SettingsChanged())
+    node.record(10, MODULE, SettingsChanged(enabled=False))
+    node.record(11, "d1", DeviceWithdrawn())
+    node.record(11, NODE, NodeInventoryWithdrawn())
+    node.record(12, MODULE, SettingsChanged())
     assert (node.phase(), node.wait(10_000)) == (None, [])

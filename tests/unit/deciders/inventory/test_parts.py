@@ -13,7 +13,7 @@ from gpuledger.domain.inventory.labels import (
 )
 from gpuledger.domain.inventory.status import device_labels, device_status, module_condition, product_label
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from support.inventory import MODULE, Told, card, observed, seen
+from support.inventory import MODULE, RecordedInventory, card, cards_seen, observed
 
 
 def test_names_are_those_of_the_rulings() -> None:
@@ -139,8 +139,8 @@ def test_products_have_short_names(product: str, label: str) -> None:
 
 
 def test_the_status_has_the_shape_of_the_resource() -> None:
-    inventory = Told()
-    inventory.say(0, "worker-01", observed("2203"))
+    inventory = RecordedInventory()
+    inventory.record(0, "worker-01", observed("2203"))
     known = card(
         "GPU-3d45",
         product="NVIDIA A100-PCIE-40GB",
@@ -152,7 +152,7 @@ def test_the_status_has_the_shape_of_the_resource() -> None:
         mig_capable=True,
         mig_profiles=("1g.5gb", "2g.10gb"),
     )
-    inventory.say(1, "worker-01", seen(known))
+    inventory.record(1, "worker-01", cards_seen(known))
     (device,) = inventory.devices()
     status = device_status(device)
     conditions = {one["type"]: one for one in status.pop("conditions")}

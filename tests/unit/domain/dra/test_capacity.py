@@ -33,7 +33,7 @@ def used(amount: str) -> Use:
 
 
 @pytest.mark.parametrize(
-    ("policy", "asked", "consumed"),
+    ("policy", "requested", "consumed"),
     [
         ({}, None, "16"),
         ({}, "3", "3"),
@@ -61,8 +61,8 @@ def used(amount: str) -> Use:
         ({"min": "-2"}, "1", "1"),
     ],
 )
-def test_what_a_request_consumes(policy: dict[str, Any], asked: str | None, consumed: str | None) -> None:
-    assert consumption(capacity("16", **policy), nanos(asked)) == nanos(consumed)
+def test_what_a_request_consumes(policy: dict[str, Any], requested: str | None, consumed: str | None) -> None:
+    assert consumption(capacity("16", **policy), nanos(requested)) == nanos(consumed)
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ def rule(name: str, **selected: str) -> TaintRule:
 )
 def test_what_a_rule_is_about(selected: dict[str, str], is_about_pool: bool, is_about_device: bool) -> None:
     pool, one = PoolId("d", "p"), slice_of("s", published(device("gpu-0"))).devices[0]
-    known = TaintRules([rule("r", **selected)])
-    assert bool(known.about(pool)) is is_about_pool
-    assert bool(taints_of(pool, one, known.about(pool))) is is_about_device
+    defined = TaintRules([rule("r", **selected)])
+    assert bool(defined.about(pool)) is is_about_pool
+    assert bool(taints_of(pool, one, defined.about(pool))) is is_about_device
 
 
 def test_rules_are_replaced_and_lifted() -> None:

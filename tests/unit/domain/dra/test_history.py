@@ -8,10 +8,10 @@ import pytest
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.payload import Payload
 from gpuledger.events.slice import SliceWithdrawn
-from support.dra import ANYWHERE, Told, device, given, on, published, result, share, shared
+from support.dra import ANYWHERE, RecordedSlices, device, given, on, published, result, share, shared
 from support.events import hour
 
-Saying = tuple[float, str, Payload]
+SubjectFact = tuple[float, str, Payload]
 
 GPU = device("gpu-0")
 NODE, NETWORK = published(GPU), published(GPU, reach=ANYWHERE)
@@ -19,10 +19,10 @@ HELD = given(result("gpu-0"))
 SHARED = published(shared("gpu-0", m="4"))
 
 
-def told(*said: Saying) -> Told:
-    found = Told()
-    for at, subject, data in said:
-        found.say((subject, data), at=at)
+def recorded(*facts: SubjectFact) -> RecordedSlices:
+    found = RecordedSlices()
+    for at, subject, data in facts:
+        found.record((subject, data), at=at)
     return found
 
 
@@ -39,7 +39,7 @@ def _hour(at: datetime | None) -> float:
 
 
 @pytest.mark.parametrize(
-    ("said", "rows"),
+    ("facts", "rows"),
     [
         ([(1, "ns/c", HELD)], [(1, -1)]),
         ([(1, "ns/c", HELD), (2, "ns/c", HELD)], [(1, -1)]),
@@ -59,15 +59,15 @@ def _hour(at: datetime | None) -> float:
         ([(1, "ns/c", HELD), (2, "ns/d", HELD), (3, "ns/c", ClaimReleased())], [(1, 3), (2, -1)]),
     ],
 )
-def test_who_held_a_device_and_when(said: list[Saying], rows: list[tuple[float, float]]) -> None:
-    assert past(told(*said).state.allocation.rows) == rows
+def test_who_held_a_device_and_when(facts: list[SubjectFact], rows: list[tuple[float, float]]) -> None:
+    assert past(recorded(*facts).state.allocation.rows) == rows
 
 
 COUNTED = ("node", "total", "allocated", "available", "partial", "unavailable")
 
 
 @pytest.mark.parametrize(
-    ("said", "rows"),
+    ("facts", "rows"),
     [
         ([(1, "s", NODE)], [(1, -1, "n1", 1, 0, 1, 0, 0)]),
         ([(1, "s", NODE), (2, "s", NODE)], [(1, -1, "n1", 1, 0, 1, 0, 0)]),
@@ -97,27 +97,27 @@ COUNTED = ("node", "total", "allocated", "available", "partial", "unavailable")
         ),
     ],
 )  # fmt: skip
-def test_how_views_of_a_pool_stood(said: list[Saying], rows: list[tuple[Any, ...]]) -> None:
-    assert past(told(*said).state.availability.rows, *COUNTED) == rows
+def test_how_views_of_a_pool_stood(facts: list[SubjectFact], rows: list[tuple[Any, ...]]) -> None:
+    assert past(recorded(*facts).state.availability.rows, *COUNTED) == rows
 
 
 def test_rows_leave_memory_with_what_they_tell_of() -> None:
-    found = told((1, "s", NODE), (2, "ns/c", HELD), (3, "ns/c", ClaimReleased()), (4, "s", SliceWithdrawn()))
+    found = recorded((1, "s", NODE), (2, "ns/c", HELD), (3, "ns/c", ClaimReleased()), (4, "s", SliceWithdrawn()))
     changes = {name: table.take_changes() for name, table in found.state.tables().items()}
     assert (len(changes["device_allocation"].new), len(changes["pool_availability"].new)) == (1, 3)
     assert {name: len(table) for name, table in found.state.tables().items() if len(table)} == {}
 
 
 def test_a_slice_in_another_pool_leaves_nothing_in_the_one_before() -> None:
-    found = told((1, "s", NODE), (2, "s", published(GPU, pool="n2")))
+    found = recorded((1, "s", NODE), (2, "s", published(GPU, pool="n2")))
     assert past(found.state.availability.rows, "pool") == [(1, 2, "n1"), (2, -1, "n2")]
     assert {row.pool for row in found.state.condition.rows.values()} == {"n2"}
 
 
 def test_a_claim_is_allocated_since_it_was() -> None:
-    found = told((1, "ns/c", HELD), (2, "ns/c", given(result("gpu-1"))))
+    found = recorded((1, "ns/c", HELD), (2, "ns/c", given(result("gpu-1"))))
     assert [(row.phase, row.devices, _hour(row.since)) for row in found.state.claim.rows.values()] == [
         ("Allocated", 1, 1)
     ]
-    found.say(("ns/c", given(uid="2")), at=3)
+    found.record(("ns/c", given(uid="2")), at=3)
     assert [_hour(row.since) for row in found.state.claim.rows.values()] == [3]

@@ -16,9 +16,9 @@ FOLDER = ROOT.parent / "shared" / "vectors" / "dra"
 def test_statuses_say_what_the_allocator_decides() -> None:
     checked, found = Counter[str](), []
     for vector in vectors(FOLDER):
-        for where, decided, said in compared(vector):
+        for where, decided, facts in compared(vector):
             checked[where.partition(" ")[2] or "pool"] += 1
-            if decided != said:
-                found.append(f"{vector['name']}: {where}: the allocator says {decided}, the status {said}")
+            if decided != facts:
+                found.append(f"{vector['name']}: {where}: the allocator says {decided}, the status {facts}")
     assert found[:5] == []
     assert set(checked) == {"allocatable", "free", "pool"}

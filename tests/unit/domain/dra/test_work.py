@@ -10,7 +10,7 @@ import pytest
 from gpuledger.domain.dra import evaluation, pools
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.slice import SliceWithdrawn, TaintRuleSet
-from support.dra import ANYWHERE, Told, counters, device, given, on, partition, published, result, taint
+from support.dra import ANYWHERE, RecordedSlices, counters, device, given, on, partition, published, result, taint
 
 DEVICES = tuple(device(f"gpu-{number}") for number in range(8))
 
@@ -37,72 +37,72 @@ def counted(patch: pytest.MonkeyPatch) -> Iterator[Work]:
         yield work
 
 
-def cluster(size: int) -> Told:
+def cluster(size: int) -> RecordedSlices:
     """So many pools of eight devices, each with a claim and a taint rule of its own."""
-    told = Told()
+    recorded = RecordedSlices()
     for number in range(size):
         name = f"n{number}"
-        told.say((f"s-{name}", published(*DEVICES, pool=name)), (f"ns/{name}", given(result("gpu-0", name))))
-        told.say((f"r-{name}", TaintRuleSet(uid="u", taint=taint(), pool=name, device="gpu-7")))
-    told.state.take_touched()
-    return told
+        recorded.record((f"s-{name}", published(*DEVICES, pool=name)), (f"ns/{name}", given(result("gpu-0", name))))
+        recorded.record((f"r-{name}", TaintRuleSet(uid="u", taint=taint(), pool=name, device="gpu-7")))
+    recorded.state.take_touched()
+    return recorded
 
 
 @pytest.mark.parametrize("size", [10, 1000])
 def test_a_claim_is_looked_at_where_it_is_whatever_the_cluster(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = cluster(size)
+    recorded = cluster(size)
     with counted(monkeypatch) as work:
-        told.say(("ns/new", given(result("gpu-1", "n3"))))
-        assert (work, told.state.take_touched()) == ({"verdicts": 1}, ["s-n3"])
-        told.say(("ns/new", ClaimReleased()))
-        assert (work, told.state.take_touched()) == ({"verdicts": 2}, ["s-n3"])
-        told.say(("r-n3", TaintRuleSet(uid="u", taint=taint(), pool="n3")))
-        assert (work["verdicts"], work["views"], told.state.take_touched()) == (10, 1, ["s-n3"])
+        recorded.record(("ns/new", given(result("gpu-1", "n3"))))
+        assert (work, recorded.state.take_touched()) == ({"verdicts": 1}, ["s-n3"])
+        recorded.record(("ns/new", ClaimReleased()))
+        assert (work, recorded.state.take_touched()) == ({"verdicts": 2}, ["s-n3"])
+        recorded.record(("r-n3", TaintRuleSet(uid="u", taint=taint(), pool="n3")))
+        assert (work["verdicts"], work["views"], recorded.state.take_touched()) == (10, 1, ["s-n3"])
 
 
 def test_slices_of_a_pool_are_not_looked_at_again_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once when it comes, and once when the last one completes the pool: not all of them with each that comes."""
-    size, told = 40, Told()
+    size, recorded = 40, RecordedSlices()
     with counted(monkeypatch) as work:
         for number in range(size):
-            told.say((f"s{number}", published(device(f"gpu-{number}"), count=size, reach=ANYWHERE)))
+            recorded.record((f"s{number}", published(device(f"gpu-{number}"), count=size, reach=ANYWHERE)))
         assert work["verdicts"] == (size - 1) + size
-        told.state.take_touched()
-        told.say(("s7", published(device("gpu-7"), count=size, reach=ANYWHERE, generation=2)))
+        recorded.state.take_touched()
+        recorded.record(("s7", published(device("gpu-7"), count=size, reach=ANYWHERE, generation=2)))
         assert work["verdicts"] == (size - 1) + size + 1
-        assert sorted(told.state.take_touched()) == ["s0", "s7"]
+        assert sorted(recorded.state.take_touched()) == ["s0", "s7"]
 
 
 def test_nodes_that_share_a_pool_are_not_looked_at_again_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    size, told = 40, Told()
+    size, recorded = 40, RecordedSlices()
     with counted(monkeypatch) as work:
         for number in range(size):
             name = f"n{number}"
-            told.say((name, published(device(f"gpu-{number}"), pool="p", reach=on(name))))
+            recorded.record((name, published(device(f"gpu-{number}"), pool="p", reach=on(name))))
         assert work == {"verdicts": size, "views": size}
-        told.state.take_touched()
-        told.say(("ns/c", given(result("gpu-7", "p"))))
-        assert (work, told.state.take_touched()) == ({"verdicts": size + 1, "views": size}, ["n7"])
+        recorded.state.take_touched()
+        recorded.record(("ns/c", given(result("gpu-7", "p"))))
+        assert (work, recorded.state.take_touched()) == ({"verdicts": size + 1, "views": size}, ["n7"])
 
 
 def test_only_those_that_draw_from_the_same_counters_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = [f"gpu-{number}" for number in range(8)]
     parts = [partition(f"{gpu}-{half}", gpu, m="2") for gpu in gpus for half in (0, 1)]
     whole = [partition(gpu, gpu, m="4") for gpu in gpus]
-    told = Told(
+    recorded = RecordedSlices(
         ("a", published(*parts, *whole, count=2)),
         ("b", published(count=2, counter_sets=tuple(counters(gpu, m="4") for gpu in gpus))),
     )
     with counted(monkeypatch) as work:
-        told.say(("ns/c", given(result("gpu-3-0"))))
+        recorded.record(("ns/c", given(result("gpu-3-0"))))
         assert work == {"verdicts": 2}
-    assert told.states("a")["gpu-3"] == "Unavailable/InsufficientSharedCapacity"
+    assert recorded.states("a")["gpu-3"] == "Unavailable/InsufficientSharedCapacity"
 
 
 def test_before_anybody_asks_nothing_is_noted_of_what_changes() -> None:
-    told = Told()
-    vars(told.state)["_touched"] = None
-    told.say(("a", published()), ("b", published()), ("b", SliceWithdrawn()))
-    assert vars(told.state)["_touched"] is None
-    assert told.state.take_touched() == ["a"]
-    assert told.say(("a", SliceWithdrawn())).state.take_touched() == ["a"]
+    recorded = RecordedSlices()
+    vars(recorded.state)["_touched"] = None
+    recorded.record(("a", published()), ("b", published()), ("b", SliceWithdrawn()))
+    assert vars(recorded.state)["_touched"] is None
+    assert recorded.state.take_touched() == ["a"]
+    assert recorded.record(("a", SliceWithdrawn())).state.take_touched() == ["a"]
