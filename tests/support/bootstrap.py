@@ -52,8 +52,8 @@ def inventory(*, managed: bool = True, complete: bool = True, present: bool = Tr
     disabled: Literal["True", "False"] = "False" if managed else "True"
     completed: Literal["True", "False"] = "True" if complete else "False"
     conditions = (
-        Condition(type="InventoryComplete", status=completed, reason="Told"),
-        Condition(type="ManagedDisabled", status=disabled, reason="Told"),
+        Condition(type="InventoryComplete", status=completed, reason="Decided"),
+        Condition(type="ManagedDisabled", status=disabled, reason="Decided"),
     )
     return NodeInventoryChanged(present=present, conditions=conditions)
 
@@ -96,8 +96,8 @@ def cards(*, driver: bool = True) -> NodeDevicesObserved:
 
 
 def assigned(phase: Literal["Pending", "Assigned", "Unassigning"] | None) -> DeviceAssignmentChanged:
-    """A pool's word about a device."""
-    return DeviceAssignmentChanged(pool=None if phase is None else "p", phase=phase, reason="Told")
+    """A pool's decision about a device."""
+    return DeviceAssignmentChanged(pool=None if phase is None else "p", phase=phase, reason="Decided")
 
 
 _SERVICES: dict[type[Payload], str] = {
@@ -133,7 +133,7 @@ class Prepared:
         self.fold = Fold(BootstrapProjection(), GENERATION, numbering=Numbering("own", 1))
         self.log: list[Message] = []
         self._numbers: dict[str, int] = {}
-        self.record(0, MODULE, ModulePrerequisiteChanged(met=True, reason="Told"))
+        self.record(0, MODULE, ModulePrerequisiteChanged(met=True, reason="Decided"))
 
     @property
     def state(self) -> BootstrapFacts:
@@ -142,18 +142,18 @@ class Prepared:
         return state
 
     def record(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> list[Decoded]:
-        """Tell a fact at a second, and return what was decided, which comes back from the log at once."""
+        """Record a fact at a second, and return the decisions, which come back from the log at once."""
         self._record(self.event(at, subject, data, source=source))
         return self._record_decided()
 
     def event(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> Decoded:
-        """The next event of whoever says this."""
-        said_by = source or source_of(data, subject)
-        number = self._numbers[said_by] = self._numbers.get(said_by, 0) + 1
-        return Event(f"{said_by}#{number}", said_by, data.TYPE, subject, second(at), data, EPOCH, number)
+        """The next event of the source of such facts."""
+        source_name = source or source_of(data, subject)
+        number = self._numbers[source_name] = self._numbers.get(source_name, 0) + 1
+        return Event(f"{source_name}#{number}", source_name, data.TYPE, subject, second(at), data, EPOCH, number)
 
     def race(self, until: float, at: float, subject: str, data: Payload) -> list[Decoded]:
-        """Tell a fact that comes into the log after it was decided what is due, and before that is recorded."""
+        """Record a fact between a decision on what is due and the recording of that decision."""
         self.fold.due(second(until))
         due = self.fold.take_decided()
         self._record(self.event(at, subject, data))

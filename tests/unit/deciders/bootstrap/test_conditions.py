@@ -54,7 +54,7 @@ def finds(at: float, *, driver: bool) -> tuple[float, str, Payload]:
 
 
 def fresh_node() -> Prepared:
-    return prepared("d1", beats=0)
+    return prepared("d1", heartbeat_count=0)
 
 
 def ready_node() -> Prepared:
@@ -62,7 +62,7 @@ def ready_node() -> Prepared:
 
 
 def all_but_beats() -> Prepared:
-    return prepared("d1", facts=all_ready(), beats=0)
+    return prepared("d1", facts=all_ready(), heartbeat_count=0)
 
 
 DRIVER = "driver-validation"
@@ -336,7 +336,7 @@ def test_condition(case: Case) -> None:
 
 
 def test_a_condition_changes_its_time_with_its_status_only() -> None:
-    node = prepared("d1", facts=all_ready(), beats=0)
+    node = prepared("d1", facts=all_ready(), heartbeat_count=0)
     row = node.state.preparation.rows[NODE, "MonitoringMissing"]
     node.record(7, NODE, heartbeat())
     changed = node.state.preparation.rows[NODE, "MonitoringMissing"]

@@ -108,7 +108,7 @@ EDGES = {
     "Monitoring to failed by the exporter": Edge(
         almost, 9, NODE, all_ready(dcgm_exporter="failing"), both("ValidatingFailed", "Faulted")
     ),
-    "Monitoring stays when a heartbeat is missed": Edge(almost, 9, NODE, heartbeat(fresh=False), [(NODE, "Monitoring")]),
+    "Monitoring stays when a heartbeat is lost": Edge(almost, 9, NODE, heartbeat(fresh=False), [(NODE, "Monitoring")]),
     "Ready to failed by a heartbeat": Edge(
         lambda: ready("d1"), 9, NODE, heartbeat(fresh=False), both("ValidatingFailed", "Faulted")
     ),
