@@ -19,7 +19,7 @@ from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined, PoolTaint
 from gpuledger.events.reach import NodeRequirement
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none, quotas_on
-from gpuledger.tools.explain.pool_outsiders import Outsider, outsiders
+from gpuledger.tools.explain.excluded_devices import ExcludedDevice, excluded_devices
 from gpuledger.tools.explain.pools import PodUse, uses_of
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.pools import PoolName, current_pools, find_pool
@@ -52,7 +52,7 @@ class PoolDescription(NamedTuple):
     status: Mapping[str, Any]
     devices: list[RowDict]
     pods: list[PodUse]
-    outsiders: list[Outsider]
+    excluded_devices: list[ExcludedDevice]
 
 
 class PoolObjects(NamedTuple):
@@ -74,7 +74,7 @@ async def read_pool(backend: Backend, name: PoolName) -> PoolDescription | None:
     used = sum(one.units for one in pods if one.node is not None)
     status = pool_status(state.total.get(row.subject), state.condition.where("pool", row.subject), used)
     held = sorted(state.assignment.where("pool", row.subject))
-    return PoolDescription(row, status, [_device(state, one) for one in held], pods, list(outsiders(state, row)))
+    return PoolDescription(row, status, [_device(state, one) for one in held], pods, list(excluded_devices(state, row)))
 
 
 async def read_pool_objects(client: KubeClient, pool: str) -> PoolObjects:
@@ -111,8 +111,8 @@ def pool_page(facts: PoolDescription, reply: KubeReply[PoolObjects]) -> Page:
     page.table(
         f"Pods that request its units{counted(facts.pods)}", [one._asdict() for one in facts.pods[:ROWS_SHOWN]], PODS
     )
-    others = [_outsider_row(one) for one in facts.outsiders[:ROWS_SHOWN]]
-    page.table(f"Matching devices that are not in it{counted(facts.outsiders)}", others, NOT_IN_IT)
+    others = [_excluded_row(one) for one in facts.excluded_devices[:ROWS_SHOWN]]
+    page.table(f"Matching devices that are not in it{counted(facts.excluded_devices)}", others, NOT_IN_IT)
     _quotas_section(page, reply)
     events_section(page, objects.events if objects else None, reply.problem)
     return page
@@ -156,7 +156,7 @@ def _device(state: PoolFacts, held: Assignment) -> RowDict:
     }
 
 
-def _outsider_row(one: Outsider) -> RowDict:
+def _excluded_row(one: ExcludedDevice) -> RowDict:
     return {
         "name": one.device,
         "node": one.node,

@@ -47,7 +47,7 @@ def what_if_page(document: Document) -> Page:
     page.table(f"Capacities that would change{counted(pools)}", map(_pool, pools[:ROWS_SHOWN]), POOLS)
     if kept_out:
         title = f"Devices that would match and not be in it{counted(kept_out)}"
-        page.table(title, map(_outsider, kept_out[:ROWS_SHOWN]), KEPT_OUT)
+        page.table(title, map(_excluded, kept_out[:ROWS_SHOWN]), KEPT_OUT)
     page.line("Answer", document["answer"])
     return page
 
@@ -60,7 +60,7 @@ def _held(held: Document) -> str | None:
     return None if held["pool"] is None else f"{held['pool']} ({held['phase']})"
 
 
-def _outsider(one: Document) -> Document:
+def _excluded(one: Document) -> Document:
     return {**one, **_reasons(one)}
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpuledger.domain.pools.pools import Pool, PoolCondition
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import capacity
-from gpuledger.tools.explain.pool_outsiders import Outsider, outsiders
+from gpuledger.tools.explain.excluded_devices import ExcludedDevice, excluded_devices
 from gpuledger.tools.whatif.agents import ROUNDS_MAX, AssumedReports
 from gpuledger.tools.whatif.differences import (
     DeviceDifference,
@@ -34,7 +34,7 @@ def differences_document(recorded: PoolFacts, hypothetical: HypotheticalPools, p
     return {
         "devices": [_device(one) for one in devices],
         "pools": [_pool(one, used.get(one.pool, 0)) for one in pools],
-        "keptOut": [_outsider(one) for one in _kept_out(recorded, hypothetical.state, pool)],
+        "keptOut": [_excluded_device(one) for one in _kept_out(recorded, hypothetical.state, pool)],
         "answer": _summary(devices, pools, pool),
     }
 
@@ -133,13 +133,13 @@ def _condition(one: PoolCondition) -> Document:
     return {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
 
 
-def _kept_out(recorded: PoolFacts, hypothetical: PoolFacts, pool: str) -> Iterator[Outsider]:
+def _kept_out(recorded: PoolFacts, hypothetical: PoolFacts, pool: str) -> Iterator[ExcludedDevice]:
     """Devices that the pool would select and not have, and that it does not select now."""
     was, would = recorded.pool.get(pool), hypothetical.pool.get(pool)
     if would is None or (was is not None and _selection(was) == _selection(would)):
         return
-    before = set() if was is None else {one.device for one in outsiders(recorded, was)}
-    for one in outsiders(hypothetical, would):
+    before = set() if was is None else {one.device for one in excluded_devices(recorded, was)}
+    for one in excluded_devices(hypothetical, would):
         held = recorded.assignment.get(one.device)
         if one.device not in before and (held is None or held.pool != pool):
             yield one
@@ -151,7 +151,7 @@ def _selection(pool: Pool) -> tuple[object, ...]:
     return definition.unit, definition.node_selector, definition.include, definition.exclude
 
 
-def _outsider(one: Outsider) -> Document:
+def _excluded_device(one: ExcludedDevice) -> Document:
     return {
         "name": one.device,
         "node": one.node,

@@ -28,7 +28,7 @@ class Obstacle(NamedTuple):
     message: str = ""
 
 
-class Outsider(NamedTuple):
+class ExcludedDevice(NamedTuple):
     """A device that matches a pool, or is requested for it, and is not in it."""
 
     device: str
@@ -37,7 +37,7 @@ class Outsider(NamedTuple):
     obstacles: tuple[Obstacle, ...]
 
 
-def outsiders(state: PoolFacts, pool: Pool) -> Iterator[Outsider]:
+def excluded_devices(state: PoolFacts, pool: Pool) -> Iterator[ExcludedDevice]:
     """The devices that could be in the pool and are not, by name, each with all obstacles."""
     spec, closed = pool.spec, tuple(_closed(state, pool))
     for name in sorted(state.device.rows):
@@ -45,10 +45,11 @@ def outsiders(state: PoolFacts, pool: Pool) -> Iterator[Outsider]:
         if held is not None and held.pool == pool.subject:
             continue
         is_requested = _requested(state, name) == _annotation(pool)
-        if is_requested or _is_meant(state, spec, device):
+        if is_requested or _matches(state, spec, device):
             found = (*_obstacles(state, pool, spec, device, held, is_requested=is_requested), *closed)
+            by_reason = {one.reason: one for one in reversed(found)}
             shown = held_state(device.prepared, held)
-            yield Outsider(name, device.node, shown, tuple({one.reason: one for one in reversed(found)}.values())[::-1])
+            yield ExcludedDevice(name, device.node, shown, tuple(by_reason.values())[::-1])
 
 
 def _obstacles(
@@ -100,7 +101,7 @@ def _closed(state: PoolFacts, pool: Pool) -> Iterator[Obstacle]:
             yield Obstacle(AssignmentReason.POOL_CLOSED, f"{kind} is {status}: {row.reason}.")
 
 
-def _is_meant(state: PoolFacts, spec: Spec, device: PoolDevice) -> bool:
+def _matches(state: PoolFacts, spec: Spec, device: PoolDevice) -> bool:
     return mismatch(spec, device.facts) is None and state.selects_node(spec, device.node)
 
 

@@ -9,7 +9,7 @@ from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.tools.explain.pool_outsiders import outsiders
+from gpuledger.tools.explain.excluded_devices import excluded_devices
 from support.pools import A100, Pools, asks, described, pool, prepared, refused, state
 
 POOL = "team-a/a"
@@ -20,12 +20,12 @@ Story = Callable[[Pools], object]
 
 
 def reasons(pools: Pools, pool_id: str = POOL) -> dict[str, list[str]]:
-    found = outsiders(pools.state, pools.state.pool.rows[pool_id])
+    found = excluded_devices(pools.state, pools.state.pool.rows[pool_id])
     return {one.device: [obstacle.reason for obstacle in one.obstacles] for one in found}
 
 
 def words(pools: Pools, device: str) -> str:
-    (one,) = (one for one in outsiders(pools.state, pools.state.pool.rows[POOL]) if one.device == device)
+    (one,) = (one for one in excluded_devices(pools.state, pools.state.pool.rows[POOL]) if one.device == device)
     return " ".join(obstacle.message for obstacle in one.obstacles)
 
 
@@ -59,7 +59,7 @@ def test_obstacles(defined: PoolDefined, story: Story, expected: list[str]) -> N
     assert reasons(pools) == {"w1-0": expected}
 
 
-def test_who_is_in_the_pool_is_no_outsider() -> None:
+def test_a_device_in_the_pool_is_not_excluded() -> None:
     pools = Pools().begin("w1", devices=2)
     pools.say(POOL, pool())
     pools.assign("w1-0", POOL)
