@@ -336,7 +336,7 @@ class PoolsMachine(RuleBasedStateMachine):
         assert set(facts.assignment.rows) <= set(facts.device.rows)
         assert set(facts.setup.rows) <= set(facts.device.rows)
         assert {row.pool for row in facts.condition.rows.values()} <= set(facts.pool.rows)
-        drifted = {row.pool for row in facts.trouble.rows.values() if row.kind == "drifted"}
+        drifted = {row.pool for row in facts.problem.rows.values() if row.kind == "drifted"}
         assert drifted <= set(facts.pool.rows)
 
     def teardown(self) -> None:

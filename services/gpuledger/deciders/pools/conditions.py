@@ -94,7 +94,7 @@ def _configured(state: PoolFacts, row: Pool, misconfigured: Condition) -> Condit
 
 def _misconfigured(state: PoolFacts, row: Pool) -> Condition:
     problem = problem_of(row.subject, row.payload, _cap(state))
-    refused = state.troubles(row.subject, REFUSED) if problem is None else []
+    refused = state.problems(row.subject, REFUSED) if problem is None else []
     if refused:
         text = f"An agent refuses {_devices(refused)}: {refused[0].message or refused[0].reason}"
         return Condition(type=PoolConditionType.MISCONFIGURED, status=TRUE, reason=refused[0].reason, message=text)
@@ -111,7 +111,7 @@ def _capacity_low(total: int | None) -> Condition:
 def _maintenance(state: PoolFacts, pool: str, definition: PoolDefined) -> Condition:
     if definition.maintenance == MAINTENANCE_ENABLED:
         return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.BY_OPERATOR)
-    drifted = state.troubles(pool, DRIFTED)
+    drifted = state.problems(pool, DRIFTED)
     if not drifted:
         return Condition(type=PoolConditionType.MAINTENANCE, status=FALSE, reason=PoolReason.IN_SERVICE)
     name = PoolRef.parse(pool).name
@@ -119,9 +119,9 @@ def _maintenance(state: PoolFacts, pool: str, definition: PoolDefined) -> Condit
     return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.DRIFT, message=text)
 
 
-def _devices(troubles: list[DeviceProblem]) -> str:
-    more = f" and {len(troubles) - 1} more" if len(troubles) > 1 else ""
-    return f"{troubles[0].device}{more}"
+def _devices(problems: list[DeviceProblem]) -> str:
+    more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return f"{problems[0].device}{more}"
 
 
 def _condition(kind: PoolConditionType, problem: PoolProblem | None, fine: PoolReason, *, holds: bool) -> Condition:

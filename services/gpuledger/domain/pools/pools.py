@@ -4,14 +4,13 @@ The latest definition by event time is in force, and nothing that is older than 
 the one before it in the order of the log. A withdrawn device leaves nothing behind, a pool that is gone only its end.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from sys import intern
 from typing import Any, NamedTuple
 
 from gpuledger.api.phases import AssignmentPhase
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.domain.fact import Fact, Handlers, is_late
+from gpuledger.domain.fact import Fact, Handlers, TableState, is_late
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.pools.spec import Spec, approval_of, read_spec
 from gpuledger.domain.table import Table, TableSpec
@@ -101,7 +100,7 @@ POOLS_SPECS: tuple[TableSpec[Any], ...] = (
 )
 
 
-class Pools:
+class Pools(TableState):
     """Pools as defined and decided, by device and by pool."""
 
     def __init__(self) -> None:
@@ -110,11 +109,6 @@ class Pools:
         self.assignment = Table(GPU_DEVICE_ASSIGNMENT, "pool")
         self.total = Table(GPU_POOL_TOTAL)
         self.condition = Table(GPU_POOL_CONDITION, "pool")
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (self.pool, self.end, self.assignment, self.total, self.condition)
-        return {table.spec.name: table for table in tables}
 
     def is_late(self, pool: str, time: datetime) -> bool:
         """Whether the ledger has a later definition of the pool, or a later end."""

@@ -4,9 +4,9 @@ A fold marks the devices, pools and nodes that a fact may affect, so that the de
 others there are. The marks follow from the fact and the tables, and are used up before the next fact is folded.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -40,21 +40,13 @@ class PoolFacts(Pools):
         self.pod = Table(rows.POOL_POD)
         self.setup = Table(rows.POOL_SETUP)
         self.tally = Table(rows.POOL_TALLY)
-        self.trouble = Table(rows.DEVICE_PROBLEM, "pool")
+        self.problem = Table(rows.DEVICE_PROBLEM, "pool")
         self.orders = Table(rows.NODE_ORDERS)
         self.module = Table(rows.POOL_MODULE)
         self.settings = Table(rows.POOL_SETTINGS)
         self._devices: dict[str, None] = {}
         self._pools: dict[str, None] = {}
         self._nodes: dict[str, None] = {}
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        own: tuple[Table[Any], ...] = (
-            self.device, self.mark, self.node, self.pod, self.setup,
-            self.tally, self.trouble, self.orders, self.module, self.settings,
-        )  # fmt: skip
-        return {**{table.spec.name: table for table in own}, **super().tables()}
 
     def settings_in_force(self) -> ModuleSettings:
         """The settings, or their defaults if there are none."""
@@ -98,9 +90,9 @@ class PoolFacts(Pools):
         row = self.node.get(node) if spec.nodes else None
         return selects(spec.nodes, node, {} if row is None else orjson.loads(row.labels))
 
-    def troubles(self, pool: str, kind: str) -> list[rows.DeviceProblem]:
+    def problems(self, pool: str, kind: str) -> list[rows.DeviceProblem]:
         """The pool's devices with this kind of trouble, by name."""
-        return sorted(row for row in self.trouble.where("pool", pool) if row.kind == kind)
+        return sorted(row for row in self.problem.where("pool", pool) if row.kind == kind)
 
     def touch_device(self, name: str) -> None:
         """A decision about the device may be due."""
@@ -185,15 +177,15 @@ class PoolFacts(Pools):
     def drift(self, device: str, pool: str, reason: str, message: str) -> None:
         """Note that a device of an existing pool is not what it was assigned as; the first reason stays."""
         row = rows.DeviceProblem(pool, device, rows.DRIFTED, reason, message)
-        if pool in self.pool.rows and self.trouble.get(self.trouble.key_of(row)) is None:
-            self.trouble.put(row)
+        if pool in self.pool.rows and self.problem.get(self.problem.key_of(row)) is None:
+            self.problem.put(row)
             self.touch_pool(pool)
 
     def settle_drift(self, pool: str) -> list[str]:
         """Forget the drift of the pool's devices; returns the devices."""
-        gone = self.troubles(pool, rows.DRIFTED)
+        gone = self.problems(pool, rows.DRIFTED)
         for row in gone:
-            self.trouble.delete(self.trouble.key_of(row))
+            self.problem.delete(self.problem.key_of(row))
         return [row.device for row in gone]
 
     def free_room(self, pool: str, node: str) -> None:
@@ -228,9 +220,9 @@ class PoolFacts(Pools):
         else:
             self.tally.delete(pool)
         if share.refused is not None:
-            trouble = rows.DeviceProblem(pool, device, rows.REFUSED, *share.refused)
+            problem = rows.DeviceProblem(pool, device, rows.REFUSED, *share.refused)
             if sign > 0:
-                self.trouble.put(trouble)
+                self.problem.put(problem)
             else:
-                self.trouble.delete(self.trouble.key_of(trouble))
+                self.problem.delete(self.problem.key_of(problem))
         self.touch_pool(pool)

@@ -4,12 +4,12 @@ Rows here depend on what happened only, never on how far behind a reader was: th
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, time_of_ns
+from gpuledger.domain.fact import Fact, Handlers, TableState, time_of_ns
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.source import SourceCompleted, SourceGapClosed, SourceGapDetected, SourceRejected
@@ -70,7 +70,7 @@ REJECTION: TableSpec[Rejection] = TableSpec("rejection", Rejection, ("generation
 SPECS = (SOURCE, MISSING, GAP, REJECTION)
 
 
-class Sources:
+class Sources(TableState):
     """The state of the sources projection."""
 
     def __init__(self) -> None:
@@ -86,11 +86,6 @@ class Sources:
         if self._missing_index is None:
             self._missing_index = MissingIndex(self)
         return self._missing_index
-
-    def tables(self) -> Mapping[str, Table[Any]]:
-        """Every table, by name."""
-        tables: tuple[Table[Any], ...] = (self.source, self.missing, self.gap, self.rejection)
-        return {table.spec.name: table for table in tables}
 
 
 MissingKey = tuple[str, str, int]

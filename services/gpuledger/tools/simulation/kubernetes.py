@@ -189,8 +189,8 @@ class Cluster:
                 await self._admit(node)
 
     async def _has_crd(self, crd: Object) -> bool:
-        resume_state = await self._ask(lambda: crds.diff(self._client, [crd]))
-        return resume_state[0].state != "missing"
+        found = await self._ask(lambda: crds.diff(self._client, [crd]))
+        return found[0].state != "missing"
 
     async def _apply(self, resource: Resource, obj: Object, manager: str, subresource: str | None = None) -> None:
         await self._ask(

@@ -212,5 +212,5 @@ def requested_resource(live: Object) -> tuple[str, int] | None:
         for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
             if (resource == GPU_RESOURCE or resource.startswith(MIG_RESOURCE_PREFIX)) and str(amount).isdigit():
                 requested[resource] += int(amount)
-    resume_state = [(resource, amount) for resource, amount in requested.items() if amount]
-    return resume_state[0] if len(resume_state) == 1 else None
+    found = [(resource, amount) for resource, amount in requested.items() if amount]
+    return found[0] if len(found) == 1 else None

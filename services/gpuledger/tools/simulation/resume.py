@@ -14,7 +14,7 @@ from gpuledger.events.device import Card, DeviceFailed, DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
-from gpuledger.events.subjects import NODE, ROOT, parse_subject
+from gpuledger.events.subjects import NODE, ROOT, origin_of, parse_subject
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.tools.simulation import names
@@ -96,7 +96,7 @@ def _own(batch: Iterable[Message], fleet: Fleet) -> Iterator[Decoded]:
 
 
 def _take(recorded: RecordedFleet, event: Decoded, slot_ids: dict[tuple[str, str], int]) -> None:
-    node, data = parse_node(event.source), event.data
+    node, data = origin_of(event.source).name, event.data
     recorded.events += 1
     recorded.numbers[node] = max(recorded.numbers.get(node, 0), event.number)
     if isinstance(data, NodeDevicesObserved):
@@ -134,11 +134,6 @@ def _take_pod(recorded: RecordedFleet, workload: str, now_open: OpenWorkload | N
         recorded.open.pop(pod, None)
     else:
         recorded.open[pod] = now_open
-
-
-def parse_node(source: str) -> str:
-    """The node of an agent's source."""
-    return source.split("/")[2]
 
 
 def number_of(pod: str) -> int:

@@ -65,10 +65,10 @@ def test_a_pool_approves_no_card_without_its_profile(world: Pools) -> None:
 def test_what_a_pool_has_it_keeps_whatever_is_told_of_profiles(world: Pools, word: Payload) -> None:
     world.say("n1-0", asks("p"))
     world.say("n1-0", word)
-    held, troubles = world.of("n1-0"), world.state.trouble.where("pool", POOL)
+    held, troubles = world.of("n1-0"), world.state.problem.where("pool", POOL)
     world.say("n1-0", described(WITHOUT))
     assert held[0] == POOL
-    assert (world.of("n1-0"), world.state.trouble.where("pool", POOL)) == (held, troubles)
+    assert (world.of("n1-0"), world.state.problem.where("pool", POOL)) == (held, troubles)
 
 
 @pytest.mark.parametrize("said", [{}, GOLD], ids=["asked for", "approved"])

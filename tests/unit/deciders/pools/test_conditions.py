@@ -207,7 +207,7 @@ def test_what_drifts_when_its_pool_is_gone_leaves_nothing(world: Pools) -> None:
     world.say("n1-0", refused("ns/p"))
     world.say(MODULE_CONFIG, SettingsChanged())
     assert world.of("n1-0") == ("ns/p", "Unassigning")
-    assert len(world.state.trouble) == 0
+    assert len(world.state.problem) == 0
 
 
 def test_a_fault_is_no_drift(world: Pools) -> None:
