@@ -31,7 +31,7 @@ from gpuledger.edge.admission.serving.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import short_walks
-from support.admission import asking, known, namespace, pool
+from support.admission import cached, namespace, pod_with, pool
 
 HOST = "127.0.0.1"
 RATE_PER_S = 200
@@ -67,7 +67,7 @@ async def admission(sizes: AdmissionSizes = FULL) -> list[Figure]:
 
 def _question(index: int, pools: int) -> tuple[str, bytes]:
     number = index % pools
-    pod = asking(f"gpu.deckhouse.io/pool-{number}", spec={"nodeSelector": {"zone": "a"}})
+    pod = pod_with(f"gpu.deckhouse.io/pool-{number}", spec={"nodeSelector": {"zone": "a"}})
     review: dict[str, Any] = {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -131,7 +131,7 @@ def _deciding(pools: int) -> Callable[[AdmissionRequest], AdmissionResponse]:
     for number in range(pools):
         spec: dict[str, Any] = {"node_selector": {"labels": {"zone": "a"}}, "taints": TAINTS, "strategy": "Spread"}
         facts += [namespace(f"team-{number}"), *pool(f"team-{number}/pool-{number}", **spec)]
-    state = known(*facts)
+    state = cached(*facts)
     return lambda review: decide(review, state)
 
 

@@ -18,12 +18,12 @@ from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.tasks import end
-from support.admission import TEAM, asking, log, namespace, pool, review
+from support.admission import TEAM, log, namespace, pod_with, pool, review
 from support.events import event, outgoing
 from support.waiting import eventually
 
 SAID = [namespace(), *pool(f"{TEAM}/local-x")]
-QUESTION = review("pods", asking("gpu.deckhouse.io/local-x"))
+QUESTION = review("pods", pod_with("gpu.deckhouse.io/local-x"))
 SOON = Backoff(first_s=0.01, max_s=0.01)
 SETTINGS = AdmissionSettings(listen="127.0.0.1:0", stopped_retry_s=0.01, backoff=SOON)
 

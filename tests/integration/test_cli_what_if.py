@@ -64,14 +64,14 @@ def history() -> Pools:
     """A pool that has w1-0 and w1-1; w1-2 is free and gold."""
     told = Pools().begin("w1", devices=0)
     for number in range(3):
-        told.say(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
-        told.say(f"w1-{number}", state("Ready"))
-    told.say(POOL, pool(slices_per_unit=2))
+        told.record(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
+        told.record(f"w1-{number}", state("Ready"))
+    told.record(POOL, pool(slices_per_unit=2))
     told.assign("w1-0", POOL)
     told.assign("w1-1", POOL)
-    told.say("w1-2", asks(tier="gold"))
-    told.say("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
-    told.say("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
+    told.record("w1-2", asks(tier="gold"))
+    told.record("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
+    told.record("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
     return told
 
 
@@ -115,7 +115,7 @@ async def test_a_page(ask: Ask, ledger: JetStreamLedger, migrated_url: str) -> N
 
 async def test_nothing_would_differ(ask: Ask, ledger: JetStreamLedger, migrated_url: str) -> None:
     told = history()
-    told.say("w1-2", asks())
+    told.record("w1-2", asks())
     await publish(ledger, told.log)
     await projected(ledger, migrated_url)
     page = await ask(GOLD)
@@ -149,9 +149,9 @@ async def test_what_the_log_has_behind_the_rows_counts(ask: Ask, ledger: JetStre
     await publish(ledger, told.log)
     await projected(ledger, migrated_url)
     already = len(told.log)
-    told.say("w1-2", asks("a"))
-    told.say("w1-2", applied(POOL))
-    told.say(POOL, pool(slices_per_unit=2, generation=2))
+    told.record("w1-2", asks("a"))
+    told.record("w1-2", applied(POOL))
+    told.record(POOL, pool(slices_per_unit=2, generation=2))
     await publish(ledger, told.log[already:])
     answer = (await ask(NOWHERE, "-o", "json")).json()
     assert not any("recorded since" in note for note in answer["notes"])
@@ -164,7 +164,7 @@ async def test_what_the_log_has_behind_the_rows_counts(ask: Ask, ledger: JetStre
 async def test_a_new_pool_is_the_youngest(ask: Ask, ledger: JetStreamLedger) -> None:
     """Also where the last thing in the log is a pool of the same name."""
     told = history()
-    told.say("z/new", pool())
+    told.record("z/new", pool())
     await publish(ledger, told.log, facts_only=True)
     answer = (await ask(GOLD.replace("name: a,", "name: new,"), "-o", "json")).json()
     (found,) = [one for one in answer["pools"] if one["pool"] == "team-a/new"]

@@ -27,12 +27,12 @@ def rows_of(database_url: str, pools: Pools, *narrowed: str | None) -> list[dict
 
 def test_who_asks_for_what(migrated_url: str) -> None:
     pools = Pools()
-    pools.say("team-b/train", PodObserved(uid="u", node="w2", requests={A: 1, C: 2}), at=3)
-    pools.say("team-a/waits", PodObserved(uid="u", requests={A: 4, B: 0, "cpu": 1, "example.com/a": 1}), at=2)
-    pools.say("team-a/train", PodObserved(uid="u", node="w1", requests={A: 2}), at=1)
-    pools.say("team-a/train", PodObserved(uid="u", node="w1", requests={A: 3}), at=4)
-    pools.say("team-a/ended", PodObserved(uid="u", node="w1", requests={A: 1}), at=1)
-    pools.say("team-a/ended", PodGone(uid="u"), at=2)
+    pools.record("team-b/train", PodObserved(uid="u", node="w2", requests={A: 1, C: 2}), at=3)
+    pools.record("team-a/waits", PodObserved(uid="u", requests={A: 4, B: 0, "cpu": 1, "example.com/a": 1}), at=2)
+    pools.record("team-a/train", PodObserved(uid="u", node="w1", requests={A: 2}), at=1)
+    pools.record("team-a/train", PodObserved(uid="u", node="w1", requests={A: 3}), at=4)
+    pools.record("team-a/ended", PodObserved(uid="u", node="w1", requests={A: 1}), at=1)
+    pools.record("team-a/ended", PodGone(uid="u"), at=2)
     rows = rows_of(migrated_url, pools)
     assert [tuple(row.values()) for row in rows] == [
         ("c", C, "team-b", "train", 2, "w2", hour(3)),
@@ -59,13 +59,13 @@ def test_who_asks_for_one_pool_or_in_one_namespace(
     migrated_url: str, pool: str | None, namespace: str | None, expected: list[str]
 ) -> None:
     pools = Pools()
-    pools.say("team-a/p", PodObserved(uid="u", requests={A: 1}))
-    pools.say("team-b/p", PodObserved(uid="u", requests={A: 1, B: 1, "cluster.gpu.deckhouse.io/a": 1}))
+    pools.record("team-a/p", PodObserved(uid="u", requests={A: 1}))
+    pools.record("team-b/p", PodObserved(uid="u", requests={A: 1, B: 1, "cluster.gpu.deckhouse.io/a": 1}))
     rows = rows_of(migrated_url, pools, pool, namespace)
     assert [f"{row['pool']} of {row['namespace']}/{row['pod']}" for row in rows] == expected
 
 
 def test_as_many_units_as_can_be_recorded(migrated_url: str) -> None:
     pools, most = Pools(), 2**63 - 1
-    pools.say("team-a/p", PodObserved(uid="u", requests={A: most}))
+    pools.record("team-a/p", PodObserved(uid="u", requests={A: most}))
     assert [row["units"] for row in rows_of(migrated_url, pools)] == [most]

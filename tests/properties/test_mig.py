@@ -86,14 +86,14 @@ class Best(NamedTuple):
     kept: int
 
 
-def _best(card: MigState, wanted: str) -> Best:
-    profile = _profile(card.profiles, wanted)
+def _best(card: MigState, profile_name: str) -> Best:
+    profile = _profile(card.profiles, profile_name)
     busy = [each for each in card.instances if each.uuid in card.busy]
-    idle = {each.start for each in card.instances if each.uuid not in card.busy and each.profile == wanted}
+    idle = {each.start for each in card.instances if each.uuid not in card.busy and each.profile == profile_name}
     best = Best(0, 0)
     for number in range(len(profile.starts) + 1):
         for starts in combinations(profile.starts, number):
-            beside = [Instance("new", wanted, start, profile.size) for start in starts]
+            beside = [Instance("new", profile_name, start, profile.size) for start in starts]
             if _legal(card.profiles, [*busy, *beside]):
                 best = max(best, Best(number, len(idle & set(starts))))
     return best
@@ -149,8 +149,8 @@ def _card(profiles: Sequence[Profile], *standing: tuple[str, int], busy: Iterabl
 @example((_card(A100_80GB.profiles, ("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5), busy=[1]), "2g.20gb"))
 @example((_card(A30.profiles, ("1g.6gb+me", 0), ("2g.12gb", 2), busy=[0]), "2g.12gb+me"))
 def test_a_plan_reaches_its_target_by_steps_that_the_card_allows(wish: tuple[MigState, str | None]) -> None:
-    card, wanted = wish
-    found = plan(card, wanted)
+    card, profile_name = wish
+    found = plan(card, profile_name)
     assume(isinstance(found, Plan))
     assert isinstance(found, Plan)
     model = Model(card)
@@ -158,9 +158,9 @@ def test_a_plan_reaches_its_target_by_steps_that_the_card_allows(wish: tuple[Mig
         model.do(step)
     after = model.state
     assert _places(after.instances) == list(found.target)
-    assert after.enabled is (wanted is not None)
+    assert after.enabled is (profile_name is not None)
     assert {each for each in card.instances if each.uuid in card.busy} <= set(after.instances)
-    assert plan(after, wanted) == Plan((), found.target)
+    assert plan(after, profile_name) == Plan((), found.target)
 
 
 @given(wishes())
@@ -171,36 +171,36 @@ def test_a_plan_reaches_its_target_by_steps_that_the_card_allows(wish: tuple[Mig
 def test_no_choice_of_places_gives_more_and_none_that_gives_as_many_keeps_more(
     wish: tuple[MigState, str | None],
 ) -> None:
-    card, wanted = wish
-    assume(wanted is not None and not (card.busy and not card.enabled))
-    assert wanted is not None
-    found, best = plan(card, wanted), _best(card, wanted)
+    card, profile_name = wish
+    assume(profile_name is not None and not (card.busy and not card.enabled))
+    assert profile_name is not None
+    found, best = plan(card, profile_name), _best(card, profile_name)
     busy = {each for each in card.instances if each.uuid in card.busy}
-    already = sum(each.profile == wanted for each in busy)
+    already = sum(each.profile == profile_name for each in busy)
     if isinstance(found, Refusal):
         assert best.number + already == 0
         return
     assert len(found.target) == best.number + len(busy)
     gone = {step.uuid for step in found.steps if isinstance(step, Destroy)}
     kept = {each for each in card.instances if each.uuid not in gone} - busy
-    assert {each.profile for each in kept} <= {wanted}
+    assert {each.profile for each in kept} <= {profile_name}
     assert len(kept) == best.kept
 
 
 @given(wishes())
 def test_what_is_refused_is_in_the_way_of_something_in_use(wish: tuple[MigState, str | None]) -> None:
-    card, wanted = wish
-    found = plan(card, wanted)
+    card, profile_name = wish
+    found = plan(card, profile_name)
     if isinstance(found, Refusal):
         assert found.reason == "DeviceInUse"
         assert card.busy
-        assert isinstance(plan(card._replace(busy=frozenset()), wanted), Plan)
+        assert isinstance(plan(card._replace(busy=frozenset()), profile_name), Plan)
 
 
 @given(wishes(), st.data())
 def test_a_plan_that_fails_in_the_middle_is_taken_back(wish: tuple[MigState, str | None], data: st.DataObject) -> None:
-    card, wanted = wish
-    found = plan(card, wanted)
+    card, profile_name = wish
+    found = plan(card, profile_name)
     assume(isinstance(found, Plan))
     assert isinstance(found, Plan)
     model = Model(card)

@@ -20,13 +20,13 @@ closed = st.sets(st.sampled_from(NODES))
 def built(devices: Devices, slices: int) -> Pools:
     """The pool with these devices, each of which its agent has set up, refused, or said nothing of."""
     pools = Pools().begin()
-    pools.say(POOL, pool(slices_per_unit=slices))
+    pools.record(POOL, pool(slices_per_unit=slices))
     for node, words in devices.items():
         pools.begin(node, devices=len(words))
         for number, word in enumerate(words):
-            pools.say(f"{node}-{number}", asks("a"))
+            pools.record(f"{node}-{number}", asks("a"))
             if word != "waiting":
-                pools.say(f"{node}-{number}", applied(POOL) if word == "applied" else refused(POOL))
+                pools.record(f"{node}-{number}", applied(POOL) if word == "applied" else refused(POOL))
     return pools
 
 

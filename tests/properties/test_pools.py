@@ -148,21 +148,21 @@ class PoolsMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         for node in NODES:
-            self.say(node, prepared())
-            self.say(node, NodeLabelled(uid="n", labels={"zone": "a"}))
+            self.record(node, prepared())
+            self.record(node, NodeLabelled(uid="n", labels={"zone": "a"}))
         for device in DEVICES:
             hardware = INDIVISIBLE if device == "n2-0" else A100
-            self.say(device, detected(device.partition("-")[0], hardware))
-            self.say(device, state("Ready"))
-        self.say(MODULE_CONFIG, MET)
+            self.record(device, detected(device.partition("-")[0], hardware))
+            self.record(device, state("Ready"))
+        self.record(MODULE_CONFIG, MET)
         for pool_id in ("a/p", "a/limited", "auto", "divided"):
-            self.say(pool_id, pool(**spec_for(pool_id, {})))
+            self.record(pool_id, pool(**spec_for(pool_id, {})))
 
-    def say(self, subject: str, data: Payload, *, late: int = 0, source: str | None = None) -> None:
+    def record(self, subject: str, data: Payload, *, late: int = 0, source: str | None = None) -> None:
         """Tell a fact; what is late is said to have happened some hours ago."""
         world = self.world
         before = {row.device: row for row in world.state.assignment.rows.values()}
-        decided = world.say(subject, data, at=world.clock + 1 - late, source=source)
+        decided = world.record(subject, data, at=world.clock + 1 - late, source=source)
         self.check_steps({device: (row.pool, row.phase) for device, row in before.items()}, subject, data, decided)
         fact = Fact(world.event(subject, data, world.clock, source), len(world.log), 0)
         world.state.touch_all()
@@ -222,65 +222,65 @@ class PoolsMachine(RuleBasedStateMachine):
 
     @rule(device=devices, mark=marks, late=st.integers(0, 2))
     def mark(self, device: str, mark: Payload, late: int) -> None:
-        self.say(device, mark, late=late)
+        self.record(device, mark, late=late)
 
     @rule(pool_id=pools, said=specs)
     def define(self, pool_id: str, said: dict[str, Any]) -> None:
-        self.say(pool_id, pool(**spec_for(pool_id, said)))
+        self.record(pool_id, pool(**spec_for(pool_id, said)))
 
     @rule(pool_id=pools, is_gone=st.booleans())
     def remove(self, pool_id: str, is_gone: bool) -> None:
         known = self.world.state.pool.get(pool_id)
         if known is not None:
             deleting = known.spec.definition.model_copy(update={"deleting": True})
-            self.say(pool_id, PoolGone() if is_gone else deleting)
+            self.record(pool_id, PoolGone() if is_gone else deleting)
 
     @rule(device=devices, shown=shows)
     def describe(self, device: str, shown: dict[str, Any] | None) -> None:
         if shown is None:
-            self.say(device, DeviceWithdrawn())
+            self.record(device, DeviceWithdrawn())
         elif device in self.world.state.device.rows:
-            self.say(device, described(**shown))
+            self.record(device, described(**shown))
         else:
-            self.say(device, detected(device.partition("-")[0], **shown))
+            self.record(device, detected(device.partition("-")[0], **shown))
 
     @rule(device=devices, choice=st.integers(0, 2))
     def prepare(self, device: str, choice: int) -> None:
         row = self.world.state.device.get(device)
         if row is not None:
-            self.say(device, state(NEXT_STATES[row.prepared][choice]))
+            self.record(device, state(NEXT_STATES[row.prepared][choice]))
             if self.prepared(device) == "Validating":
-                self.say(device, state(NEXT_STATES["Validating"][choice]))
+                self.record(device, state(NEXT_STATES["Validating"][choice]))
 
     @rule(node=nodes, ready=st.booleans())
     def prepare_node(self, node: str, ready: bool) -> None:
-        self.say(node, prepared(ready=ready))
+        self.record(node, prepared(ready=ready))
 
     @rule(node=nodes, zone=st.sampled_from(["a", "b", None]), late=st.integers(0, 2))
     def label(self, node: str, zone: str | None, late: int) -> None:
         gone = zone is None
-        self.say(node, NodeUnlabelled() if gone else NodeLabelled(uid="n", labels={"zone": str(zone)}), late=late)
+        self.record(node, NodeUnlabelled() if gone else NodeLabelled(uid="n", labels={"zone": str(zone)}), late=late)
 
     @rule(device=devices, word=st.sampled_from([applied, refused, released]), late=st.integers(0, 3), by=nodes)
     def answer(self, device: str, word: Any, late: int, by: str) -> None:
         held = self.world.of(device)[0]
         if held is not None:
-            self.say(device, word(held), late=late, source=f"/nodes/{by}/agent")
+            self.record(device, word(held), late=late, source=f"/nodes/{by}/agent")
 
     @rule(partitions=st.integers(0, 7))
     def answer_as_asked(self, partitions: int) -> None:
         for device in DEVICES:
             held, phase = self.world.of(device)
             if held is not None:
-                self.say(device, released(held) if phase == "Unassigning" else applied(held, partitions))
+                self.record(device, released(held) if phase == "Unassigning" else applied(held, partitions))
 
     @rule(said=settings)
     def configure(self, said: dict[str, Any]) -> None:
-        self.say(MODULE_CONFIG, SettingsChanged(**said, approval_selector={"tier": "gold"}))
+        self.record(MODULE_CONFIG, SettingsChanged(**said, approval_selector={"tier": "gold"}))
 
     @rule(met=st.sampled_from([True, True, False]))
     def find_features(self, met: bool) -> None:
-        self.say(MODULE_CONFIG, MET.model_copy(update={"met": met}))
+        self.record(MODULE_CONFIG, MET.model_copy(update={"met": met}))
 
     @rule()
     def restart(self) -> None:

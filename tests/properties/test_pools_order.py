@@ -86,10 +86,10 @@ def told(said: list[Saying]) -> Pools:
     """The pools after all that was said, when faults are over and agents have answered all that they were asked."""
     world = Pools()
     for saying in (*BEGIN, *said):
-        world.say(saying.subject, saying.data, at=saying.at)
+        world.record(saying.subject, saying.data, at=saying.at)
     for device in DEVICES:
         if world.state.device.rows[device].prepared == "Faulted":
-            world.say(device, state("Ready"), at=100)
+            world.record(device, state("Ready"), at=100)
     for _ in range(ANSWERS_MAX):
         open_ones = [row for row in sorted(world.state.assignment.rows.values()) if row.phase in OPEN]
         if not open_ones:
@@ -97,7 +97,7 @@ def told(said: list[Saying]) -> Pools:
         for row in open_ones:
             assert row.pool is not None
             answer = released(row.pool) if row.phase == "Unassigning" else applied(row.pool, 7)
-            world.say(row.device, answer, at=100 + len(world.log))
+            world.record(row.device, answer, at=100 + len(world.log))
     raise AssertionError("Agents answer, and it never ends.")
 
 

@@ -79,7 +79,7 @@ class Agents:
         return applied(one.pool, 7 if one.unit == "MIG" else None)
 
 
-class WantedMachine(RuleBasedStateMachine):
+class OrdersMachine(RuleBasedStateMachine):
     """People, watchers, other services, and agents that hear of all or nothing for a while."""
 
     def __init__(self) -> None:
@@ -96,11 +96,11 @@ class WantedMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.world.begin("n1", devices=2).begin("n2")
         for pool_id in POOLS:
-            self.say(pool_id, definition(pool_id, {}))
+            self.record(pool_id, definition(pool_id, {}))
 
-    def say(self, subject: str, data: Payload, *, late: float = 0) -> None:
+    def record(self, subject: str, data: Payload, *, late: float = 0) -> None:
         world = self.world
-        self.check(world.say(subject, data, at=max(0, world.clock + 1 - late)))
+        self.check(world.record(subject, data, at=max(0, world.clock + 1 - late)))
         fact = Fact(world.event(subject, data, world.clock), len(world.log), 0)
         world.state.touch_all()
         assert list(on_fact(world.state, fact)) == [], "What was decided is decided again."
@@ -128,43 +128,43 @@ class WantedMachine(RuleBasedStateMachine):
 
     @rule(device=devices, mark=marks, late=st.integers(0, 2))
     def mark(self, device: str, mark: Payload, late: int) -> None:
-        self.say(device, mark, late=late)
+        self.record(device, mark, late=late)
 
     @rule(pool_id=pool_ids, said=specs)
     def define(self, pool_id: str, said: dict[str, Any]) -> None:
-        self.say(pool_id, definition(pool_id, said))
+        self.record(pool_id, definition(pool_id, said))
 
     @rule(pool_id=pool_ids)
     def remove(self, pool_id: str) -> None:
-        self.say(pool_id, PoolGone())
+        self.record(pool_id, PoolGone())
 
     @rule(device=devices, card=cards, late=st.integers(0, 2))
     def show(self, device: str, card: Any, late: int) -> None:
-        self.say(device, described(card), late=late)
+        self.record(device, described(card), late=late)
 
     @rule(device=devices)
     def come_or_go(self, device: str) -> None:
         is_there = device in self.facts.device.rows
-        self.say(device, DeviceWithdrawn() if is_there else detected(device.partition("-")[0]))
+        self.record(device, DeviceWithdrawn() if is_there else detected(device.partition("-")[0]))
 
     @rule(device=devices, name=st.sampled_from(["Ready", "Ready", "Faulted"]), late=st.integers(0, 2))
     def prepare(self, device: str, name: str, late: int) -> None:
-        self.say(device, state(name), late=late)
+        self.record(device, state(name), late=late)
 
     @rule(node=st.sampled_from(NODES), ready=st.sampled_from([True, True, False]))
     def fall(self, node: str, ready: bool) -> None:
-        self.say(node, prepared(ready=ready))
+        self.record(node, prepared(ready=ready))
 
     @rule(device=devices)
     def refuse(self, device: str) -> None:
         """Of a device that it has set up, and does not any more."""
         held, phase = self.world.of(device)
         if held is not None and phase == "Assigned":
-            self.say(device, refused(held))
+            self.record(device, refused(held))
 
     @rule(said=st.sampled_from([{}, {"max_slices_per_device": 1}, {"max_slices_per_device": 16}, {"enabled": False}]))
     def set(self, said: dict[str, Any]) -> None:
-        self.say(MODULE_CONFIG, SettingsChanged(**said))
+        self.record(MODULE_CONFIG, SettingsChanged(**said))
 
     @rule()
     def answer(self) -> None:
@@ -174,7 +174,7 @@ class WantedMachine(RuleBasedStateMachine):
             if not answers:
                 break
             for device, said in answers:
-                self.say(device, said)
+                self.record(device, said)
         else:
             raise AssertionError("Agents answer, and it never ends.")
         if self.facts.is_in_force():
@@ -218,4 +218,4 @@ class WantedMachine(RuleBasedStateMachine):
         assert again.outstanding() == []
 
 
-TestWanted = WantedMachine.TestCase
+TestOrders = OrdersMachine.TestCase

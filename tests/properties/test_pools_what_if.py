@@ -38,7 +38,7 @@ definitions = st.fixed_dictionaries(
         "backend": st.just("DRA"),
         "maintenance": st.sampled_from(["enabled", "confirmed"]),
     },
-).map(lambda said: pool(**said))
+).map(lambda definition: pool(**definition))
 marks = st.sampled_from(
     [
         asks("p"),
@@ -69,13 +69,13 @@ sayings: st.SearchStrategy[Saying] = st.one_of(
 
 @st.composite
 def histories(draw: st.DrawFn) -> Pools:
-    told = Pools().begin("n1", devices=2).begin("n2")
+    history = Pools().begin("n1", devices=2).begin("n2")
     for subject, data in draw(st.lists(sayings, min_size=3, max_size=14)):
         if not callable(data):
-            told.say(subject, data)
-        elif (held := told.of(subject)[0]) is not None:
-            told.say(subject, data(held))
-    return told
+            history.record(subject, data)
+        elif (held := history.of(subject)[0]) is not None:
+            history.record(subject, data(held))
+    return history
 
 
 def standing(facts: PoolFacts, *, without: frozenset[str] = frozenset()) -> tuple[object, ...]:
@@ -87,67 +87,72 @@ def standing(facts: PoolFacts, *, without: frozenset[str] = frozenset()) -> tupl
     )
 
 
-def recorded(told: Pools, pool_id: str) -> PoolDefined | None:
-    row = told.state.pool.get(pool_id)
+def recorded(history: Pools, pool_id: str) -> PoolDefined | None:
+    row = history.state.pool.get(pool_id)
     return None if row is None else row.spec.definition
 
 
-def really(told: Pools, pool_id: str, said: PoolDefined, was: dict[str, tuple[str | None, str | None]]) -> None:
+def really(
+    history: Pools, pool_id: str, definition: PoolDefined, was: dict[str, tuple[str | None, str | None]]
+) -> None:
     """Apply the definition, and have agents do what was not asked of them before."""
-    known = recorded(told, pool_id)
-    told.say(pool_id, said if known is None else said.model_copy(update={"uid": known.uid, "deleting": known.deleting}))
+    known = recorded(history, pool_id)
+    history.record(
+        pool_id,
+        definition if known is None else definition.model_copy(update={"uid": known.uid, "deleting": known.deleting}),
+    )
     for _ in range(ANSWERS_MAX):
-        asked = [row for row in sorted(told.state.assignment.rows.values()) if row.phase in OPEN]
-        answers = [row for row in asked if was.get(row.device) != row[1:3] and not is_answered(told, row.device)]
+        asked = [row for row in sorted(history.state.assignment.rows.values()) if row.phase in OPEN]
+        answers = [row for row in asked if was.get(row.device) != row[1:3] and not is_answered(history, row.device)]
         if not answers:
             return
         for row in answers:
             assert row.pool is not None
-            told.say(row.device, released(row.pool) if row.phase == "Unassigning" else applied(row.pool))
+            history.record(row.device, released(row.pool) if row.phase == "Unassigning" else applied(row.pool))
     raise AssertionError("Agents answer, and it never ends.")
 
 
-def is_answered(told: Pools, device: str) -> bool:
+def is_answered(history: Pools, device: str) -> bool:
     """Whether the agent has said all that it can; a device that is not ready is not assigned by that."""
-    return told.of(device)[1] == "Pending" and told.state.setup.rows[device].report is not None
+    return history.of(device)[1] == "Pending" and history.state.setup.rows[device].report is not None
 
 
-@given(told=histories(), pool_id=pool_ids)
-def test_what_is_recorded_makes_no_difference(told: Pools, pool_id: str) -> None:
-    said = recorded(told, pool_id)
-    if said is not None:
-        found = compare(told, pool_id, said, sets_maintenance=True)
+@given(history=histories(), pool_id=pool_ids)
+def test_what_is_recorded_makes_no_difference(history: Pools, pool_id: str) -> None:
+    definition = recorded(history, pool_id)
+    if definition is not None:
+        found = compare(history, pool_id, definition, sets_maintenance=True)
         assert (found.devices, found.pools) == ({}, {})
 
 
-@given(told=histories(), pool_id=pool_ids, data=st.data())
+@given(history=histories(), pool_id=pool_ids, data=st.data())
 def test_what_was_never_defined_otherwise_makes_no_difference_at_any_time(
-    told: Pools, pool_id: str, data: st.DataObject
+    history: Pools, pool_id: str, data: st.DataObject
 ) -> None:
     """Comparison of a moment after which the pool was not defined anew."""
-    said = recorded(told, pool_id)
-    if said is not None:
-        last = max(one.sequence for one in told.log if f".pool.{one.subject.split('.')[4]}.defined" in one.subject)
-        since = data.draw(st.integers(last, len(told.log)))
-        found = compare(told, pool_id, said, since=since, sets_maintenance=True)
+    definition = recorded(history, pool_id)
+    if definition is not None:
+        last = max(one.sequence for one in history.log if f".pool.{one.subject.split('.')[4]}.defined" in one.subject)
+        since = data.draw(st.integers(last, len(history.log)))
+        found = compare(history, pool_id, definition, since=since, sets_maintenance=True)
         assert (found.devices, found.pools) == ({}, {})
 
 
-@given(told=histories(), pool_id=pool_ids, said=definitions)
-def test_a_hypothesis_predicts_what_happens(told: Pools, pool_id: str, said: PoolDefined) -> None:
-    found: Comparison = compare(told, pool_id, said, sets_maintenance=True)
-    was = {row.device: (row.pool, row.phase) for row in told.state.assignment.rows.values()}
-    really(told, pool_id, said, was)
+@given(history=histories(), pool_id=pool_ids, definition=definitions)
+def test_a_hypothesis_predicts_what_happens(history: Pools, pool_id: str, definition: PoolDefined) -> None:
+    found: Comparison = compare(history, pool_id, definition, sets_maintenance=True)
+    was = {row.device: (row.pool, row.phase) for row in history.state.assignment.rows.values()}
+    really(history, pool_id, definition, was)
     assert found.answered.is_settled
-    assert standing(found.world.state) == standing(told.state)
+    assert standing(found.world.state) == standing(history.state)
 
 
-@given(told=histories(), pool_id=pool_ids, said=definitions, data=st.data())
+@given(history=histories(), pool_id=pool_ids, definition=definitions, data=st.data())
 def test_hypothetical_pools_keep_the_invariants_of_pools(
-    told: Pools, pool_id: str, said: PoolDefined, data: st.DataObject
+    history: Pools, pool_id: str, definition: PoolDefined, data: st.DataObject
 ) -> None:
     """Whenever it begins: what is in it is counted right, and nothing is left to be decided."""
-    found = compare(told, pool_id, said, since=data.draw(st.integers(0, len(told.log))))
+    found = compare(history, pool_id, definition, since=data.draw(st.integers(0, len(history.log))))
     facts = found.world.state
     assert facts.take_devices() == []
     assert facts.take_pools() == []

@@ -1,4 +1,4 @@
-"""Admission for tests: reviews of pods, pools and GPUDevices, and what is known of a small fleet."""
+"""Admission for tests: reviews of pods, pools and GPUDevices, and the cache of a small fleet."""
 
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from gpuledger.ledger.api import Message
 from support.events import event, folded, message
 
 Json = dict[str, Any]
-Said = tuple[str, Payload]
+RecordedFact = tuple[str, Payload]
 Prepared = Literal["Discovered", "Validating", "Ready", "Faulted"]
 Phase = Literal["Pending", "Assigned", "Unassigning"]
 
@@ -34,51 +34,51 @@ SOURCES = {"watchers": "/watchers/all", "pools": "/services/pools", "bootstrap":
 SOURCES |= {"inventory": "/services/inventory"}
 
 
-def log(*said: Said) -> list[Message]:
-    """The log in which all of this was said, by whoever says such things."""
+def log(*facts: RecordedFact) -> list[Message]:
+    """The log of these facts, each by a publisher that may publish it."""
     numbers: dict[str, int] = {}
     messages = []
-    for sequence, (subject, data) in enumerate(said, 1):
+    for sequence, (subject, data) in enumerate(facts, 1):
         source = SOURCES[data.PUBLISH_RULE.publishers[0]]
         numbers[source] = numbers.get(source, 0) + 1
-        told = event(data, subject, number=numbers[source], at=sequence, source=source)
-        messages.append(message(told, sequence))
+        new_event = event(data, subject, number=numbers[source], at=sequence, source=source)
+        messages.append(message(new_event, sequence))
     return messages
 
 
-def known(*said: Said) -> AdmissionCache:
-    """What is known once all of this was said."""
-    state = folded(CacheProjection(), log(*said)).state
+def cached(*facts: RecordedFact) -> AdmissionCache:
+    """The cache that has folded these facts."""
+    state = folded(CacheProjection(), log(*facts)).state
     assert isinstance(state, AdmissionCache)
     return state
 
 
 def conditions(**statuses: bool) -> tuple[Condition, ...]:
     """Conditions of a pool: it is set up, but for what is given."""
-    wanted = {"Supported": True, "Configured": True, "Misconfigured": False, "Maintenance": False} | statuses
+    statuses_by_type = {"Supported": True, "Configured": True, "Misconfigured": False, "Maintenance": False} | statuses
     return tuple(
         Condition(type=kind, status="True" if holds else "False", reason="Tested", message="So it is.")
-        for kind, holds in wanted.items()
+        for kind, holds in statuses_by_type.items()
     )
 
 
-def pool(subject: str, total: int | None = 4, *, has: dict[str, bool] | None = None, **spec: Any) -> list[Said]:
+def pool(subject: str, total: int | None = 4, *, has: dict[str, bool] | None = None, **spec: Any) -> list[RecordedFact]:
     """A pool with that capacity."""
     defined = PoolDefined(uid="u", **{"unit": "Card", "include": {"pci_devices": ["2203"]}, **spec})
     return [(subject, defined), (subject, PoolChanged(total=total, conditions=conditions(**(has or {}))))]
 
 
-def namespace(name: str = TEAM, *, enabled: bool = True) -> Said:
+def namespace(name: str = TEAM, *, enabled: bool = True) -> RecordedFact:
     """A namespace, open for GPUs."""
     return name, NamespaceObserved(uid="u", gpu_enabled=enabled)
 
 
-def settings(**given: Any) -> Said:
+def settings(**given: Any) -> RecordedFact:
     """The module's settings."""
     return "gpu-control-plane", SettingsChanged(**given)
 
 
-def device(name: str = "d1", state: Prepared = "Ready", *, node: str = "n1", **detected: Any) -> list[Said]:
+def device(name: str = "d1", state: Prepared = "Ready", *, node: str = "n1", **detected: Any) -> list[RecordedFact]:
     """A GPUDevice in a node of zone a."""
     hardware = Hardware(uuid=f"GPU-{name}", pci_vendor="10de", pci_device="2203", product="NVIDIA A100")
     found = DeviceDetected(**{"hardware": hardware, "managed": True, "node": node, "card": name, **detected})
@@ -86,12 +86,12 @@ def device(name: str = "d1", state: Prepared = "Ready", *, node: str = "n1", **d
     return [(node, NodeLabelled(uid="u", labels={"zone": "a"})), (name, found), (name, ready)]
 
 
-def assigned(name: str, to: str | None, phase: Phase = "Assigned", *, automatic: bool = False) -> Said:
+def assigned(name: str, to: str | None, phase: Phase = "Assigned", *, automatic: bool = False) -> RecordedFact:
     """A decision about whose the device is."""
     return name, DeviceAssignmentChanged(pool=to, phase=phase if to else None, automatic=automatic, reason="Tested")
 
 
-def asking(*resources: str, amount: object = "1", spec: Json | None = None, **metadata: Any) -> Json:
+def pod_with(*resources: str, amount: object = "1", spec: Json | None = None, **metadata: Any) -> Json:
     """A pod whose container asks for these resources."""
     container = {"name": "c", "image": "i", "resources": {"limits": dict.fromkeys(resources, amount)}}
     return {"metadata": {"name": "p", **metadata}, "spec": {"containers": [container], **(spec or {})}}

@@ -13,7 +13,7 @@ from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.tasks import end
-from support.admission import SOURCES, Said
+from support.admission import SOURCES, RecordedFact
 from support.events import event, outgoing
 from support.waiting import eventually
 
@@ -38,13 +38,13 @@ class Webhooks:
         self._ledger = ledger
         self._numbers: dict[str, int] = {}
 
-    async def say(self, *said: Said) -> None:
+    async def say(self, *facts: RecordedFact) -> None:
         """Record facts and decisions, and wait until the webhooks know them."""
-        for subject, data in said:
+        for subject, data in facts:
             source = SOURCES[data.PUBLISH_RULE.publishers[0]]
             number = self._numbers[source] = self._numbers.get(source, 0) + 1
-            told = event(data, subject, number=number, at=await self._ledger.head(), source=source)
-            await self._ledger.publish(outgoing(told))
+            new_event = event(data, subject, number=number, at=await self._ledger.head(), source=source)
+            await self._ledger.publish(outgoing(new_event))
         head = await self._ledger.head()
 
         async def has_read() -> bool:
@@ -55,7 +55,7 @@ class Webhooks:
 
 @asynccontextmanager
 async def webhooks(client: KubeClient, ledger: MemoryLedger | None = None, **more: Any) -> AsyncIterator[Webhooks]:
-    """Webhooks that the API server is told to ask; what is given are arguments of the service."""
+    """Webhooks that are configured in the API server; `more` are arguments of the service."""
     with suppress(AlreadyExistsError):
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     ledger = ledger or MemoryLedger()

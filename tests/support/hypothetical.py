@@ -22,12 +22,12 @@ MIG: dict[str, Any] = {"unit": "MIG", "mig_profile": "1g.5gb"}
 
 def left_and_came_back() -> tuple[Pools, int]:
     """A device that a pool has divided; since the position its node's zone is a. Nothing is known of its profiles."""
-    told = Pools().begin("n1")
-    told.say("ns/p", pool(**MIG))
-    told.assign("n1-0", "ns/p", 7)
-    begun = len(told.log)
-    told.say("n1", NodeLabelled(uid="n", labels={"zone": "a"}))
-    return told, begun
+    history = Pools().begin("n1")
+    history.record("ns/p", pool(**MIG))
+    history.assign("n1-0", "ns/p", 7)
+    begun = len(history.log)
+    history.record("n1", NodeLabelled(uid="n", labels={"zone": "a"}))
+    return history, begun
 
 
 class Comparison(NamedTuple):
@@ -52,17 +52,17 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    told: Pools, pool_id: str, said: PoolDefined, *, since: int | None = None, sets_maintenance: bool = False
+    history: Pools, pool_id: str, definition: PoolDefined, *, since: int | None = None, sets_maintenance: bool = False
 ) -> Comparison:
     """Suppose that a pool is defined so, now or since the log had come so far."""
-    hypothesis = Hypothesis(pool_id, said, sets_maintenance)
+    hypothesis = Hypothesis(pool_id, definition, sets_maintenance)
     projection = RecordedPools()
     fold = Fold(projection, GENERATION)
-    until = len(told.log) if since is None else since
-    fold.apply_all(told.log[:until])
+    until = len(history.log) if since is None else since
+    fold.apply_all(history.log[:until])
     world = HypotheticalPools(facts_of(fold), hypothesis, until + 1)
     projection.pass_on = world.replay
-    fold.apply_all(told.log[until:])
+    fold.apply_all(history.log[until:])
     return outcome(facts_of(fold), world, pool_id)
 
 

@@ -22,7 +22,7 @@ def explained_pool(
 def cards(**by_node: int) -> Pools:
     """The pool with so many cards set up on each node."""
     pools = Pools().begin()
-    pools.say(POOL, pool())
+    pools.record(POOL, pool())
     for node, number in by_node.items():
         pools.begin(node, devices=number)
         for device in range(number):

@@ -1,4 +1,4 @@
-"""Pools for tests: what people, watchers, agents and other services say, told to the real decider; what it decided."""
+"""Pools for tests: facts of people, watchers, agents and services for the real decider, and what it decides."""
 
 import os
 from typing import Any
@@ -59,9 +59,9 @@ def asks(pool: str | None = None, *, cluster: str | None = None, **labels: str) 
     return DeviceMarked(labels=labels, annotations={key: value for key, value in given.items() if value is not None})
 
 
-def pool(**said: Any) -> PoolDefined:
-    """A pool of whole cards, but for what is said."""
-    return PoolDefined(**{"uid": "u", "unit": "Card", **said})
+def pool(**fields: Any) -> PoolDefined:
+    """A pool of whole cards, but for the given fields."""
+    return PoolDefined(**{"uid": "u", "unit": "Card", **fields})
 
 
 def prepared(*, ready: bool = True) -> NodeBootstrapChanged:
@@ -91,7 +91,7 @@ def released(pool_id: str) -> DevicePoolReleased:
 
 
 class Pools:
-    """The decider, and the log with what it was told and what it decided. Devices are named `<node>-<k>`."""
+    """The decider, and the log with recorded facts and its decisions. Devices are named `<node>-<k>`."""
 
     def __init__(self) -> None:
         self.fold = Fold(PoolsProjection(), GENERATION, numbering=Numbering("own", 1))
@@ -105,8 +105,10 @@ class Pools:
         assert isinstance(found, PoolFacts)
         return found
 
-    def say(self, subject: str, data: Payload, *, at: float | None = None, source: str | None = None) -> list[Decoded]:
-        """Tell a fact, an hour after the last unless said otherwise; return what was decided, which comes back."""
+    def record(
+        self, subject: str, data: Payload, *, at: float | None = None, source: str | None = None
+    ) -> list[Decoded]:
+        """Record a fact, an hour after the last unless `at` is given; return the decisions, which come back."""
         self.clock += 1
         one = self.event(subject, data, self.clock if at is None else at, source)
         self._record(one)
@@ -128,19 +130,19 @@ class Pools:
 
     def begin(self, *nodes: str, devices: int = 1) -> "Pools":
         """The module works, and these nodes have devices that may be pooled."""
-        self.say(MODULE_CONFIG, MET)
+        self.record(MODULE_CONFIG, MET)
         for node in nodes:
-            self.say(node, prepared())
+            self.record(node, prepared())
             for number in range(devices):
-                self.say(f"{node}-{number}", detected(node))
-                self.say(f"{node}-{number}", state("Ready"))
+                self.record(f"{node}-{number}", detected(node))
+                self.record(f"{node}-{number}", state("Ready"))
         return self
 
     def assign(self, device: str, pool_id: str, partitions: int | None = None) -> "Pools":
         """People ask for the pool, and the agent sets the device up."""
         name = pool_id.rpartition("/")[2]
-        self.say(device, asks(name) if "/" in pool_id else asks(cluster=name))
-        self.say(device, applied(pool_id, partitions))
+        self.record(device, asks(name) if "/" in pool_id else asks(cluster=name))
+        self.record(device, applied(pool_id, partitions))
         return self
 
     def of(self, device: str) -> tuple[str | None, str | None]:
@@ -182,8 +184,8 @@ def steps(decided: list[Decoded]) -> list[tuple[str, str | None, str | None]]:
 
 async def publish(pools: Pools) -> None:
     """Tell the ledger of the environment all but that the module works; without it nobody decides anything more."""
-    told = ((one, decode(one.data)) for one in pools.log)
-    messages = [Outgoing(one.subject, event.id, one.data) for one, event in told if event.data != MET]
+    published = ((one, decode(one.data)) for one in pools.log)
+    messages = [Outgoing(one.subject, event.id, one.data) for one, event in published if event.data != MET]
     async with connect_ledger(os.environ["NATS_URL"], name="test") as ledger:
         await ledger.publish_many(messages)
 

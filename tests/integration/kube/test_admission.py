@@ -9,7 +9,7 @@ from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, NAMES
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_IGNORE
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
 from gpuledger.edge.kube.client import KubeClient
-from support.admission import Json, asking, device, namespace, pool
+from support.admission import Json, device, namespace, pod_with, pool
 from support.admission_serving import Webhooks, webhooks
 from support.examples import manifests
 from support.kube_http import MERGE, Api
@@ -33,7 +33,7 @@ def pool_manifests() -> dict[str, Json]:
 
 
 def pod(name: str, within: str, resource: str, **spec: Any) -> Json:
-    found = asking(resource, spec=spec, namespace=within)
+    found = pod_with(resource, spec=spec, namespace=within)
     found["metadata"]["name"] = name
     return found
 
@@ -58,7 +58,7 @@ async def in_force(api: Api, hooks: Webhooks) -> Api:
 
     async def is_asked() -> bool:
         refused = [
-            await api("POST", f"{PODS.path('default')}?dryRun=All", asking(LOCAL)),
+            await api("POST", f"{PODS.path('default')}?dryRun=All", pod_with(LOCAL)),
             await api("POST", f"{GPU_POOLS.path('default')}?dryRun=All", _typed(GPU_POOLS, "cluster-a")),
         ]
         return all(answer.code == 403 for answer in refused)
@@ -106,8 +106,8 @@ async def test_the_manifests_of_the_design_work(in_force: Api) -> None:
     [
         (pod("p", "gpu-team-a", LOCAL), "PoolNotFound: There is no GPUPool local-x in the namespace gpu-team-a"),
         (pod("p", "default", CLUSTER), "NamespaceNotEnabled: The namespace default may not use GPUs"),
-        (asking(CLUSTER, "gpu.deckhouse.io/b", namespace="gpu-team-a"), "MixedPoolRequest: "),
-        (asking(CLUSTER, amount="5", namespace="gpu-team-a"), "CapacityExceeded: "),
+        (pod_with(CLUSTER, "gpu.deckhouse.io/b", namespace="gpu-team-a"), "MixedPoolRequest: "),
+        (pod_with(CLUSTER, amount="5", namespace="gpu-team-a"), "CapacityExceeded: "),
     ],
 )
 async def test_users_are_told_why_a_pod_is_refused(in_force: Api, given: Json, words: str) -> None:
@@ -187,10 +187,10 @@ async def test_while_no_webhook_runs_only_gpu_pods_wait(api: Api, client: KubeCl
         await found.say(*READY)
 
         async def is_asked() -> bool:
-            return (await api("POST", f"{PODS.path('gpu-team-a')}?dryRun=All", asking(LOCAL))).code == 403
+            return (await api("POST", f"{PODS.path('gpu-team-a')}?dryRun=All", pod_with(LOCAL))).code == 403
 
         await eventually(is_asked)
-    assert (await api("POST", PODS.path("gpu-team-a"), asking("cpu"))).code == 201
+    assert (await api("POST", PODS.path("gpu-team-a"), pod_with("cpu"))).code == 201
     answer = await api("POST", PODS.path("gpu-team-a"), pod("q", "gpu-team-a", CLUSTER))
     assert answer.code == 500
     assert "failed calling webhook" in answer.body["message"]

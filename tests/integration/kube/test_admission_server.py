@@ -15,10 +15,10 @@ from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionR
 from gpuledger.edge.admission.serving.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.telemetry_http import ListenError
-from support.admission import Json, asking, known, namespace, pool
+from support.admission import Json, cached, namespace, pod_with, pool
 
 CLUSTER = "cluster.gpu.deckhouse.io/cluster-a"
-KNOWN = known(namespace("team"), *pool("cluster-a"))
+KNOWN = cached(namespace("team"), *pool("cluster-a"))
 
 
 def answering(review: AdmissionRequest) -> AdmissionResponse | None:
@@ -47,22 +47,22 @@ async def posted(session: aiohttp.ClientSession, path: str, body: Any) -> tuple[
 
 async def test_only_the_mutating_path_changes_anything() -> None:
     async with server() as session:
-        code, hinted = await posted(session, "/mutate", question(asking(CLUSTER), "u7"))
+        code, hinted = await posted(session, "/mutate", question(pod_with(CLUSTER), "u7"))
         assert (code, hinted["uid"], hinted["allowed"], hinted["patchType"]) == (
             200,
             "u7",
             True,
             "JSONPatch",
         )
-        assert await posted(session, "/validate", question(asking(CLUSTER))) == (200, {"uid": "u1", "allowed": True})
-        code, refused = await posted(session, "/validate", question(asking(CLUSTER, amount="9")))
+        assert await posted(session, "/validate", question(pod_with(CLUSTER))) == (200, {"uid": "u1", "allowed": True})
+        code, refused = await posted(session, "/validate", question(pod_with(CLUSTER, amount="9")))
         assert (code, refused["allowed"]) == (200, False)
         assert refused["status"]["message"].startswith("CapacityExceeded: ")
 
 
 async def test_nothing_is_answered_until_enough_is_known() -> None:
     async with server(lambda _: None) as session:
-        code, told = await posted(session, "/mutate", question(asking(CLUSTER)))
+        code, told = await posted(session, "/mutate", question(pod_with(CLUSTER)))
     assert (code, "Try again" in told["text"]) == (503, True)
 
 
@@ -80,7 +80,7 @@ async def test_a_body_that_does_not_come_is_given_up_on() -> None:
     never = asyncio.Event()
     async with server(review_timeout_s=0.05, reviews_at_once_max=1) as session:
         assert (await posted(session, "/validate", slowly()))[0] == 503
-        assert (await posted(session, "/validate", question(asking("cpu"))))[0] == 200
+        assert (await posted(session, "/validate", question(pod_with("cpu"))))[0] == 200
 
 
 async def test_other_paths_and_methods_are_not_served() -> None:
@@ -109,6 +109,6 @@ async def test_metrics_count_reviews_and_refusals() -> None:
     before = counted("gpuledger_admission_reviews_total", **reviews)
     refused = counted("gpuledger_admission_refusals_total", **refusals)
     async with server() as session:
-        await posted(session, "/validate", question(asking(CLUSTER, amount="9")))
+        await posted(session, "/validate", question(pod_with(CLUSTER, amount="9")))
     assert counted("gpuledger_admission_reviews_total", **reviews) == before + 1
     assert counted("gpuledger_admission_refusals_total", **refusals) == refused + 1

@@ -17,7 +17,7 @@ from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.pod import PodObserved
 from gpuledger.tools.assignments import TRIES_MAX, write
 from gpuledger.tools.cluster import QUOTAS, KubeAccess, open_kube
-from support.admission import asking
+from support.admission import pod_with
 from support.cli import Run, next_line, watching
 from support.kube_fleet import create, create_device
 from support.kube_server import KubeServer
@@ -150,19 +150,19 @@ def history() -> Pools:
     """A pool with a device that is set up and one that is not; one that is ignored, one at fault, and a free one."""
     pools = Pools().begin("w1", devices=0)
     for number in range(5):
-        pools.say(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
-        pools.say(f"w1-{number}", state("Ready"))
-    pools.say("w1", NodeObserved(uid="u"))
-    pools.say("w1", NodeInventoryChanged(present=True), source="/services/inventory")
-    pools.say(POOL, pool(slices_per_unit=2))
+        pools.record(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
+        pools.record(f"w1-{number}", state("Ready"))
+    pools.record("w1", NodeObserved(uid="u"))
+    pools.record("w1", NodeInventoryChanged(present=True), source="/services/inventory")
+    pools.record(POOL, pool(slices_per_unit=2))
     pools.assign("w1-0", POOL)
-    pools.say("w1-1", asks("a"))
-    pools.say("w1-2", described(ignored=True))
-    pools.say("w1-2", asks("a"))
-    pools.say("w1-3", state("Faulted"))
-    pools.say("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
-    pools.say("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
-    pools.say("team-b/other", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
+    pools.record("w1-1", asks("a"))
+    pools.record("w1-2", described(ignored=True))
+    pools.record("w1-2", asks("a"))
+    pools.record("w1-3", state("Faulted"))
+    pools.record("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
+    pools.record("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
+    pools.record("team-b/other", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
     return pools
 
 
@@ -219,7 +219,7 @@ async def test_a_pools_quotas_are_read_from_kubernetes(run: Run, client: KubeCli
     for name, namespace, resource in (("mine", "team-a", UNITS), ("other", "team-a", "pods"), ("far", "team-b", UNITS)):
         hard = {"spec": {"hard": {f"requests.{resource}": "4"}}}
         await create(client, QUOTAS, {"metadata": {"name": name, "namespace": namespace}, **hard})
-    await create(client, PODS, asking(UNITS, amount="3", namespace="team-a"))
+    await create(client, PODS, pod_with(UNITS, amount="3", namespace="team-a"))
     used = {f"requests.{UNITS}": "3"}  # as it is counted anyhow where there is a controller
     await client.merge_patch(QUOTAS, "mine", {"status": {"used": used}}, "team-a", subresource="status")
     page = await run("describe", "pool", POOL)

@@ -33,31 +33,31 @@ def equipped(**cards: int) -> Pools:
     pools = Pools().begin(*cards, devices=0)
     for node, number in cards.items():
         for name in (f"{node}-{one}" for one in range(number)):
-            pools.say(name, detected(node).model_copy(update={"card": f"GPU-{name}"}))
-            pools.say(name, state("Ready"))
+            pools.record(name, detected(node).model_copy(update={"card": f"GPU-{name}"}))
+            pools.record(name, state("Ready"))
     for node in cards:
-        pools.say(node, NodeObserved(uid="n"))
-        pools.say(node, NodeInventoryChanged(present=True), source="/services/inventory")
+        pools.record(node, NodeObserved(uid="n"))
+        pools.record(node, NodeInventoryChanged(present=True), source="/services/inventory")
     return pools
 
 
 def history() -> Pools:
     """A GPUPool with 4 units on w1 and 2 on w2, a ClusterGPUPool with 2 on w3, and pods that use them."""
     pools = equipped(w1=2, w2=1, w3=2)
-    pools.say(POOL, pool(slices_per_unit=2))
-    pools.say("c", pool())
+    pools.record(POOL, pool(slices_per_unit=2))
+    pools.record("c", pool())
     for device in ("w1-0", "w1-1", "w2-0"):
         pools.assign(device, POOL)
     for device in ("w3-0", "w3-1"):
         pools.assign(device, "c")
     for node, zone in (("w1", "1"), ("w2", "2")):
-        pools.say(node, NodeLabelled(uid="n", labels={"zone": zone}))
-    pools.say("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
-    pools.say("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 3}))
-    pools.say("team-b/theirs", PodObserved(uid="u", node="w3", requests={CLUSTER_UNITS: 1}))
-    pools.say("team-a/mine", PodObserved(uid="u", node="w3", requests={CLUSTER_UNITS: 1}))
-    pools.say("team-a/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
-    pools.say("team-b/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
+        pools.record(node, NodeLabelled(uid="n", labels={"zone": zone}))
+    pools.record("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
+    pools.record("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 3}))
+    pools.record("team-b/theirs", PodObserved(uid="u", node="w3", requests={CLUSTER_UNITS: 1}))
+    pools.record("team-a/mine", PodObserved(uid="u", node="w3", requests={CLUSTER_UNITS: 1}))
+    pools.record("team-a/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
+    pools.record("team-b/asks", PodObserved(uid="u", requests={CLUSTER_UNITS: 1}))
     return pools
 
 
@@ -121,8 +121,8 @@ async def test_current_pods_come_from_rows_and_past_ones_from_the_log(run: Run, 
 async def test_at_a_time_in_the_past(run: Run) -> None:
     pools = history()
     alone = pools.clock - 5  # when the pod asked, and nobody else had
-    pools.say("team-a/waits", PodGone(uid="u"))
-    pools.say(POOL, pool(slices_per_unit=2, maintenance="enabled"))
+    pools.record("team-a/waits", PodGone(uid="u"))
+    pools.record(POOL, pool(slices_per_unit=2, maintenance="enabled"))
     await publish(pools)
     then = await document(run, "team-a/waits", "--at", hour(alone).isoformat())
     assert then["moment"] == hour(alone).isoformat().replace("+00:00", "Z")
@@ -165,7 +165,7 @@ async def test_kubernetes_adds_what_keeps_the_pod_off_nodes(run: Run, cluster: K
 
 async def test_what_keeps_a_pod_off_a_full_node_is_shown_as_well(run: Run, cluster: KubeClient) -> None:
     pools = history()
-    pools.say("team-a/more", PodObserved(uid="u", node="w2", requests={UNITS: 2}))
+    pools.record("team-a/more", PodObserved(uid="u", node="w2", requests={UNITS: 2}))
     await publish(pools)
     await create_pod(cluster, "far", 3, nodeSelector={"zone": "2"})
     far = await document(run, "team-a/far")
@@ -184,10 +184,10 @@ async def test_what_keeps_a_pod_off_a_full_node_is_shown_as_well(run: Run, clust
 async def test_nodes_beyond_the_limit_are_judged_by_the_ledgers_labels(run: Run, cluster: KubeClient) -> None:
     nodes = [f"n{number:03}" for number in range(NODES_READ_MAX + 1)]
     pools = equipped(**dict.fromkeys(nodes, 1))
-    pools.say(POOL, pool())
+    pools.record(POOL, pool())
     for node in nodes:
         pools.assign(f"{node}-0", POOL)
-    pools.say(nodes[-1], NodeLabelled(uid="n", labels={"zone": "2"}))
+    pools.record(nodes[-1], NodeLabelled(uid="n", labels={"zone": "2"}))
     await publish(pools)
     await create_pod(cluster, "far", 1, nodeSelector={"zone": "1"})
     far = await document(run, "team-a/far")
@@ -211,7 +211,7 @@ async def test_quotas_of_the_namespace_are_shown(run: Run, cluster: KubeClient) 
 
 async def test_claims_and_units_are_answered_together(run: Run, cluster: KubeClient) -> None:
     pools = history()
-    pools.say("team-a/wants", _claim(), source="/services/watchers")
+    pools.record("team-a/wants", _claim(), source="/services/watchers")
     await publish(pools)
     claims = [{"name": "gpu", "resourceClaimName": "wants"}]
     await create_pod(cluster, "both", 5, resourceClaims=claims)

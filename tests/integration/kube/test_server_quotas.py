@@ -8,7 +8,7 @@ import pytest
 from gpuledger.api.kinds import NAMESPACES, PODS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ForbiddenError
-from support.admission import asking
+from support.admission import pod_with
 from support.examples import QUOTAS
 from support.kube_fleet import create
 from support.waiting import eventually
@@ -20,7 +20,7 @@ NAME: Final = f"requests.{UNITS}"
 
 
 def pod(name: str, units: str = "1") -> dict[str, Any]:
-    given = asking(UNITS, amount=units, namespace="team")
+    given = pod_with(UNITS, amount=units, namespace="team")
     return given | {"metadata": given["metadata"] | {"name": name}}
 
 

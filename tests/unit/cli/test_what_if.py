@@ -134,9 +134,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def history() -> Pools:
     """A pool that has n1-0; n1-1 is free and gold."""
     pools = Pools().begin("n1", devices=2)
-    pools.say(POOL, pool())
+    pools.record(POOL, pool())
     pools.assign("n1-0", POOL)
-    pools.say("n1-1", asks(tier="gold"))
+    pools.record("n1-1", asks(tier="gold"))
     return pools
 
 
@@ -166,8 +166,8 @@ def test_what_would_be_refused_by_what_is_there(reading: Reader, history: Pools,
 
 
 def test_what_is_there_already_is_not_held_against_settings_that_came_later(reading: Reader, history: Pools) -> None:
-    history.say(POOL, pool(slices_per_unit=2))
-    history.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
+    history.record(POOL, pool(slices_per_unit=2))
+    history.record(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
     found = reading(GOOD.replace("Card", "Card, slicesPerUnit: 2"))
     assert list(admission_notes(found.resource, found.object, POOL, found.hypothesis().definition, history.state)) == []
 
@@ -193,14 +193,14 @@ def test_the_answer_in_a_line(history: Pools, said: PoolDefined, expected: str) 
 
 
 def test_the_answer_counts_other_pools(history: Pools) -> None:
-    history.say("auto", pool(**GOLD))
-    history.say("n1-1", applied("auto"))
-    history.say("other", pool(**GOLD))
+    history.record("auto", pool(**GOLD))
+    history.record("n1-1", applied("auto"))
+    history.record("other", pool(**GOLD))
     gone = pool(**GOLD, include={"products": ["another"]})
     assert answer_to(history, gone, "auto") == "1 device would leave; total 1 → 0; 1 other pool would differ"
     assert answer_to(history, pool(), "new") == "total none → 0"
     assert answer_to(history, pool(maintenance="enabled", **GOLD), "team-a/b") == "total none → 0"
-    history.say("auto", pool(**GOLD, maintenance="enabled"))
+    history.record("auto", pool(**GOLD, maintenance="enabled"))
     assert answer_to(history, pool(**GOLD), "auto") == NOTHING
 
 
@@ -225,9 +225,9 @@ def test_notes(history: Pools) -> None:
     )
     assert "request 2 units, more than" in notes_of(history, pool(), used=2)
     assert "replaces those that were recorded since then (1)" in notes_of(history, pool(), since=0)
-    history.say(POOL, pool(deleting=True))
+    history.record(POOL, pool(deleting=True))
     assert "The pool is being deleted" in notes_of(history, pool())
-    history.say(MODULE_CONFIG, MET.model_copy(update={"met": False}))
+    history.record(MODULE_CONFIG, MET.model_copy(update={"met": False}))
     assert NOT_IN_FORCE in notes_of(history, pool())
 
 
@@ -241,7 +241,7 @@ def test_devices_that_a_pool_would_mean_and_not_have(history: Pools) -> None:
     narrow, wide = pool(node_selector={"labels": {"zone": "a"}}), pool()
     assert [one["name"] for one in document(history, wide, "new")["keptOut"]] == ["n1-0", "n1-1"]
     assert document(history, wide)["keptOut"] == []
-    history.say("ns/narrow", narrow)
+    history.record("ns/narrow", narrow)
     (first, second) = document(history, wide, "ns/narrow")["keptOut"]
     assert (first["name"], first["reasons"][0]["reason"]) == ("n1-0", "InAnotherPool")
     assert (second["name"], second["reasons"][0]["reason"]) == ("n1-1", "NotAskedFor")
@@ -276,7 +276,7 @@ def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str]
 def test_a_long_page_is_cut_with_a_count(capsys: pytest.CaptureFixture[str]) -> None:
     history = Pools().begin("n1", devices=21)
     for number in range(21):
-        history.say(f"n1-{number}", asks(tier="gold"))
+        history.record(f"n1-{number}", asks(tier="gold"))
     found = document(history, pool(**GOLD))
     lines = shown(capsys, found)
     assert "Devices that would change (20 of 21):" in lines

@@ -18,7 +18,7 @@ GOLD: dict[str, Any] = {"requires_annotation": False, "auto_approve": {"labels":
 @pytest.fixture
 def world() -> Pools:
     world = Pools().begin("n1", devices=2)
-    world.say(POOL, pool(**MIG))
+    world.record(POOL, pool(**MIG))
     return world
 
 
@@ -31,66 +31,66 @@ def world() -> Pools:
     ids=["other profiles", "none at all"],
 )
 def test_one_wrong_annotation_leaves_the_pool_open(world: Pools, hardware: Hardware, message: str) -> None:
-    world.say("n1-0", described(hardware))
-    world.say("n1-0", asks("p"))
+    world.record("n1-0", described(hardware))
+    world.record("n1-0", asks("p"))
     row = world.state.assignment.rows["n1-0"]
     assert (world.of("n1-0"), row.reason, row.message) == (FREE, "AnnotationMismatch", message)
-    world.say("n1-1", asks("p"))
+    world.record("n1-1", asks("p"))
     assert world.of("n1-1") == PENDING
 
 
 @pytest.mark.parametrize("hardware", [A100, WITH], ids=["unknown", "known"])
 def test_a_card_that_may_have_the_profile_is_taken(world: Pools, hardware: Hardware) -> None:
-    world.say("n1-0", described(hardware))
-    world.say("n1-0", asks("p"))
+    world.record("n1-0", described(hardware))
+    world.record("n1-0", asks("p"))
     assert world.of("n1-0") == PENDING
 
 
-def test_a_device_is_taken_once_its_card_is_known_to_have_the_profile(world: Pools) -> None:
-    world.say("n1-0", described(WITHOUT))
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", described(WITH))
+def test_a_device_is_taken_once_its_card_reports_the_profile(world: Pools) -> None:
+    world.record("n1-0", described(WITHOUT))
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", described(WITH))
     assert world.of("n1-0") == PENDING
 
 
 def test_a_pool_approves_no_card_without_its_profile(world: Pools) -> None:
-    world.say(POOL, pool(**MIG, **GOLD))
-    world.say("n1-0", described(WITHOUT))
-    world.say("n1-0", asks(tier="gold"))
-    world.say("n1-1", asks(tier="gold"))
+    world.record(POOL, pool(**MIG, **GOLD))
+    world.record("n1-0", described(WITHOUT))
+    world.record("n1-0", asks(tier="gold"))
+    world.record("n1-1", asks(tier="gold"))
     assert (world.of("n1-0"), world.of("n1-1")) == (FREE, PENDING)
 
 
 @pytest.mark.parametrize("word", [applied(POOL, 3), refused(POOL)], ids=["set up", "refused"])
-def test_what_a_pool_has_it_keeps_whatever_is_told_of_profiles(world: Pools, word: Payload) -> None:
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", word)
+def test_a_pool_keeps_its_devices_whatever_profiles_are_reported(world: Pools, word: Payload) -> None:
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", word)
     held, troubles = world.of("n1-0"), world.state.problem.where("pool", POOL)
-    world.say("n1-0", described(WITHOUT))
+    world.record("n1-0", described(WITHOUT))
     assert held[0] == POOL
     assert (world.of("n1-0"), world.state.problem.where("pool", POOL)) == (held, troubles)
 
 
-@pytest.mark.parametrize("said", [{}, GOLD], ids=["asked for", "approved"])
+@pytest.mark.parametrize("fields", [{}, GOLD], ids=["asked for", "approved"])
 def test_a_card_that_is_not_seen_keeps_its_place_and_has_it_when_it_comes_back(
-    world: Pools, said: dict[str, Any]
+    world: Pools, fields: dict[str, Any]
 ) -> None:
-    world.say("ns/few", pool(devices_per_node_max=1, **said))
-    mark = asks(tier="gold") if said else asks("few")
-    world.say("n1-0", mark)
-    world.say("n1-0", applied("ns/few"))
-    world.say("n1-0", described(missing=True))
-    world.say("n1-1", mark)
+    world.record("ns/few", pool(devices_per_node_max=1, **fields))
+    mark = asks(tier="gold") if fields else asks("few")
+    world.record("n1-0", mark)
+    world.record("n1-0", applied("ns/few"))
+    world.record("n1-0", described(missing=True))
+    world.record("n1-1", mark)
     assert (world.of("n1-0"), world.of("n1-1")) == (("ns/few", "Assigned"), FREE)
-    world.say("n1-0", described())
+    world.record("n1-0", described())
     assert (world.of("n1-0"), world.of("n1-1")) == (("ns/few", "Assigned"), FREE)
 
 
 def test_the_place_of_a_card_that_is_not_seen_is_given_away_by_ignoring_it(world: Pools) -> None:
-    world.say("ns/few", pool(devices_per_node_max=1, **GOLD))
+    world.record("ns/few", pool(devices_per_node_max=1, **GOLD))
     for device in ("n1-0", "n1-1"):
-        world.say(device, asks(tier="gold"))
-    world.say("n1-0", described(missing=True, ignored=True))
+        world.record(device, asks(tier="gold"))
+    world.record("n1-0", described(missing=True, ignored=True))
     assert world.of("n1-1") == FREE
-    world.say("n1-0", released("ns/few"))
+    world.record("n1-0", released("ns/few"))
     assert (world.of("n1-0"), world.of("n1-1")) == (FREE, ("ns/few", "Pending"))

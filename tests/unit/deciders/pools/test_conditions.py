@@ -26,7 +26,7 @@ def world() -> Pools:
 
 
 @pytest.mark.parametrize(
-    ("said", "differs", "total"),
+    ("fields", "differs", "total"),
     [
         ({}, {}, 0),
         (MIG, {}, 0),
@@ -55,17 +55,17 @@ def world() -> Pools:
     ],
 )
 def test_the_conditions_of_a_pool_without_devices(
-    world: Pools, said: dict[str, Any], differs: dict[str, Any], total: int | None
+    world: Pools, fields: dict[str, Any], differs: dict[str, Any], total: int | None
 ) -> None:
-    world.say("ns/p", pool(generation=3, **said))
+    world.record("ns/p", pool(generation=3, **fields))
     low = {"CapacityLow": ("True", "CapacityUnknown")} if total is None else {}
     assert world.conditions("ns/p") == {**FINE, **differs, **low}
     assert world.state.total.rows["ns/p"][1:3] == (total, 3)
-    assert world.say("ns/p", pool(generation=3, **said)) == []
+    assert world.record("ns/p", pool(generation=3, **fields)) == []
 
 
 @pytest.mark.parametrize(
-    ("said", "partitions", "total"),
+    ("fields", "partitions", "total"),
     [
         ({}, None, 2),
         ({"slices_per_unit": 4}, None, 8),
@@ -75,43 +75,43 @@ def test_the_conditions_of_a_pool_without_devices(
     ],
 )
 def test_the_total_counts_what_is_set_up(
-    world: Pools, said: dict[str, Any], partitions: int | None, total: int
+    world: Pools, fields: dict[str, Any], partitions: int | None, total: int
 ) -> None:
-    world.say("ns/p", pool(**said))
+    world.record("ns/p", pool(**fields))
     for device in ("n1-0", "n1-1"):
         world.assign(device, "ns/p", partitions)
-    world.say("n1-2", asks("p"))
+    world.record("n1-2", asks("p"))
     assert world.total("ns/p") == total
     assert world.conditions("ns/p")["CapacityLow"][0] == ("False" if total else "True")
 
 
 def test_the_cap_limits_the_total_and_says_so(world: Pools) -> None:
-    world.say("ns/p", pool(slices_per_unit=8))
+    world.record("ns/p", pool(slices_per_unit=8))
     world.assign("n1-0", "ns/p")
-    world.say(MODULE_CONFIG, SettingsChanged(max_slices_per_device=2))
+    world.record(MODULE_CONFIG, SettingsChanged(max_slices_per_device=2))
     assert world.total("ns/p") == 2
     assert world.conditions("ns/p")["Misconfigured"] == ("True", "SlicesAboveCap")
 
 
 def test_a_refusal_misconfigures_the_pool_until_it_is_taken_back(world: Pools) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     for device in ("n1-0", "n1-1"):
-        world.say(device, asks("p"))
-        world.say(device, refused("ns/p", "MIGNotEnabled", "No MIG mode."))
+        world.record(device, asks("p"))
+        world.record(device, refused("ns/p", "MIGNotEnabled", "No MIG mode."))
     assert world.of("n1-0") == ("ns/p", "Pending")
     assert world.conditions("ns/p")["Misconfigured"] == ("True", "MIGNotEnabled")
     assert world.conditions("ns/p")["Configured"] == ("False", "MIGNotEnabled")
     message = world.state.condition.rows["ns/p", "Misconfigured"].message
     assert message == "An agent refuses n1-0 and 1 more: No MIG mode."
-    world.say("n1-0", applied("ns/p"))
-    world.say("n1-1", asks())
+    world.record("n1-0", applied("ns/p"))
+    world.record("n1-1", asks())
     assert world.conditions("ns/p") == {**FINE, "CapacityLow": ("False", "HasCapacity")}
 
 
 def test_a_refusal_of_an_assigned_device_misconfigures_the_pool_although_it_steps_back(world: Pools) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.say("n1-0", refused("ns/p"))
+    world.record("n1-0", refused("ns/p"))
     assert (world.of("n1-0"), world.conditions("ns/p")["Misconfigured"]) == (
         ("ns/p", "Pending"), ("True", "MIGNotEnabled"),
     )  # fmt: skip
@@ -127,31 +127,31 @@ DRIFTS = [
 
 @pytest.mark.parametrize(("subject", "fact"), DRIFTS)
 def test_drift_lasts_until_it_is_confirmed(world: Pools, subject: str, fact: Any) -> None:
-    said = {**MIG, "include": {"products": [A100.product]}}
-    world.say("ns/p", pool(**said))
+    fields = {**MIG, "include": {"products": [A100.product]}}
+    world.record("ns/p", pool(**fields))
     world.assign("n1-0", "ns/p", 7)
-    world.say(subject, fact)
+    world.record(subject, fact)
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
-    world.say("n1-1", asks("p"))
+    world.record("n1-1", asks("p"))
     assert world.why("n1-1") == "PoolTakesNoDevices"
-    world.say("n1-0", described())
-    world.say("n1-0", applied("ns/p", 7))
+    world.record("n1-0", described())
+    world.record("n1-0", applied("ns/p", 7))
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
-    world.say("ns/p", pool(**said, maintenance="confirmed"))
+    world.record("ns/p", pool(**fields, maintenance="confirmed"))
     assert world.conditions("ns/p")["Maintenance"] == ("False", "InService")
     assert world.of("n1-1") == ("ns/p", "Pending")
 
 
 def test_what_was_confirmed_is_what_is_expected_from_then_on(world: Pools) -> None:
-    world.say("ns/p", pool(**MIG))
+    world.record("ns/p", pool(**MIG))
     world.assign("n1-0", "ns/p", 7)
-    world.say("n1-0", applied("ns/p", 4))
-    world.say("ns/p", pool(**MIG, maintenance="confirmed"))
-    world.say("n1-0", applied("ns/p", 4))
+    world.record("n1-0", applied("ns/p", 4))
+    world.record("ns/p", pool(**MIG, maintenance="confirmed"))
+    world.record("n1-0", applied("ns/p", 4))
     assert (world.total("ns/p"), world.conditions("ns/p")["Maintenance"][0]) == (4, "False")
-    world.say("n1-0", applied("ns/p", 3))
+    world.record("n1-0", applied("ns/p", 3))
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
-    world.say("ns/p", pool(**MIG))
+    world.record("ns/p", pool(**MIG))
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
 
 
@@ -161,134 +161,134 @@ INCLUDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("told", ["product", "pci_vendor", "pci_device", "mig_capable", "mig_profiles"])
-def test_what_nobody_tells_of_a_card_any_more_is_no_drift(told: str) -> None:
+@pytest.mark.parametrize("property_name", ["product", "pci_vendor", "pci_device", "mig_capable", "mig_profiles"])
+def test_a_property_that_is_no_longer_reported_is_no_drift(property_name: str) -> None:
     whole = A100.model_copy(update={"mig_profiles": ("1g.5gb", "7g.40gb")})
     world = Pools().begin("n1")
-    world.say("n1-0", described(whole))
-    world.say("ns/p", pool(**MIG, include=INCLUDED))
+    world.record("n1-0", described(whole))
+    world.record("ns/p", pool(**MIG, include=INCLUDED))
     world.assign("n1-0", "ns/p", 7)
-    world.say("n1-0", described(whole.model_copy(update={told: None})))
+    world.record("n1-0", described(whole.model_copy(update={property_name: None})))
     assert (world.of("n1-0"), world.conditions("ns/p")["Maintenance"]) == (("ns/p", "Assigned"), ("False", "InService"))
-    world.say("n1-0", described(whole.model_copy(update={"mig_capable": False, "mig_profiles": None})))
+    world.record("n1-0", described(whole.model_copy(update={"mig_capable": False, "mig_profiles": None})))
     assert (world.of("n1-0"), world.conditions("ns/p")["Maintenance"]) == (("ns/p", "Unassigning"), ("True", "Drift"))
 
 
-def test_what_is_not_known_of_a_card_does_not_bring_it_into_a_pool() -> None:
+def test_a_property_that_nobody_reports_brings_no_card_into_a_pool() -> None:
     world = Pools().begin("n1")
-    world.say("ns/p", pool(include={"mig_profiles": ["1g.5gb"]}))
-    world.say("n1-0", asks("p"))
+    world.record("ns/p", pool(include={"mig_profiles": ["1g.5gb"]}))
+    world.record("n1-0", asks("p"))
     assert world.why("n1-0") == "AnnotationMismatch"
 
 
 def test_a_device_that_was_not_assigned_yet_cannot_drift(world: Pools) -> None:
-    world.say("ns/p", pool(include={"products": [A100.product]}))
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", refused("ns/p"))
-    world.say("n1-0", described(Hardware(product="another")))
+    world.record("ns/p", pool(include={"products": [A100.product]}))
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", refused("ns/p"))
+    world.record("n1-0", described(Hardware(product="another")))
     assert world.conditions("ns/p")["Maintenance"] == ("False", "InService")
 
 
 def test_who_waits_for_room_waits_for_it_however_the_pool_drifts(world: Pools) -> None:
-    world.say("ns/p", pool(**MIG, devices_per_node_max=1))
+    world.record("ns/p", pool(**MIG, devices_per_node_max=1))
     world.assign("n1-0", "ns/p", 1)
-    world.say("n1-1", asks("p"))
-    world.say("n1-0", applied("ns/p", 0))
+    world.record("n1-1", asks("p"))
+    world.record("n1-0", applied("ns/p", 0))
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
-    assert world.say("n1-1", asks("p")) == []
+    assert world.record("n1-1", asks("p")) == []
     assert world.why("n1-1") == "NodeLimitReached"
 
 
 def test_what_drifts_when_its_pool_is_gone_leaves_nothing(world: Pools) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.say(MODULE_CONFIG, SettingsChanged(enabled=False))
-    world.say("ns/p", PoolGone())
-    world.say("n1-0", refused("ns/p"))
-    world.say(MODULE_CONFIG, SettingsChanged())
+    world.record(MODULE_CONFIG, SettingsChanged(enabled=False))
+    world.record("ns/p", PoolGone())
+    world.record("n1-0", refused("ns/p"))
+    world.record(MODULE_CONFIG, SettingsChanged())
     assert world.of("n1-0") == ("ns/p", "Unassigning")
     assert len(world.state.problem) == 0
 
 
 def test_a_fault_is_no_drift(world: Pools) -> None:
-    world.say("ns/p", pool(**MIG))
+    world.record("ns/p", pool(**MIG))
     world.assign("n1-0", "ns/p", 7)
-    world.say("n1-0", state("Faulted"))
-    world.say("n1-0", released("ns/p"))
-    world.say("n1-0", state("Ready"))
-    world.say("n1-0", applied("ns/p", 4))
+    world.record("n1-0", state("Faulted"))
+    world.record("n1-0", released("ns/p"))
+    world.record("n1-0", state("Ready"))
+    world.record("n1-0", applied("ns/p", 4))
     assert (world.total("ns/p"), world.conditions("ns/p")["Maintenance"][0]) == (4, "False")
 
 
 def test_of_pools_of_one_name_the_older_has_it(world: Pools) -> None:
-    world.say("ns/p", pool(uid="1"))
-    world.say("other/p", pool(uid="2", requires_annotation=False, auto_approve={}))
-    world.say("p", pool(uid="3"))
+    world.record("ns/p", pool(uid="1"))
+    world.record("other/p", pool(uid="2", requires_annotation=False, auto_approve={}))
+    world.record("p", pool(uid="3"))
     assert world.conditions("ns/p") == FINE
     for later in ("other/p", "p"):
         assert world.conditions(later)["Configured"] == ("False", "NameCollision")
-    world.say("n1-0", asks("p"))
-    world.say("n1-1", asks(cluster="p"))
+    world.record("n1-0", asks("p"))
+    world.record("n1-1", asks(cluster="p"))
     assert (world.of("n1-0"), world.why("n1-1")) == (("ns/p", "Pending"), "AnnotationMismatch")
     assert world.of("n1-2") == (None, None)
-    world.say("ns/p", PoolGone())
+    world.record("ns/p", PoolGone())
     assert world.conditions("other/p")["Configured"] == ("True", "Configured")
     assert world.of("n1-2") == ("other/p", "Pending")
-    world.say("n1-0", released("ns/p"))
+    world.record("n1-0", released("ns/p"))
     assert world.of("n1-0") == ("other/p", "Pending")
 
 
 def test_a_pool_that_is_made_anew_is_the_younger(world: Pools) -> None:
-    world.say("ns/p", pool(uid="1"))
-    world.say("other/p", pool(uid="2"))
-    world.say("ns/p", pool(uid="3"))
+    world.record("ns/p", pool(uid="1"))
+    world.record("other/p", pool(uid="2"))
+    world.record("ns/p", pool(uid="3"))
     assert world.conditions("ns/p")["Configured"] == ("False", "NameCollision")
     assert world.conditions("other/p") == FINE
 
 
 def test_a_pool_may_go_once_it_holds_nothing(world: Pools) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     for device in ("n1-0", "n1-1"):
         world.assign(device, "ns/p")
-    endings = [world.say("ns/p", pool(deleting=True)), world.say("n1-0", released("ns/p"))]
+    endings = [world.record("ns/p", pool(deleting=True)), world.record("n1-0", released("ns/p"))]
     assert not any(isinstance(one.data, PoolReleased) for decided in endings for one in decided)
-    decided = world.say("n1-1", DeviceWithdrawn())
+    decided = world.record("n1-1", DeviceWithdrawn())
     assert [one.subject for one in decided if isinstance(one.data, PoolReleased)] == ["ns/p"]
-    for again in (world.say("ns/p", pool(deleting=True)), world.say(MODULE_CONFIG, SettingsChanged())):
+    for again in (world.record("ns/p", pool(deleting=True)), world.record(MODULE_CONFIG, SettingsChanged())):
         assert not any(isinstance(one.data, PoolReleased) for one in again)
-    world.say("ns/p", PoolGone())
+    world.record("ns/p", PoolGone())
     assert world.conditions("ns/p") == {}
     assert "ns/p" not in world.state.total.rows
 
 
 def test_a_pool_that_was_released_and_made_anew_is_released_again(world: Pools) -> None:
     for uid in ("1", "2"):
-        world.say("ns/p", pool(uid=uid))
-        decided = world.say("ns/p", pool(uid=uid, deleting=True))
+        world.record("ns/p", pool(uid=uid))
+        decided = world.record("ns/p", pool(uid=uid, deleting=True))
         assert any(isinstance(one.data, PoolReleased) for one in decided)
 
 
-def test_what_was_said_of_a_pool_before_does_not_count(world: Pools) -> None:
-    world.say("ns/p", pool(slices_per_unit=2), at=50)
-    assert world.say("ns/p", pool(deleting=True), at=49) == []
-    assert world.say("ns/p", PoolGone(), at=48) == []
+def test_facts_about_an_earlier_pool_of_the_name_do_not_count(world: Pools) -> None:
+    world.record("ns/p", pool(slices_per_unit=2), at=50)
+    assert world.record("ns/p", pool(deleting=True), at=49) == []
+    assert world.record("ns/p", PoolGone(), at=48) == []
     assert world.conditions("ns/p") == FINE
 
 
 def test_a_condition_keeps_the_time_of_its_status(world: Pools) -> None:
-    world.say("ns/p", pool(backend="DRA"))
+    world.record("ns/p", pool(backend="DRA"))
     began = world.state.condition.rows["ns/p", "Configured"].changed_at
-    decided = world.say("ns/p", pool(unit="MIG"))
+    decided = world.record("ns/p", pool(unit="MIG"))
     assert [one.subject for one in decided if isinstance(one.data, PoolChanged)] == ["ns/p"]
     row = world.state.condition.rows["ns/p", "Configured"]
     assert (row.reason, row.changed_at) == ("MIGProfileMissing", began)
 
 
 def test_a_decision_is_never_before_an_earlier_one_about_the_same(world: Pools) -> None:
-    world.say("ns/p", pool(), at=90)
-    world.say("n1-0", asks("p"), at=80)
+    world.record("ns/p", pool(), at=90)
+    world.record("n1-0", asks("p"), at=80)
     assert world.state.assignment.rows["n1-0"].changed_at < world.state.total.rows["ns/p"].changed_at
-    decided = world.say("n1-0", applied("ns/p"), at=10)
+    decided = world.record("n1-0", applied("ns/p"), at=10)
     assert [one.time for one in decided] == [
         world.state.assignment.rows["n1-0"].changed_at,
         world.state.total.rows["ns/p"].changed_at,

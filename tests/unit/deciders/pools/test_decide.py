@@ -39,37 +39,35 @@ def world() -> Pools:
     [("ns/p", asks("p")), ("p", asks(cluster="p"))],
     ids=["GPUPool", "ClusterGPUPool"],
 )
-def test_a_device_that_is_asked_for_is_pending_then_assigned_then_given_back(
-    world: Pools, pool_id: str, mark: Any
-) -> None:
-    world.say(pool_id, pool())
-    assert steps(world.say("n1-0", mark)) == [("n1-0", pool_id, PENDING)]
+def test_a_requested_device_is_pending_then_assigned_then_released(world: Pools, pool_id: str, mark: Any) -> None:
+    world.record(pool_id, pool())
+    assert steps(world.record("n1-0", mark)) == [("n1-0", pool_id, PENDING)]
     assert world.total(pool_id) == 0
-    assert steps(world.say("n1-0", applied(pool_id))) == [("n1-0", pool_id, ASSIGNED)]
+    assert steps(world.record("n1-0", applied(pool_id))) == [("n1-0", pool_id, ASSIGNED)]
     assert world.total(pool_id) == 1
-    assert steps(world.say("n1-0", asks())) == [("n1-0", pool_id, UNASSIGNING)]
+    assert steps(world.record("n1-0", asks())) == [("n1-0", pool_id, UNASSIGNING)]
     assert world.total(pool_id) == 0
-    assert steps(world.say("n1-0", released(pool_id))) == [("n1-0", None, None)]
+    assert steps(world.record("n1-0", released(pool_id))) == [("n1-0", None, None)]
     assert world.why("n1-0") == "NotAskedFor"
 
 
 def test_a_device_that_waits_for_its_agent_is_given_back_through_the_agent(world: Pools) -> None:
-    world.say("ns/p", pool())
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", asks())
+    world.record("ns/p", pool())
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", asks())
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
-    world.say("n1-0", applied("ns/p"))
+    world.record("n1-0", applied("ns/p"))
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
-    world.say("n1-0", released("ns/p"))
+    world.record("n1-0", released("ns/p"))
     assert world.of("n1-0") == FREE
 
 
 def test_a_device_goes_from_pool_to_pool_only_when_the_first_has_released_it(world: Pools) -> None:
-    world.say("ns/p", pool())
-    world.say("q", pool())
+    world.record("ns/p", pool())
+    world.record("q", pool())
     world.assign("n1-0", "ns/p")
-    assert steps(world.say("n1-0", asks(cluster="q"))) == [("n1-0", "ns/p", UNASSIGNING)]
-    decided = world.say("n1-0", released("ns/p"))
+    assert steps(world.record("n1-0", asks(cluster="q"))) == [("n1-0", "ns/p", UNASSIGNING)]
+    decided = world.record("n1-0", released("ns/p"))
     assert steps(decided) == [("n1-0", None, None), ("n1-0", "q", PENDING)]
     first, second = [one for one in decided if one.subject == "n1-0"]
     assert second.causation_id == first.id
@@ -77,12 +75,12 @@ def test_a_device_goes_from_pool_to_pool_only_when_the_first_has_released_it(wor
 
 
 def test_an_annotation_that_comes_back_while_the_device_leaves_is_heard_when_it_has_left(world: Pools) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.say("n1-0", asks())
-    world.say("n1-0", asks("p"))
+    world.record("n1-0", asks())
+    world.record("n1-0", asks("p"))
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
-    world.say("n1-0", released("ns/p"))
+    world.record("n1-0", released("ns/p"))
     assert world.of("n1-0") == ("ns/p", PENDING)
 
 
@@ -91,19 +89,19 @@ def test_an_annotation_that_comes_back_while_the_device_leaves_is_heard_when_it_
     [asks("p", cluster="p"), asks("other"), asks(cluster="p"), asks("narrow")],
     ids=["both annotations", "unknown pool", "pool of the other kind", "no device that the pool means"],
 )
-def test_a_mismatch_assigns_nothing_and_is_told_once(world: Pools, mark: Any) -> None:
-    world.say("ns/p", pool())
-    world.say("ns/narrow", pool(include={"products": ["NVIDIA H100"]}))
-    decided = world.say("n1-0", mark)
+def test_a_mismatch_assigns_nothing_and_is_decided_once(world: Pools, mark: Any) -> None:
+    world.record("ns/p", pool())
+    world.record("ns/narrow", pool(include={"products": ["NVIDIA H100"]}))
+    decided = world.record("n1-0", mark)
     assert steps(decided) == [("n1-0", None, None)]
     assert world.why("n1-0") == "AnnotationMismatch"
-    assert world.say("n1-0", mark) == []
+    assert world.record("n1-0", mark) == []
 
 
 def test_a_mismatch_ends_when_the_pool_comes(world: Pools) -> None:
-    world.say("n1-0", asks("p"))
+    world.record("n1-0", asks("p"))
     assert world.why("n1-0") == "AnnotationMismatch"
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     assert world.of("n1-0") == ("ns/p", PENDING)
 
 
@@ -126,11 +124,11 @@ def test_a_mismatch_ends_when_the_pool_comes(world: Pools) -> None:
 def test_a_device_that_cannot_be_taken_yet_is_taken_later(
     world: Pools, subject: str, before: Any, after: Any, reason: str
 ) -> None:
-    world.say("ns/p", pool())
-    world.say(subject, before)
-    world.say("n1-0", asks("p"))
+    world.record("ns/p", pool())
+    world.record(subject, before)
+    world.record("n1-0", asks("p"))
     assert (world.of("n1-0"), world.why("n1-0")) == (FREE, reason)
-    world.say(subject, after)
+    world.record(subject, after)
     assert world.of("n1-0") == ("ns/p", PENDING)
 
 
@@ -152,27 +150,27 @@ def test_a_device_that_cannot_be_taken_yet_is_taken_later(
 )
 def test_a_device_leaves(world: Pools, subject: str, fact: Any, reason: str, *, is_applied: bool) -> None:
     selects = pool(include={"products": ["NVIDIA A100-PCIE-40GB"]}, node_selector={"labels": {"zone": "a"}})
-    world.say("n1", ZONE_A)
-    world.say("ns/p", selects)
-    world.say("n1-0", asks("p"))
+    world.record("n1", ZONE_A)
+    world.record("ns/p", selects)
+    world.record("n1-0", asks("p"))
     if is_applied:
-        world.say("n1-0", applied("ns/p"))
-    world.say(subject, fact)
+        world.record("n1-0", applied("ns/p"))
+    world.record(subject, fact)
     assert (world.of("n1-0"), world.why("n1-0")) == (("ns/p", UNASSIGNING), reason)
-    world.say("n1-0", released("ns/p"))
+    world.record("n1-0", released("ns/p"))
     assert world.of("n1-0") == FREE
 
 
 @pytest.mark.parametrize("uid", ["u", "v"], ids=["the same object", "one before it"])
 def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late(world: Pools, uid: str) -> None:
-    world.say("n1-0", asks("p"))
-    world.say("ns/p", PoolGone(uid="u"), at=50)
-    world.say("ns/p", pool(uid=uid), at=40)
-    world.say("ns/p", PoolGone(uid="u"), at=30)
-    world.say("ns/p", pool(uid=uid), at=45)
+    world.record("n1-0", asks("p"))
+    world.record("ns/p", PoolGone(uid="u"), at=50)
+    world.record("ns/p", pool(uid=uid), at=40)
+    world.record("ns/p", PoolGone(uid="u"), at=30)
+    world.record("ns/p", pool(uid=uid), at=45)
     assert world.of("n1-0") == FREE
     assert world.state.pool.get("ns/p") is None
-    world.say("ns/p", pool(uid="w"), at=51)
+    world.record("ns/p", pool(uid="w"), at=51)
     assert world.of("n1-0") == ("ns/p", PENDING)
     assert not world.state.end.rows
 
@@ -187,21 +185,21 @@ def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late(world: 
     ],
 )
 def test_an_assigned_device_stays(world: Pools, subject: str, fact: Any) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.say(subject, fact)
+    world.record(subject, fact)
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
 
 
 def test_a_faulted_device_is_confirmed_anew(world: Pools) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.say("n1-0", state("Faulted"))
+    world.record("n1-0", state("Faulted"))
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", PENDING), 0)
-    world.say("n1-0", state("Validating"))
-    world.say("n1-0", state("Ready"))
+    world.record("n1-0", state("Validating"))
+    world.record("n1-0", state("Ready"))
     assert world.of("n1-0") == ("ns/p", PENDING)
-    world.say("n1-0", applied("ns/p"))
+    world.record("n1-0", applied("ns/p"))
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 1)
 
 
@@ -212,92 +210,92 @@ def test_a_faulted_device_is_confirmed_anew(world: Pools) -> None:
 def test_a_device_that_its_agent_takes_back_waits_until_it_is_set_up_anew(
     world: Pools, word: Any, message: str
 ) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    assert steps(world.say("n1-0", word)) == [("n1-0", "ns/p", PENDING)]
+    assert steps(world.record("n1-0", word)) == [("n1-0", "ns/p", PENDING)]
     row = world.state.assignment.rows["n1-0"]
     assert (row.reason, row.message, world.total("ns/p")) == ("TakenBackByAgent", message, 0)
-    world.say("ns/p", pool(maintenance="confirmed"))
+    world.record("ns/p", pool(maintenance="confirmed"))
     assert world.of("n1-0") == ("ns/p", PENDING)
-    world.say("n1-0", applied("ns/p"))
+    world.record("n1-0", applied("ns/p"))
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 1)
 
 
 def test_a_confirmation_waits_until_the_device_is_ready(world: Pools) -> None:
-    world.say("ns/p", pool())
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", state("Faulted"))
-    world.say("n1-0", applied("ns/p"))
+    world.record("ns/p", pool())
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", state("Faulted"))
+    world.record("n1-0", applied("ns/p"))
     assert world.of("n1-0") == ("ns/p", PENDING)
-    world.say("n1-0", state("Ready"))
+    world.record("n1-0", state("Ready"))
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
 
 
 def test_agents_are_heard_about_their_own_devices_and_pools_only(world: Pools) -> None:
     world.begin("n2")
-    world.say("ns/p", pool())
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", applied("ns/p"), source="/nodes/n2/agent")
-    world.say("n1-0", applied("other"))
-    world.say("n1-1", applied("ns/p"))
-    world.say("nobody-0", applied("ns/p"))
+    world.record("ns/p", pool())
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", applied("ns/p"), source="/nodes/n2/agent")
+    world.record("n1-0", applied("other"))
+    world.record("n1-1", applied("ns/p"))
+    world.record("nobody-0", applied("ns/p"))
     assert (world.of("n1-0"), world.of("n1-1")) == (("ns/p", PENDING), FREE)
 
 
 def test_of_what_an_agent_says_the_latest_counts(world: Pools) -> None:
-    world.say("ns/p", pool(unit="MIG", mig_profile="1g.5gb"))
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", applied("ns/p", 7), at=50)
-    world.say("n1-0", refused("ns/p"), at=49)
+    world.record("ns/p", pool(unit="MIG", mig_profile="1g.5gb"))
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", applied("ns/p", 7), at=50)
+    world.record("n1-0", refused("ns/p"), at=49)
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 7)
 
 
 def test_an_agent_whose_clock_is_behind_is_heard(world: Pools) -> None:
-    world.say("ns/p", pool())
-    world.say("n1-0", asks("p"))
-    world.say("n1-0", applied("ns/p"), at=-100)
+    world.record("ns/p", pool())
+    world.record("n1-0", asks("p"))
+    world.record("n1-0", applied("ns/p"), at=-100)
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
     row = world.state.assignment.rows["n1-0"]
-    world.say("n1-0", asks(), at=-50)
+    world.record("n1-0", asks(), at=-50)
     assert world.state.assignment.rows["n1-0"] == row  # What people said before does not count.
 
 
 def test_no_more_than_so_many_devices_of_a_node(world: Pools) -> None:
-    world.say("ns/p", pool(devices_per_node_max=1))
-    world.say("n1-1", asks("p"))
-    world.say("n1-0", asks("p"))
+    world.record("ns/p", pool(devices_per_node_max=1))
+    world.record("n1-1", asks("p"))
+    world.record("n1-0", asks("p"))
     assert (world.of("n1-1"), world.why("n1-0")) == (("ns/p", PENDING), "NodeLimitReached")
-    world.say("n1-1", asks())
+    world.record("n1-1", asks())
     assert world.of("n1-0") == FREE
-    world.say("n1-1", released("ns/p"))
+    world.record("n1-1", released("ns/p"))
     assert world.of("n1-0") == ("ns/p", PENDING)
-    world.say("n1-1", asks("p"))
+    world.record("n1-1", asks("p"))
     assert world.why("n1-1") == "NodeLimitReached"
-    world.say("n1-0", DeviceWithdrawn())
+    world.record("n1-0", DeviceWithdrawn())
     assert world.of("n1-1") == ("ns/p", PENDING)
 
 
 def test_devices_that_wait_together_are_taken_by_name(world: Pools) -> None:
-    world.say("n1-1", asks("p"))
-    world.say("n1-0", asks("p"))
-    world.say("ns/p", pool(devices_per_node_max=1))
+    world.record("n1-1", asks("p"))
+    world.record("n1-0", asks("p"))
+    world.record("ns/p", pool(devices_per_node_max=1))
     assert (world.of("n1-0"), world.of("n1-1")) == (("ns/p", PENDING), FREE)
 
 
 def test_a_withdrawn_device_leaves_nothing(world: Pools) -> None:
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.say("n1-0", DeviceWithdrawn())
+    world.record("n1-0", DeviceWithdrawn())
     assert world.of("n1-0") == FREE
     assert world.total("ns/p") == 0
     assert "n1-0" not in world.state.setup.rows
-    world.say("n1-0", detected("n1"))
-    world.say("n1-0", state("Ready"))
+    world.record("n1-0", detected("n1"))
+    world.record("n1-0", state("Ready"))
     assert world.of("n1-0") == ("ns/p", PENDING)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said", "labels", "takes"),
+    ("settings", "fields", "labels", "takes"),
     [
         ({}, {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}, {"tier": "gold"}, True),
         ({}, {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}, {"tier": "tin"}, False),
@@ -337,14 +335,14 @@ def test_a_withdrawn_device_leaves_nothing(world: Pools) -> None:
 )
 @pytest.mark.parametrize("pool_first", [False, True])
 def test_a_pool_may_approve_devices_by_itself(
-    world: Pools, settings: Any, said: Any, labels: Any, *, takes: bool, pool_first: bool
+    world: Pools, settings: Any, fields: Any, labels: Any, *, takes: bool, pool_first: bool
 ) -> None:
-    world.say(MODULE_CONFIG, SettingsChanged(**settings))
-    facts = [("ns/p", pool(**said)), ("n1-0", state("Ready"))]
-    world.say("n1-0", state("Validating"))
-    world.say("n1-0", asks(**labels))
+    world.record(MODULE_CONFIG, SettingsChanged(**settings))
+    facts = [("ns/p", pool(**fields)), ("n1-0", state("Ready"))]
+    world.record("n1-0", state("Validating"))
+    world.record("n1-0", asks(**labels))
     for subject, fact in facts if pool_first else reversed(facts):
-        world.say(subject, fact)
+        world.record(subject, fact)
     assert world.of("n1-0") == (("ns/p", PENDING) if takes else FREE)
     row = world.state.assignment.get("n1-0")
     assert row is None or row.automatic == takes
@@ -352,36 +350,36 @@ def test_a_pool_may_approve_devices_by_itself(
 
 def test_an_annotation_comes_before_what_pools_approve(world: Pools) -> None:
     everything = {"requires_annotation": False, "auto_approve": {}}
-    world.say("n1-0", asks(cluster="q"))
-    world.say("ns/p", pool(**everything))
+    world.record("n1-0", asks(cluster="q"))
+    world.record("ns/p", pool(**everything))
     assert (world.of("n1-0"), world.of("n1-1")) == (FREE, ("ns/p", PENDING))
-    world.say("n1-1", asks(cluster="q"))
+    world.record("n1-1", asks(cluster="q"))
     assert world.of("n1-1") == ("ns/p", UNASSIGNING)
 
 
-def test_who_asked_may_change_without_the_device_changing_hands(world: Pools) -> None:
-    world.say("ns/p", pool(requires_annotation=False, auto_approve={}))
-    world.say("n1-0", applied("ns/p"))
+def test_an_assignment_may_become_automatic_and_back_without_a_move(world: Pools) -> None:
+    world.record("ns/p", pool(requires_annotation=False, auto_approve={}))
+    world.record("n1-0", applied("ns/p"))
     assert world.state.assignment.rows["n1-0"].automatic
     for mark, automatic in ((asks("p"), False), (asks(), True)):
-        assert steps(world.say("n1-0", mark)) == [("n1-0", "ns/p", ASSIGNED)]
+        assert steps(world.record("n1-0", mark)) == [("n1-0", "ns/p", ASSIGNED)]
         assert world.state.assignment.rows["n1-0"].automatic == automatic
         assert world.total("ns/p") == 1
 
 
 def test_of_the_pools_that_approve_a_device_the_oldest_takes_it(world: Pools) -> None:
-    world.say("n1", prepared(ready=False))
+    world.record("n1", prepared(ready=False))
     for name in ("z", "a"):
-        world.say(name, pool(uid=name, requires_annotation=False, auto_approve={}))
-    world.say("n1", prepared())
+        world.record(name, pool(uid=name, requires_annotation=False, auto_approve={}))
+    world.record("n1", prepared())
     assert world.of("n1-0") == ("z", PENDING)
 
 
 def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(world: Pools) -> None:
-    world.say("ns/p", pool(requires_annotation=False, auto_approve={}))
-    world.say(MODULE_CONFIG, SettingsChanged(approval_mode="Manual"))
+    world.record("ns/p", pool(requires_annotation=False, auto_approve={}))
+    world.record(MODULE_CONFIG, SettingsChanged(approval_mode="Manual"))
     assert world.of("n1-0") == ("ns/p", PENDING)
-    world.say("ns/p", pool())
+    world.record("ns/p", pool())
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
 
 
@@ -390,9 +388,9 @@ def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(w
 )
 def test_nothing_is_decided_while_the_module_is_not_in_force(before: Any) -> None:
     world = Pools().begin("n1")
-    world.say(MODULE_CONFIG, before)
+    world.record(MODULE_CONFIG, before)
     for subject, fact in (("ns/p", pool()), ("n1-0", asks("p"))):
-        assert world.say(subject, fact) == []
-    world.say(MODULE_CONFIG, SettingsChanged() if isinstance(before, SettingsChanged) else MET)
+        assert world.record(subject, fact) == []
+    world.record(MODULE_CONFIG, SettingsChanged() if isinstance(before, SettingsChanged) else MET)
     assert world.of("n1-0") == ("ns/p", PENDING)
     assert world.total("ns/p") == 0

@@ -40,19 +40,19 @@ FACTS: dict[str, tuple[str, Payload]] = {
 def cluster(pools: int) -> Pools:
     """Pools that hold a device each, which a pod asks for, and as many that approve devices by a label of their own."""
     world = Pools()
-    world.say(MODULE_CONFIG, MET)
+    world.record(MODULE_CONFIG, MET)
     for number in range(pools):
         node = f"n{number}"
-        world.say(node, prepared())
+        world.record(node, prepared())
         for device in (f"{node}-0", f"{node}-1"):
-            world.say(device, detected(node))
-            world.say(device, state("Ready"))
-        world.say(f"ns/p{number}", pool(node_selector={"labels": {"zone": "a"}}))
-        world.say(f"own{number}", pool(requires_annotation=False, auto_approve={"labels": {"own": f"{number}"}}))
-        world.say(node, NodeLabelled(uid="n", labels={"zone": "a"}))
-        world.say(f"{node}-0", asks(f"p{number}"))
-        world.say(f"{node}-0", applied(f"ns/p{number}"))
-        world.say(f"ns/pod{number}", PodObserved(uid="u", requests={f"gpu.deckhouse.io/p{number}": 1}))
+            world.record(device, detected(node))
+            world.record(device, state("Ready"))
+        world.record(f"ns/p{number}", pool(node_selector={"labels": {"zone": "a"}}))
+        world.record(f"own{number}", pool(requires_annotation=False, auto_approve={"labels": {"own": f"{number}"}}))
+        world.record(node, NodeLabelled(uid="n", labels={"zone": "a"}))
+        world.record(f"{node}-0", asks(f"p{number}"))
+        world.record(f"{node}-0", applied(f"ns/p{number}"))
+        world.record(f"ns/pod{number}", PodObserved(uid="u", requests={f"gpu.deckhouse.io/p{number}": 1}))
     return world
 
 
@@ -66,7 +66,7 @@ def work(world: Pools, subject: str, data: Payload) -> int:
 
     sys.setprofile(count)
     try:
-        world.say(subject, data)
+        world.record(subject, data)
     finally:
         sys.setprofile(None)
     return calls

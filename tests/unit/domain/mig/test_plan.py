@@ -35,8 +35,8 @@ def _divided(*names: tuple[str, int], busy: tuple[str, ...] = ()) -> MigState:
     return EMPTY._replace(instances=instances, busy=frozenset(busy))
 
 
-def _refused(card: MigState, wanted: str | None) -> Refusal:
-    found = plan(card, wanted)
+def _refused(card: MigState, profile_name: str | None) -> Refusal:
+    found = plan(card, profile_name)
     assert isinstance(found, Refusal)
     return found
 
@@ -50,7 +50,7 @@ def test_a_card_without_mig_is_divided_from_the_start() -> None:
     assert plan(OFF, "3g.40gb") == Plan(steps, (Place(0, "3g.40gb"), Place(4, "3g.40gb")))
 
 
-def test_what_stands_as_wanted_is_left_alone() -> None:
+def test_instances_that_are_right_stay() -> None:
     card = _divided(("3g.40gb", 0), ("3g.40gb", 4))
     assert plan(card, "3g.40gb") == Plan((), (Place(0, "3g.40gb"), Place(4, "3g.40gb")))
 
@@ -103,7 +103,7 @@ def test_what_somebody_made_by_a_profile_that_nobody_knows_is_gone_round() -> No
     assert plan(card, "3g.40gb") == Plan((Create("3g.40gb", 4),), (Place(0, "9g.90gb"), Place(4, "3g.40gb")))
 
 
-def test_what_somebody_made_has_as_much_compute_as_memory_for_all_that_is_known() -> None:
+def test_an_instance_of_an_unlisted_profile_counts_as_much_compute_as_memory() -> None:
     profiles = (Profile("1g.10gb", 1, 1, (0, 1, 2, 3), 4, 9728), Profile("3g.40gb", 3, 4, (0,), 1, 40192))
     card = MigState(
         enabled=True, profiles=profiles, instances=(Instance("strange", "9g.90gb", 0, 2),), busy=frozenset({"strange"})
@@ -123,7 +123,7 @@ def test_where_mig_is_off_there_is_nothing_to_take_back(card: MigState) -> None:
 
 
 @pytest.mark.parametrize(
-    ("card", "wanted", "reason"),
+    ("card", "profile_name", "reason"),
     [
         (MigState(enabled=None), "1g.10gb", "MigNotSupported"),
         (OFF, "1g.5gb", "MigProfileNotSupported"),
@@ -135,14 +135,14 @@ def test_where_mig_is_off_there_is_nothing_to_take_back(card: MigState) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_with_a_reason_and_what_to_do(
-    card: MigState, wanted: str | None, reason: str
+    card: MigState, profile_name: str | None, reason: str
 ) -> None:
-    refusal = _refused(card, wanted)
+    refusal = _refused(card, profile_name)
     assert refusal.reason == reason
     assert refusal.message.endswith(".")
 
 
-def test_a_mode_that_waits_for_a_reset_is_set_back_where_the_one_in_force_is_wanted() -> None:
+def test_a_right_mode_that_the_next_reset_would_change_is_set_again() -> None:
     assert plan(OFF._replace(pending=True), None) == Plan((Disable(),))
     found = plan(_divided(("7g.80gb", 0))._replace(pending=True), "7g.80gb")
     assert found == Plan((Enable(),), (Place(0, "7g.80gb"),))

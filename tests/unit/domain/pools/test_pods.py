@@ -23,11 +23,11 @@ def asks(node: str | None = None, units: int = 1, uid: str = "u") -> PodObserved
     return PodObserved(uid=uid, node=node, requests={UNITS: units})
 
 
-def told(*said: Saying) -> PoolPod | None:
+def told(*facts: Saying) -> PoolPod | None:
     """What is known of the pod after these facts, in the order of the log."""
     pools = Pools()
-    for at, data in said:
-        assert pools.say(POD, data, at=at) == []
+    for at, data in facts:
+        assert pools.record(POD, data, at=at) == []
     return pools.state.pod.get(POD)
 
 
@@ -37,7 +37,7 @@ def row(said_at: float, node: str | None = None, bound_at: float | None = None, 
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("facts", "expected"),
     [
         ([(1, asks())], row(1)),
         ([(1, asks()), (2, asks("w1"))], row(2, "w1", 2)),
@@ -59,15 +59,15 @@ def row(said_at: float, node: str | None = None, bound_at: float | None = None, 
         "comes again",
     ],
 )  # fmt: skip
-def test_what_is_known_of_a_pod(said: list[Saying], expected: PoolPod | None) -> None:
-    assert told(*said) == expected
+def test_pods_become_rows(facts: list[Saying], expected: PoolPod | None) -> None:
+    assert told(*facts) == expected
 
 
 def test_pods_that_are_gone_leave_nothing_behind() -> None:
     pools = Pools()
     for number in range(3):
-        pools.say(f"team-a/{number}", asks())
-        pools.say(f"team-a/{number}", PodGone())
+        pools.record(f"team-a/{number}", asks())
+        pools.record(f"team-a/{number}", PodGone())
     assert not any(len(table) for table in pools.state.tables().values())
 
 
@@ -91,9 +91,9 @@ def test_a_pod_touches_no_device_and_no_pool(data: Payload) -> None:
 
 def test_nothing_is_decided_upon_pods() -> None:
     pools = cards(w1=2)
-    assert pools.say(POD, asks("w1", 9)) == []
-    assert pools.say(POD, PodGone()) == []
-    assert pools.say(MODULE_CONFIG, MET) == []
+    assert pools.record(POD, asks("w1", 9)) == []
+    assert pools.record(POD, PodGone()) == []
+    assert pools.record(MODULE_CONFIG, MET) == []
 
 
 def _fold(state: PoolFacts, data: Payload) -> None:

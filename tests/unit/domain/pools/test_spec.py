@@ -40,12 +40,12 @@ DEVICE = DeviceFacts("w1-0000:17:00.0", "NVIDIA A100", "10de", "20b5", True, fro
         ({"products": ["NVIDIA A100"], "pci_devices": ["2203"]}, False),
     ],
 )
-def test_each_part_that_is_given_has_to_hold(given: dict[str, Any], *, means: bool) -> None:
+def test_each_given_part_of_a_filter_has_to_match(given: dict[str, Any], *, means: bool) -> None:
     assert matches(spec_of(pool(include=given)), DEVICE) == means
     assert matches(spec_of(pool(exclude=given)), DEVICE) == (not means or not given)
 
 
-def test_what_is_not_known_of_a_device_matches_nothing_that_asks_for_it() -> None:
+def test_a_property_that_nobody_reports_matches_no_filter_for_it() -> None:
     unknown = DeviceFacts("w1-0-10de-20b5", None, None, None, None, frozenset())
     for part, value in {
         "products": ["a"],
@@ -56,7 +56,7 @@ def test_what_is_not_known_of_a_device_matches_nothing_that_asks_for_it() -> Non
         assert mismatch(spec_of(pool(include={part: value})), unknown) is not None
 
 
-def test_a_pool_of_partitions_means_no_device_that_cannot_have_any() -> None:
+def test_a_pool_of_partitions_selects_no_device_without_mig() -> None:
     spec = spec_of(pool(unit="MIG", mig_profile="1g.5gb"))
     assert matches(spec, DEVICE)
     assert matches(spec, DEVICE._replace(mig_capable=None))
@@ -64,7 +64,7 @@ def test_a_pool_of_partitions_means_no_device_that_cannot_have_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "known", "means"),
+    ("profile", "listed", "means"),
     [
         ("1g.5gb", {"1g.5gb", "2g.10gb"}, True),
         ("2g.20gb", {"1g.5gb", "2g.10gb"}, False),
@@ -83,10 +83,10 @@ def test_a_pool_of_partitions_means_no_device_that_cannot_have_any() -> None:
         (None, {"1g.5gb"}, True),
     ],
 )
-def test_a_pool_of_partitions_means_no_card_that_is_known_to_lack_its_profile(
-    profile: str | None, known: set[str], *, means: bool
+def test_a_pool_of_partitions_selects_no_card_that_lacks_its_profile(
+    profile: str | None, listed: set[str], *, means: bool
 ) -> None:
-    device = DEVICE._replace(mig_profiles=frozenset(known))
+    device = DEVICE._replace(mig_profiles=frozenset(listed))
     for capable in (True, None):
         spec = spec_of(pool(unit="MIG", mig_profile=profile))
         assert matches(spec, device._replace(mig_capable=capable)) == means
@@ -94,7 +94,7 @@ def test_a_pool_of_partitions_means_no_card_that_is_known_to_lack_its_profile(
     assert matches(spec_of(pool(mig_profile=profile)), device)
 
 
-def test_which_profiles_a_card_has_is_told_and_the_message_fits_an_event() -> None:
+def test_the_message_lists_the_cards_profiles_and_fits_an_event() -> None:
     spec = spec_of(pool(unit="MIG", mig_profile="2g.20gb"))
     assert mismatch(spec, DEVICE) == "The device's card has no MIG profile 2g.20gb, only 1g.5gb, 2g.10gb."
     ten = frozenset(f"{number}g.1gb" for number in range(10))
@@ -126,7 +126,7 @@ def test_nodes_are_selected_as_kubernetes_selects(selector: dict[str, Any], *, s
 
 
 @pytest.mark.parametrize(
-    ("said", "cap", "offers"),
+    ("fields", "cap", "offers"),
     [
         ({}, 8, 2),
         ({"slices_per_unit": 4}, 8, 8),
@@ -134,5 +134,5 @@ def test_nodes_are_selected_as_kubernetes_selects(selector: dict[str, Any], *, s
         ({"unit": "MIG", "slices_per_unit": 3}, 8, 42),
     ],
 )
-def test_units(said: dict[str, Any], cap: int, offers: int) -> None:
-    assert units(pool(**said), cards=2, partitions=14, cap=cap) == offers
+def test_units(fields: dict[str, Any], cap: int, offers: int) -> None:
+    assert units(pool(**fields), cards=2, partitions=14, cap=cap) == offers

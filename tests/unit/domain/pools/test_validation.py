@@ -16,7 +16,7 @@ def selecting(operator: str, *values: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("pool_id", "said", "reasons"),
+    ("pool_id", "fields", "reasons"),
     [
         ("ns/p", {}, []),
         ("ns/p", {"slices_per_unit": 8}, []),
@@ -36,18 +36,20 @@ def selecting(operator: str, *values: str) -> dict[str, Any]:
         ("ns/" + "p" * 64, {}, ["NameInvalid"]),
     ],
 )
-def test_each_problem_has_a_reason_and_names_its_field(pool_id: str, said: dict[str, Any], reasons: list[str]) -> None:
-    found = list(problems(pool_id, pool(**said), CAP))
+def test_each_problem_has_a_reason_and_names_its_field(
+    pool_id: str, fields: dict[str, Any], reasons: list[str]
+) -> None:
+    found = list(problems(pool_id, pool(**fields), CAP))
     assert [problem.reason for problem in found] == reasons
     assert all(problem.message.startswith(("spec.", "metadata.")) for problem in found)
-    first = problem_of(pool_id, json_text(pool(**said).model_dump(mode="json")), CAP)
+    first = problem_of(pool_id, json_text(pool(**fields).model_dump(mode="json")), CAP)
     assert first == (found[0]._replace(message=f"{found[0].message}.") if found else None)
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("fields", "reason"),
     [({}, None), ({"provider": "AMD"}, "ProviderNotSupported"), ({"backend": "DRA"}, "BackendNotSupported")],
 )
-def test_providers_and_backends_that_are_not_served(said: dict[str, Any], reason: str | None) -> None:
-    problem = unsupported(pool(**said))
+def test_providers_and_backends_that_are_not_served(fields: dict[str, Any], reason: str | None) -> None:
+    problem = unsupported(pool(**fields))
     assert (None if problem is None else problem.reason) == reason

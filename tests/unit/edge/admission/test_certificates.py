@@ -110,13 +110,13 @@ def test_an_expired_authority_is_trusted_no_more() -> None:
 def test_the_bundle_is_bounded() -> None:
     authority, now = None, NOW
     for _ in range(8):
-        known, now = authority, now + AUTHORITY_LIFE * 2 / 3
-        authority = authority_at(known, now)
+        former, now = authority, now + AUTHORITY_LIFE * 2 / 3
+        authority = authority_at(former, now)
     assert authority is not None
     assert len(certificates_of(authority.bundle)) <= AUTHORITIES_MAX
 
 
-def test_a_new_authority_signs_nothing_until_it_has_been_made_known() -> None:
+def test_a_new_authority_signs_nothing_until_it_is_published() -> None:
     first = authority_at(None, NOW)
     renewal = NOW + AUTHORITY_LIFE * 2 / 3
     serving = serving_at(None, first, NAMES, renewal - TWO_THIRDS)
@@ -139,7 +139,7 @@ def test_what_a_secret_holds_is_read_back() -> None:
     assert read_pair(authority.data()) == authority
 
 
-def test_what_is_no_certificate_with_its_key_is_said_to_be_none() -> None:
+def test_a_secret_without_a_certificate_and_its_key_is_an_error() -> None:
     one, other = authority_at(None, NOW).data(), authority_at(None, NOW).data()
     for bad in ({}, one | {"tls.crt": b"x"}, one | {"tls.key": b""}, one | {"tls.key": other["tls.key"]}):
         with pytest.raises(CertificateError):
@@ -168,15 +168,15 @@ def test_an_authority_that_nobody_could_trust_is_made_anew(signs: bool) -> None:
 
 def test_what_a_clock_that_was_ahead_made_is_made_anew() -> None:
     ahead = NOW + timedelta(days=1)
-    known = authority_at(None, ahead)
-    authority = authority_at(known, NOW)
-    assert authority.certificate != known.certificate
-    serving = serving_at(serving_at(None, known, NAMES, ahead), authority, NAMES, NOW)
+    former = authority_at(None, ahead)
+    authority = authority_at(former, NOW)
+    assert authority.certificate != former.certificate
+    serving = serving_at(serving_at(None, former, NAMES, ahead), authority, NAMES, NOW)
     assert is_signed_by(serving, authority.certificate)
     for later in (NOW, ahead):
         assert serving_at(serving, authority_at(authority, later), NAMES, later) is serving
 
 
-def test_a_key_of_an_unknown_curve_is_none() -> None:
+def test_a_key_of_an_unsupported_curve_is_an_error() -> None:
     with pytest.raises(CertificateError, match="not supported"):
         read_pair(authority_at(None, NOW).data() | {"tls.key": UNKNOWN_CURVE})

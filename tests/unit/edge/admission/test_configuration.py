@@ -18,7 +18,7 @@ from gpuledger.local.kubeapi.strategies.webhook_configurations import (
     ValidatingConfigurationStrategy,
 )
 from gpuledger.local.kubeapi.webhook_matching import KindVersion, Question, applies
-from support.admission import Json, asking
+from support.admission import Json, pod_with
 
 SETTINGS = AdmissionSettings()
 LOCAL, CLUSTER = "gpu.deckhouse.io/x", "cluster.gpu.deckhouse.io/x"
@@ -66,7 +66,7 @@ def test_a_service_leads_to_them_or_a_url() -> None:
         (WebhookAddress(url="https://gpu.example"), "gpu.example"),
     ],
 )
-def test_the_certificate_is_for_the_name_that_is_asked(reached: WebhookAddress, name: str) -> None:
+def test_the_certificate_names_the_host_that_api_servers_call(reached: WebhookAddress, name: str) -> None:
     assert server_names("d8-gpu-operator", reached) == (name,)
 
 
@@ -79,17 +79,17 @@ def without(kind: str, pod: Json) -> Json:
 @pytest.mark.parametrize(
     ("pod", "is_theirs"),
     [
-        (asking("cpu", "nvidia.com/gpu"), False),
+        (pod_with("cpu", "nvidia.com/gpu"), False),
         ({"metadata": {}, "spec": {"containers": [{"name": "c"}]}}, False),
         ({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}], "initContainers": []}}, False),
-        (asking("other.gpu.deckhouse.io/x"), False),
-        (asking(LOCAL), True),
-        (asking("cpu", CLUSTER), True),
-        (without("requests", asking(LOCAL)), True),
-        (asking("cpu", spec={"initContainers": asking(LOCAL)["spec"]["containers"]}), True),
+        (pod_with("other.gpu.deckhouse.io/x"), False),
+        (pod_with(LOCAL), True),
+        (pod_with("cpu", CLUSTER), True),
+        (without("requests", pod_with(LOCAL)), True),
+        (pod_with("cpu", spec={"initContainers": pod_with(LOCAL)["spec"]["containers"]}), True),
     ],
 )
-def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool) -> None:
+def test_only_pods_that_request_units_reach_the_webhooks(pod: Json, is_theirs: bool) -> None:
     """The API server tells by an expression what the rules tell by reading the pod; both must say the same."""
     question = Question("CREATE", POD, "p", "team")
     for configuration in configured().values():
@@ -110,11 +110,13 @@ def test_only_pods_that_ask_for_units_are_asked_about(pod: Json, is_theirs: bool
         ({"annotations": {"a": "b"}}, {"annotations": {"a": "c"}}, True),
     ],
 )
-def test_only_devices_whose_marks_change_are_asked_about(new: Json, old: Json, is_theirs: bool) -> None:
+def test_only_devices_whose_labels_or_annotations_change_reach_the_webhooks(
+    new: Json, old: Json, is_theirs: bool
+) -> None:
     question = Question("UPDATE", DEVICE, "d", is_namespaced=False)
     hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
-    asked = [hook for hook in hooks if applies(hook, question, {"metadata": new}, {"metadata": old}, lambda _: {})]
-    assert len(asked) == is_theirs
+    called = [hook for hook in hooks if applies(hook, question, {"metadata": new}, {"metadata": old}, lambda _: {})]
+    assert len(called) == is_theirs
 
 
 SPEC: Json = {"spec": {"resource": {"unit": "Card"}}}
@@ -133,7 +135,7 @@ SPEC: Json = {"spec": {"resource": {"unit": "Card"}}}
         ({"metadata": {}}, {"metadata": {}} | SPEC, True),
     ],
 )
-def test_only_pools_whose_spec_or_annotations_change_are_asked_about(
+def test_only_pools_whose_spec_or_annotations_change_reach_the_webhooks(
     new: Json, old: Json | None, is_theirs: bool
 ) -> None:
     question = Question("CREATE" if old is None else "UPDATE", POOL, "x", "team")
@@ -141,7 +143,7 @@ def test_only_pools_whose_spec_or_annotations_change_are_asked_about(
     assert len([hook for hook in hooks if applies(hook, question, new, old, lambda _: {})]) == is_theirs
 
 
-def test_a_deletion_of_a_pool_is_asked_about_once() -> None:
+def test_a_deletion_of_a_pool_reaches_the_webhooks_once() -> None:
     hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
     question, old = Question("DELETE", POOL, "x", "team"), SPEC | {"metadata": {}}
     assert len([hook for hook in hooks if applies(hook, question, None, old, lambda _: {})]) == 1

@@ -16,10 +16,10 @@ from support.admission import (
     TEAM,
     USER,
     Json,
-    Said,
+    RecordedFact,
     assigned,
+    cached,
     device,
-    known,
     pool,
     review,
     settings,
@@ -35,8 +35,8 @@ def gpu(annotations: Json | None = None, labels: Json | None = None) -> Json:
     return {"metadata": {"name": "d1", "annotations": annotations or {}, "labels": labels or {}}}
 
 
-def judged(new: Json, old: Json, *said: Said, user: Requester = USER) -> AdmissionResponse:
-    return decide(review("gpudevices", new, old, operation=UPDATE, within="", user=user), known(*said))
+def judged(new: Json, old: Json, *facts: RecordedFact, user: Requester = USER) -> AdmissionResponse:
+    return decide(review("gpudevices", new, old, operation=UPDATE, within="", user=user), cached(*facts))
 
 
 @pytest.mark.parametrize("annotations", [{LOCAL: "local-x"}, {CLUSTER: "cluster-a"}])
@@ -44,12 +44,12 @@ def test_a_ready_device_may_be_given_to_a_pool_that_means_it(annotations: Json) 
     assert judged(gpu(annotations), gpu(), *READY) == AdmissionResponse()
 
 
-def refused(annotations: Json, *said: Said, labels: Json | None = None) -> tuple[Json, list[Said]]:
-    return gpu(annotations, labels), list(said)
+def refused(annotations: Json, *facts: RecordedFact, labels: Json | None = None) -> tuple[Json, list[RecordedFact]]:
+    return gpu(annotations, labels), list(facts)
 
 
 TO_A = {CLUSTER: "cluster-a"}
-REFUSED: dict[str, tuple[tuple[Json, list[Said]], str]] = {
+REFUSED: dict[str, tuple[tuple[Json, list[RecordedFact]], str]] = {
     "AmbiguousAssignment": (refused({LOCAL: "local-x", CLUSTER: "cluster-a"}, *READY), "Keep one"),
     "PoolNotFound": (refused({LOCAL: "none"}, *READY), "There is no GPUPool 'none'"),
     "PoolKindMismatch": (
@@ -70,14 +70,14 @@ REFUSED: dict[str, tuple[tuple[Json, list[Said]], str]] = {
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_is_refused_says_why(reason: str) -> None:
-    (new, said), words = REFUSED[reason]
-    verdict = judged(new, gpu(), *said)
+    (new, facts), words = REFUSED[reason]
+    verdict = judged(new, gpu(), *facts)
     assert verdict.reason == reason
     assert words in verdict.message
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "said"),
+    ("new", "old", "facts"),
     [
         (gpu(TO_A), gpu(TO_A), POOLS),
         (gpu(), gpu({LOCAL: "none"}), READY),
@@ -95,8 +95,8 @@ def test_what_is_refused_says_why(reason: str) -> None:
         (gpu({LOCAL: "a", CLUSTER: "b"}), gpu(), [settings(enabled=False)]),
     ],
 )
-def test_what_is_allowed(new: Json, old: Json, said: list[Said]) -> None:
-    assert judged(new, old, *said) == AdmissionResponse()
+def test_what_is_allowed(new: Json, old: Json, facts: list[RecordedFact]) -> None:
+    assert judged(new, old, *facts) == AdmissionResponse()
 
 
 def test_the_node_has_to_be_one_of_the_pools() -> None:
@@ -131,7 +131,7 @@ def test_a_device_that_is_not_seen_is_not_ready() -> None:
         ({CLUSTER: "local-x"}, "PoolKindMismatch", f"but the GPUPool {TEAM}/local-x. Use the annotation {LOCAL}"),
     ],
 )
-def test_the_same_is_said_of_the_other_kind(annotations: Json, reason: str, words: str) -> None:
+def test_the_other_kind_of_pool_is_denied_alike(annotations: Json, reason: str, words: str) -> None:
     verdict = judged(gpu(annotations), gpu(), *READY)
     assert (verdict.reason, words in verdict.message) == (reason, True)
 
@@ -145,18 +145,18 @@ def test_labels_that_say_what_was_found_are_kept_by_the_product(
     user: Requester, label: str, old: str | None, new: str | None
 ) -> None:
     before, after = ({} if value is None else {label: value} for value in (old, new))
-    asked = gpu(labels=after), gpu(labels=before)
-    verdict = judged(*asked, *READY, user=user)
+    request = gpu(labels=after), gpu(labels=before)
+    verdict = judged(*request, *READY, user=user)
     assert verdict.reason == "LabelNotYours"
     assert f"gpuledger keeps {label} of d1." in verdict.message
     for group in trusted_groups(NAMESPACE):
-        assert judged(*asked, *READY, user=Requester("x", frozenset({group}))) == AdmissionResponse()
+        assert judged(*request, *READY, user=Requester("x", frozenset({group}))) == AdmissionResponse()
 
 
 def test_what_the_product_assigns_was_decided_already() -> None:
-    said = [*POOLS, *device(state="Discovered")]
-    assert judged(gpu(TO_A), gpu(), *said, user=PRODUCT).is_allowed
-    assert judged(gpu(TO_A), gpu(), *said, user=MASTER).reason == "DeviceNotReady"
+    facts = [*POOLS, *device(state="Discovered")]
+    assert judged(gpu(TO_A), gpu(), *facts, user=PRODUCT).is_allowed
+    assert judged(gpu(TO_A), gpu(), *facts, user=MASTER).reason == "DeviceNotReady"
 
 
 @pytest.mark.parametrize(
@@ -170,17 +170,19 @@ def test_what_the_product_assigns_was_decided_already() -> None:
     ],
 )
 def test_an_administrator_may_act_for_the_product(manager: str, user: Requester, is_the_product: bool) -> None:
-    asked = review("gpudevices", gpu(TO_A), gpu(), operation=UPDATE, within="", user=user)._replace(manager=manager)
-    verdict = decide(asked, known(*POOLS, *device(state="Discovered")))
+    request = review("gpudevices", gpu(TO_A), gpu(), operation=UPDATE, within="", user=user)._replace(manager=manager)
+    verdict = decide(request, cached(*POOLS, *device(state="Discovered")))
     assert (verdict.reason, verdict.is_allowed) == ("" if is_the_product else "DeviceNotReady", is_the_product)
 
 
 def test_the_product_is_who_runs_in_its_namespace() -> None:
-    asked = review("gpudevices", gpu(labels={PRODUCT_LABEL: "x"}), gpu(), operation=UPDATE, within="", user=PRODUCT)
-    assert decide(asked, AdmissionCache()).is_allowed
-    assert not decide(asked, AdmissionCache("elsewhere")).is_allowed
+    request = review("gpudevices", gpu(labels={PRODUCT_LABEL: "x"}), gpu(), operation=UPDATE, within="", user=PRODUCT)
+    assert decide(request, AdmissionCache()).is_allowed
+    assert not decide(request, AdmissionCache("elsewhere")).is_allowed
 
 
 def test_only_changes_are_looked_at() -> None:
-    asked: dict[str, Any] = {"within": "", "user": USER}
-    assert decide(review("gpudevices", gpu({LOCAL: "none"}), operation=CREATE, **asked), known()) == AdmissionResponse()
+    request: dict[str, Any] = {"within": "", "user": USER}
+    assert (
+        decide(review("gpudevices", gpu({LOCAL: "none"}), operation=CREATE, **request), cached()) == AdmissionResponse()
+    )

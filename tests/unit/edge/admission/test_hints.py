@@ -19,7 +19,7 @@ from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL, tolerate
 from gpuledger.edge.admission.serving.patch import additions
 from gpuledger.events.pool import PoolDefined, PoolTaint
 from gpuledger.local.kubeapi.patches import json_patch
-from support.admission import Json, asking
+from support.admission import Json, pod_with
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -41,8 +41,8 @@ def refused(pod: Json, pool: CachedPool) -> str:
     return caught.value.reason
 
 
-def asked(**spec: Any) -> Json:
-    return asking("cluster.gpu.deckhouse.io/a", spec=spec)
+def gpu_pod(**spec: Any) -> Json:
+    return pod_with("cluster.gpu.deckhouse.io/a", spec=spec)
 
 
 def required(*terms: list[Json]) -> Json:
@@ -54,12 +54,12 @@ def expression(key: str, operator: str, *values: str) -> Json:
 
 
 def test_pods_tolerate_the_taints_of_their_pool() -> None:
-    found = changed(asked(), pool_of(taints=[TAINT, {"key": "only", "effect": "NoExecute"}]))
+    found = changed(gpu_pod(), pool_of(taints=[TAINT, {"key": "only", "effect": "NoExecute"}]))
     assert found["spec"]["tolerations"] == [
         {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
         {"key": "only", "operator": "Exists", "effect": "NoExecute"},
     ]
-    assert "tolerations" not in changed(asked(), pool_of(taints=[TAINT], taints_enabled=False))["spec"]
+    assert "tolerations" not in changed(gpu_pod(), pool_of(taints=[TAINT], taints_enabled=False))["spec"]
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_pods_tolerate_the_taints_of_their_pool() -> None:
 )
 def test_who_tolerates_a_taint_already_gets_no_second_toleration(toleration: Json, fits: bool) -> None:
     assert tolerates(toleration, PoolTaint(**TAINT)) is fits
-    found = changed(asked(tolerations=[toleration]), pool_of(taints=[TAINT]))
+    found = changed(gpu_pod(tolerations=[toleration]), pool_of(taints=[TAINT]))
     assert len(found["spec"]["tolerations"]) == (1 if fits else 2)
 
 
 def test_pods_go_where_the_pools_node_selector_says() -> None:
     selector = {"labels": {"zone": "a"}, "requirements": [{"key": "gpu", "operator": "Exists"}]}
-    found = changed(asked(), pool_of(node_selector=selector))
+    found = changed(gpu_pod(), pool_of(node_selector=selector))
     assert found["spec"]["affinity"] == required([expression("zone", "In", "a"), expression("gpu", "Exists")])
 
 
 def test_each_alternative_of_the_user_is_narrowed() -> None:
     own = required([expression("disk", "Exists")], [expression("zone", "In", "a", "b")], [])
-    found = changed(asked(affinity=own), pool_of(node_selector={"labels": {"zone": "a"}}))
+    found = changed(gpu_pod(affinity=own), pool_of(node_selector={"labels": {"zone": "a"}}))
     in_a = expression("zone", "In", "a")
     terms = found["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     assert [term["matchExpressions"] for term in terms] == [
@@ -113,16 +113,16 @@ def test_each_alternative_of_the_user_is_narrowed() -> None:
 def test_a_placement_that_leaves_no_node_is_refused(spec: Json, is_refused: bool) -> None:
     pool = pool_of(node_selector={"labels": {"zone": "a"}})
     if is_refused:
-        assert refused(asked(**spec), pool) == "PlacementConflict"
+        assert refused(gpu_pod(**spec), pool) == "PlacementConflict"
     else:
-        changed(asked(**spec), pool)
+        changed(gpu_pod(**spec), pool)
 
 
 @pytest.mark.parametrize("selector", [{}, {"labels": {"zone": "a"}}])
 def test_a_pod_that_contradicts_itself_is_left_to_the_scheduler(selector: Json) -> None:
     pool, disk = pool_of(node_selector=selector), [expression("disk", "In", "c")]
-    changed(asked(nodeSelector={"disk": "b"}, affinity=required(disk)), pool)
-    elsewhere = asked(nodeSelector={"disk": "b"}, affinity=required(disk, [expression("zone", "In", "b")]))
+    changed(gpu_pod(nodeSelector={"disk": "b"}, affinity=required(disk)), pool)
+    elsewhere = gpu_pod(nodeSelector={"disk": "b"}, affinity=required(disk, [expression("zone", "In", "b")]))
     if selector:
         assert refused(elsewhere, pool) == "PlacementConflict"
     else:
@@ -130,18 +130,18 @@ def test_a_pod_that_contradicts_itself_is_left_to_the_scheduler(selector: Json) 
 
 
 def test_another_pools_label_is_refused() -> None:
-    pod = asking("cluster.gpu.deckhouse.io/a", labels={POOL_LABEL: "b"})
+    pod = pod_with("cluster.gpu.deckhouse.io/a", labels={POOL_LABEL: "b"})
     assert refused(pod, pool_of()) == "PoolLabelConflict"
-    assert changed(asked(), pool_of())["metadata"]["labels"] == {POOL_LABEL: "a"}
+    assert changed(gpu_pod(), pool_of())["metadata"]["labels"] == {POOL_LABEL: "a"}
 
 
 def test_a_pool_that_spreads() -> None:
     constraint = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
     constraint |= {"labelSelector": {"matchLabels": {POOL_LABEL: "a"}}}
     pool = pool_of(strategy="Spread", topology_key="rack")
-    assert changed(asked(), pool)["spec"]["topologySpreadConstraints"] == [constraint]
+    assert changed(gpu_pod(), pool)["spec"]["topologySpreadConstraints"] == [constraint]
     own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
-    assert changed(asked(topologySpreadConstraints=[own]), pool)["spec"]["topologySpreadConstraints"] == [own]
+    assert changed(gpu_pod(topologySpreadConstraints=[own]), pool)["spec"]["topologySpreadConstraints"] == [own]
 
 
 @pytest.mark.parametrize("namespace", ["", "team"])
@@ -149,15 +149,15 @@ def test_a_pool_that_packs(namespace: str) -> None:
     term = {"labelSelector": {"matchLabels": {POOL_LABEL: "a"}}, "topologyKey": "rack"}
     if not namespace:
         term["namespaceSelector"] = {}
-    found = changed(asked(), pool_of(namespace=namespace, strategy="BinPack", topology_key="rack"))
+    found = changed(gpu_pod(), pool_of(namespace=namespace, strategy="BinPack", topology_key="rack"))
     assert found["spec"]["affinity"] == {"podAffinity": {PREFERRED: [{"weight": 100, "podAffinityTerm": term}]}}
 
 
 def test_the_modules_settings_stand_in_where_a_pool_says_nothing() -> None:
     packing = DEFAULT_SETTINGS._replace(scheduling_strategy="BinPack")
-    found = with_hints(asked(), pool_of(), packing)
+    found = with_hints(gpu_pod(), pool_of(), packing)
     assert found["spec"]["affinity"]["podAffinity"][PREFERRED][0]["podAffinityTerm"]["topologyKey"] == ZONE
-    assert changed(asked(), pool_of())["spec"]["topologySpreadConstraints"][0]["topologyKey"] == ZONE
+    assert changed(gpu_pod(), pool_of())["spec"]["topologySpreadConstraints"][0]["topologyKey"] == ZONE
 
 
 @pytest.mark.parametrize(
@@ -260,14 +260,16 @@ nodes = st.dictionaries(keys, values, max_size=3)
 
 
 @given(st.lists(expressions(), max_size=5), nodes)
-def test_what_a_node_meets_is_no_contradiction(asked: list[Json], labels: dict[str, str]) -> None:
-    requirements = tuple(NodeExpression(one["key"], one["operator"], tuple(one.get("values", ()))) for one in asked)
+def test_what_a_node_meets_is_no_contradiction(conditions: list[Json], labels: dict[str, str]) -> None:
+    requirements = tuple(
+        NodeExpression(one["key"], one["operator"], tuple(one.get("values", ()))) for one in conditions
+    )
     if requirements and reaches(Reach(terms=(requirements,)), LabelledNode("n", labels)):
         assert contradiction(requirements) is None
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "conditions",
     [
         [("zone", "In", "a"), ("zone", "In", "b")],
         [("zone", "Exists"), ("zone", "DoesNotExist")],
@@ -282,14 +284,14 @@ def test_what_a_node_meets_is_no_contradiction(asked: list[Json], labels: dict[s
         [("zone", "In", "a"), ("zone", "NotIn", "a")],
     ],
 )
-def test_contradictions(asked: list[tuple[str, ...]]) -> None:
-    requirements = [NodeExpression(key, operator, tuple(values)) for key, operator, *values in asked]
-    assert contradiction(requirements) == asked[0][0]
+def test_contradictions(conditions: list[tuple[str, ...]]) -> None:
+    requirements = [NodeExpression(key, operator, tuple(values)) for key, operator, *values in conditions]
+    assert contradiction(requirements) == conditions[0][0]
     assert contradiction(requirements[:1]) is None
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "conditions",
     [
         [("zone", "In", "a", "b"), ("zone", "In", "b", "c")],
         [("zone", "Exists"), ("zone", "NotIn", "a")],
@@ -300,6 +302,6 @@ def test_contradictions(asked: list[tuple[str, ...]]) -> None:
         [("zone", "In", "a"), ("disk", "In", "b")],
     ],
 )
-def test_what_can_hold_together(asked: list[tuple[str, ...]]) -> None:
-    requirements = [NodeExpression(key, operator, tuple(values)) for key, operator, *values in asked]
+def test_what_can_hold_together(conditions: list[tuple[str, ...]]) -> None:
+    requirements = [NodeExpression(key, operator, tuple(values)) for key, operator, *values in conditions]
     assert contradiction(requirements) is None

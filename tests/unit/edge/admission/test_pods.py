@@ -10,7 +10,7 @@ from gpuledger.edge.admission.rules.pods import MODULE_DISABLED
 from gpuledger.edge.admission.rules.requests import PoolRequest, containers_with_units, pool_request
 from gpuledger.edge.admission.serving.review import CREATE, UPDATE, AdmissionResponse
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
-from support.admission import TEAM, Json, Said, asking, known, namespace, pool, review, settings
+from support.admission import TEAM, Json, RecordedFact, cached, namespace, pod_with, pool, review, settings
 
 LOCAL, CLUSTER = "gpu.deckhouse.io/local-x", "cluster.gpu.deckhouse.io/cluster-a"
 READY = [namespace(), *pool(f"{TEAM}/local-x"), *pool("cluster-a")]
@@ -23,8 +23,8 @@ class Untouchable:
         raise AssertionError(f"{name} was looked up")
 
 
-def judged(pod: Json, *said: Said, within: str = TEAM) -> AdmissionResponse:
-    return decide(review("pods", pod, within=within), known(*said))
+def judged(pod: Json, *facts: RecordedFact, within: str = TEAM) -> AdmissionResponse:
+    return decide(review("pods", pod, within=within), cached(*facts))
 
 
 def container(name: str = "c", limits: Json | None = None, requests: Json | None = None, **more: Any) -> Json:
@@ -51,44 +51,44 @@ def test_a_pod_that_asks_for_nothing_of_ours_costs_no_lookup(given: Json) -> Non
 
 @pytest.mark.parametrize(("resource", "within"), [(LOCAL, TEAM), (CLUSTER, TEAM), (CLUSTER, "other")])
 def test_a_pod_may_use_a_pool_that_is_set_up(resource: str, within: str) -> None:
-    verdict = judged(asking(resource), *READY, namespace("other"), within=within)
+    verdict = judged(pod_with(resource), *READY, namespace("other"), within=within)
     assert verdict.is_allowed
     assert verdict.patch
 
 
 def test_only_new_pods_are_looked_at() -> None:
-    asked = review("pods", asking(LOCAL), asking(LOCAL), operation=UPDATE)
-    assert decide(asked, known()) == AdmissionResponse()
-    assert not decide(asked._replace(operation=CREATE), known()).is_allowed
+    request = review("pods", pod_with(LOCAL), pod_with(LOCAL), operation=UPDATE)
+    assert decide(request, cached()) == AdmissionResponse()
+    assert not decide(request._replace(operation=CREATE), cached()).is_allowed
 
 
 REFUSED = {
-    "MixedPoolRequest": (asking(LOCAL, CLUSTER), READY, "one pool only"),
-    "PoolNotFound": (asking("gpu.deckhouse.io/none"), READY, "There is no GPUPool none in the namespace gpu-team-a"),
-    "NamespaceNotEnabled": (asking(LOCAL), [*READY, namespace(enabled=False)], "gpu.deckhouse.io/enabled=true"),
-    "PoolDeleting": (asking(CLUSTER), [namespace(), *pool("cluster-a", deleting=True)], "being deleted"),
+    "MixedPoolRequest": (pod_with(LOCAL, CLUSTER), READY, "one pool only"),
+    "PoolNotFound": (pod_with("gpu.deckhouse.io/none"), READY, "There is no GPUPool none in the namespace gpu-team-a"),
+    "NamespaceNotEnabled": (pod_with(LOCAL), [*READY, namespace(enabled=False)], "gpu.deckhouse.io/enabled=true"),
+    "PoolDeleting": (pod_with(CLUSTER), [namespace(), *pool("cluster-a", deleting=True)], "being deleted"),
     "PoolNotSupported": (
-        asking(CLUSTER), [namespace(), *pool("cluster-a", has={"Supported": False})], "Supported is False (Tested)",
+        pod_with(CLUSTER), [namespace(), *pool("cluster-a", has={"Supported": False})], "Supported is False (Tested)",
     ),
     "PoolMisconfigured": (
-        asking(CLUSTER), [namespace(), *pool("cluster-a", has={"Misconfigured": True})], "Misconfigured is True",
+        pod_with(CLUSTER), [namespace(), *pool("cluster-a", has={"Misconfigured": True})], "Misconfigured is True",
     ),
     "PoolNotConfigured": (
-        asking(CLUSTER), [namespace(), *pool("cluster-a", has={"Configured": False})], "Configured is False",
+        pod_with(CLUSTER), [namespace(), *pool("cluster-a", has={"Configured": False})], "Configured is False",
     ),
     "PoolInMaintenance": (
-        asking(CLUSTER), [namespace(), *pool("cluster-a", has={"Maintenance": True})], "Maintenance is True",
+        pod_with(CLUSTER), [namespace(), *pool("cluster-a", has={"Maintenance": True})], "Maintenance is True",
     ),
-    "PoolWithoutCapacity": (asking(CLUSTER), [namespace(), *pool("cluster-a", total=0)], "capacity is 0"),
-    "CapacityExceeded": (asking(CLUSTER, amount="5"), READY, "asks for 5 of cluster.gpu.deckhouse.io/cluster-a"),
-    "InvalidQuantity": (asking(CLUSTER, amount="1500m"), READY, "not a whole number"),
+    "PoolWithoutCapacity": (pod_with(CLUSTER), [namespace(), *pool("cluster-a", total=0)], "capacity is 0"),
+    "CapacityExceeded": (pod_with(CLUSTER, amount="5"), READY, "asks for 5 of cluster.gpu.deckhouse.io/cluster-a"),
+    "InvalidQuantity": (pod_with(CLUSTER, amount="1500m"), READY, "not a whole number"),
     "RequestNotLimit": (
         pod(container(limits={CLUSTER: "2"}, requests={CLUSTER: "1"})), READY,
         f"container c requests 1 of {CLUSTER} with a limit of 2. Make both the same number",
     ),
-    "PoolLabelConflict": (asking(CLUSTER, labels={"gpu.deckhouse.io/pool": "b"}), READY, "says 'b'"),
+    "PoolLabelConflict": (pod_with(CLUSTER, labels={"gpu.deckhouse.io/pool": "b"}), READY, "says 'b'"),
     "PlacementConflict": (
-        asking(CLUSTER, spec={"nodeSelector": {"zone": "b"}}),
+        pod_with(CLUSTER, spec={"nodeSelector": {"zone": "b"}}),
         [namespace(), *pool("cluster-a", node_selector={"labels": {"zone": "a"}})],
         "zone In a, but the pod can run on none: its nodeSelector or node affinity says otherwise about zone. Remove",
     ),
@@ -97,8 +97,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_is_refused_says_why(reason: str) -> None:
-    given, said, words = REFUSED[reason]
-    verdict = judged(given, *said)
+    given, facts, words = REFUSED[reason]
+    verdict = judged(given, *facts)
     assert verdict.reason == reason
     assert words in verdict.message
     assert not verdict.patch
@@ -106,34 +106,34 @@ def test_what_is_refused_says_why(reason: str) -> None:
 
 def test_what_needs_only_its_opposite_is_allowed() -> None:
     """Beside each refusal above: the same, but for what was wrong."""
-    assert judged(asking(CLUSTER, amount="4"), *READY).is_allowed
-    assert judged(asking(CLUSTER, amount="400"), namespace(), *pool("cluster-a", total=None)).is_allowed
+    assert judged(pod_with(CLUSTER, amount="4"), *READY).is_allowed
+    assert judged(pod_with(CLUSTER, amount="400"), namespace(), *pool("cluster-a", total=None)).is_allowed
     assert judged(pod(container(limits={CLUSTER: "2"}, requests={CLUSTER: 2})), *READY).is_allowed
-    assert judged(asking(CLUSTER, labels={"gpu.deckhouse.io/pool": "cluster-a"}), *READY).is_allowed
+    assert judged(pod_with(CLUSTER, labels={"gpu.deckhouse.io/pool": "cluster-a"}), *READY).is_allowed
     assert judged(pod(container("a", {CLUSTER: "1"}), container("b", {CLUSTER: "1"})), *READY).is_allowed
-    assert judged(asking(CLUSTER), namespace(enabled=False), *READY).is_allowed
+    assert judged(pod_with(CLUSTER), namespace(enabled=False), *READY).is_allowed
     selected = pool("cluster-a", node_selector={"labels": {"zone": "a"}})
-    assert judged(asking(CLUSTER, spec={"nodeSelector": {"zone": "a"}}), namespace(), *selected).is_allowed
+    assert judged(pod_with(CLUSTER, spec={"nodeSelector": {"zone": "a"}}), namespace(), *selected).is_allowed
 
 
 def test_a_pool_that_was_just_created_is_not_configured() -> None:
-    verdict = judged(asking(CLUSTER), namespace(), ("cluster-a", PoolDefined(uid="u", unit="Card")))
+    verdict = judged(pod_with(CLUSTER), namespace(), ("cluster-a", PoolDefined(uid="u", unit="Card")))
     assert (verdict.reason, "just been created" in verdict.message) == ("PoolNotConfigured", True)
 
 
 def test_a_condition_that_nobody_gave_does_not_hold() -> None:
     defined, _ = pool("cluster-a")
-    verdict = judged(asking(CLUSTER), namespace(), defined, ("cluster-a", PoolChanged(total=4)))
+    verdict = judged(pod_with(CLUSTER), namespace(), defined, ("cluster-a", PoolChanged(total=4)))
     assert (verdict.reason, "Supported is Unknown." in verdict.message) == ("PoolNotSupported", True)
 
 
 def test_a_namespace_that_nobody_has_seen_is_closed() -> None:
-    verdict = judged(asking(CLUSTER), *READY, within="unseen")
+    verdict = judged(pod_with(CLUSTER), *READY, within="unseen")
     assert (verdict.reason, "The namespace unseen may not" in verdict.message) == ("NamespaceNotEnabled", True)
 
 
 def test_a_pool_that_is_gone_is_not_found() -> None:
-    assert judged(asking(CLUSTER), *READY, ("cluster-a", PoolGone())).reason == "PoolNotFound"
+    assert judged(pod_with(CLUSTER), *READY, ("cluster-a", PoolGone())).reason == "PoolNotFound"
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_a_pool_that_is_gone_is_not_found() -> None:
     ],
 )
 def test_where_no_pool_is_found_the_message_shows_a_way(resource: str, words: str) -> None:
-    verdict = judged(asking(resource), *READY, *pool("elsewhere/local-y"))
+    verdict = judged(pod_with(resource), *READY, *pool("elsewhere/local-y"))
     assert verdict.reason == "PoolNotFound"
     assert words in verdict.message
 
 
 def test_nothing_is_refused_while_the_module_is_disabled() -> None:
-    assert judged(asking(LOCAL, CLUSTER), settings(enabled=False)) == AdmissionResponse(warnings=(MODULE_DISABLED,))
+    assert judged(pod_with(LOCAL, CLUSTER), settings(enabled=False)) == AdmissionResponse(warnings=(MODULE_DISABLED,))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_pod_holds_what_the_scheduler_counts(given: Json, amount: int) -> None
 
 @pytest.mark.parametrize("amount", ["-1", "1.5", "many", True])
 def test_units_are_whole(amount: object) -> None:
-    verdict = judged(asking(LOCAL, amount=amount), *READY)
+    verdict = judged(pod_with(LOCAL, amount=amount), *READY)
     assert verdict.reason == "InvalidQuantity"
     assert f"{amount!r} of {LOCAL} in the limits of container c is not a whole number" in verdict.message
 

@@ -27,20 +27,20 @@ def manifest(name: str) -> Json:
 class Variables(dict[str, Any]):
     """The policy's variables. Each is evaluated when it stands in an expression that is asked for, as a server does."""
 
-    def __init__(self, known: Json) -> None:
+    def __init__(self, inputs: Json) -> None:
         super().__init__()
         for variable in manifest("restricted-access-policy")["spec"]["variables"]:
-            if self._is_needed(variable["name"], known):
-                self[variable["name"]] = value(variable["expression"], known | {"variables": dict(self)})
+            if self._is_needed(variable["name"], inputs):
+                self[variable["name"]] = value(variable["expression"], inputs | {"variables": dict(self)})
 
     @staticmethod
-    def _is_needed(name: str, known: Json) -> bool:
+    def _is_needed(name: str, inputs: Json) -> bool:
         """Only changes get as far as comparing objects."""
-        return not name.startswith("keeps") or known["request"]["operation"] == "UPDATE"
+        return not name.startswith("keeps") or inputs["request"]["operation"] == "UPDATE"
 
 
-def value(expression: str, known: Json) -> Any:
-    return cel.compile(expression).execute(known)
+def value(expression: str, inputs: Json) -> Any:
+    return cel.compile(expression).execute(inputs)
 
 
 def allows(
@@ -50,9 +50,9 @@ def allows(
     request: Json = {"operation": operation, "resource": {"resource": plural}, "userInfo": {"groups": list(groups)}}
     if sub:
         request["subResource"] = sub
-    known = {"request": request, "object": new, "oldObject": old}
+    inputs = {"request": request, "object": new, "oldObject": old}
     (validation,) = manifest("restricted-access-policy")["spec"]["validations"]
-    found = value(validation["expression"], known | {"variables": dict(Variables(known))})
+    found = value(validation["expression"], inputs | {"variables": dict(Variables(inputs))})
     assert isinstance(found, bool)
     return found
 

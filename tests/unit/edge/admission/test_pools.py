@@ -14,7 +14,7 @@ from gpuledger.edge.admission.rules.pool_spec import manifest_problems
 from gpuledger.edge.admission.serving.review import CREATE, DELETE, UPDATE, AdmissionResponse
 from gpuledger.edge.watchers.decide import ObjectPart
 from gpuledger.edge.watchers.resources.gpupools import KIND, read
-from support.admission import TEAM, Json, Said, known, pool, review, settings
+from support.admission import TEAM, Json, RecordedFact, cached, pool, review, settings
 
 CARD: Json = {
     "metadata": {"name": "local-x"},
@@ -45,9 +45,9 @@ def with_(path: str, value: object, given: Json = CARD) -> Json:
 
 
 def judged(
-    new: Json | None, old: Json | None = None, *said: Said, kind: str = "gpupools", **more: Any
+    new: Json | None, old: Json | None = None, *facts: RecordedFact, kind: str = "gpupools", **more: Any
 ) -> AdmissionResponse:
-    return decide(review(kind, new, old, **{"operation": CREATE if old is None else UPDATE, **more}), known(*said))
+    return decide(review(kind, new, old, **{"operation": CREATE if old is None else UPDATE, **more}), cached(*facts))
 
 
 AUTO = {"requireAnnotation": False, "autoApproveSelector": {"matchLabels": {"a": "b"}}}
@@ -161,7 +161,7 @@ def test_the_modules_setting_caps_the_slices() -> None:
     assert "is not from 1 to 64" in "".join(manifest_problems(with_("resource.slicesPerUnit", 65), slices_max=100))
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_a_refusal_lists_all_problems() -> None:
     message = judged(with_("resource.slicesPerUnit", 0, with_("scheduling.topologyKey", "a rack"))).message
     assert "spec.resource.slicesPerUnit" in message
     assert "spec.scheduling.topologyKey" in message
@@ -270,7 +270,7 @@ expressions = st.fixed_dictionaries(
 
 
 @given(resources, st.lists(expressions, max_size=2))
-def test_what_is_accepted_is_never_found_wrong_later(resource: Json, asked: list[Json]) -> None:
+def test_the_decider_finds_no_problem_in_what_admission_allows(resource: Json, asked: list[Json]) -> None:
     manifest = {"spec": {"resource": resource, "nodeSelector": {"matchExpressions": asked}}}
     if not list(manifest_problems(manifest, slices_max=8)):
         part = recorded(manifest)
@@ -279,8 +279,8 @@ def test_what_is_accepted_is_never_found_wrong_later(resource: Json, asked: list
 
 
 def test_a_deletion_is_allowed_and_says_what_is_taken_back() -> None:
-    said = pool(f"{TEAM}/local-x", total=3)
-    verdict = judged(None, CARD, *said, operation=DELETE)
+    facts = pool(f"{TEAM}/local-x", total=3)
+    verdict = judged(None, CARD, *facts, operation=DELETE)
     assert verdict.is_allowed
     assert "3 units" in verdict.warnings[0]
     assert judged(None, CARD, operation=DELETE) == AdmissionResponse()

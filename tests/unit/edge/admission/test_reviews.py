@@ -21,7 +21,7 @@ from gpuledger.edge.admission.serving.review import (
 from gpuledger.events.namespace import NamespaceGone
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
 from gpuledger.ledger.api import Message
-from support.admission import Said, known, log, namespace, pool, review
+from support.admission import RecordedFact, cached, log, namespace, pool, review
 from support.events import event, folded, message
 
 REQUEST = {
@@ -46,7 +46,7 @@ def test_a_review_is_read() -> None:
 
 
 @pytest.mark.parametrize("document", [[], {}, None, {**REVIEW, "apiVersion": "v1"}, {**REVIEW, "request": {}}])
-def test_what_is_no_review_is_said_to_be_none(document: object) -> None:
+def test_a_body_that_is_not_a_review_is_an_error(document: object) -> None:
     with pytest.raises(ReviewError):
         read_request(document)
 
@@ -69,7 +69,7 @@ def test_an_answer_carries_warnings_and_a_patch() -> None:
 
 
 def test_what_has_no_rule_is_allowed() -> None:
-    assert decide(review("deployments", {"spec": {}}), known()) == AdmissionResponse()
+    assert decide(review("deployments", {"spec": {}}), cached()) == AdmissionResponse()
 
 
 json_values = st.recursive(
@@ -87,15 +87,15 @@ json_values = st.recursive(
 @given(st.sampled_from(sorted(RULES)), st.sampled_from(["CREATE", "UPDATE", "DELETE"]), json_values, json_values)
 def test_whatever_the_objects_look_like_there_is_an_answer(kind: str, operation: str, new: object, old: object) -> None:
     resource = {"resource": kind}
-    asked = REVIEW | {
+    request = REVIEW | {
         "request": REQUEST | {"operation": operation, "resource": resource, "object": new, "oldObject": old}
     }
-    told = review_document("u1", decide(read_request(asked), known(*pool("x"), namespace("team"))))
+    told = review_document("u1", decide(read_request(request), cached(*pool("x"), namespace("team"))))
     assert isinstance(orjson.loads(orjson.dumps(told)), dict)
 
 
 def test_a_pool_that_comes_again_begins_anew() -> None:
-    state = known(*pool("a"), ("a", PoolGone()), ("a", PoolDefined(uid="v", unit="Card")))
+    state = cached(*pool("a"), ("a", PoolGone()), ("a", PoolDefined(uid="v", unit="Card")))
     found = state.pool(PoolRef("a"))
     assert found is not None
     assert found.total is None
@@ -103,7 +103,7 @@ def test_a_pool_that_comes_again_begins_anew() -> None:
 
 
 def test_what_is_decided_of_a_pool_that_is_gone_is_nothing() -> None:
-    state = known(*pool("a"), ("a", PoolGone()), ("a", PoolChanged(total=1)))
+    state = cached(*pool("a"), ("a", PoolGone()), ("a", PoolChanged(total=1)))
     assert not state.pools.total.rows
     assert state.pool(PoolRef("a")) is None
 
@@ -111,21 +111,21 @@ def test_what_is_decided_of_a_pool_that_is_gone_is_nothing() -> None:
 def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late() -> None:
     (_, defined), *_ = pool("a")
     late = message(event(defined, "a", number=9, at=-1, source="/watchers/all"), 9)
-    for said in ([*pool("a"), ("a", PoolGone())], [("a", PoolGone())]):
-        state = folded(CacheProjection(), [*log(*said), late]).state
+    for facts in ([*pool("a"), ("a", PoolGone())], [("a", PoolGone())]):
+        state = folded(CacheProjection(), [*log(*facts), late]).state
         assert isinstance(state, AdmissionCache)
         assert state.pool(PoolRef("a")) is None
         assert not list(state.pools_named("a"))
 
 
 def test_a_namespace_that_is_gone_has_no_gate() -> None:
-    assert known(namespace("n")).allows_gpus("n")
-    assert not known(namespace("n"), ("n", NamespaceGone())).allows_gpus("n")
-    assert not known().allows_gpus("n")
+    assert cached(namespace("n")).allows_gpus("n")
+    assert not cached(namespace("n"), ("n", NamespaceGone())).allows_gpus("n")
+    assert not cached().allows_gpus("n")
 
 
-def test_what_is_said_late_does_not_undo_what_holds() -> None:
-    said: list[Said] = [namespace("n", enabled=True)]
+def test_a_late_fact_changes_nothing() -> None:
+    facts: list[RecordedFact] = [namespace("n", enabled=True)]
     late = event(namespace("n", enabled=False)[1], "n", number=2, at=0, source="/watchers/all")
-    messages: list[Message] = [*log(*said), message(late, 2)]
+    messages: list[Message] = [*log(*facts), message(late, 2)]
     assert folded(CacheProjection(), messages).state.allows_gpus("n")  # type: ignore[attr-defined]

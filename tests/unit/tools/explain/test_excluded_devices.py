@@ -31,20 +31,20 @@ def words(pools: Pools, device: str) -> str:
 
 TABLE: list[tuple[PoolDefined, Story, list[str]]] = [
     (pool(), lambda _: None, ["NotAskedFor"]),
-    (pool(), lambda told: told.say("w1-0", described(ignored=True)), ["NotAskedFor", "IgnoredByLabel"]),
-    (pool(), lambda told: told.say("w1-0", described(managed=False)), ["NotAskedFor", "NodeNotManaged"]),
-    (pool(), lambda told: told.say("w1-0", described(missing=True)), ["NotAskedFor", "NotObserved"]),
-    (pool(), lambda told: told.say("w1-0", state("Faulted")), ["NotAskedFor", "DeviceNotReady"]),
-    (pool(), lambda told: told.say("w1", prepared(ready=False)), ["NotAskedFor", "NodeNotReadyForPooling"]),
-    (pool(), lambda told: told.say("w1-0", asks("nobody")), ["AskedForAnotherPool"]),
-    (pool(maintenance="enabled"), lambda told: told.say("w1-0", asks("a")), ["PoolTakesNoDevices"]),
-    (pool(unit="MIG"), lambda told: told.say("w1-0", asks("a")), ["PoolTakesNoDevices"]),
+    (pool(), lambda told: told.record("w1-0", described(ignored=True)), ["NotAskedFor", "IgnoredByLabel"]),
+    (pool(), lambda told: told.record("w1-0", described(managed=False)), ["NotAskedFor", "NodeNotManaged"]),
+    (pool(), lambda told: told.record("w1-0", described(missing=True)), ["NotAskedFor", "NotObserved"]),
+    (pool(), lambda told: told.record("w1-0", state("Faulted")), ["NotAskedFor", "DeviceNotReady"]),
+    (pool(), lambda told: told.record("w1", prepared(ready=False)), ["NotAskedFor", "NodeNotReadyForPooling"]),
+    (pool(), lambda told: told.record("w1-0", asks("nobody")), ["AskedForAnotherPool"]),
+    (pool(maintenance="enabled"), lambda told: told.record("w1-0", asks("a")), ["PoolTakesNoDevices"]),
+    (pool(unit="MIG"), lambda told: told.record("w1-0", asks("a")), ["PoolTakesNoDevices"]),
     (APPROVING, lambda _: None, ["NotAskedFor"]),
     (
         APPROVING,
         lambda told: (
-            told.say(MODULE_CONFIG, SettingsChanged(approval_mode="Manual")),
-            told.say("w1-0", asks(fleet="free")),
+            told.record(MODULE_CONFIG, SettingsChanged(approval_mode="Manual")),
+            told.record("w1-0", asks(fleet="free")),
         ),
         ["NotAskedFor"],
     ),
@@ -54,25 +54,25 @@ TABLE: list[tuple[PoolDefined, Story, list[str]]] = [
 @pytest.mark.parametrize(("defined", "story", "expected"), TABLE)
 def test_obstacles(defined: PoolDefined, story: Story, expected: list[str]) -> None:
     pools = Pools().begin("w1")
-    pools.say(POOL, defined)
+    pools.record(POOL, defined)
     story(pools)
     assert reasons(pools) == {"w1-0": expected}
 
 
 def test_a_device_in_the_pool_is_not_excluded() -> None:
     pools = Pools().begin("w1", devices=2)
-    pools.say(POOL, pool())
+    pools.record(POOL, pool())
     pools.assign("w1-0", POOL)
     assert reasons(pools) == {"w1-1": ["NotAskedFor"]}
-    pools.say("w1-1", asks("a"))
-    pools.say("w1-1", refused(POOL))
+    pools.record("w1-1", asks("a"))
+    pools.record("w1-1", refused(POOL))
     assert reasons(pools) == {}
 
 
 def test_a_device_of_another_pool_names_that_pool() -> None:
     pools = Pools().begin("w1")
-    pools.say(POOL, pool())
-    pools.say("c", pool(uid="c"))
+    pools.record(POOL, pool())
+    pools.record("c", pool(uid="c"))
     pools.assign("w1-0", "c")
     assert reasons(pools) == {"w1-0": ["InAnotherPool", "AskedForAnotherPool"]}
     assert words(pools, "w1-0") == "It belongs to c (Assigned). Its annotations ask for 'c'."
@@ -81,20 +81,20 @@ def test_a_device_of_another_pool_names_that_pool() -> None:
 
 def test_a_full_node_is_an_obstacle() -> None:
     pools = Pools().begin("w1", devices=2)
-    pools.say(POOL, pool(devices_per_node_max=1))
+    pools.record(POOL, pool(devices_per_node_max=1))
     pools.assign("w1-0", POOL)
-    pools.say("w1-1", asks("a"))
+    pools.record("w1-1", asks("a"))
     assert reasons(pools) == {"w1-1": ["NodeLimitReached"]}
     assert words(pools, "w1-1") == "The pool takes no more than 1 devices of a node."
 
 
 def test_only_matching_or_requested_devices_are_listed() -> None:
     pools = Pools().begin("w1", "w2", devices=2)
-    pools.say("w2", NodeLabelled(uid="u", labels={"zone": "b"}))
-    pools.say("w2-1", described(Hardware(product="NVIDIA H200")))
+    pools.record("w2", NodeLabelled(uid="u", labels={"zone": "b"}))
+    pools.record("w2-1", described(Hardware(product="NVIDIA H200")))
     include = DeviceFilter(products=(A100.product or "",))
-    pools.say(POOL, pool(include=include, node_selector=LabelSelector(labels={"zone": "b"})))
+    pools.record(POOL, pool(include=include, node_selector=LabelSelector(labels={"zone": "b"})))
     assert reasons(pools) == {"w2-0": ["NotAskedFor"]}
-    pools.say("w1-0", asks("a"))
+    pools.record("w1-0", asks("a"))
     assert reasons(pools) == {"w1-0": ["AnnotationMismatch"], "w2-0": ["NotAskedFor"]}
     assert words(pools, "w1-0") == "The pool's nodeSelector does not select the node w1."

@@ -22,8 +22,8 @@ QUOTA = {"namespace": "team-a", "name": "gpus", "used": "3", "hard": "4"}
 
 def of_pools(**other: Any) -> UnitsExplanation:
     pools = cards(w1=3, w2=1).begin("w3")
-    pools.say("w3-0", asks("a"))
-    pools.say(POOL, pool(maintenance="enabled"))
+    pools.record("w3-0", asks("a"))
+    pools.record(POOL, pool(maintenance="enabled"))
     uses = (
         pod_on("w1", 1, "team-a/train"),
         pod_on("w1", 1, "team-b/x"),

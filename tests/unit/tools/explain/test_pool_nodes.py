@@ -60,7 +60,7 @@ def test_unchecked_nodes_have_a_note(judged: int, problem: str, notes: list[str]
 def both() -> Pools:
     """A GPUPool with a unit on w1, and a ClusterGPUPool with none."""
     pools = cards(w1=1)
-    pools.say("c", pool())
+    pools.record("c", pool())
     return pools
 
 

@@ -42,7 +42,7 @@ def test_a_pool_that_is_not_there() -> None:
 
 def test_a_name_of_the_other_kind_or_of_another_namespace() -> None:
     pools = cards(w1=1)
-    pools.say("c", pool())
+    pools.record("c", pool())
     finding, told = words(pools, "gpu.deckhouse.io/c", "team-a/c")
     assert (finding, told.partition("; ")[2]) == (
         Finding.OTHER_KIND, "there is a ClusterGPUPool of that name: request cluster.gpu.deckhouse.io/c",
@@ -60,7 +60,7 @@ def test_a_name_of_the_other_kind_or_of_another_namespace() -> None:
 
 def test_a_pool_that_is_being_deleted() -> None:
     pools = cards(w1=2)
-    pools.say(POOL, pool(deleting=True))
+    pools.record(POOL, pool(deleting=True))
     found = explained_pool(pools, 1)
     assert (found.finding, found.deleting) == (Finding.WITHOUT_CAPACITY, True)
     assert pool_words(found) == (
@@ -88,7 +88,7 @@ def test_a_pool_that_is_being_deleted() -> None:
 )
 def test_conditions_that_speak_against_a_pool_come_first(said: dict[str, str], told: str) -> None:
     pools = Pools().begin()
-    pools.say(POOL, pool(**said))
+    pools.record(POOL, pool(**said))
     first, _, rest = pool_words(explained_pool(pools, 1)).partition(f"; 1 unit of {UNITS} requested")
     assert first == f"GPUPool {POOL} is {told}"
     assert rest in ("", f", and GPUPool {POOL} offers none, because it has no devices")
@@ -96,7 +96,7 @@ def test_conditions_that_speak_against_a_pool_come_first(said: dict[str, str], t
 
 def test_a_name_that_another_pool_has() -> None:
     pools = cards(w1=1)
-    pools.say("team-b/a", pool(uid="later"))
+    pools.record("team-b/a", pool(uid="later"))
     found = answer(pools.state, UnitRequest(UNITS, "team-b/a", 1), (), PodState())
     assert [(one.type, one.reason) for one in found.against] == [("Configured", "NameCollision")]
     assert pool_words(found).startswith("GPUPool team-b/a is Configured=False (NameCollision: team-a/a had the name a")
@@ -104,7 +104,7 @@ def test_a_name_that_another_pool_has() -> None:
 
 def test_maintenance_does_not_take_units_that_are_free() -> None:
     pools = cards(w1=1)
-    pools.say(POOL, pool(maintenance="enabled"))
+    pools.record(POOL, pool(maintenance="enabled"))
     found = explained_pool(pools, 1)
     assert found.finding is Finding.FITS
     assert pool_words(found) == (
@@ -115,7 +115,7 @@ def test_maintenance_does_not_take_units_that_are_free() -> None:
 
 def test_a_pool_of_which_nothing_was_decided() -> None:
     pools = Pools()
-    pools.say(POOL, pool())
+    pools.record(POOL, pool())
     found = explained_pool(pools, 1)
     assert (found.finding, found.total) == (Finding.UNDECIDED, None)
     assert pool_words(found) == f"it is not decided yet what GPUPool {POOL} offers"
@@ -123,11 +123,11 @@ def test_a_pool_of_which_nothing_was_decided() -> None:
 
 def test_devices_that_offer_nothing_are_grouped_by_what_keeps_them() -> None:
     pools = Pools().begin("w1", devices=4)
-    pools.say(POOL, pool())
+    pools.record(POOL, pool())
     for number in range(4):
-        pools.say(f"w1-{number}", asks("a"))
-    pools.say("w1-0", refused(POOL, "MIGNotEnabled", "Reset the card."))
-    pools.say("w1-1", state("Faulted"))
+        pools.record(f"w1-{number}", asks("a"))
+    pools.record("w1-0", refused(POOL, "MIGNotEnabled", "Reset the card."))
+    pools.record("w1-1", state("Faulted"))
     found = explained_pool(pools, 2)
     assert (found.finding, found.total) == (Finding.WITHOUT_CAPACITY, 0)
     assert {(one.devices, one.state, one.reason) for one in found.idle} == {
@@ -141,7 +141,7 @@ def test_devices_that_offer_nothing_are_grouped_by_what_keeps_them() -> None:
 
 def test_an_assigned_device_that_its_agent_has_no_more_offers_nothing() -> None:
     pools = cards(w1=2)
-    pools.say("w1-0", released(POOL))
+    pools.record("w1-0", released(POOL))
     found = explained_pool(pools, 2)
     assert [one.devices for one in found.idle] == [1]
     assert found.rooms == (NodeUnits("w1", 1, 0),)
@@ -149,7 +149,7 @@ def test_an_assigned_device_that_its_agent_has_no_more_offers_nothing() -> None:
 
 def test_a_device_without_partitions_offers_nothing() -> None:
     pools = Pools().begin("w1", devices=2)
-    pools.say(POOL, pool(unit="MIG", mig_profile="1g.10gb", slices_per_unit=2))
+    pools.record(POOL, pool(unit="MIG", mig_profile="1g.10gb", slices_per_unit=2))
     pools.assign("w1-0", POOL, 3).assign("w1-1", POOL, 0)
     found = explained_pool(pools, 7)
     assert (found.total, found.rooms) == (6, (NodeUnits("w1", 6, 0),))
@@ -269,7 +269,7 @@ def test_from_one_node_others_are_not_seen() -> None:
 
 def test_devices_that_are_not_set_up_yet_are_counted() -> None:
     pools = cards(w1=1).begin("w2")
-    pools.say("w2-0", asks("a"))
+    pools.record("w2-0", asks("a"))
     told = pool_words(explained_pool(pools, 2))
     assert told.endswith("never be met as it is; 1 of its devices offers nothing: 1 PendingAssignment (AskedFor)")
 

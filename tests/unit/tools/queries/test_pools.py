@@ -78,7 +78,7 @@ async def test_since_when_a_pod_is_on_its_node(backend: Backend) -> None:
 async def test_pools_of_the_past_are_those_that_were_decided_then() -> None:
     pools = cards(w1=2)
     before = pools.clock
-    pools.say("w1-0", asks())
+    pools.record("w1-0", asks())
     await _compare(pools, before)
 
 
