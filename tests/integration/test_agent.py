@@ -262,7 +262,7 @@ def decoded(message: Message) -> Decoded:
 def test_an_agent_that_does_not_know_its_node_says_so(tmp_path: Path) -> None:
     recorded = gpuledger(tmp_path, "agent", "run", "--nats-url", "nats://127.0.0.1:4222")
     assert (recorded.returncode, recorded.stdout) == (2, b"")
-    assert recorded.stderr == b"Error: Nobody says which node this is; give --node, or set NODE_NAME.\n"
+    assert recorded.stderr == b"Error: The node's name is missing; give --node, or set NODE_NAME.\n"
 
 
 def test_faults_are_for_agents_with_simulated_hardware(tmp_path: Path) -> None:

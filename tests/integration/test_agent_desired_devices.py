@@ -41,7 +41,7 @@ class Kept(dict[str, bytes]):
         self[name] = value
 
 
-async def tell_nothing(facts: Sequence[AgentFact]) -> None:
+async def record_nothing(facts: Sequence[AgentFact]) -> None:
     raise AssertionError("there is nothing to tell")
 
 
@@ -68,15 +68,15 @@ def link(server: ConfinedServer) -> SharedConnection[EdgeLedger]:
 
 
 @asynccontextmanager
-async def following(link: SharedConnection[EdgeLedger], keep: Kept) -> AsyncIterator[Board]:
+async def following(link: SharedConnection[EdgeLedger], store: Kept) -> AsyncIterator[Board]:
     """Orders at work, which look only when they are poked or connect anew."""
     board = Board()
 
     async def sleep(_seconds: float) -> None:
         await asyncio.sleep(0.01)
 
-    orders = DesiredDevices(NODE, board, keep, link.connect, sleep=sleep, refresh_s=NEVER_S)
-    task = asyncio.create_task(orders.run(tell_nothing))
+    part = DesiredDevices(NODE, board, store, link.connect, sleep=sleep, refresh_s=NEVER_S)
+    task = asyncio.create_task(part.run(record_nothing))
     try:
         yield board
     finally:
@@ -102,13 +102,13 @@ async def test_orders_come_as_they_are_published_alone_or_among_many(
 async def test_orders_outlive_the_server_the_agent_and_the_generation(
     server: ConfinedServer, link: SharedConnection[EdgeLedger]
 ) -> None:
-    keep = Kept()
+    store = Kept()
     async with jetstream_ledger(server.url) as ledger:
         await ledger.publish(order(1, "a"))
-        async with following(link, keep) as board:
+        async with following(link, store) as board:
             await wants(board, "a")
             server.kill()
-            async with following(link, keep) as another:
+            async with following(link, store) as another:
                 await wants(another, "a")
             await asyncio.to_thread(server.start)
             await ledger.publish(order(2, "b"))

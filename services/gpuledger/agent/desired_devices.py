@@ -1,7 +1,7 @@
-"""What pools want of this node's devices, as the ledger says it: the newest list counts, and replaces the last.
+"""Desired devices: the part that follows the newest list of what pools desire of this node's devices.
 
-It is known over a restart without the ledger. An older list must never replace a newer one, and one that is no list of
-pools' for this node changes nothing: what was wanted before is still wanted then.
+The list survives a restart without the ledger. An older list must never replace a newer one; and an event that is not a
+list of pools for this node changes nothing, so that the last list stays in force.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Sleep
 
 REFRESH_S: Final = 30.0
-"""How often the ledger is asked where nothing says that there is news."""
+"""How often the ledger is queried without a notification."""
 
-LOOK_AGAIN_S: Final = (0.02, 0.1, 0.5, 2.0)
-"""The pauses between looks after a poke: what is published is recorded a little later, and in a batch with others."""
+QUERY_AGAIN_S: Final = (0.02, 0.1, 0.5, 2.0)
+"""The pauses before the queries that follow a notification: an event is stored a little later, in a batch."""
 
 RETRY: Final = Backoff(first_s=0.5, max_s=30.0)
 
@@ -38,15 +38,15 @@ STATE_KEY: Final = "orders"
 log = structlog.get_logger("gpuledger.agent")
 
 Connect = Callable[[], AbstractAsyncContextManager[LedgerQueries]]
-"""Connects to the ledger; raises LedgerError where it cannot be asked."""
+"""Connects to the ledger; raises LedgerError where it cannot be queried."""
 
 
 class ForeignListError(EventError):
-    """The event is not by pools, or not for this node."""
+    """The event is not from pools, or not for this node."""
 
 
 class DesiredList(NamedTuple):
-    """A list of what is wanted, where it stands in the ledger, and the event as it stands there."""
+    """A list of desired devices, its position in the ledger, and its event."""
 
     position: Position
     devices: tuple[WantedDevice, ...]
@@ -54,16 +54,19 @@ class DesiredList(NamedTuple):
 
 
 class DesiredDevices:
-    """Puts what is wanted of a node on the board; see `gpuledger.agent.part.Part`."""
+    """Puts the desired devices of a node on the board; see `gpuledger.agent.part.Part`.
 
-    name = "orders"
+    `refused` counts the events that were no list for this node.
+    """
+
+    name = "desired devices"
     stuck_after_s = STUCK_AFTER_S
 
     def __init__(
         self,
         node: str,
         board: Board,
-        keep: StateStore,
+        store: StateStore,
         connect: Connect,
         *,
         sleep: Sleep = asyncio.sleep,
@@ -71,95 +74,93 @@ class DesiredDevices:
     ) -> None:
         self._node = node
         self._board = board
-        self._keep = keep
+        self._store = store
         self._connect = connect
         self._sleep = sleep
         self._refresh_s = refresh_s
         self._subject = desired_devices_subject(node)
-        self._order: DesiredList | None = None
-        self._seen: Position | None = None
+        self._latest: Position | None = None
+        self._has_list = False
         self._retries = Retries(RETRY)
         self.alive_at: float | None = None
         self.refused = 0
-        """How many lists were none of pools' for this node."""
         self.trouble: str | None = None
-        """Why the ledger cannot be asked; None where it can, as far as is known."""
 
-    async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it has nothing to tell
-        """Follow the ledger until cancelled; while it cannot be asked, what was wanted last is wanted."""
-        self._recall()
+    async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it records nothing
+        """Follow the ledger until cancelled; while it is unavailable, the last list stays in force."""
+        self._restore()
         while True:
             try:
                 async with self._connect() as ledger:
                     await self._follow(ledger)
             except LedgerError as error:
                 self.trouble = str(error)
-            self._be_alive()
+            self._beat()
             pause_s = self._retries.pause_s()
-            log.warning("waiting for orders", reason=self.trouble, pause_s=pause_s)
+            log.warning("waiting for desired devices", reason=self.trouble, pause_s=pause_s)
             await self._sleep(pause_s)
 
     async def _follow(self, ledger: LedgerQueries) -> None:
-        """Look whenever there may be news, and now and then."""
-        poked = asyncio.Event()
+        """Query after each notification, and periodically."""
+        notified = asyncio.Event()
         pauses: Iterator[float] = iter(())
-        async with ledger.notified(self._subject, poked.set):
+        async with ledger.notified(self._subject, notified.set):
             while True:
-                poked.clear()
-                await self._look(ledger)
+                notified.clear()
+                await self._query(ledger)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(next(pauses, self._refresh_s)):
-                        await poked.wait()
-                        pauses = iter(LOOK_AGAIN_S)
+                        await notified.wait()
+                        pauses = iter(QUERY_AGAIN_S)
 
-    async def _look(self, ledger: LedgerQueries) -> None:
+    async def _query(self, ledger: LedgerQueries) -> None:
         message = await ledger.newest(self._subject)
-        self._be_alive()
+        self._beat()
         self.trouble = None
         self._retries.reset()
         if message is not None:
             await self._take(Position(ledger.generation, message.sequence), message)
-        elif self._order is None:
-            # Nobody has ever wanted anything of this node, or an archived generation knows of it.
+        elif not self._has_list:
+            # No pool has ever desired anything of this node, or only in an archived generation.
             self._board.put(desired=())
 
     async def _take(self, position: Position, message: Message) -> None:
-        if self._seen is not None and position <= self._seen:
+        if self._latest is not None and position <= self._latest:
             return
-        self._seen = position
+        self._latest = position
         try:
-            order = read_list(self._node, position, message.data)
+            found = read_list(self._node, position, message.data)
         except EventError as error:
             self.refused += 1
-            log.error("a list of wanted devices is refused", position=str(position), reason=str(error))
+            log.error("a list of desired devices is refused", position=str(position), reason=str(error))
             return
-        log.info("wanted devices", position=str(position), devices=[wanted.device for wanted in order.devices])
-        # Acting on it must not come before knowing it over a restart, which would go back to the list before.
-        await self._keep.put(STATE_KEY, stored_text(order))
-        self._accept(order)
+        log.info("desired devices", position=str(position), devices=[desired.device for desired in found.devices])
+        # Stored before it takes effect: a restart must not go back to the list before.
+        await self._store.put(STATE_KEY, stored_text(found))
+        self._accept(found)
 
-    def _recall(self) -> None:
-        kept = self._keep.get(STATE_KEY)
-        if kept is None:
+    def _restore(self) -> None:
+        stored = self._store.get(STATE_KEY)
+        if stored is None:
             return
         try:
-            self._accept(read_stored(self._node, kept))
+            self._accept(read_stored(self._node, stored))
         except EventError as error:
-            log.error("what was wanted before cannot be read; it comes from the ledger", reason=str(error))
+            log.error("the stored list of desired devices cannot be read; the ledger has it", reason=str(error))
 
-    def _accept(self, order: DesiredList) -> None:
-        self._order, self._seen = order, order.position
-        self._board.put(desired=order.devices)
+    def _accept(self, found: DesiredList) -> None:
+        self._has_list, self._latest = True, found.position
+        self._board.put(desired=found.devices)
 
-    def _be_alive(self) -> None:
+    def _beat(self) -> None:
         self.alive_at = asyncio.get_running_loop().time()
 
 
 def read_list(node: str, position: Position, raw: bytes) -> DesiredList:
-    """The list that stands at a position.
+    """The list at a position of the ledger.
 
     Raises:
-        EventError: it is no event, or none by which pools say what is wanted of this node.
+        EventError: the event cannot be decoded, or is no list of pools for this node.
     """
     event = decode(raw)
     if not isinstance(event.data, NodeDevicesWanted):
@@ -171,19 +172,19 @@ def read_list(node: str, position: Position, raw: bytes) -> DesiredList:
     return DesiredList(position, event.data.devices, raw)
 
 
-def stored_text(order: DesiredList) -> bytes:
-    """The list as it is kept on disk: its position in a line, and the event."""
-    return f"{order.position}\n".encode() + order.raw
+def stored_text(found: DesiredList) -> bytes:
+    """The list in the format of the state store: a line with its position, and its event."""
+    return f"{found.position}\n".encode() + found.raw
 
 
-def read_stored(node: str, kept: bytes) -> DesiredList:
-    """The list that `kept_text` gave.
+def read_stored(node: str, stored: bytes) -> DesiredList:
+    """The list that `stored_text` wrote.
 
     Raises:
-        EventError: it is none, or another node's.
+        EventError: `stored_text` did not write this, or not for this node.
     """
-    head, _, raw = kept.partition(b"\n")
+    head, _, raw = stored.partition(b"\n")
     generation, _, sequence = head.partition(b"/")
     if not (generation.isdigit() and sequence.isdigit()):
-        raise ForeignListError(f"What is kept begins with {head[:40]!r}, which is no position.")
+        raise ForeignListError(f"The stored list begins with {head[:40]!r}, which is no position.")
     return read_list(node, Position(int(generation), int(sequence)), raw)

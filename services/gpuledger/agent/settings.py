@@ -1,4 +1,4 @@
-"""Settings of an agent, read from its environment; options of the command line become the environment's values."""
+"""The settings of an agent, read from its environment; options of the command line become variables of it."""
 
 import re
 from collections.abc import Mapping
@@ -39,15 +39,15 @@ DEFAULT_SPOOL_EVENTS: Final = 100_000
 DEFAULT_SPOOL_MIB: Final = 128
 
 _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*").fullmatch
-"""What Kubernetes allows of an object's name (RFC 1123, a subdomain)."""
+"""What Kubernetes allows as the name of an object (RFC 1123, a subdomain)."""
 
 Strategy = Literal["env", "cdi", "both"]
-"""How a container gets its devices: by `NVIDIA_VISIBLE_DEVICES`, by names of the Container Device Interface."""
+"""How a container gets its devices: by `NVIDIA_VISIBLE_DEVICES`, by Container Device Interface names, or both."""
 
 
 @dataclass(frozen=True, slots=True)
 class NatsSettings:
-    """Where the ledger is, and how the agent shows who it is: a credentials file, or a client certificate."""
+    """Where the ledger is, and how the agent authenticates: by a credentials file, or a client certificate."""
 
     url: str
     credentials: Path | None = None
@@ -58,7 +58,7 @@ class NatsSettings:
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """Where the kubelet is, and how containers get what they ask for."""
+    """Where the kubelet is, and how containers get their devices."""
 
     directory: Path = Path(DEFAULT_KUBELET_DIR)
     allocate: Strategy = "env"
@@ -76,7 +76,7 @@ class SpoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Whose agent it is, where it records, and what it looks at. `xid_classes` is text that the health part reads."""
+    """All settings of an agent; `health.classes` parses `xid_classes`."""
 
     node: str
     nats: NatsSettings
@@ -90,10 +90,10 @@ class AgentSettings:
 
 
 def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
-    """The settings in force.
+    """The settings in an environment.
 
     Raises:
-        SettingsError: something is missing, or is nothing that can be used.
+        SettingsError: a setting is missing or invalid.
     """
     exporter = environ.get(EXPORTER_URL) or DEFAULT_EXPORTER_URL
     _check_url(exporter)
@@ -111,38 +111,38 @@ def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
 
 
 def read_state_dir(environ: Mapping[str, str]) -> Path:
-    """The folder that the agent keeps on the node's disk."""
+    """The agent's folder on the node's disk."""
     return Path(environ.get(STATE_DIR) or DEFAULT_STATE_DIR).expanduser().absolute()
 
 
 def read_hardware(environ: Mapping[str, str]) -> str:
-    """Which hardware there is: `nvml`, `simulated:SPEC` or `recorded:FILE`."""
+    """The kind of hardware: `nvml`, `simulated:SPEC` or `recorded:FILE`."""
     return environ.get(HARDWARE) or DEFAULT_HARDWARE
 
 
 def _node(name: str | None) -> str:
     if not name:
-        raise SettingsError(f"Nobody says which node this is; give --node, or set {NODE_NAME}.")
+        raise SettingsError(f"The node's name is missing; give --node, or set {NODE_NAME}.")
     return checked_node(name)
 
 
 def checked_node(name: str) -> str:
-    """The name, if a node of Kubernetes may have it: one that none has would be a node of its own in the ledger.
+    """The name, if a node of Kubernetes may have it; another name would become a node of its own in the ledger.
 
     Raises:
-        SettingsError: none may.
+        SettingsError: no node may have it.
     """
     if len(name) > NAME_LENGTH_MAX or not _NODE_NAME(name):
-        raise SettingsError(f"{name[:80]!r} is no name of a node; give it as `kubectl get nodes` shows it.")
+        raise SettingsError(f"{name[:80]!r} is not the name of a node; give it as `kubectl get nodes` shows it.")
     return name
 
 
 def _nats(environ: Mapping[str, str]) -> NatsSettings:
     url = environ.get(NATS_URL)
     if not url:
-        raise SettingsError(f"Nobody says where the ledger is; give --nats-url, or set {NATS_URL}.")
+        raise SettingsError(f"The ledger's URL is missing; give --nats-url, or set {NATS_URL}.")
     if not all(map(_is_nats_url, url.split(","))):
-        raise SettingsError(f"--nats-url, or {NATS_URL}, is no URL such as nats://127.0.0.1:4222.")
+        raise SettingsError(f"--nats-url, or {NATS_URL}, is not a URL such as nats://127.0.0.1:4222.")
     files = {name: _file(environ, name) for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)}
     if (files[NATS_CERTIFICATE] is None) != (files[NATS_KEY] is None):
         raise SettingsError(f"A certificate and its key belong together; set both {NATS_CERTIFICATE} and {NATS_KEY}.")
@@ -163,7 +163,7 @@ def _file(environ: Mapping[str, str], name: str) -> Path | None:
         return None
     path = Path(text).expanduser()
     if not path.is_file():
-        raise SettingsError(f"{name} names {text}, which is no file; mount it there, or leave the variable unset.")
+        raise SettingsError(f"{name} names {text}, which is not a file; mount it there, or leave the variable unset.")
     return path
 
 
@@ -201,4 +201,4 @@ def _check_url(url: str) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise SettingsError(f"--exporter: {url!r} is no URL such as {DEFAULT_EXPORTER_URL}.")
+        raise SettingsError(f"--exporter: {url!r} is not a URL such as {DEFAULT_EXPORTER_URL}.")

@@ -58,10 +58,10 @@ class Kept:
 class Running:
     """The part at work, with all that it has to do with."""
 
-    def __init__(self, edge: MemoryEdge, keep: Kept) -> None:
-        self.edge, self.keep, self.board = edge, keep, Board()
+    def __init__(self, edge: MemoryEdge, store: Kept) -> None:
+        self.edge, self.store, self.board = edge, store, Board()
         self.pauses: list[float] = []
-        self.orders = DesiredDevices(NODE, self.board, keep, edge.connect, sleep=self.sleep, refresh_s=0.01)
+        self.part = DesiredDevices(NODE, self.board, store, edge.connect, sleep=self.sleep, refresh_s=0.01)
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -88,14 +88,14 @@ class Running:
         await eventually(again)
 
 
-async def tell_nothing(facts: Sequence[AgentFact]) -> None:
+async def record_nothing(facts: Sequence[AgentFact]) -> None:
     raise AssertionError("there is nothing to tell")
 
 
 @asynccontextmanager
-async def running(edge: MemoryEdge, keep: Kept | None = None) -> AsyncIterator[Running]:
-    at_work = Running(edge, keep or Kept())
-    task = asyncio.create_task(at_work.orders.run(tell_nothing))
+async def running(edge: MemoryEdge, store: Kept | None = None) -> AsyncIterator[Running]:
+    at_work = Running(edge, store or Kept())
+    task = asyncio.create_task(at_work.part.run(record_nothing))
     try:
         yield at_work
     finally:
@@ -112,8 +112,8 @@ def edge() -> MemoryEdge:
 async def test_a_ledger_without_a_list_wants_nothing(edge: MemoryEdge) -> None:
     async with running(edge) as at_work:
         await at_work.wants()
-        assert at_work.keep.values == {}
-        assert at_work.orders.alive_at is not None
+        assert at_work.store.values == {}
+        assert at_work.part.alive_at is not None
 
 
 async def test_nothing_is_known_while_the_ledger_cannot_be_asked(edge: MemoryEdge) -> None:
@@ -124,11 +124,11 @@ async def test_nothing_is_known_while_the_ledger_cannot_be_asked(edge: MemoryEdg
             return RETRY.max_s in at_work.pauses
 
         await eventually(has_waited_long)
-        assert (at_work.desired, at_work.orders.trouble) == (None, "it is away")
+        assert (at_work.desired, at_work.part.trouble) == (None, "it is away")
         assert sorted(at_work.pauses) == at_work.pauses
         edge.away = None
         await at_work.wants()
-        assert at_work.orders.trouble is None
+        assert at_work.part.trouble is None
 
 
 async def test_the_last_list_counts(edge: MemoryEdge) -> None:
@@ -140,34 +140,34 @@ async def test_the_last_list_counts(edge: MemoryEdge) -> None:
 
 
 async def test_a_list_is_kept_before_it_is_followed(edge: MemoryEdge) -> None:
-    keep, seen = Kept(), []
-    async with running(edge, keep) as at_work:
+    store, seen = Kept(), []
+    async with running(edge, store) as at_work:
         await at_work.wants()
-        keep.before_put = lambda: seen.append(at_work.desired)
+        store.before_put = lambda: seen.append(at_work.desired)
         await edge.publish(order(1, "a"))
         await at_work.wants("a")
     assert seen == [[]]
-    assert keep.values[STATE_KEY].startswith(b"1/1\n{")
+    assert store.values[STATE_KEY].startswith(b"1/1\n{")
 
 
 async def test_what_was_wanted_is_known_without_the_ledger(edge: MemoryEdge) -> None:
-    keep = Kept()
+    store = Kept()
     await edge.publish(order(1, "a"))
-    async with running(edge, keep) as at_work:
+    async with running(edge, store) as at_work:
         await at_work.wants("a")
     edge.away = "it is away"
-    async with running(edge, keep) as at_work:
+    async with running(edge, store) as at_work:
         await at_work.wants("a")
 
 
 async def test_an_older_list_never_replaces_a_newer_one(edge: MemoryEdge) -> None:
-    keep = Kept()
+    store = Kept()
     await edge.ledger.publish_many([order(1, "a"), order(2, "b")])
-    async with running(edge, keep) as at_work:
+    async with running(edge, store) as at_work:
         await at_work.wants("b")
     behind = MemoryEdge(MemoryLedger())
     await behind.publish(order(1, "a"))
-    async with running(behind, keep) as at_work:
+    async with running(behind, store) as at_work:
         await at_work.has_looked()
         assert at_work.desired == ["b"]
         await behind.ledger.publish_many([order(2, "b"), order(3, "c")])
@@ -175,12 +175,12 @@ async def test_an_older_list_never_replaces_a_newer_one(edge: MemoryEdge) -> Non
 
 
 async def test_a_later_generation_is_newer_whatever_its_sequence(edge: MemoryEdge) -> None:
-    keep = Kept()
+    store = Kept()
     await edge.ledger.publish_many([order(1, "a"), order(2, "b")])
-    async with running(edge, keep) as at_work:
+    async with running(edge, store) as at_work:
         await at_work.wants("b")
     restored = MemoryEdge(MemoryLedger(generation=2))
-    async with running(restored, keep) as at_work:
+    async with running(restored, store) as at_work:
         await at_work.has_looked()
         assert at_work.desired == ["b"]
         await restored.publish(order(3, "c"))
@@ -205,16 +205,16 @@ async def test_what_is_no_list_of_pools_for_this_node_changes_nothing(refused: O
         await edge.publish(refused)
         await at_work.has_looked()
         await at_work.has_looked()
-        assert (at_work.desired, at_work.orders.refused) == (["a"], 1)
+        assert (at_work.desired, at_work.part.refused) == (["a"], 1)
         await edge.publish(order(3, "b"))
         await at_work.wants("b")
 
 
 @pytest.mark.parametrize("kept", [b"", b"1/x\n{}", b"1/1\n", b"1/1\n{}", b"\xff"])
 async def test_what_is_kept_and_cannot_be_read_is_not_known(kept: bytes, edge: MemoryEdge) -> None:
-    keep = Kept()
-    keep.values[STATE_KEY] = kept
-    async with running(edge, keep) as at_work:
+    store = Kept()
+    store.values[STATE_KEY] = kept
+    async with running(edge, store) as at_work:
         await edge.publish(order(1, "a"))
         await at_work.wants("a")
 

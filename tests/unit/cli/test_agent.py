@@ -119,7 +119,7 @@ def test_permissions_are_printed_as_the_server_reads_them() -> None:
     assert '"ledger.node.w1%2Eexample%2Ecom.>"' in printed
     assert 'user: "w1.example.com"' in printed
     assert '"ledger.node.{{name()}}.>"' in CliRunner().invoke(app, ["permissions"]).stdout
-    with pytest.raises(SettingsError, match="'W_1 a' is no name of a node"):
+    with pytest.raises(SettingsError, match="'W_1 a' is not the name of a node"):
         CliRunner().invoke(app, ["permissions", "W_1 a"], catch_exceptions=False)
     accounts = CliRunner().invoke(app, ["permissions", "--accounts"]).stdout
     assert "exports: [" in accounts

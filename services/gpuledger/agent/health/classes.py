@@ -1,14 +1,14 @@
-"""How bad each error of a card is: the defaults, and what settings say instead. Pure data and its reading.
+"""The severity of each error of a card: the defaults, and what the settings override. Pure.
 
 The defaults for XIDs follow the column "Immediate Action" of NVIDIA's XID catalogue
-(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html): a card that has to be reset, or whose machine
-has to be started again (RESET_GPU, RESTART_BM, RESTART_VM, and the workflows of 48 and 74, which end there), cannot be
-used until then. Exceptions:
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html): a card that needs a reset, or whose machine
+needs a restart (RESET_GPU, RESTART_BM, RESTART_VM, and the workflows of 48 and 74, which end there), cannot be used
+until then. Exceptions:
 
-- 13, 31, 43, 45, 68 and 109 are an application's, whatever else the catalogue advises for them; no default may make a
-  card unusable by them.
-- 155 is also told of NVLinks that were taken down on purpose, and 144 to 150 are mostly harmless; where a reset is
-  needed after them, the driver's recovery action says so, which is looked at.
+- 13, 31, 43, 45, 68 and 109 are an application's, whatever else the catalogue advises; by default they leave a card
+  usable.
+- 155 also reports NVLinks that were taken down on purpose, and 144 to 150 are mostly harmless; where a reset is needed
+  after them, the driver's recovery action in the readings says so.
 - 63 and 94 leave the card usable until it can be reset ("when convenient").
 """
 
@@ -27,17 +27,17 @@ class Severity(Enum):
     """The card cannot be used until it recovers."""
 
     WARNING = "warning"
-    """It is told, and the card stays usable."""
+    """The error is reported, and the card stays usable."""
 
     APPLICATION = "application"
-    """It is told as an application's, and the card stays usable."""
+    """The error is reported as an application's, and the card stays usable."""
 
     IGNORE = "ignore"
-    """It is not told."""
+    """The error is not reported."""
 
 
 class Symptom(NamedTuple):
-    """Something that is wrong with a card: the field's short name for it, how bad it is, and what it means."""
+    """Something that is wrong with a card: its short name in the field, its severity, and a message."""
 
     kind: str
     severity: Severity
@@ -56,7 +56,7 @@ NVLINK_ERRORS: Final = "NvlinkErrors"
 ECC_UNCORRECTED: Final = "EccUncorrected"
 
 OTHER: Final = "Other"
-"""The kind of errors that are told together because a card has too many kinds of them at once."""
+"""The kind of errors that are reported together because a card has too many kinds of them at once."""
 
 _FAULTS: Final[Mapping[int, str]] = {
     46: "The GPU stopped processing",
@@ -130,18 +130,18 @@ _SHAPE: Final = "such as `79=fault,31=warning,NvlinkDown=fault`"
 
 @dataclass(frozen=True, slots=True)
 class ErrorClasses:
-    """How bad each error is, where settings say otherwise than the defaults."""
+    """The severities that the settings override."""
 
     xids: Mapping[int, Severity]
     readings: Mapping[str, Severity]
 
     def xid(self, number: int) -> Symptom:
-        """What an XID means; one that is not known is a warning."""
+        """The symptom of an XID; an unknown one is a warning."""
         severity, message = _DEFAULT_XIDS.get(number, (Severity.WARNING, "NVIDIA's XID catalogue has its meaning"))
         return Symptom(f"XID {number}", self.xids.get(number, severity), message)
 
     def reading(self, kind: str, detail: str = "") -> Symptom:
-        """What one of the readings' kinds means; `detail` is added to its message."""
+        """The symptom of a kind that readings show; `detail` is added to its message."""
         severity, message = _READINGS[kind]
         return Symptom(kind, self.readings.get(kind, severity), f"{message}: {detail}" if detail else message)
 
@@ -150,24 +150,24 @@ DEFAULT_CLASSES: Final = ErrorClasses({}, {})
 
 
 def parse_classes(text: str) -> ErrorClasses:
-    """Classes that differ from the defaults, as `79=fault,31=warning,63=ignore,NvlinkDown=fault`.
+    """The severities in a text such as `79=fault,31=warning,63=ignore,NvlinkDown=fault`.
 
     Raises:
-        SettingsError: the text has another shape, or names something that is not known.
+        SettingsError: the text has another shape, or an unknown name or class.
     """
-    given: dict[int | str, Severity] = {}
+    overrides: dict[int | str, Severity] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals:
-            raise SettingsError(f"{item!r} says nothing of how bad an error is; give name and class, {_SHAPE}.")
+            raise SettingsError(f"{item!r} has no class; give name and class, {_SHAPE}.")
         severity = _severity(item, value)
         key = int(name) if _is_number(name) else _reading(name, severity)
-        if key in given:
+        if key in overrides:
             raise SettingsError(f"{key} is given twice; leave one of them out.")
-        given[key] = severity
+        overrides[key] = severity
     return ErrorClasses(
-        {key: severity for key, severity in given.items() if isinstance(key, int)},
-        {key: severity for key, severity in given.items() if isinstance(key, str)},
+        {key: severity for key, severity in overrides.items() if isinstance(key, int)},
+        {key: severity for key, severity in overrides.items() if isinstance(key, str)},
     )
 
 
@@ -179,8 +179,8 @@ def _severity(item: str, value: str) -> Severity:
     try:
         return Severity(value)
     except ValueError as error:
-        known = ", ".join(severity.value for severity in Severity)
-        raise SettingsError(f"{item!r}: {value!r} is no class; there are {known}.") from error
+        names = ", ".join(severity.value for severity in Severity)
+        raise SettingsError(f"{item!r}: {value!r} is not a class; there are {names}.") from error
 
 
 def _reading(name: str, severity: Severity) -> str:

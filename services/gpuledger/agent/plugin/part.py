@@ -55,11 +55,12 @@ class DevicePlugin:
         self,
         board: Board,
         settings: PluginSettings,
+        counts: PluginCounts | None = None,
         *,
         on_allocated: OnAllocated = lambda _resource, _ids: None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.counts = PluginCounts()
+        self.counts = counts or PluginCounts()
         self._board = board
         self._folder = settings.folder
         cdi = CdiFolders(settings.cdi_folders) if settings.cdi_folders else None

@@ -79,9 +79,9 @@ def test_settings_say_otherwise() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("79", "says nothing of how bad"),
-        ("79=bad", "'bad' is no class"),
-        ("79=", "is no class"),
+        ("79", "has no class; give"),
+        ("79=bad", "'bad' is not a class"),
+        ("79=", "is not a class"),
         ("x=fault", "neither an XID's number nor one of"),
         ("-1=fault", "neither an XID's number"),
         ("٧٩=fault", "neither an XID's number"),
