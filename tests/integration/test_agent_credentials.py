@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,8 +33,7 @@ from gpuledger.ledger.permissions import (
     user_name,
 )
 from gpuledger.ledger.stream import ensure_stream
-from gpuledger.local.servers.files import write_private
-from gpuledger.local.servers.nats import NatsServer, find_binary
+from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.ports import HOST
 from support.ledgers import DEADLINE_S
 from support.nkeys import ACCOUNT, JETSTREAM, OPERATOR, UNLIMITED, USER, Key, credentials
@@ -60,13 +59,9 @@ class WrittenServer(NatsServer):
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
-    def _command(self, port: int) -> Sequence[str]:
-        path = self.directory / "nats.conf"
+    def _configuration_text(self, port: int) -> str:
         basics = {key: value for key, value in self._configuration(port).items() if key != "authorization"}
-        write_private(
-            path, "\n".join((*(f"{key}: {json.dumps(value)}" for key, value in basics.items()), self._logins))
-        )
-        return (str(find_binary()), "--config", str(path))
+        return "\n".join((*(f"{key}: {json.dumps(value)}" for key, value in basics.items()), self._logins))
 
     def _probe(self) -> str | None:
         try:

@@ -17,8 +17,7 @@ from gpuledger.ledger.permissions import (
     imports_text,
     user_text,
 )
-from gpuledger.local.servers.files import write_private
-from gpuledger.local.servers.nats import USER, NatsServer, find_binary
+from gpuledger.local.servers.nats import USER, NatsServer
 from gpuledger.local.servers.ports import HOST
 from support.ledgers import everything
 from support.servers import short_directory
@@ -40,12 +39,7 @@ class ConfinedServer(NatsServer):
         """The URL of a node's agent."""
         return f"nats://{quote(node, safe='')}:{PASSWORD}@{HOST}:{self.port}"
 
-    def _command(self, port: int) -> Sequence[str]:
-        path = self.directory / "nats.conf"
-        write_private(path, self._text(port))
-        return (str(find_binary()), "--config", str(path))
-
-    def _text(self, port: int) -> str:
+    def _configuration_text(self, port: int) -> str:
         basics = {key: value for key, value in self._configuration(port).items() if key != "authorization"}
         return "\n".join((*(f"{key}: {json.dumps(value)}" for key, value in basics.items()), self._logins()))
 

@@ -65,9 +65,12 @@ class NatsServer(EmbeddedServer):
     def _command(self, port: int) -> Sequence[str]:
         self._monitoring_port = next((one for one in candidate_ports(self.directory / "monitoring") if one != port), 0)
         configuration = self.directory / "nats.conf"
-        # The server's configuration language reads JSON.
-        write_private(configuration, json.dumps(self._configuration(port), indent=2, ensure_ascii=False))
+        write_private(configuration, self._configuration_text(port))
         return (str(find_binary()), "--config", str(configuration))
+
+    def _configuration_text(self, port: int) -> str:
+        """The configuration in the server's language, which reads JSON."""
+        return json.dumps(self._configuration(port), indent=2, ensure_ascii=False)
 
     def _configuration(self, port: int) -> dict[str, object]:
         return {
