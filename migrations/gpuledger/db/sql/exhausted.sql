@@ -1,5 +1,5 @@
 CREATE VIEW report.exhausted AS
-WITH known AS (
+WITH sample AS (
     SELECT
         pool_availability.*,
         total > 0 AND available = 0 AS exhausted,
@@ -9,8 +9,8 @@ WITH known AS (
     WINDOW view_in_time AS (PARTITION BY driver, pool, node ORDER BY valid_from)
 ),
 numbered AS (
-    SELECT known.*, count(*) FILTER (WHERE begins) OVER (PARTITION BY driver, pool, node ORDER BY valid_from) AS spell
-    FROM known
+    SELECT sample.*, count(*) FILTER (WHERE begins) OVER (PARTITION BY driver, pool, node ORDER BY valid_from) AS spell
+    FROM sample
     WHERE exhausted
 ),
 spell AS (

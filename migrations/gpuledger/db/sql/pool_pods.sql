@@ -1,23 +1,23 @@
 CREATE VIEW report.pool_pods AS
 SELECT
-    meant.pool,
-    asked.resource,
+    target.pool,
+    requested.resource,
     split_part(pod.pod, '/', 1) AS namespace,
     split_part(pod.pod, '/', 2) AS pod,
-    asked.units::bigint AS units,
+    requested.units::bigint AS units,
     pod.node,
     pod.bound_at AS since
 FROM gpuledger_live.pool_pod AS pod
-CROSS JOIN LATERAL jsonb_each_text(pod.requests::jsonb) AS asked (resource, units)
+CROSS JOIN LATERAL jsonb_each_text(pod.requests::jsonb) AS requested (resource, units)
 CROSS JOIN LATERAL (
     -- Pods have the GPUPools of their own namespace, and every ClusterGPUPool.
-    SELECT CASE split_part(asked.resource, '/', 1)
-        WHEN 'gpu.deckhouse.io' THEN split_part(pod.pod, '/', 1) || '/' || split_part(asked.resource, '/', 2)
-        WHEN 'cluster.gpu.deckhouse.io' THEN split_part(asked.resource, '/', 2)
+    SELECT CASE split_part(requested.resource, '/', 1)
+        WHEN 'gpu.deckhouse.io' THEN split_part(pod.pod, '/', 1) || '/' || split_part(requested.resource, '/', 2)
+        WHEN 'cluster.gpu.deckhouse.io' THEN split_part(requested.resource, '/', 2)
     END AS pool
-) AS meant
-WHERE meant.pool IS NOT NULL AND asked.units::bigint > 0
-ORDER BY meant.pool, namespace, pod;
+) AS target
+WHERE target.pool IS NOT NULL AND requested.units::bigint > 0
+ORDER BY target.pool, namespace, pod;
 
 COMMENT ON VIEW report.pool_pods IS
     'One row per existing pod and GPUPool or ClusterGPUPool whose units it requests: who requests what, and who has it.';

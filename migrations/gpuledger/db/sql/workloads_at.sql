@@ -20,12 +20,12 @@ LANGUAGE sql STABLE
 BEGIN ATOMIC
     WITH fact AS (
         -- Of each kind what had happened last by then; the key has the kinds of one workload side by side.
-        SELECT DISTINCT ON (known.workload, known.kind) known.*
-        FROM gpuledger_live.workload_fact AS known
-        WHERE known.happened_at <= at
-        ORDER BY known.workload, known.kind, known.happened_at DESC
+        SELECT DISTINCT ON (recorded.workload, recorded.kind) recorded.*
+        FROM gpuledger_live.workload_fact AS recorded
+        WHERE recorded.happened_at <= at
+        ORDER BY recorded.workload, recorded.kind, recorded.happened_at DESC
     ),
-    then_known AS (
+    latest AS (
         SELECT
             fact.workload,
             max(fact.owner) FILTER (WHERE fact.kind = 'submitted') AS owner,
@@ -42,24 +42,24 @@ BEGIN ATOMIC
         GROUP BY fact.workload
     )
     SELECT
-        then_known.workload,
+        latest.workload,
         CASE
-            WHEN then_known.ended_at >= then_known.scheduled_at THEN 'Ended'
-            WHEN then_known.ended_at IS NOT NULL AND then_known.scheduled_at IS NULL THEN 'Unscheduled'
-            WHEN then_known.scheduled_at IS NOT NULL THEN 'Running'
+            WHEN latest.ended_at >= latest.scheduled_at THEN 'Ended'
+            WHEN latest.ended_at IS NOT NULL AND latest.scheduled_at IS NULL THEN 'Unscheduled'
+            WHEN latest.scheduled_at IS NOT NULL THEN 'Running'
             ELSE 'Pending'
         END,
-        then_known.owner,
-        then_known.workload_class,
-        then_known.gpu_milli,
-        then_known.cpu_milli,
-        then_known.memory_mib,
-        then_known.node,
-        then_known.outcome,
-        then_known.submitted_at,
-        then_known.scheduled_at,
-        then_known.ended_at
-    FROM then_known;
+        latest.owner,
+        latest.workload_class,
+        latest.gpu_milli,
+        latest.cpu_milli,
+        latest.memory_mib,
+        latest.node,
+        latest.outcome,
+        latest.submitted_at,
+        latest.scheduled_at,
+        latest.ended_at
+    FROM latest;
 END;
 
 COMMENT ON FUNCTION report.workloads_at(timestamptz) IS

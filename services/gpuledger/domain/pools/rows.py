@@ -123,7 +123,7 @@ class NodeOrders(NamedTuple):
 
 
 REFUSED, DRIFTED = "refused", "drifted"
-"""Kinds of trouble."""
+"""Kinds of problems."""
 
 POOL_DEVICE = TableSpec("pool_device", PoolDevice, ("name",))
 POOL_MARK = TableSpec("pool_mark", PoolMark, ("device",))

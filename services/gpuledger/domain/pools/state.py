@@ -91,7 +91,7 @@ class PoolFacts(Pools):
         return selects(spec.nodes, node, {} if row is None else orjson.loads(row.labels))
 
     def problems(self, pool: str, kind: str) -> list[rows.DeviceProblem]:
-        """The pool's devices with this kind of trouble, by name."""
+        """The pool's devices with this kind of problem, by name."""
         return sorted(row for row in self.problem.where("pool", pool) if row.kind == kind)
 
     def touch_device(self, name: str) -> None:
