@@ -20,7 +20,7 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.credentials import ANONYMOUS, NatsIdentity
 from gpuledger.ledger.edge import connect_edge
-from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
+from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.permissions import (
     AGENTS_ACCOUNT,
     LEDGER_ACCOUNT,
@@ -91,7 +91,7 @@ async def does_what_it_may(url: str, identity: NatsIdentity) -> None:
         newest = await edge.newest(WANTED)
         assert newest is not None
         assert newest.data == b"a list"
-        with pytest.raises(DeniedError, match="does not let us publish to"):
+        with pytest.raises(PermissionDeniedError, match="does not let us publish to"):
             await edge.publish(FORGED)
 
 
@@ -158,7 +158,7 @@ async def test_a_jwt_of_a_scoped_signing_key(tmp_path: Path) -> None:
         url = f"nats://{server.address}"
         await make_ledger(url, services)
         await does_what_it_may(url, agent)
-        with pytest.raises(DeniedError):
+        with pytest.raises(PermissionDeniedError):
             async with connect_edge(url, name="agent", node=NODE, identity=other):
                 pass
 

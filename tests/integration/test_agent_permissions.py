@@ -9,7 +9,7 @@ from nats.aio.client import Client
 
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.edge import connect_edge
-from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
+from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
 from support.edges import LAYOUTS, ConfinedServer, confined_server
@@ -230,11 +230,13 @@ async def test_what_may_not_be_published_is_told_at_once_and_costs_nothing_else(
         asyncio.timeout(DEADLINE_S),
     ):
         for events in ([fact(1, others)], [fact(number, others) for number in range(100)]):
-            with pytest.raises(DeniedError, match=r"does not let us publish to .*`gpuledger agent permissions NODE`"):
+            with pytest.raises(
+                PermissionDeniedError, match=r"does not let us publish to .*`gpuledger agent permissions NODE`"
+            ):
                 await edge.publish_many(events)
-        with pytest.raises(DeniedError, match="does not let us publish to"):
+        with pytest.raises(PermissionDeniedError, match="does not let us publish to"):
             await edge.newest(OTHERS_WANTED)
-        with pytest.raises(DeniedError, match="does not let us listen on"):
+        with pytest.raises(PermissionDeniedError, match="does not let us listen on"):
             async with edge.notified(OTHERS_WANTED, lambda: None):
                 pass
         assert edge.is_usable
@@ -243,7 +245,7 @@ async def test_what_may_not_be_published_is_told_at_once_and_costs_nothing_else(
 
 async def test_another_nodes_credentials_are_told_of(server: ConfinedServer, ledger: JetStreamLedger) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        with pytest.raises(DeniedError, match=r"does not let us (listen on _inbox_node|publish to)"):
+        with pytest.raises(PermissionDeniedError, match=r"does not let us (listen on _inbox_node|publish to)"):
             async with connect_edge(server.agent_url(OTHER), name="agent", node=NODE):
                 pass
 

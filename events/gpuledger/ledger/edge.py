@@ -66,7 +66,7 @@ class EdgeLedger:
         """Listen for acknowledgements, until the connection closes.
 
         Raises:
-            DeniedError: the server refuses the subscription.
+            PermissionDeniedError: the server refuses the subscription.
         """
         await self._publisher.start()
         await self._atomic.start()
@@ -74,11 +74,11 @@ class EdgeLedger:
         self._refuse_over()
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
-        """See `gpuledger.ledger.api.Ledger.publish`; DeniedError, at once, without permission."""
+        """See `gpuledger.ledger.api.Ledger.publish`; PermissionDeniedError, at once, without permission."""
         return (await self._publish(self._publisher.publish([message], expected), [message]))[0]
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """See `gpuledger.ledger.api.Ledger.publish_many`; DeniedError, at once, without permission."""
+        """See `gpuledger.ledger.api.Ledger.publish_many`; PermissionDeniedError, at once, without permission."""
         return await self._publish(self._atomic.publish(messages), messages)
 
     async def newest(self, subject: str) -> Message | None:

@@ -1,13 +1,13 @@
-"""What can go wrong with the log.
+"""Errors of the log.
 
 LedgerError
-├── LedgerUnavailableError    the server cannot be reached, or does not answer within its bound
-│   └── DeniedError           the server refuses permission
-├── PublishError              an event was not acknowledged; it may or may not have been recorded
-│   └── EventRefusedError     no ledger like this one will ever take the event as it is
-├── SequenceConflictError     the aggregate has newer events than the publisher knew
-├── StreamConfigError         the stream is there, but not as a ledger must be
-└── GenerationError           a position belongs to another generation of the stream
+├── LedgerUnavailableError     the server cannot be reached, or does not answer within its bound
+│   └── PermissionDeniedError  the server refuses permission
+├── PublishError               an event was not acknowledged; it may or may not have been recorded
+│   └── EventRefusedError      no ledger like this one will ever take the event as it is
+├── SequenceConflictError      the aggregate has newer events than the publisher knew
+├── StreamConfigError          the stream is there, but not as a ledger must be
+└── GenerationError            a position belongs to another generation of the stream
 """
 
 
@@ -19,7 +19,7 @@ class LedgerUnavailableError(LedgerError):
     """The server cannot be reached, or does not answer within its bound."""
 
 
-class DeniedError(LedgerUnavailableError):
+class PermissionDeniedError(LedgerUnavailableError):
     """The server refuses permission; nothing is wrong with the event, and the server's operator can help."""
 
 

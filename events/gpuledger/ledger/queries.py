@@ -15,7 +15,7 @@ from nats.errors import NoRespondersError
 
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection, Denial
-from gpuledger.ledger.errors import DeniedError, LedgerUnavailableError
+from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.permissions import STREAM_NAMES, direct_get
 from gpuledger.ledger.stream import stream_name
 
@@ -42,7 +42,7 @@ class StreamQueries:
 
         Raises:
             LedgerUnavailableError: nobody answers.
-            DeniedError: the server refuses permission.
+            PermissionDeniedError: the server refuses permission.
         """
         request = orjson.dumps({"subject": subject})
         for api in self._apis:
@@ -61,7 +61,7 @@ class StreamQueries:
 
         Raises:
             LedgerUnavailableError: nobody answers.
-            DeniedError: the server refuses permission.
+            PermissionDeniedError: the server refuses permission.
         """
         try:
             answer = await self._request(direct_get(stream, subject))
@@ -85,7 +85,7 @@ async def unless_denied(connection: Connection, work: Coroutine[Any, Any, T], su
     """The result of work that publishes to these subjects and waits for answers.
 
     Raises:
-        DeniedError: the server refuses permission.
+        PermissionDeniedError: the server refuses permission.
     """
     denial: asyncio.Future[Denial] = asyncio.get_running_loop().create_future()
     ours = {subject.lower() for subject in subjects}
@@ -112,10 +112,10 @@ def is_of_answers(connection: Connection, denial: Denial) -> bool:
     return denial.kind == "subscription" and denial.subject.startswith(f"{connection.inbox_prefix.lower()}.")
 
 
-def denied_error(connection: Connection, denial: Denial) -> DeniedError:
+def denied_error(connection: Connection, denial: Denial) -> PermissionDeniedError:
     """The error for a denial; its message says what to do about it."""
     doing = "listen on" if denial.kind == "subscription" else "publish to"
-    return DeniedError(
+    return PermissionDeniedError(
         f"NATS at {connection.address} does not let us {doing} {denial.subject}. Give this node's user the permissions "
         "that `gpuledger agent permissions NODE` prints; docs/agent-credentials.md says how."
     )

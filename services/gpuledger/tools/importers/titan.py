@@ -40,7 +40,7 @@ class Row(NamedTuple):
     event: str | None
 
 
-class Survey(NamedTuple):
+class FirstPass(NamedTuple):
     """Facts about the whole file that the first row needs: memory grows with the locations, not with the rows."""
 
     end: datetime | None
@@ -69,22 +69,22 @@ def parse(line: int, row: Sequence[str]) -> Row:
     return Row(line, *names, began, ended, out == "TRUE", event or None)
 
 
-def drafts_of(row: Row, survey: Survey) -> list[Draft]:
+def drafts_of(row: Row, first_pass: FirstPass) -> list[Draft]:
     """The events of a row."""
-    drafts = [] if row.insert is None else _life(row, row.insert, survey)
+    drafts = [] if row.insert is None else _life(row, row.insert, first_pass)
     if row.event is not None:
         failure = DeviceFailed(kind=row.event, slot=row.location)
         drafts.append(Draft(row.remove, _FAILED, row.line, "device.failed", row.serial, failure))
     return drafts
 
 
-def _life(row: Row, began: datetime, survey: Survey) -> list[Draft]:
+def _life(row: Row, began: datetime, first_pass: FirstPass) -> list[Draft]:
     insertion = DeviceInserted(slot=row.location, serial=row.serial)
     drafts = [Draft(began, _INSERTED, row.line, "device.inserted", row.serial, insertion)]
-    if survey.first_lives[row.location] == (began, row.line):
+    if first_pass.first_lives[row.location] == (began, row.line):
         place = SlotDeclared(node=row.location, index=0)
         drafts.append(Draft(began, _DECLARED, row.line, "slot.declared", row.location, place))
-    if row.retired or row.remove != survey.end:
+    if row.retired or row.remove != first_pass.end:
         removal = DeviceRemoved(slot=row.location, retired=row.retired)
         rank = _REMOVED_AT_ONCE if row.remove == began else _REMOVED
         drafts.append(Draft(row.remove, rank, row.line, "device.removed", row.serial, removal))
@@ -103,26 +103,30 @@ class TitanReading:
 
     def read(self) -> Iterator[Read]:
         """See `gpuledger.tools.importers.draft.Reading.read`."""
-        first, survey = self._open(), Survey(None, {})
+        first, first_pass = self._open(), FirstPass(None, {})
         for row in first.rows(parse):
             if isinstance(row, Row):
-                survey = extended(survey, row)
+                first_pass = extended(first_pass, row)
             yield ()
         second = self._open()
         for row in second.rows(parse):
-            yield row if isinstance(row, Reject) else drafts_of(row, survey)
+            yield row if isinstance(row, Reject) else drafts_of(row, first_pass)
         if first.digest != second.digest:
             raise ImportFileError(f"{self._path} changed while it was read; nothing was imported. Import it again.")
         self.epoch = hashlib.sha256(f"{FORMAT}\n{second.digest}".encode()).hexdigest()
-        self.end = survey.end
+        self.end = first_pass.end
 
     def _open(self) -> TableFile:
         return TableFile(self._path, COLUMNS, "a file in Titan's format")
 
 
-def extended(survey: Survey, row: Row) -> Survey:
-    """The survey extended by one row."""
+def extended(first_pass: FirstPass, row: Row) -> FirstPass:
+    """The first pass extended by one row."""
     if row.insert is not None:
         life = (row.insert, row.line)
-        survey.first_lives[row.location] = min(life, survey.first_lives.get(row.location, life))
-    return survey if survey.end is not None and row.remove <= survey.end else survey._replace(end=row.remove)
+        first_pass.first_lives[row.location] = min(life, first_pass.first_lives.get(row.location, life))
+    return (
+        first_pass
+        if first_pass.end is not None and row.remove <= first_pass.end
+        else first_pass._replace(end=row.remove)
+    )
