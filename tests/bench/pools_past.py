@@ -91,9 +91,9 @@ class Past:
         """The watcher of a kind records what is said by these objects."""
         view = watched.WatchedObjects(kind, parts)
         for fact in watched.differences(kind, {}, view, sorted(view.subjects()), self._time):
-            await self.say(kind.source, fact.subject, fact.data)
+            await self.record(kind.source, fact.subject, fact.data)
 
-    async def say(self, source: str, subject: str, data: Payload) -> None:
+    async def record(self, source: str, subject: str, data: Payload) -> None:
         """Somebody says something, and all that follows from it is decided."""
         self._time += APART
         number = self._numbers[source] = self._numbers[source] + 1
@@ -128,12 +128,14 @@ async def make_past(fleet: Fleet, client: KubeClient, ledger: Ledger, database_u
     for kind in KINDS:
         await past.see(client, kind)
     for node in range(fleet.nodes):
-        await past.say(agent_of(node_name(node)), node_name(node), NodeDevicesObserved(cards=tuple(fleet.cards(node))))
+        await past.record(
+            agent_of(node_name(node)), node_name(node), NodeDevicesObserved(cards=tuple(fleet.cards(node)))
+        )
     await past.notice(gpudevices.KIND, [gpudevices.read(_annotated(*one)) for one in _asked(fleet, past)])
     for row in list(past.desired.pools.assignment.rows.values()):
         if row.pool is not None:
             agent = agent_of(past.desired.device.rows[row.device].node)
-            await past.say(agent, row.device, DevicePoolApplied(pool=row.pool))
+            await past.record(agent, row.device, DevicePoolApplied(pool=row.pool))
     await past.publish()
     for fold in past.deciders:
         await _keep_rows(fold, ledger.generation, database_url)

@@ -16,7 +16,7 @@ from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped
 from gpuledger.local.servers.nats import NatsServer
 from support.agent_fast import FAULT
-from support.agent_process import NODE, Place, a_place, wanted
+from support.agent_process import NODE, Place, a_place, desired_devices
 from support.outbox import Log, Recorded, Time, fact, numbers_in, recorded
 from support.servers import short_directory
 
@@ -70,7 +70,7 @@ async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and
 async def test_what_pools_want_is_done_without_the_bus(place: Place) -> None:
     place.agent.environ[FAULT] = DRIVER_MISSING
     await place.agent.start()
-    await place.want(*wanted(place.agent, 0))
+    await place.want(*desired_devices(place.agent, 0))
     await place.saw(1, DevicePoolRefused)
     await place.drained()
     place.nats.kill()

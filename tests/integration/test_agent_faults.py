@@ -24,7 +24,7 @@ from gpuledger.events.device import (
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved
 from gpuledger.local.servers.nats import NatsServer
 from support.agent_fast import FAULT
-from support.agent_process import NODE, AgentProcess, Place, a_place, wanted
+from support.agent_process import NODE, AgentProcess, Place, a_place, desired_devices
 from support.edges import confined_server
 from support.waiting import eventually
 
@@ -64,7 +64,7 @@ async def test_a_state_folder_that_takes_nothing_is_told_of(place: Place) -> Non
     with _read_only(place.agent.state_dir):
         await place.agent.start(wait=False)
         await place.agent.says("is up")
-        await place.want(*wanted(place.agent, 0))
+        await place.want(*desired_devices(place.agent, 0))
         await place.lists(1)
         await place.agent.healthy(durable=False, ledger="ok", waiting=0)
         assert "kept in memory alone" in place.agent.said
@@ -106,7 +106,7 @@ async def test_a_kubelet_that_comes_later_is_waited_for(place: Place, *, is_fold
         shutil.rmtree(folder)
         folder.mkdir() if is_folder_there else None
     await place.agent.start()
-    await place.want(*wanted(place.agent, 0))
+    await place.want(*desired_devices(place.agent, 0))
     await place.agent.says("the kubelet does not list the pods")
     status, document = await place.agent.health()
     assert (status, "pod resources" in document["troubles"]) == (200, True)
@@ -124,7 +124,7 @@ async def test_a_kubelet_that_comes_later_is_waited_for(place: Place, *, is_fold
 async def test_a_driver_that_comes_later_is_waited_for(place: Place) -> None:
     place.agent.environ[FAULT] = DRIVER_MISSING
     await place.agent.start()
-    await place.want(*wanted(place.agent, 0))
+    await place.want(*desired_devices(place.agent, 0))
     (seen, *_) = await place.saw(1, NodeDevicesObserved)
     assert (seen.driver_missing, {card.uuid for card in seen.cards}) == (True, {None})
     (refused, *_) = await place.saw(1, DevicePoolRefused)

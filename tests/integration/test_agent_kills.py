@@ -21,7 +21,7 @@ from gpuledger.events.device import DeviceHealthChanged, DevicePoolApplied, Devi
 from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, WantedDevice
 from gpuledger.local.servers.nats import NatsServer
 from support.agent_fast import QUIET
-from support.agent_process import Place, a_place, is_verdict, wanted
+from support.agent_process import Place, a_place, desired_devices, is_verdict
 from support.outbox import Recorded
 from support.waiting import eventually
 
@@ -122,7 +122,7 @@ class Story:
             if setup is not None:
                 said = setup._asdict() | {"resource": setup.resource}
                 del said["instances"]
-                (wish,) = wanted(self.place.agent, number, **said)
+                (wish,) = desired_devices(self.place.agent, number, **said)
                 self.asked[number] = (setup, wish)
         await self.place.want(*(wish for _, wish in self.asked.values()))
 

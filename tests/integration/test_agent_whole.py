@@ -37,7 +37,7 @@ from support.agent_process import NODE, Place, a_place
 from support.bootstrap import all_ready
 from support.edges import LAYOUTS, confined_server
 from support.ledgers import everything, jetstream_ledger
-from support.pools import asks
+from support.pools import marked
 from support.projections import QUICK, assert_true, publish, running, table
 from support.waiting import eventually
 
@@ -58,7 +58,7 @@ class Circle:
         self.agent, self.kubelet = place.agent, place.kubelet
         self._numbers: Counter[str] = Counter()
 
-    async def say(self, *said: tuple[str, Payload]) -> None:
+    async def record(self, *said: tuple[str, Payload]) -> None:
         for subject, data in said:
             source = (
                 "/watchers/components" if isinstance(data, NodeComponentsObserved) else pools.source_of(subject, data)
@@ -179,8 +179,8 @@ async def circle_holds(place: Place, ledger: JetStreamLedger, url: str) -> None:
 async def ready(circle: Circle) -> list[str]:
     """The node is seen, prepared and equipped; its devices' names."""
     cards = [H100] * CARDS
-    await circle.say((NODE, inventory.observed(*cards)), (NODE, inventory.features(*cards)))
-    await circle.say((NODE, all_ready(node_agent="ready")))
+    await circle.record((NODE, inventory.observed(*cards)), (NODE, inventory.features(*cards)))
+    await circle.record((NODE, all_ready(node_agent="ready")))
     await circle.agent.start()
 
     async def are_ready() -> bool:
@@ -200,7 +200,7 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
     card = circle.agent.cards()[0]
     resource = RESOURCES[CARD]
 
-    await circle.say((CARD, pool()), (name, asks("whole")))
+    await circle.record((CARD, pool()), (name, marked("whole")))
     await circle.place.lists(1, resource=resource)
     await circle.comes(name, CARD, "Assigned")
     assert circle.kubelet.health(resource) == {card: "Healthy"}
@@ -223,7 +223,7 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
     verdicts = [data.healthy for subject, data in await circle.recorded(DeviceHealthChanged) if subject == card]
     assert verdicts == [True, False, True]
 
-    await circle.say((name, asks()))
+    await circle.record((name, marked()))
     await circle.comes(name, CARD, "Unassigning")
     await circle.withdrawn(resource)
     await circle.asked_again()
@@ -246,8 +246,8 @@ async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> 
     mig, sliced = RESOURCES[MIG], RESOURCES[SLICED]
     cards = circle.agent.cards()
 
-    await circle.say((MIG, pool("MIG", mig_profile="1g.10gb", slices_per_unit=2)), (SLICED, pool(slices_per_unit=4)))
-    await circle.say((names[0], asks("mig")), (names[1], asks("sliced")))
+    await circle.record((MIG, pool("MIG", mig_profile="1g.10gb", slices_per_unit=2)), (SLICED, pool(slices_per_unit=4)))
+    await circle.record((names[0], marked("mig")), (names[1], marked("sliced")))
     await circle.comes(names[0], MIG, "Assigned")
     await circle.comes(names[1], SLICED, "Assigned")
     await circle.place.lists(14, resource=mig)
@@ -262,7 +262,7 @@ async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> 
     given = await circle.kubelet.allocate(mig, 1, "trainer")
     assert given.envs["NVIDIA_VISIBLE_DEVICES"] in first
     await circle.saw(1, AllocationObserved)
-    await circle.say((MIG, pool("MIG", mig_profile="3g.40gb", generation=2)))
+    await circle.record((MIG, pool("MIG", mig_profile="3g.40gb", generation=2)))
     await circle.withdrawn(mig)
     await circle.asked_again()
     assert await circle.instances(cards[0], ["1g.10gb"] * 7) == first
@@ -272,7 +272,7 @@ async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> 
     assert set(circle.kubelet.health(mig)) == set(second)
     await circle.comes(names[0], MIG, "Assigned")
 
-    await circle.say((names[0], asks()), (names[1], asks()))
+    await circle.record((names[0], marked()), (names[1], marked()))
     await circle.comes(names[0], None, None)
     await circle.comes(names[1], None, None)
     assert await circle.instances(cards[0], []) == []

@@ -22,13 +22,13 @@ from support.dra_facts import (
     allocated,
     availability_of,
     device,
+    fact_at,
     published,
     released,
     requested,
-    said,
     withdrawn,
 )
-from support.events import Said, hour
+from support.events import RecordedFact, hour
 
 OTHER = "other.example.com"
 LAST = 40
@@ -37,20 +37,20 @@ LAST = 40
 Row = dict[str, Any]
 
 HISTORY = (
-    said(0, "s1", published("n1", [device("a"), device("b"), device("m", memory="40Gi")], node="n1")),
-    said(0, "s2", published("n1", [device("a")], node="n1", driver=OTHER)),  # the same name, another driver's
-    said(1, "ann/one", requested(owner="Pod/trainer")),
-    said(2, "ann/one", allocated(("n1", "a", None), ("n1", "b", None), owner="Pod/trainer")),
-    said(4, "bob/part", allocated(("n1", "m", "x"), consumed={MEMORY: "10Gi"})),
-    said(5, "bob/rest", allocated(("n1", "m", "y"), consumed={MEMORY: "30Gi"})),
-    said(6, "ops/look", allocated(("n1", "a", None), admin=True)),
-    said(8, "bob/rest", released()),
-    said(10, "ann/one", released()),
-    said(11, "eve/other", allocated(("n1", "a", None), driver=OTHER)),
-    said(12, "ann/one", allocated(("n1", "b", None))),
-    said(13, "s1", published("n1", [device("a"), device("m", memory="40Gi")], node="n1", generation=2)),
-    said(14, "s2", withdrawn()),
-    said(16, "ops/look", released()),
+    fact_at(0, "s1", published("n1", [device("a"), device("b"), device("m", memory="40Gi")], node="n1")),
+    fact_at(0, "s2", published("n1", [device("a")], node="n1", driver=OTHER)),  # the same name, another driver's
+    fact_at(1, "ann/one", requested(owner="Pod/trainer")),
+    fact_at(2, "ann/one", allocated(("n1", "a", None), ("n1", "b", None), owner="Pod/trainer")),
+    fact_at(4, "bob/part", allocated(("n1", "m", "x"), consumed={MEMORY: "10Gi"})),
+    fact_at(5, "bob/rest", allocated(("n1", "m", "y"), consumed={MEMORY: "30Gi"})),
+    fact_at(6, "ops/look", allocated(("n1", "a", None), admin=True)),
+    fact_at(8, "bob/rest", released()),
+    fact_at(10, "ann/one", released()),
+    fact_at(11, "eve/other", allocated(("n1", "a", None), driver=OTHER)),
+    fact_at(12, "ann/one", allocated(("n1", "b", None))),
+    fact_at(13, "s1", published("n1", [device("a"), device("m", memory="40Gi")], node="n1", generation=2)),
+    fact_at(14, "s2", withdrawn()),
+    fact_at(16, "ops/look", released()),
 )
 
 
@@ -140,8 +140,8 @@ def test_devices_that_nobody_can_have_are_unavailable(migrated_url: str) -> None
         migrated_url,
         availability_of(
             [
-                said(0, "s1", published("p", [device("a", tainted=True), shared, device("b")])),
-                said(1, "ann/x", allocated(("p", "m", "s"), consumed={MEMORY: "1Gi"})),
+                fact_at(0, "s1", published("p", [device("a", tainted=True), shared, device("b")])),
+                fact_at(1, "ann/x", allocated(("p", "m", "s"), consumed={MEMORY: "1Gi"})),
             ]
         ),
     )
@@ -160,10 +160,10 @@ def test_exhausted(database: str) -> None:
 def test_a_pool_that_went_and_came_back_was_exhausted_twice(migrated_url: str) -> None:
     one = published("p", [device("a")])
     facts = [
-        said(0, "s", one),
-        said(1, "ann/x", allocated(("p", "a", None))),
-        said(2, "s", withdrawn()),
-        said(4, "s", one),
+        fact_at(0, "s", one),
+        fact_at(1, "ann/x", allocated(("p", "a", None))),
+        fact_at(2, "s", withdrawn()),
+        fact_at(4, "s", one),
     ]
     _load(migrated_url, availability_of(facts))
     assert [(row["valid_from"], row["valid_to"]) for row in _ask(migrated_url, "exhausted")] == [
@@ -180,7 +180,7 @@ def test_never_released(database: str) -> None:
         (False, DRIVER, "m", "part", hour(4)),
     ]
     assert [row["owner"] for row in rows] == [None, None, None]
-    _load(database, availability_of([said(2, "ann/one", allocated(("n1", "a", None), owner="Pod/trainer"))]))
+    _load(database, availability_of([fact_at(2, "ann/one", allocated(("n1", "a", None), owner="Pod/trainer"))]))
     assert [row["owner"] for row in _ask(database, "never-released")] == ["Pod/trainer"]
 
 
@@ -205,9 +205,9 @@ def test_a_random_history_counted_hour_by_hour(migrated_url: str, seed: int) -> 
 PLACES = ((DRIVER, "p", "a"), (DRIVER, "p", "m"))
 
 
-def _random_history(chance: random.Random) -> tuple[list[Said], list[Span]]:
+def _random_history(chance: random.Random) -> tuple[list[RecordedFact], list[Span]]:
     """Claims that come and go in one pool of two devices, one of which is shared; the shares leave something."""
-    facts = [said(0, "s", published("p", [device("a"), device("m", memory="1Ti")]))]
+    facts = [fact_at(0, "s", published("p", [device("a"), device("m", memory="1Ti")]))]
     spans: list[Span] = []
     free_from = 1
     for number in range(12):
@@ -221,9 +221,9 @@ def _random_history(chance: random.Random) -> tuple[list[Said], list[Span]]:
         if first == last:
             continue
         spans.append(Span(claim, (DRIVER, "p", held[1]), first, last, kind == "admin"))
-        facts.append(said(first, claim, allocated(held, admin=kind == "admin", consumed={MEMORY: "1Gi"})))
+        facts.append(fact_at(first, claim, allocated(held, admin=kind == "admin", consumed={MEMORY: "1Gi"})))
         if last < LAST:
-            facts.append(said(last, claim, released()))
+            facts.append(fact_at(last, claim, released()))
     return sorted(facts, key=lambda one: one.at), spans
 
 

@@ -43,7 +43,7 @@ class Place:
     def runner(self) -> Runner:
         return Runner(BootstrapProjection(), self.ledger, self.url, settings=QUICK, clock=self.clock)
 
-    async def say(self, at: float, *said: tuple[str, Payload]) -> None:
+    async def record(self, at: float, *said: tuple[str, Payload]) -> None:
         await publish(self.ledger, [self._publishers.event(at, subject, data) for subject, data in said])
 
     async def decided(self) -> list[Decoded]:
@@ -70,15 +70,15 @@ class Place:
 @pytest.fixture
 async def place(ledger: JetStreamLedger, migrated_url: str) -> Place:
     place = Place(ledger, migrated_url)
-    await place.say(0, (MODULE, ModulePrerequisiteChanged(met=True, reason="Told")))
-    await place.say(1, *((name, detected(f"GPU-{name}")) for name in DEVICES), (NODE, inventory()))
+    await place.record(0, (MODULE, ModulePrerequisiteChanged(met=True, reason="Told")))
+    await place.record(1, *((name, detected(f"GPU-{name}")) for name in DEVICES), (NODE, inventory()))
     return place
 
 
 async def make_ready(place: Place) -> None:
-    await place.say(2, (NODE, all_ready()))
+    await place.record(2, (NODE, all_ready()))
     for at in (3, 4, 5):
-        await place.say(at, (NODE, heartbeat()))
+        await place.record(at, (NODE, heartbeat()))
 
 
 async def test_facts_become_decisions_once_and_the_rows_are_those_of_the_log(place: Place) -> None:
@@ -92,7 +92,7 @@ async def test_facts_become_decisions_once_and_the_rows_are_those_of_the_log(pla
     assert table(place.url, "gpu_node_phase", "node, phase") == [(NODE, "Ready")]
     assert table(place.url, "gpu_device_state", "name, state") == [(name, "Ready") for name in DEVICES]
     async with running(place.runner()):
-        await place.say(10, ("GPU-d1", DeviceHealthChanged(healthy=False, kind="XID 79")))
+        await place.record(10, ("GPU-d1", DeviceHealthChanged(healthy=False, kind="XID 79")))
         await eventually(lambda: _is_longer(place, decided))
     await place.true()
     again = await place.decided()
@@ -106,7 +106,7 @@ async def _is_longer(place: Place, decided: list[Decoded]) -> bool:
 
 
 async def test_a_wait_is_recorded_once_and_outlives_a_restart_and_a_replay(place: Place) -> None:
-    await place.say(2, (NODE, all_ready(validator="waiting:toolkit-validation")))
+    await place.record(2, (NODE, all_ready(validator="waiting:toolkit-validation")))
     async with running(place.runner()):
         await place.come("Validating")
     place.clock.now = second(1000)
@@ -122,7 +122,7 @@ async def test_a_wait_is_recorded_once_and_outlives_a_restart_and_a_replay(place
     place.clock.now = second(2000)
     async with running(place.runner()):
         await make_ready(place)
-        await place.say(2001, (NODE, all_ready()))
+        await place.record(2001, (NODE, all_ready()))
         await place.come("Ready")
     await place.true()
     assert (await place.decided())[: len(decided)] == decided
@@ -140,7 +140,7 @@ async def test_a_decider_without_rows_decides_nothing_again(place: Place) -> Non
             column = "name" if name == "projection" else "projection"
             await connection.execute(f"DELETE FROM gpuledger.{name} WHERE {column} = 'bootstrap'".encode())
     async with running(place.runner()):
-        await place.say(20, (NODE, heartbeat(fresh=False)))
+        await place.record(20, (NODE, heartbeat(fresh=False)))
         await place.come("ValidatingFailed")
     await place.true()
     again = await place.decided()

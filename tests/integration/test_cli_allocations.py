@@ -13,7 +13,7 @@ from gpuledger.events.device import DeviceErrorsObserved, DeviceInserted
 from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
 from support.cli import Cli, next_line, watching
-from support.events import IMPORT, Said, hour, numbered
+from support.events import IMPORT, RecordedFact, hour, numbered
 from support.projections import publish
 
 DEADLINE_S = 60.0
@@ -21,27 +21,27 @@ UUID, RESOURCE = "GPU-1", "gpu.deckhouse.io/training"
 CLAIM = AllocatedClaim(claim="one-gpu", driver="gpu.example.com", pool="n2", device="gpu-0")
 
 
-def has(at: int, subject: str, *devices: str, claims: tuple[AllocatedClaim, ...] = ()) -> Said:
+def has(at: int, subject: str, *devices: str, claims: tuple[AllocatedClaim, ...] = ()) -> RecordedFact:
     """A container has these from now on."""
     node, namespace, pod, container = subject.split("/")
     held = (AllocatedDevices(resource=RESOURCE, devices=devices),) if devices else ()
     data = AllocationObserved(
         node=node, namespace=namespace, pod=pod, container=container, resources=held, claims=claims
     )
-    return Said(f"/nodes/{node}/agent", subject, at, data)
+    return RecordedFact(f"/nodes/{node}/agent", subject, at, data)
 
 
-def errors(at: int, kind: str, count: int) -> Said:
+def errors(at: int, kind: str, count: int) -> RecordedFact:
     data = DeviceErrorsObserved(kind=kind, cause="application", count=count, first_at=hour(at))
-    return Said("/nodes/n1/agent", UUID, at, data)
+    return RecordedFact("/nodes/n1/agent", UUID, at, data)
 
 
 HISTORY = (
-    Said(IMPORT, UUID, 0, DeviceInserted(slot="n1/0", uuid=UUID)),
+    RecordedFact(IMPORT, UUID, 0, DeviceInserted(slot="n1/0", uuid=UUID)),
     has(1, "n1/ml/old/main", UUID),
     has(2, "n2/web/chat/main", claims=(CLAIM,)),
     errors(2, "XID 31", 1),
-    Said("/nodes/n1/agent", "n1/ml/old/main", 3, AllocationEnded()),
+    RecordedFact("/nodes/n1/agent", "n1/ml/old/main", 3, AllocationEnded()),
     has(4, "n1/ml/trainer-0/main", f"{UUID}::0", f"{UUID}::1"),
     has(5, "n1/ml/trainer-1/main", f"{UUID}::2"),
     errors(6, "XID 31", 4),
@@ -175,13 +175,15 @@ async def test_watch_follows_the_log() -> None:
             more = (has(8, "n2/ml/other/main", "GPU-2"), has(8, "n1/ml/trainer-2/main", f"{UUID}::1"))
             await _record(nats.url, *more)
             assert (await next_line(process)).split()[2] == "trainer-2"
-            await _record(nats.url, *more, Said("/nodes/n1/agent", "n1/ml/trainer-1/main", 9, AllocationEnded()))
+            await _record(
+                nats.url, *more, RecordedFact("/nodes/n1/agent", "n1/ml/trainer-1/main", 9, AllocationEnded())
+            )
             assert process.stderr is not None
             async with asyncio.timeout(DEADLINE_S):
                 assert b"allocation 'n1/ml/trainer-1/main' is gone" in await process.stderr.readline()
 
 
-async def _record(nats_url: str, *more: Said) -> None:
+async def _record(nats_url: str, *more: RecordedFact) -> None:
     """Record the history, and more after it; what is there already is not recorded again."""
     async with connect_ledger(nats_url, name="test") as ledger:
         await publish(ledger, numbered([*HISTORY, *more]))

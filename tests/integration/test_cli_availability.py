@@ -33,13 +33,13 @@ from support.dra_facts import (
     allocated,
     device,
     events_of,
+    fact_at,
     published,
     released,
     requested,
-    said,
     withdrawn,
 )
-from support.events import Said, hour
+from support.events import RecordedFact, hour
 from support.projections import publish
 
 DEADLINE_S = 60.0
@@ -48,15 +48,15 @@ OTHER = "other.example.com"
 ONE, TWO, SHARED = device("a"), device("b"), device("m", memory="40Gi")
 
 HISTORY = (
-    said(0, "w1-gpu", published("w1", [ONE, TWO, SHARED], node="w1")),
-    said(0, "net-1", published("net", [device("nic", tainted=True), device("nic2")], driver=OTHER, slices=2)),
-    said(1, "ml/train", requested(owner="Pod/train-0")),
-    said(2, "ml/train", allocated(("w1", "a", None), owner="Pod/train-0")),
-    said(3, "ml/part", allocated(("w1", "m", "s1"), consumed={MEMORY: "10Gi"})),
-    said(4, "web/idle", requested()),
-    said(5, "ops/look", allocated(("w1", "b", None), admin=True)),
-    said(6, "ml/gone", allocated(("w1", "zz", None))),
-    said(8, "ml/train", released()),
+    fact_at(0, "w1-gpu", published("w1", [ONE, TWO, SHARED], node="w1")),
+    fact_at(0, "net-1", published("net", [device("nic", tainted=True), device("nic2")], driver=OTHER, slices=2)),
+    fact_at(1, "ml/train", requested(owner="Pod/train-0")),
+    fact_at(2, "ml/train", allocated(("w1", "a", None), owner="Pod/train-0")),
+    fact_at(3, "ml/part", allocated(("w1", "m", "s1"), consumed={MEMORY: "10Gi"})),
+    fact_at(4, "web/idle", requested()),
+    fact_at(5, "ops/look", allocated(("w1", "b", None), admin=True)),
+    fact_at(6, "ml/gone", allocated(("w1", "zz", None))),
+    fact_at(8, "ml/train", released()),
 )
 LAST_COLUMNS = {
     ("slices", "table"): "PARTIAL",
@@ -192,7 +192,7 @@ def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "fact_at"),
     [
         (("get", "claims", "ml/train"), 1, "claim 'ml/train' was not found"),
         (("get", "claims", "train", "-n", "ml"), 1, "claim 'ml/train' was not found"),
@@ -211,10 +211,10 @@ def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
         (("report", "availability", "--pool", "no/pool", "-o", "svg"), 1, "nothing to draw"),
     ],
 )
-def test_errors_are_one_sentence_and_a_next_step(cli: Cli, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_errors_are_one_sentence_and_a_next_step(cli: Cli, arguments: tuple[str, ...], code: int, fact_at: str) -> None:
     result = cli(*arguments)
     assert (result.code, result.out) == (code, "")
-    assert said in result.err
+    assert fact_at in result.err
     assert len(result.err.splitlines()) == 1
 
 
@@ -298,9 +298,11 @@ async def test_watch_follows_the_log() -> None:
             heading, row = await next_line(process), await next_line(process)
             assert heading.split()[4:] == ["TOTAL", "ALLOCATED", "AVAILABLE", "PARTIAL"]
             assert row.split()[4:] == ["3", "1", "2", "1"]
-            await _record(nats.url, said(9, "ml/new", allocated(("w1", "b", None))))
+            await _record(nats.url, fact_at(9, "ml/new", allocated(("w1", "b", None))))
             assert (await next_line(process)).split()[4:] == ["3", "2", "1", "1"]
-            await _record(nats.url, said(9, "ml/new", allocated(("w1", "b", None))), said(10, "w1-gpu", withdrawn()))
+            await _record(
+                nats.url, fact_at(9, "ml/new", allocated(("w1", "b", None))), fact_at(10, "w1-gpu", withdrawn())
+            )
             assert process.stderr is not None
             async with asyncio.timeout(DEADLINE_S):
                 assert b"slice 'w1-gpu' is gone" in await process.stderr.readline()
@@ -315,7 +317,7 @@ def _terminal() -> Console:
     return replace(Console.of(sys.stdout, sys.stderr, os.environ), terminal=True)
 
 
-async def _record(nats_url: str, *more: Said) -> None:
+async def _record(nats_url: str, *more: RecordedFact) -> None:
     """Record the history, and more after it; what is there already is not recorded again."""
     async with connect_ledger(nats_url, name="test") as ledger:
         await publish(ledger, events_of([*HISTORY, *more]))

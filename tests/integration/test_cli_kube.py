@@ -17,7 +17,7 @@ from gpuledger.edge.kube.crds import foreign, install, node_feature_rule, shippe
 from gpuledger.events.device import DeviceFailed, DeviceInserted
 from support import servers
 from support.cli import Cli, Result
-from support.events import Said
+from support.events import RecordedFact
 from support.kube import KubeApi, kube_api
 from support.kube_fleet import (
     FACTS,
@@ -218,10 +218,10 @@ async def test_watch_follows_kubernetes(gpuledger: Command, client: KubeClient, 
 async def test_watch_follows_the_ledger(gpuledger: Command, urls: dict[str, str]) -> None:
     async with gpuledger.watching("get", "devices", "other", "new", "-w", "-o", "jsonl") as process:
         assert '"device":"other"' in await line(process)
-        failed = Said("/import/more", "other", 5, DeviceFailed(kind="DBE"))
+        failed = RecordedFact("/import/more", "other", 5, DeviceFailed(kind="DBE"))
         await publish(urls["NATS_URL"], [failed])
         assert '"failures":1' in await line(process)
-        inserted = Said("/import/most", "new", 6, DeviceInserted(slot="s9"))
+        inserted = RecordedFact("/import/most", "new", 6, DeviceInserted(slot="s9"))
         await publish(urls["NATS_URL"], [inserted])
         assert '"device":"new"' in await line(process)
 

@@ -16,7 +16,7 @@ from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from support.cli import Cli, Result
-from support.pools import Pools, applied, asks, detected, pool, state
+from support.pools import PoolsLog, applied, detected, marked, pool, state
 from support.projections import execute
 
 POOL = "team-a/a"
@@ -60,16 +60,16 @@ async def ask(
     return what_if
 
 
-def history() -> Pools:
+def history() -> PoolsLog:
     """A pool that has w1-0 and w1-1; w1-2 is free and gold."""
-    told = Pools().begin("w1", devices=0)
+    told = PoolsLog().begin("w1", devices=0)
     for number in range(3):
         told.record(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
         told.record(f"w1-{number}", state("Ready"))
     told.record(POOL, pool(slices_per_unit=2))
     told.assign("w1-0", POOL)
     told.assign("w1-1", POOL)
-    told.record("w1-2", asks(tier="gold"))
+    told.record("w1-2", marked(tier="gold"))
     told.record("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
     told.record("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
     return told
@@ -115,7 +115,7 @@ async def test_a_page(ask: Ask, ledger: JetStreamLedger, migrated_url: str) -> N
 
 async def test_nothing_would_differ(ask: Ask, ledger: JetStreamLedger, migrated_url: str) -> None:
     told = history()
-    told.record("w1-2", asks())
+    told.record("w1-2", marked())
     await publish(ledger, told.log)
     await projected(ledger, migrated_url)
     page = await ask(GOLD)
@@ -149,7 +149,7 @@ async def test_what_the_log_has_behind_the_rows_counts(ask: Ask, ledger: JetStre
     await publish(ledger, told.log)
     await projected(ledger, migrated_url)
     already = len(told.log)
-    told.record("w1-2", asks("a"))
+    told.record("w1-2", marked("a"))
     told.record("w1-2", applied(POOL))
     told.record(POOL, pool(slices_per_unit=2, generation=2))
     await publish(ledger, told.log[already:])

@@ -21,7 +21,7 @@ from gpuledger.readmodels.projections import (
     WorkloadsProjection,
 )
 from gpuledger.tools.queries.rows import rows_at
-from support.events import Said, facts, folded, hour, log_of, numbered
+from support.events import RecordedFact, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish
 
 PROJECTIONS = (DevicesProjection, NodesProjection, WorkloadsProjection, AllocationsProjection)
@@ -32,7 +32,7 @@ EXAMPLES = 25
 def test_sql_on_the_history_is_the_fold_of_what_had_happened(migrated_url: str) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(said=facts, until=st.integers(-1, 10), data=st.data())
-    def agree(said: list[Said], until: int, data: st.DataObject) -> None:
+    def agree(said: list[RecordedFact], until: int, data: st.DataObject) -> None:
         events = numbered(said)
         asyncio.run(_agree(migrated_url, events, data.draw(st.permutations(events)), until))
 

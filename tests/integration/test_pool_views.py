@@ -9,12 +9,12 @@ from psycopg.rows import dict_row
 from gpuledger.cli.commands.report import selection
 from gpuledger.events.pod import PodGone, PodObserved
 from support.events import hour
-from support.pools import Pools
+from support.pools import PoolsLog
 
 A, B, C = "gpu.deckhouse.io/a", "gpu.deckhouse.io/b", "cluster.gpu.deckhouse.io/c"
 
 
-def rows_of(database_url: str, pools: Pools, *narrowed: str | None) -> list[dict[str, Any]]:
+def rows_of(database_url: str, pools: PoolsLog, *narrowed: str | None) -> list[dict[str, Any]]:
     """The report, of one pool and one namespace where they are given, once what was folded is written."""
     pool, namespace = narrowed or (None, None)
     asked = selection("pool-pods", pool, None, namespace).as_string()
@@ -26,7 +26,7 @@ def rows_of(database_url: str, pools: Pools, *narrowed: str | None) -> list[dict
 
 
 def test_who_asks_for_what(migrated_url: str) -> None:
-    pools = Pools()
+    pools = PoolsLog()
     pools.record("team-b/train", PodObserved(uid="u", node="w2", requests={A: 1, C: 2}), at=3)
     pools.record("team-a/waits", PodObserved(uid="u", requests={A: 4, B: 0, "cpu": 1, "example.com/a": 1}), at=2)
     pools.record("team-a/train", PodObserved(uid="u", node="w1", requests={A: 2}), at=1)
@@ -58,7 +58,7 @@ def test_who_asks_for_what(migrated_url: str) -> None:
 def test_who_asks_for_one_pool_or_in_one_namespace(
     migrated_url: str, pool: str | None, namespace: str | None, expected: list[str]
 ) -> None:
-    pools = Pools()
+    pools = PoolsLog()
     pools.record("team-a/p", PodObserved(uid="u", requests={A: 1}))
     pools.record("team-b/p", PodObserved(uid="u", requests={A: 1, B: 1, "cluster.gpu.deckhouse.io/a": 1}))
     rows = rows_of(migrated_url, pools, pool, namespace)
@@ -66,6 +66,6 @@ def test_who_asks_for_one_pool_or_in_one_namespace(
 
 
 def test_as_many_units_as_can_be_recorded(migrated_url: str) -> None:
-    pools, most = Pools(), 2**63 - 1
+    pools, most = PoolsLog(), 2**63 - 1
     pools.record("team-a/p", PodObserved(uid="u", requests={A: most}))
     assert [row["units"] for row in rows_of(migrated_url, pools)] == [most]

@@ -14,7 +14,7 @@ from gpuledger.events.pool import PoolChanged, PoolReleased
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from support.ledgers import everything
-from support.pools import MET, Pools, applied, asks, detected, pool, prepared, released, state
+from support.pools import MET, PoolsLog, applied, detected, marked, pool, prepared, released, state
 from support.projections import QUICK, assert_true, publish, reaches, running, table
 from support.waiting import eventually
 
@@ -33,7 +33,7 @@ class Sayings:
     """Facts as events of their sources, numbered across restarts."""
 
     def __init__(self) -> None:
-        self._numbered = Pools()
+        self._numbered = PoolsLog()
         self._hour = 0
 
     def events(self, said: Iterable[tuple[str, Payload]]) -> list[Decoded]:
@@ -57,7 +57,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
         return len(await decided(ledger)) >= count
 
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
-        said = [*BEGIN, ("n1-0", asks("p")), ("n1-0", applied("ns/p")), ("n1-1", asks("p"))]
+        said = [*BEGIN, ("n1-0", marked("p")), ("n1-0", applied("ns/p")), ("n1-1", marked("p"))]
         await publish(ledger, sayings.events(said))
         await eventually(lambda: has_decided(7))
     assert [one.subject for one in await decided(ledger)] == ["ns/p", "q", "n1-0", "n1", "n1-0", "ns/p", "n1-1"]
@@ -69,12 +69,12 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
     assert table(migrated_url, "gpu_pool_total", "pool, total") == [("ns/p", 4), ("q", 0)]
 
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
-        again = [("n1-1", asks("p")), ("n1-0", state("Ready")), ("ns/p", BEGIN[-2][1])]
+        again = [("n1-1", marked("p")), ("n1-0", state("Ready")), ("ns/p", BEGIN[-2][1])]
         await reaches(migrated_url, "pools", await publish(ledger, sayings.events(again)))
         assert len(await decided(ledger)) == 7
 
         ending = [
-            ("n1-1", asks(tier="gold")),
+            ("n1-1", marked(tier="gold")),
             ("ns/p", pool(deleting=True)),
             ("n1-0", released("ns/p")),
             ("n1-1", applied("q")),

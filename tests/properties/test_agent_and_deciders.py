@@ -151,7 +151,7 @@ async def happen(machine: Machine, step: Step) -> None:
     elif step.what == "forget":
         await one.restart(disk=Disk())
     elif step.what == "delete":
-        one.services.say("/watchers/components", "w", NODE, components(), one.time.clock())
+        one.services.record("/watchers/components", "w", NODE, components(), one.time.clock())
         one.gone()
         await one.stop()
         await one.advance(1)

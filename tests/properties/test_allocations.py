@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from gpuledger.domain.workloads.allocations import AllocationRange
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.readmodels.projections import AllocationsProjection
-from support.events import Said, allocated, folded, hour, log_of, numbered
+from support.events import RecordedFact, allocated, folded, hour, log_of, numbered
 
 HOURS = range(-1, 11)
 Held = set[tuple[str, str | None, str, int | None]]
 """Units: allocation, resource or claim's pool, device, and slice."""
 
 
-def told_last(said: Sequence[Said], at: int) -> Held:
+def told_last(said: Sequence[RecordedFact], at: int) -> Held:
     """What containers have by brute force: each has what was told of it last."""
     held: Held = set()
     for allocation in {one.subject for one in said}:
@@ -39,7 +39,7 @@ def holds(row: AllocationRange, at: datetime) -> bool:
 
 
 @given(said=allocated, data=st.data())
-def test_ranges_are_what_was_told_last_in_whatever_order_it_came(said: list[Said], data: st.DataObject) -> None:
+def test_ranges_are_what_was_told_last_in_whatever_order_it_came(said: list[RecordedFact], data: st.DataObject) -> None:
     events = data.draw(st.permutations(numbered(said)))
     state = folded(AllocationsProjection(), log_of(events)).state.tables()
     ranges: list[AllocationRange] = list(state["container_allocation_history"].rows.values())
@@ -54,7 +54,7 @@ def test_ranges_are_what_was_told_last_in_whatever_order_it_came(said: list[Said
 
 
 @given(said=allocated)
-def test_what_comes_in_order_needs_no_past(said: list[Said]) -> None:
+def test_what_comes_in_order_needs_no_past(said: list[RecordedFact]) -> None:
     fold = folded(AllocationsProjection(), [])
     tables = fold.state.tables()
     for message in log_of(numbered(sorted(said, key=lambda one: one.at))):

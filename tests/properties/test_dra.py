@@ -34,8 +34,8 @@ from support.dra import (
     shared,
 )
 from support.dra import given as allocated
-from support.dra_strategies import STORY_LENGTH_MAX, Said, interleavings, stories, texts
-from support.events import hour
+from support.dra_strategies import STORY_LENGTH_MAX, interleavings, stories, texts
+from support.events import SubjectFact, hour
 
 COUNTED_STATES = (AvailabilityState.AVAILABLE, AvailabilityState.PARTIAL, AvailabilityState.UNAVAILABLE)
 EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -43,7 +43,7 @@ BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50}
 
 
 @given(facts=stories)
-def test_what_is_allocated_never_exceeds_what_is_published(facts: list[Said]) -> None:
+def test_what_is_allocated_never_exceeds_what_is_published(facts: list[SubjectFact]) -> None:
     for status in RecordedSlices(*facts).statuses().values():
         summary, devices = status["summary"], status["devices"]
         states = [one["state"] for one in devices]
@@ -68,13 +68,15 @@ def _nanos(text: str) -> int:
 
 
 @given(facts=stories, data=st.data())
-def test_any_order_that_keeps_each_objects_own_gives_the_same_statuses(facts: list[Said], data: st.DataObject) -> None:
+def test_any_order_that_keeps_each_objects_own_gives_the_same_statuses(
+    facts: list[SubjectFact], data: st.DataObject
+) -> None:
     """When a condition last changed is left aside: it is the time of the fact that did it, which the order decides."""
     assert RecordedSlices(*data.draw(interleavings(facts))).statuses() == RecordedSlices(*facts).statuses()
 
 
 @given(facts=stories)
-def test_after_every_fact_the_statuses_are_those_of_the_objects_as_they_are_now(facts: list[Said]) -> None:
+def test_after_every_fact_the_statuses_are_those_of_the_objects_as_they_are_now(facts: list[SubjectFact]) -> None:
     """Books that were kept through deletions, recreations and generations set back hold nothing phantom."""
     recorded = RecordedSlices()
     for number, one in enumerate(facts, 1):
@@ -84,7 +86,7 @@ def test_after_every_fact_the_statuses_are_those_of_the_objects_as_they_are_now(
 
 
 @given(facts=stories)
-def test_after_every_fact_a_restart_changes_nothing(facts: list[Said]) -> None:
+def test_after_every_fact_a_restart_changes_nothing(facts: list[SubjectFact]) -> None:
     recorded = RecordedSlices()
     for one in facts:
         recorded.record(one)
@@ -92,14 +94,14 @@ def test_after_every_fact_a_restart_changes_nothing(facts: list[Said]) -> None:
 
 
 @given(facts=stories, at=st.integers(0, STORY_LENGTH_MAX))
-def test_a_restart_in_between_leads_to_the_same_rows(facts: list[Said], at: int) -> None:
+def test_a_restart_in_between_leads_to_the_same_rows(facts: list[SubjectFact], at: int) -> None:
     recorded, restarted = RecordedSlices(*facts), reloaded(RecordedSlices(*facts[:at])).record(*facts[at:])
     for name, table in recorded.state.tables().items():
         assert sorted(live(restarted.state.tables()[name]), key=str) == sorted(live(table), key=str), name
 
 
 @given(facts=stories)
-def test_no_status_changes_untouched(facts: list[Said]) -> None:
+def test_no_status_changes_untouched(facts: list[SubjectFact]) -> None:
     """What `take_touched` leaves out, nobody would write."""
     recorded, before = RecordedSlices(), dict[str, Any]()
     for one in facts:
@@ -110,7 +112,7 @@ def test_no_status_changes_untouched(facts: list[Said]) -> None:
 
 
 @given(facts=stories)
-def test_of_what_is_gone_only_the_past_is_kept(facts: list[Said]) -> None:
+def test_of_what_is_gone_only_the_past_is_kept(facts: list[SubjectFact]) -> None:
     recorded = RecordedSlices(*facts)
     empty = {data.AGGREGATE: data for data in (model() for model in GONE)}
     recorded.record(*((name, empty[data.AGGREGATE]) for name, data in facts if data.AGGREGATE in empty))
@@ -119,7 +121,7 @@ def test_of_what_is_gone_only_the_past_is_kept(facts: list[Said]) -> None:
 
 
 @given(facts=stories, steps=st.lists(st.integers(0, 2), min_size=STORY_LENGTH_MAX, max_size=STORY_LENGTH_MAX))
-def test_the_past_is_what_the_present_was(facts: list[Said], steps: list[int]) -> None:
+def test_the_past_is_what_the_present_was(facts: list[SubjectFact], steps: list[int]) -> None:
     """Of every moment the rows say what the fold said when it had heard all of that moment; each exactly once."""
     recorded, clock = RecordedSlices(), 0
     moments: dict[datetime, list[list[Any]]] = {}
@@ -213,7 +215,7 @@ def _fraction(text: str) -> Fraction:
 
 
 @given(facts=stories)
-def test_nothing_is_ever_a_float(facts: list[Said]) -> None:
+def test_nothing_is_ever_a_float(facts: list[SubjectFact]) -> None:
     recorded = RecordedSlices(*facts)
     tables = [list(table.rows.values()) for table in recorded.state.tables().values()]
     assert _floats([recorded.statuses(), *tables]) == []

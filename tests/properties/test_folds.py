@@ -30,7 +30,7 @@ from gpuledger.readmodels.projections import (
 )
 from support.events import (
     GENERATION,
-    Said,
+    RecordedFact,
     crowded,
     device_said,
     facts,
@@ -49,14 +49,14 @@ projections = pytest.mark.parametrize("projection", [*READ_MODELS, SourcesProjec
 
 @projections
 @given(said=facts)
-def test_folding_is_deterministic(projection: Projection, said: list[Said]) -> None:
+def test_folding_is_deterministic(projection: Projection, said: list[RecordedFact]) -> None:
     log = log_of(numbered(said))
     assert rows_of(folded(projection, log)) == rows_of(folded(projection, log))
 
 
 @read_models
 @given(said=facts, data=st.data())
-def test_repeats_change_nothing(projection: Projection, said: list[Said], data: st.DataObject) -> None:
+def test_repeats_change_nothing(projection: Projection, said: list[RecordedFact], data: st.DataObject) -> None:
     events = numbered(said)
     with_repeats: list[Decoded] = []
     for event in events:
@@ -69,7 +69,9 @@ def test_repeats_change_nothing(projection: Projection, said: list[Said], data: 
 
 @projections
 @given(said=facts, again=st.integers(0, 24))
-def test_redelivery_of_what_was_folded_changes_nothing(projection: Projection, said: list[Said], again: int) -> None:
+def test_redelivery_of_what_was_folded_changes_nothing(
+    projection: Projection, said: list[RecordedFact], again: int
+) -> None:
     log = log_of(numbered(said))
     fold = folded(projection, log)
     before, missing = rows_of(fold), fold.seen.numbers
@@ -82,7 +84,9 @@ def test_redelivery_of_what_was_folded_changes_nothing(projection: Projection, s
 
 @read_models
 @given(said=facts, data=st.data())
-def test_the_order_of_recording_does_not_matter(projection: Projection, said: list[Said], data: st.DataObject) -> None:
+def test_the_order_of_recording_does_not_matter(
+    projection: Projection, said: list[RecordedFact], data: st.DataObject
+) -> None:
     events = numbered(said)
     shuffled = data.draw(st.permutations(events))
     one, other = folded(projection, log_of(events)), folded(projection, log_of(shuffled))
@@ -92,7 +96,7 @@ def test_the_order_of_recording_does_not_matter(projection: Projection, said: li
 @read_models
 @given(said=facts, until=st.integers(0, 9), data=st.data())
 def test_as_of_a_time_is_what_was_true_by_then_in_whatever_order(
-    projection: Projection, said: list[Said], until: int, data: st.DataObject
+    projection: Projection, said: list[RecordedFact], until: int, data: st.DataObject
 ) -> None:
     known = [event for event in numbered(said) if event.time <= hour(until)]
     in_time = sorted(known, key=lambda event: event.time)
@@ -142,7 +146,7 @@ def lives_and_strays(events: Sequence[Decoded]) -> tuple[set[Life], set[tuple[st
 
 
 @given(said=crowded | st.lists(device_said, max_size=24))
-def test_installations_and_strays_are_those_of_brute_force(said: list[Said]) -> None:
+def test_installations_and_strays_are_those_of_brute_force(said: list[RecordedFact]) -> None:
     events = numbered(said)
     state = folded(DevicesProjection(), log_of(events)).state.tables()
     lives, strays = lives_and_strays(events)
@@ -151,7 +155,7 @@ def test_installations_and_strays_are_those_of_brute_force(said: list[Said]) -> 
 
 
 @given(said=crowded | st.lists(device_said, max_size=24))
-def test_contradictions_are_the_overlaps_of_brute_force(said: list[Said]) -> None:
+def test_contradictions_are_the_overlaps_of_brute_force(said: list[RecordedFact]) -> None:
     events = numbered(said)
     contradictions = folded(DevicesProjection(), log_of(events)).state.tables()["contradiction"].rows.values()
     found = {
@@ -175,7 +179,7 @@ def test_contradictions_are_the_overlaps_of_brute_force(said: list[Said]) -> Non
 
 
 @given(said=crowded | st.lists(device_said, max_size=24))
-def test_passports_and_slots_agree_with_the_lives(said: list[Said]) -> None:
+def test_passports_and_slots_agree_with_the_lives(said: list[RecordedFact]) -> None:
     events = numbered(said)
     state = folded(DevicesProjection(), log_of(events)).state.tables()
     lives, _ = lives_and_strays(events)
@@ -194,7 +198,7 @@ def test_passports_and_slots_agree_with_the_lives(said: list[Said]) -> None:
 
 
 @given(said=st.lists(workload_said, max_size=24, unique_by=lambda said: (said.data.TYPE, said.subject, said.at)))
-def test_what_is_allocated_is_what_the_facts_add_up_to(said: list[Said]) -> None:
+def test_what_is_allocated_is_what_the_facts_add_up_to(said: list[RecordedFact]) -> None:
     state = folded(WorkloadsProjection(), log_of(numbered(said))).state.tables()
     allocations = list(state["allocation"].rows.values())
     moments = sorted({one.at for one in said})
@@ -209,7 +213,7 @@ def holds(row: Allocation, at: datetime) -> bool:
     return row.valid_from <= at and (row.valid_to is None or at < row.valid_to)
 
 
-def held_after(said: list[Said]) -> int:
+def held_after(said: list[RecordedFact]) -> int:
     """What one workload holds after these facts, told in the order of time and an end after what it ends."""
     held = 0
     for one in sorted(said, key=lambda one: (one.at, isinstance(one.data, WorkloadEnded))):
@@ -276,7 +280,7 @@ def _retired(table: Table[Any], row: Any) -> bool:
 @projections
 @given(said=facts, data=st.data())
 def test_any_batches_with_any_restarts_store_what_one_batch_does(
-    projection: Projection, said: list[Said], data: st.DataObject
+    projection: Projection, said: list[RecordedFact], data: st.DataObject
 ) -> None:
     log = log_of(data.draw(st.permutations(numbered(said))))
     store = DictStore(projection)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from gpuledger.tools.explain.pools import Barrier, Finding, NodeConstraint, PodState, PodUse
 from gpuledger.tools.explain.pools_wording import pool_words
 from support.pool_explanations import POOL, explained_pool
-from support.pools import Pools, applied, asks, pool, refused
+from support.pools import PoolsLog, applied, marked, pool, refused
 
 NODES = ("w1", "w2", "w3")
 WORDS = ("applied", "refused", "waiting")
@@ -17,14 +17,14 @@ pods = st.lists(st.tuples(st.sampled_from((*NODES, "elsewhere", None)), st.integ
 closed = st.sets(st.sampled_from(NODES))
 
 
-def built(devices: Devices, slices: int) -> Pools:
+def built(devices: Devices, slices: int) -> PoolsLog:
     """The pool with these devices, each of which its agent has set up, refused, or said nothing of."""
-    pools = Pools().begin()
+    pools = PoolsLog().begin()
     pools.record(POOL, pool(slices_per_unit=slices))
     for node, words in devices.items():
         pools.begin(node, devices=len(words))
         for number, word in enumerate(words):
-            pools.record(f"{node}-{number}", asks("a"))
+            pools.record(f"{node}-{number}", marked("a"))
             if word != "waiting":
                 pools.record(f"{node}-{number}", applied(POOL) if word == "applied" else refused(POOL))
     return pools

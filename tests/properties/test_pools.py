@@ -24,11 +24,11 @@ from support.events import GENERATION, rows_of
 from support.pools import (
     A100,
     MET,
-    Pools,
+    PoolsLog,
     applied,
-    asks,
     described,
     detected,
+    marked,
     pool,
     prepared,
     refused,
@@ -71,16 +71,16 @@ LEGAL_STATES = {
 nodes, devices, pools = st.sampled_from(NODES), st.sampled_from(DEVICES), st.sampled_from(POOLS)
 marks = st.sampled_from(
     [
-        asks("p"),
-        asks(cluster="p"),
-        asks("limited"),
-        asks("limited"),
-        asks(cluster="auto"),
-        asks(cluster="divided"),
-        asks("nobody"),
-        asks("p", cluster="auto"),
-        asks(),
-        asks(tier="gold"),
+        marked("p"),
+        marked(cluster="p"),
+        marked("limited"),
+        marked("limited"),
+        marked(cluster="auto"),
+        marked(cluster="divided"),
+        marked("nobody"),
+        marked("p", cluster="auto"),
+        marked(),
+        marked(tier="gold"),
     ]
 )
 shows = st.sampled_from(
@@ -141,7 +141,7 @@ class PoolsMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = Pools()
+        self.world = PoolsLog()
         self.released: Counter[str] = Counter()
         self.leaves_assigned: dict[str, bool] = {}
 

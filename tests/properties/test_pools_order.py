@@ -14,7 +14,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pod import PodObserved
 from gpuledger.events.pool import PoolGone
 from gpuledger.events.settings import SettingsChanged
-from support.pools import A100, MET, Pools, applied, asks, described, detected, pool, prepared, released, state
+from support.pools import A100, MET, PoolsLog, applied, described, detected, marked, pool, prepared, released, state
 
 NODES = ("n1", "n2")
 PODS = ("ns/one", "ns/two")
@@ -43,9 +43,9 @@ BEGIN = [
 """What is there; which pool a device has meanwhile depends on what was recorded first, so agents answer at the end."""
 
 marks = st.one_of(
-    st.sampled_from(["p", "zone", "gone", "nobody"]).map(asks),
-    st.builds(asks, cluster=st.sampled_from(["q", "p"])),
-    st.sampled_from([asks(), asks(tier="gold"), asks("p", cluster="q")]),
+    st.sampled_from(["p", "zone", "gone", "nobody"]).map(marked),
+    st.builds(marked, cluster=st.sampled_from(["q", "p"])),
+    st.sampled_from([marked(), marked(tier="gold"), marked("p", cluster="q")]),
 )
 pools = st.fixed_dictionaries(
     {
@@ -82,9 +82,9 @@ def sayings(draw: st.DrawFn) -> list[Saying]:
     return [Saying(at, subject, data) for at, (subject, data) in enumerate(said, 1)]
 
 
-def told(said: list[Saying]) -> Pools:
+def told(said: list[Saying]) -> PoolsLog:
     """The pools after all that was said, when faults are over and agents have answered all that they were asked."""
-    world = Pools()
+    world = PoolsLog()
     for saying in (*BEGIN, *said):
         world.record(saying.subject, saying.data, at=saying.at)
     for device in DEVICES:
@@ -101,7 +101,7 @@ def told(said: list[Saying]) -> Pools:
     raise AssertionError("Agents answer, and it never ends.")
 
 
-def standing(world: Pools) -> tuple[object, ...]:
+def standing(world: PoolsLog) -> tuple[object, ...]:
     """What holds, apart from when it came to be; why nobody has a device that once had a pool tells of that."""
     return (
         {row.device: row[1:5] for row in world.state.assignment.rows.values() if row.reason != "NotAskedFor"},

@@ -23,11 +23,11 @@ from gpuledger.projection.fold import Fold, Numbering
 from support.events import GENERATION, rows_of
 from support.pools import (
     A100,
-    Pools,
+    PoolsLog,
     applied,
-    asks,
     described,
     detected,
+    marked,
     pool,
     prepared,
     refused,
@@ -43,7 +43,9 @@ ROUNDS_MAX = 20
 """How often agents answer at most what they are told; a device leaves one pool, and is set up for the next."""
 
 devices, pool_ids = st.sampled_from(DEVICES), st.sampled_from(POOLS)
-marks = st.sampled_from([asks("p"), asks(cluster="q"), asks(cluster="auto"), asks(), asks(tier="gold"), asks("nobody")])
+marks = st.sampled_from(
+    [marked("p"), marked(cluster="q"), marked(cluster="auto"), marked(), marked(tier="gold"), marked("nobody")]
+)
 cards = st.sampled_from([A100, *(A100.model_copy(update={"uuid": f"GPU-{number}"}) for number in range(2))])
 specs = st.one_of(
     st.sampled_from([{}, {"slices_per_unit": 2}, {"slices_per_unit": 9}]),
@@ -84,7 +86,7 @@ class OrdersMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = Pools()
+        self.world = PoolsLog()
         self.agents = Agents()
         self.lists: dict[str, tuple[datetime, tuple[WantedDevice, ...]]] = {}
 

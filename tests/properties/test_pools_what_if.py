@@ -14,7 +14,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
 from support.hypothetical import Comparison, compare
-from support.pools import A100, Pools, applied, asks, described, pool, prepared, refused, released, state
+from support.pools import A100, PoolsLog, applied, described, marked, pool, prepared, refused, released, state
 
 NODES = ("n1", "n2")
 DEVICES = ("n1-0", "n1-1", "n2-0")
@@ -41,13 +41,13 @@ definitions = st.fixed_dictionaries(
 ).map(lambda definition: pool(**definition))
 marks = st.sampled_from(
     [
-        asks("p"),
-        asks("q"),
-        asks(cluster="p"),
-        asks(cluster="auto"),
-        asks("p", cluster="auto"),
-        asks(),
-        asks(tier="gold"),
+        marked("p"),
+        marked("q"),
+        marked(cluster="p"),
+        marked(cluster="auto"),
+        marked("p", cluster="auto"),
+        marked(),
+        marked(tier="gold"),
     ]
 )
 shown = st.sampled_from([described(OTHER), described(), described(ignored=True)])
@@ -68,8 +68,8 @@ sayings: st.SearchStrategy[Saying] = st.one_of(
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> Pools:
-    history = Pools().begin("n1", devices=2).begin("n2")
+def histories(draw: st.DrawFn) -> PoolsLog:
+    history = PoolsLog().begin("n1", devices=2).begin("n2")
     for subject, data in draw(st.lists(sayings, min_size=3, max_size=14)):
         if not callable(data):
             history.record(subject, data)
@@ -87,13 +87,13 @@ def standing(facts: PoolFacts, *, without: frozenset[str] = frozenset()) -> tupl
     )
 
 
-def recorded(history: Pools, pool_id: str) -> PoolDefined | None:
+def recorded(history: PoolsLog, pool_id: str) -> PoolDefined | None:
     row = history.state.pool.get(pool_id)
     return None if row is None else row.spec.definition
 
 
 def really(
-    history: Pools, pool_id: str, definition: PoolDefined, was: dict[str, tuple[str | None, str | None]]
+    history: PoolsLog, pool_id: str, definition: PoolDefined, was: dict[str, tuple[str | None, str | None]]
 ) -> None:
     """Apply the definition, and have agents do what was not asked of them before."""
     known = recorded(history, pool_id)
@@ -112,13 +112,13 @@ def really(
     raise AssertionError("Agents answer, and it never ends.")
 
 
-def is_answered(history: Pools, device: str) -> bool:
+def is_answered(history: PoolsLog, device: str) -> bool:
     """Whether the agent has said all that it can; a device that is not ready is not assigned by that."""
     return history.of(device)[1] == "Pending" and history.state.setup.rows[device].report is not None
 
 
 @given(history=histories(), pool_id=pool_ids)
-def test_what_is_recorded_makes_no_difference(history: Pools, pool_id: str) -> None:
+def test_what_is_recorded_makes_no_difference(history: PoolsLog, pool_id: str) -> None:
     definition = recorded(history, pool_id)
     if definition is not None:
         found = compare(history, pool_id, definition, sets_maintenance=True)
@@ -127,7 +127,7 @@ def test_what_is_recorded_makes_no_difference(history: Pools, pool_id: str) -> N
 
 @given(history=histories(), pool_id=pool_ids, data=st.data())
 def test_what_was_never_defined_otherwise_makes_no_difference_at_any_time(
-    history: Pools, pool_id: str, data: st.DataObject
+    history: PoolsLog, pool_id: str, data: st.DataObject
 ) -> None:
     """Comparison of a moment after which the pool was not defined anew."""
     definition = recorded(history, pool_id)
@@ -139,7 +139,7 @@ def test_what_was_never_defined_otherwise_makes_no_difference_at_any_time(
 
 
 @given(history=histories(), pool_id=pool_ids, definition=definitions)
-def test_a_hypothesis_predicts_what_happens(history: Pools, pool_id: str, definition: PoolDefined) -> None:
+def test_a_hypothesis_predicts_what_happens(history: PoolsLog, pool_id: str, definition: PoolDefined) -> None:
     found: Comparison = compare(history, pool_id, definition, sets_maintenance=True)
     was = {row.device: (row.pool, row.phase) for row in history.state.assignment.rows.values()}
     really(history, pool_id, definition, was)
@@ -149,7 +149,7 @@ def test_a_hypothesis_predicts_what_happens(history: Pools, pool_id: str, defini
 
 @given(history=histories(), pool_id=pool_ids, definition=definitions, data=st.data())
 def test_hypothetical_pools_keep_the_invariants_of_pools(
-    history: Pools, pool_id: str, definition: PoolDefined, data: st.DataObject
+    history: PoolsLog, pool_id: str, definition: PoolDefined, data: st.DataObject
 ) -> None:
     """Whenever it begins: what is in it is counted right, and nothing is left to be decided."""
     found = compare(history, pool_id, definition, since=data.draw(st.integers(0, len(history.log))))

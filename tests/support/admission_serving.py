@@ -38,7 +38,7 @@ class Webhooks:
         self._ledger = ledger
         self._numbers: dict[str, int] = {}
 
-    async def say(self, *facts: RecordedFact) -> None:
+    async def record(self, *facts: RecordedFact) -> None:
         """Record facts and decisions, and wait until the webhooks know them."""
         for subject, data in facts:
             source = SOURCES[data.PUBLISH_RULE.publishers[0]]

@@ -42,7 +42,7 @@ class Services:
         self._time = time
         self._numbers: dict[tuple[str, str], int] = {}
 
-    def say(self, source: str, epoch: str, subject: str, data: Payload, time: datetime) -> None:
+    def record(self, source: str, epoch: str, subject: str, data: Payload, time: datetime) -> None:
         """Record an event, and everything that is decided then."""
         number = self._numbers[source, epoch] = self._numbers.get((source, epoch), 0) + 1
         self._record(Event(f"{source}#{epoch}#{number}", source, data.TYPE, subject, time, data, epoch, number))
@@ -100,7 +100,7 @@ class Watched:
         for fact in facts:
             self._last = event_time(fact.time, self._last, self.clock())
             self.recorded.append(fact._replace(time=self._last))
-            self.services.say(f"/nodes/{self.node}/agent", f"e{self._epochs}", fact.subject, fact.data, self._last)
+            self.services.record(f"/nodes/{self.node}/agent", f"e{self._epochs}", fact.subject, fact.data, self._last)
 
     async def start(self) -> None:
         self._epochs += 1
@@ -136,11 +136,11 @@ class Watched:
         """The Node object, and the pods of all components, are there."""
         now = self.time.clock()
         observed = NodeObserved(uid="u", labels=labels or {}, nfd_version=NFD)
-        self.services.say("/watchers/nodes", "w", self.node, observed, now)
-        self.services.say("/watchers/components", "w", self.node, all_ready(), now)
+        self.services.record("/watchers/nodes", "w", self.node, observed, now)
+        self.services.record("/watchers/components", "w", self.node, all_ready(), now)
 
     def gone(self) -> None:
-        self.services.say("/watchers/nodes", "w", self.node, NodeGone(uid="u"), self.time.clock())
+        self.services.record("/watchers/nodes", "w", self.node, NodeGone(uid="u"), self.time.clock())
 
     async def advance(self, seconds: float) -> None:
         await self.time.advance(seconds)

@@ -212,7 +212,7 @@ class Place:
     async def use(self, count: int = 2, **more: Any) -> None:
         """Start the agent, and have a pool have so many cards, which the kubelet lists."""
         await self.agent.start()
-        await self.want(*wanted(self.agent, *range(count), **more))
+        await self.want(*desired_devices(self.agent, *range(count), **more))
         await self.lists(count)
         await self.saw(count, DevicePoolApplied)
         await self.drained()
@@ -243,7 +243,7 @@ def is_verdict(event: Decoded, card: str) -> TypeGuard[Event[DeviceHealthChanged
     return event.subject == card and isinstance(event.data, DeviceHealthChanged)
 
 
-def wanted(agent: AgentProcess, *numbers: int, **more: Any) -> tuple[WantedDevice, ...]:
+def desired_devices(agent: AgentProcess, *numbers: int, **more: Any) -> tuple[WantedDevice, ...]:
     """Cards of the agent as one pool wants them, but for what is said; `asked_at` is now."""
     cards = agent.hardware().survey().cards
     said = {"pool": POOL, "resource": RESOURCE, "unit": "Card", "asked_at": system_clock(), **more}

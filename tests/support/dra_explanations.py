@@ -10,25 +10,23 @@ from gpuledger.domain.dra.placement import PendingClaim
 from gpuledger.domain.fact import Fact
 from gpuledger.events.claim import Asked, ClaimAllocated, ClaimRequested, Constraint, Request, Result, Wish
 from gpuledger.events.node import NodeLabelled
-from gpuledger.events.payload import Payload
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import CounterSet, DeviceClassDefined, SliceDevice, SlicePublished, Taint
 from gpuledger.tools.explain.dra import Explanation, explain
 from gpuledger.tools.explain.dra_wording import answer_words
-from support.events import Said, numbered
+from support.events import RecordedFact, SubjectFact, numbered
 
 WATCHERS = "/services/watchers"
 DRIVER = "gpu.example.com"
 CLASS = ("gpu", DeviceClassDefined(uid="u-gpu"))
 
-SubjectFact = tuple[str, Payload]
 """A subject and a fact about it."""
 
 
 def available(*facts: SubjectFact, classes: Iterable[SubjectFact] = (CLASS,)) -> Availability:
     """The state after these facts, an hour apart."""
     state = Availability()
-    events = [Said(WATCHERS, subject, hour, data) for hour, (subject, data) in enumerate((*classes, *facts))]
+    events = [RecordedFact(WATCHERS, subject, hour, data) for hour, (subject, data) in enumerate((*classes, *facts))]
     for sequence, event in enumerate(numbered(events), 1):
         HANDLERS[type(event.data)](state, Fact(event, sequence, 0), event.data)
     return state

@@ -9,7 +9,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import DeviceCapacity, SliceDevice, SlicePublished, SliceWithdrawn, Taint
 from gpuledger.readmodels.projections import AvailabilityProjection
-from support.events import Said, folded, log_of, numbered
+from support.events import RecordedFact, folded, log_of, numbered
 
 WATCHER = "/watchers/dra"
 DRIVER = "gpu.example.com"
@@ -21,9 +21,9 @@ Held = tuple[str, str, str | None]
 """Pool, device, and the share or None."""
 
 
-def said(at: int, subject: str, data: Payload) -> Said:
+def fact_at(at: int, subject: str, data: Payload) -> RecordedFact:
     """That something was said at an hour."""
-    return Said(WATCHER, subject, at, data)
+    return RecordedFact(WATCHER, subject, at, data)
 
 
 def device(name: str, *, memory: str | None = None, tainted: bool = False) -> SliceDevice:
@@ -82,12 +82,12 @@ def released() -> ClaimReleased:
     return ClaimReleased(uid="u")
 
 
-def events_of(facts: Iterable[Said]) -> list[Decoded]:
+def events_of(facts: Iterable[RecordedFact]) -> list[Decoded]:
     """The facts as a watcher records them."""
     return numbered(facts)
 
 
-def availability_of(facts: Iterable[Said]) -> Availability:
+def availability_of(facts: Iterable[RecordedFact]) -> Availability:
     """What the facts fold to."""
     state = folded(AvailabilityProjection(), log_of(events_of(facts))).state
     assert isinstance(state, Availability)

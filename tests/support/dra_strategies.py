@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from gpuledger.events.claim import ClaimAllocated, ClaimReleased, ClaimRequested, Result
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
-from gpuledger.events.payload import Payload
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import (
     CounterSet,
@@ -24,9 +23,7 @@ from gpuledger.events.slice import (
     TaintRuleSet,
 )
 from support.dra import ANYWHERE, labelled, on
-
-Said = tuple[str, Payload]
-"""About whom, and what."""
+from support.events import SubjectFact
 
 STORY_LENGTH_MAX = 14
 
@@ -147,7 +144,7 @@ _slice_said = st.tuples(
 _claim_said = st.tuples(st.sampled_from(["ns/c1", "ns/c2", "ns/c3"]), claims)
 _rule_said = st.tuples(st.sampled_from(["t1", "t2"]), rules)
 _node_said = st.tuples(st.sampled_from(["n1", "n2"]), labels)
-_sayings: st.SearchStrategy[Said] = st.one_of(
+_sayings: st.SearchStrategy[SubjectFact] = st.one_of(
     _slice_said, _claim_said, _slice_said, _claim_said, _slice_said, _claim_said, _rule_said, _node_said
 )
 _COUNTERS = (CounterSet(name="a", counters={"m": "4"}),)
@@ -157,7 +154,7 @@ _SHARED = tuple(
 )
 
 
-def _first(name: str, count: int, reach: NodeReach, **offers: Any) -> Said:
+def _first(name: str, count: int, reach: NodeReach, **offers: Any) -> SubjectFact:
     said = SlicePublished(
         uid="u1", driver="d1.example.com", pool="p", pool_generation=1, slice_count=count, reach=reach, **offers
     )
@@ -180,9 +177,9 @@ stories = st.builds(lambda begun, said: [*begun, *said], _beginnings, st.lists(_
 
 
 @st.composite
-def interleavings(draw: st.DrawFn, story: list[Said]) -> list[Said]:
+def interleavings(draw: st.DrawFn, story: list[SubjectFact]) -> list[SubjectFact]:
     """The same facts in another order that keeps each object's own."""
-    queues: dict[tuple[str, str], list[Said]] = {}
+    queues: dict[tuple[str, str], list[SubjectFact]] = {}
     for name, data in story:
         queues.setdefault((data.AGGREGATE, name), []).append((name, data))
     turns = draw(st.permutations([key for key, queue in queues.items() for _ in queue]))

@@ -87,8 +87,12 @@ def _without_positions(row: Any) -> tuple[Any, ...]:
     return stripped
 
 
-class Said(NamedTuple):
-    """A fact before it has a number: who said what about whom, in hours after the start."""
+SubjectFact = tuple[str, Payload]
+"""A subject, and a fact about it."""
+
+
+class RecordedFact(NamedTuple):
+    """A fact before it has a number, with its source and its hour after the start."""
 
     source: str
     subject: str
@@ -96,7 +100,7 @@ class Said(NamedTuple):
     data: Payload
 
 
-def numbered(facts: Iterable[Said]) -> list[Decoded]:
+def numbered(facts: Iterable[RecordedFact]) -> list[Decoded]:
     """The facts as events, numbered by their sources in this order."""
     numbers: dict[str, int] = {}
     events = []
@@ -125,11 +129,15 @@ errors = st.builds(
     count=st.integers(1, 3),
     first_at=hours.map(hour),
 )
-errors_said = st.builds(Said, st.just(AGENT), devices, hours, errors)
-device_said = st.builds(Said, sources, devices, hours, st.one_of(insertions, removals, removals, insertions, failures))
-declared_said = st.builds(Said, sources, slots, hours, st.builds(SlotDeclared, node=nodes, index=st.integers(0, 3)))
+errors_said = st.builds(RecordedFact, st.just(AGENT), devices, hours, errors)
+device_said = st.builds(
+    RecordedFact, sources, devices, hours, st.one_of(insertions, removals, removals, insertions, failures)
+)
+declared_said = st.builds(
+    RecordedFact, sources, slots, hours, st.builds(SlotDeclared, node=nodes, index=st.integers(0, 3))
+)
 node_said = st.builds(
-    Said,
+    RecordedFact,
     sources,
     nodes,
     hours,
@@ -137,7 +145,7 @@ node_said = st.builds(
 )
 _shares = st.lists(st.builds(DeviceShare, device=devices, gpu_milli=_amounts), max_size=3).map(tuple)
 workload_said = st.builds(
-    Said,
+    RecordedFact,
     sources,
     workloads,
     hours,
@@ -152,7 +160,7 @@ _ids = st.lists(st.sampled_from(["g1", "g2", "g2::0", "g2::1"]), max_size=3).map
 _held = st.lists(st.builds(AllocatedDevices, resource=st.sampled_from(["r1", "r2"]), devices=_ids), max_size=2)
 _claimed = st.builds(AllocatedClaim, claim=st.just("c"), driver=st.just("d"), pool=nodes, device=st.just("gpu-0"))
 allocation_said = st.builds(
-    Said,
+    RecordedFact,
     st.just(AGENT),
     st.sampled_from(["n1/ns/p/c1", "n1/ns/p/c2"]),
     hours,
@@ -173,7 +181,7 @@ REPLACING = NodeRegistered | NodeDecommissioned | AllocationObserved | Allocatio
 """Each of an aggregate's replaces what was said last, whichever it was."""
 
 
-def _told_apart(said: Said) -> tuple[object, ...]:
+def _told_apart(said: RecordedFact) -> tuple[object, ...]:
     # What happens to devices needs no such care: things of one time amount to the same in any order.
     if isinstance(said.data, DeviceInserted | DeviceRemoved | DeviceFailed | DeviceErrorsObserved):
         return (id(said),)
@@ -182,7 +190,7 @@ def _told_apart(said: Said) -> tuple[object, ...]:
 
 
 _crowded_said = st.builds(
-    Said,
+    RecordedFact,
     sources,
     st.sampled_from(["d1", "d2"]),
     hours,

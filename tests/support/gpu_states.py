@@ -14,7 +14,7 @@ from gpuledger.events.pool import PoolChanged, PoolDefined
 from gpuledger.events.publishing import SourceKind
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
-from support.events import Said, folded, log_of, numbered, outgoing
+from support.events import RecordedFact, SubjectFact, folded, log_of, numbered, outgoing
 
 COMPLETE = Condition(type="InventoryComplete", status="True", reason="AllDevicesDescribed")
 INCOMPLETE = Condition(type="InventoryComplete", status="False", reason="NoDevicesDiscovered", message="None.")
@@ -22,8 +22,6 @@ CARD = PoolDefined(uid="u1", unit="Card", slices_per_unit=4)
 MIG = PoolDefined(uid="u1", unit="MIG", mig_profile="1g.10gb", slices_per_unit=2)
 POOL, CLUSTER_POOL = "team/a", "c"
 """A GPUPool's id, and a ClusterGPUPool's."""
-
-SubjectFact = tuple[str, Payload]
 
 
 def source_of(data: Payload, node: str = "w1") -> str:
@@ -37,7 +35,7 @@ def source_of(data: Payload, node: str = "w1") -> str:
 def desired_state(*facts: SubjectFact) -> DesiredState:
     """The desired state after these facts, an hour apart."""
     numbers = enumerate(facts, 1)
-    log = log_of(numbered([Said(source_of(data), subject, at, data) for at, (subject, data) in numbers]))
+    log = log_of(numbered([RecordedFact(source_of(data), subject, at, data) for at, (subject, data) in numbers]))
     state = folded(DesiredProjection(), log).state
     assert isinstance(state, DesiredState)
     return state

@@ -15,14 +15,14 @@ from gpuledger.tools.whatif.differences import (
 )
 from gpuledger.tools.whatif.hypothetical import Hypothesis, HypotheticalPools, RecordedPools, copy_of
 from support.events import GENERATION
-from support.pools import Pools, pool
+from support.pools import PoolsLog, pool
 
 MIG: dict[str, Any] = {"unit": "MIG", "mig_profile": "1g.5gb"}
 
 
-def left_and_came_back() -> tuple[Pools, int]:
+def left_and_came_back() -> tuple[PoolsLog, int]:
     """A device that a pool has divided; since the position its node's zone is a. Nothing is known of its profiles."""
-    history = Pools().begin("n1")
+    history = PoolsLog().begin("n1")
     history.record("ns/p", pool(**MIG))
     history.assign("n1-0", "ns/p", 7)
     begun = len(history.log)
@@ -52,7 +52,12 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    history: Pools, pool_id: str, definition: PoolDefined, *, since: int | None = None, sets_maintenance: bool = False
+    history: PoolsLog,
+    pool_id: str,
+    definition: PoolDefined,
+    *,
+    since: int | None = None,
+    sets_maintenance: bool = False,
 ) -> Comparison:
     """Suppose that a pool is defined so, now or since the log had come so far."""
     hypothesis = Hypothesis(pool_id, definition, sets_maintenance)

@@ -26,7 +26,7 @@ class Imported(NamedTuple):
     events: list[Decoded]
     rejects: list[Reject]
 
-    def told(self) -> list[tuple[str, str, str]]:
+    def recorded(self) -> list[tuple[str, str, str]]:
         """Time, aggregate and event, and subject of every event, briefly."""
         return [
             (f"{event.time:%m-%d %H:%M}", event.type.removeprefix("io.gpuledger.").removesuffix(".v1"), event.subject)

@@ -37,7 +37,7 @@ ADMIN = ""
 Object = dict[str, Any]
 
 
-class Asked(NamedTuple):
+class Permission(NamedTuple):
     """What RBAC decides about."""
 
     verb: str
@@ -52,7 +52,7 @@ class AccountServer(ApiServer):
 
     def __init__(self, services: ServicePlaces | None = None) -> None:
         super().__init__(services=services)
-        self.asked: defaultdict[str, set[Asked]] = defaultdict(set)
+        self.asked: defaultdict[str, set[Permission]] = defaultdict(set)
         self.refused: list[str] = []
 
     async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
@@ -74,7 +74,7 @@ class AccountServer(ApiServer):
         return response
 
 
-def asked_of(http: web.Request) -> Asked | None:
+def asked_of(http: web.Request) -> Permission | None:
     """What a request is to RBAC; None for what is no resource, which discovery is for everybody."""
     parts = http.path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
@@ -87,7 +87,7 @@ def asked_of(http: web.Request) -> Asked | None:
     verb = VERBS[http.method]
     if verb == "get" and not name:
         verb = "watch" if "watch" in http.query else "list"
-    return Asked(verb, group, f"{resource}/{subresource}" if subresource else resource, name, namespace)
+    return Permission(verb, group, f"{resource}/{subresource}" if subresource else resource, name, namespace)
 
 
 def config_file(directory: Path, url: str, account: str, ca: bytes | None = None) -> Path:

@@ -11,30 +11,32 @@ from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.tools.cluster import CORE_EVENTS
-from support.events import Said, numbered, outgoing
+from support.events import RecordedFact, numbered, outgoing
 
 INVENTORY, IMPORT = "/services/inventory", "/import/titan"
 NAME, UUID, SERIAL, SLOT = "w1-0000-17-00-0", "GPU-1", "0321", "w1/0000:17:00.0"
 CARD = Hardware(uuid=UUID, serial=SERIAL, product="NVIDIA H200", pci_address="0000:17:00.0")
 
 FACTS = [
-    Said(IMPORT, "w1", 0, NodeRegistered(gpu_count=8, gpu_model="H200")),
-    Said(IMPORT, "elsewhere", 0, SlotDeclared(node="w9")),
-    Said(INVENTORY, NAME, 1, DeviceDetected(hardware=CARD, managed=True, node="w1", card=UUID)),
-    Said(INVENTORY, UUID, 1, DeviceAttached(name=NAME, slot=SLOT, serial=SERIAL, uuid=UUID, model="NVIDIA H200")),
-    Said(IMPORT, UUID, 3, DeviceFailed(kind="XID 79", slot=SLOT, message="fell off the bus")),
-    Said(IMPORT, "job-1", 2, WorkloadSubmitted(gpu_milli=1000)),
-    Said(
+    RecordedFact(IMPORT, "w1", 0, NodeRegistered(gpu_count=8, gpu_model="H200")),
+    RecordedFact(IMPORT, "elsewhere", 0, SlotDeclared(node="w9")),
+    RecordedFact(INVENTORY, NAME, 1, DeviceDetected(hardware=CARD, managed=True, node="w1", card=UUID)),
+    RecordedFact(
+        INVENTORY, UUID, 1, DeviceAttached(name=NAME, slot=SLOT, serial=SERIAL, uuid=UUID, model="NVIDIA H200")
+    ),
+    RecordedFact(IMPORT, UUID, 3, DeviceFailed(kind="XID 79", slot=SLOT, message="fell off the bus")),
+    RecordedFact(IMPORT, "job-1", 2, WorkloadSubmitted(gpu_milli=1000)),
+    RecordedFact(
         IMPORT,
         "job-1",
         2,
         WorkloadScheduled(node="w1", gpu_milli=1000, devices=(DeviceShare(device=UUID, gpu_milli=1000),)),
     ),
-    Said(IMPORT, "other", 4, DeviceInserted(slot="elsewhere")),
+    RecordedFact(IMPORT, "other", 4, DeviceInserted(slot="elsewhere")),
 ]
 
 
-async def publish(nats_url: str, facts: list[Said]) -> None:
+async def publish(nats_url: str, facts: list[RecordedFact]) -> None:
     async with connect_ledger(nats_url, name="test") as ledger:
         await ledger.publish_many([outgoing(event) for event in numbered(facts)])
 

@@ -1,14 +1,14 @@
 """Explanations of pools for tests: pools as the real decider has them, and pods that request their units."""
 
 from gpuledger.tools.explain.pools import NodeConstraints, PodState, PodUse, PoolAnswer, UnitRequest, answer
-from support.pools import Pools, pool
+from support.pools import PoolsLog, pool
 
 WAITING = PodState()
 POOL, UNITS = "team-a/a", "gpu.deckhouse.io/a"
 
 
 def explained_pool(
-    pools: Pools,
+    pools: PoolsLog,
     units: int,
     *uses: PodUse,
     pod: PodState = WAITING,
@@ -19,9 +19,9 @@ def explained_pool(
     return answer(pools.state, UnitRequest(UNITS, POOL, units), uses, pod, constraints=constraints, only=only)
 
 
-def cards(**by_node: int) -> Pools:
+def cards(**by_node: int) -> PoolsLog:
     """The pool with so many cards set up on each node."""
-    pools = Pools().begin()
+    pools = PoolsLog().begin()
     pools.record(POOL, pool())
     for node, number in by_node.items():
         pools.begin(node, devices=number)

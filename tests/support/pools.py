@@ -53,7 +53,7 @@ def described(hardware: Hardware = A100, **shown: Any) -> DeviceDescribed:
     return DeviceDescribed(hardware=hardware, managed=shown.pop("managed", True), **shown)
 
 
-def asks(pool: str | None = None, *, cluster: str | None = None, **labels: str) -> DeviceMarked:
+def marked(pool: str | None = None, *, cluster: str | None = None, **labels: str) -> DeviceMarked:
     """The annotations that ask for a GPUPool or a ClusterGPUPool, and labels."""
     given = {ASKED: pool, ASKED_CLUSTER: cluster}
     return DeviceMarked(labels=labels, annotations={key: value for key, value in given.items() if value is not None})
@@ -90,7 +90,7 @@ def released(pool_id: str) -> DevicePoolReleased:
     return DevicePoolReleased(pool=pool_id)
 
 
-class Pools:
+class PoolsLog:
     """The decider, and the log with recorded facts and its decisions. Devices are named `<node>-<k>`."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Pools:
         self.log.append(message(one, len(self.log) + 1))
         self.fold.apply(self.log[-1])
 
-    def begin(self, *nodes: str, devices: int = 1) -> "Pools":
+    def begin(self, *nodes: str, devices: int = 1) -> "PoolsLog":
         """The module works, and these nodes have devices that may be pooled."""
         self.record(MODULE_CONFIG, MET)
         for node in nodes:
@@ -138,10 +138,10 @@ class Pools:
                 self.record(f"{node}-{number}", state("Ready"))
         return self
 
-    def assign(self, device: str, pool_id: str, partitions: int | None = None) -> "Pools":
+    def assign(self, device: str, pool_id: str, partitions: int | None = None) -> "PoolsLog":
         """People ask for the pool, and the agent sets the device up."""
         name = pool_id.rpartition("/")[2]
-        self.record(device, asks(name) if "/" in pool_id else asks(cluster=name))
+        self.record(device, marked(name) if "/" in pool_id else marked(cluster=name))
         self.record(device, applied(pool_id, partitions))
         return self
 
@@ -182,7 +182,7 @@ def steps(decided: list[Decoded]) -> list[tuple[str, str | None, str | None]]:
     ]
 
 
-async def publish(pools: Pools) -> None:
+async def publish(pools: PoolsLog) -> None:
     """Tell the ledger of the environment all but that the module works; without it nobody decides anything more."""
     published = ((one, decode(one.data)) for one in pools.log)
     messages = [Outgoing(one.subject, event.id, one.data) for one, event in published if event.data != MET]

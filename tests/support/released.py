@@ -14,7 +14,7 @@ from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.runtime.settings import ADMISSION_LISTEN
 from support.chart import CHART, NAME, NAMESPACE, RELEASE, HelmResult, Object, helm
-from support.kube_accounts import ADMIN, AccountServer, Asked, Kubelet, config_file
+from support.kube_accounts import ADMIN, AccountServer, Kubelet, Permission, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports
 from support.up import COMMAND, DEADLINE_S
@@ -70,7 +70,7 @@ class Cluster:
         environ = await self.kubelet.environment(NAMESPACE, pod)
         return environ | ({ADMISSION_LISTEN: f"{HOST}:{self.webhooks_port}"} if ADMISSION_LISTEN in environ else {})
 
-    def asked_by(self, account: str) -> set[Asked]:
+    def asked_by(self, account: str) -> set[Permission]:
         """What an account has asked."""
         return self.server.asked[f"{NAMESPACE}:{account}"]
 

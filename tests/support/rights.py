@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from support.chart import Manifests
-from support.kube_accounts import Asked
+from support.kube_accounts import Permission
 
 
-def granted(made: Manifests, *names: str) -> set[Asked]:
+def granted(made: Manifests, *names: str) -> set[Permission]:
     """What the roles of these names allow; an empty name or namespace stands for all."""
     return {
-        Asked(verb, group, resource, name, one["metadata"].get("namespace", ""))
+        Permission(verb, group, resource, name, one["metadata"].get("namespace", ""))
         for one in made.objects
         if one["kind"] in {"ClusterRole", "Role"} and one["metadata"]["name"] in names
         for rule in one["rules"]
@@ -20,17 +20,17 @@ def granted(made: Manifests, *names: str) -> set[Asked]:
     }
 
 
-def _allows(rule: Asked, asked: Asked) -> bool:
+def _allows(rule: Permission, asked: Permission) -> bool:
     same = (rule.verb, rule.group, rule.resource) == (asked.verb, asked.group, asked.resource)
     return same and rule.name in ("", asked.name) and rule.namespace in ("", asked.namespace)
 
 
-def beyond(asked: Iterable[Asked], rules: set[Asked]) -> set[Asked]:
+def beyond(asked: Iterable[Permission], rules: set[Permission]) -> set[Permission]:
     """What was asked and is not allowed."""
     return {one for one in asked if not any(_allows(rule, one) for rule in rules)}
 
 
-def unused(asked: set[Asked], rules: set[Asked]) -> set[Asked]:
+def unused(asked: set[Permission], rules: set[Permission]) -> set[Permission]:
     """What is allowed and may as well not be: without it just as much of what was asked is allowed."""
     refused = beyond(asked, rules)
     return {rule for rule in rules if beyond(asked, rules - {rule}) == refused}

@@ -48,7 +48,7 @@ async def teams(client: KubeClient) -> None:
 @pytest.fixture
 async def hooks(client: KubeClient, teams: None) -> AsyncIterator[Webhooks]:
     async with webhooks(client) as found:
-        await found.say(*READY)
+        await found.record(*READY)
         yield found
 
 
@@ -137,7 +137,7 @@ async def test_people_give_devices_to_pools(in_force: Api, hooks: Webhooks) -> N
     await made(
         in_force, GPU_DEVICES, {"apiVersion": GPU_DEVICES.api_version, "kind": "GPUDevice", "metadata": {"name": "d1"}}
     )
-    await hooks.say(*device("d1"))
+    await hooks.record(*device("d1"))
 
     async def annotated(**annotations: str | None) -> tuple[int, str]:
         patch = {"metadata": {"annotations": {names[key]: value for key, value in annotations.items()}}}
@@ -184,7 +184,7 @@ async def test_people_may_not_change_what_was_found(in_force: Api) -> None:
 
 async def test_while_no_webhook_runs_only_gpu_pods_wait(api: Api, client: KubeClient, teams: None) -> None:
     async with webhooks(client) as found:
-        await found.say(*READY)
+        await found.record(*READY)
 
         async def is_asked() -> bool:
             return (await api("POST", f"{PODS.path('gpu-team-a')}?dryRun=All", pod_with(LOCAL))).code == 403

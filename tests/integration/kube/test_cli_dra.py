@@ -22,8 +22,8 @@ from gpuledger.events.slice import DeviceCapacity, DeviceClassDefined, SliceDevi
 from gpuledger.local.kubeapi.errors import ApiError
 from support import servers
 from support.cli import Cli, Result, Run, aside
-from support.dra_explanations import DRIVER, WATCHERS, SubjectFact, devices, holding, node, requesting, slice_of, wish
-from support.events import Said, hour
+from support.dra_explanations import DRIVER, WATCHERS, devices, holding, node, requesting, slice_of, wish
+from support.events import RecordedFact, SubjectFact, hour
 from support.kube import kube_api
 from support.kube_accounts import AccountServer, config_file, let_get
 from support.kube_fleet import create, publish
@@ -54,8 +54,8 @@ FACTS: list[SubjectFact] = [
 BEFORE_CLAIMS, WHILE_GONE_WAS_THERE = hour(6.5).isoformat(), hour(11.5).isoformat()
 
 
-def numbered_facts(facts: list[SubjectFact]) -> list[Said]:
-    return [Said(WATCHERS, subject, number, data) for number, (subject, data) in enumerate(facts)]
+def numbered_facts(facts: list[SubjectFact]) -> list[RecordedFact]:
+    return [RecordedFact(WATCHERS, subject, number, data) for number, (subject, data) in enumerate(facts)]
 
 
 @pytest.fixture(scope="module")

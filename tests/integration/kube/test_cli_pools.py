@@ -21,7 +21,7 @@ from support.admission import pod_with
 from support.cli import Run, next_line, watching
 from support.kube_fleet import create, create_device
 from support.kube_server import KubeServer
-from support.pools import Pools, asks, described, detected, pool, publish, state
+from support.pools import PoolsLog, described, detected, marked, pool, publish, state
 from support.projections import execute
 
 DEADLINE_S = 60.0
@@ -146,9 +146,9 @@ POOL = "team-a/a"
 UNITS = "gpu.deckhouse.io/a"
 
 
-def history() -> Pools:
+def history() -> PoolsLog:
     """A pool with a device that is set up and one that is not; one that is ignored, one at fault, and a free one."""
-    pools = Pools().begin("w1", devices=0)
+    pools = PoolsLog().begin("w1", devices=0)
     for number in range(5):
         pools.record(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
         pools.record(f"w1-{number}", state("Ready"))
@@ -156,9 +156,9 @@ def history() -> Pools:
     pools.record("w1", NodeInventoryChanged(present=True), source="/services/inventory")
     pools.record(POOL, pool(slices_per_unit=2))
     pools.assign("w1-0", POOL)
-    pools.record("w1-1", asks("a"))
+    pools.record("w1-1", marked("a"))
     pools.record("w1-2", described(ignored=True))
-    pools.record("w1-2", asks("a"))
+    pools.record("w1-2", marked("a"))
     pools.record("w1-3", state("Faulted"))
     pools.record("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
     pools.record("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))

@@ -21,16 +21,16 @@ from support.events import hour
 from support.kube import kube_api
 from support.kube_accounts import AccountServer, config_file, let_get
 from support.kube_fleet import create
-from support.pools import Pools, detected, pool, publish, state
+from support.pools import PoolsLog, detected, pool, publish, state
 from support.projections import execute
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 POOL, UNITS, CLUSTER_UNITS = "team-a/a", "gpu.deckhouse.io/a", "cluster.gpu.deckhouse.io/c"
 
 
-def equipped(**cards: int) -> Pools:
+def equipped(**cards: int) -> PoolsLog:
     """Nodes with so many devices each, as the inventory tells of them."""
-    pools = Pools().begin(*cards, devices=0)
+    pools = PoolsLog().begin(*cards, devices=0)
     for node, number in cards.items():
         for name in (f"{node}-{one}" for one in range(number)):
             pools.record(name, detected(node).model_copy(update={"card": f"GPU-{name}"}))
@@ -41,7 +41,7 @@ def equipped(**cards: int) -> Pools:
     return pools
 
 
-def history() -> Pools:
+def history() -> PoolsLog:
     """A GPUPool with 4 units on w1 and 2 on w2, a ClusterGPUPool with 2 on w3, and pods that use them."""
     pools = equipped(w1=2, w2=1, w3=2)
     pools.record(POOL, pool(slices_per_unit=2))

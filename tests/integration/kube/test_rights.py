@@ -34,7 +34,7 @@ from gpuledger.api.labels import POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
-from support.kube_accounts import Asked, config_file
+from support.kube_accounts import Permission, config_file
 from support.kube_fleet import create, label_like_nfd
 from support.released import WITHOUT_POLICY, Cluster, serving
 from support.rights import beyond, granted, unused
@@ -50,8 +50,8 @@ KEPT = (GPU_DEVICES, GPU_NODE_STATES, RESOURCE_SLICE_STATUSES)
 POOLS: dict[Resource, dict[str, str]] = {GPU_POOLS: {"namespace": NAMESPACE}, CLUSTER_GPU_POOLS: {}}
 """The kinds of pools, with where an object of theirs lies."""
 
-RENEWED = {Asked("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)}
-SELDOM = {Asked("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
+RENEWED = {Permission("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)}
+SELDOM = {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
 """What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted, and
 certificates are renewed months later."""
 

@@ -180,7 +180,7 @@ async def test_a_node_that_was_made_anew_hears_again_that_a_card_is_unfit() -> N
     async with watched() as one:
         one.calls.read[PLACE] = Readings(remap_failed=True)
         await one.advance(20)
-        one.services.say("/watchers/components", "w", NODE, components(), one.time.clock())
+        one.services.record("/watchers/components", "w", NODE, components(), one.time.clock())
         one.gone()
         await one.stop()
         await one.advance(60)

@@ -16,10 +16,10 @@ from support.dra_facts import (
     allocated,
     availability_of,
     device,
+    fact_at,
     published,
     released,
     requested,
-    said,
     withdrawn,
 )
 
@@ -43,9 +43,9 @@ FACTS: tuple[tuple[str, Payload], ...] = (
 def test_a_pool_has_a_row_for_each_place_that_it_is_seen_from() -> None:
     state = availability_of(
         [
-            said(0, "s1", published("p", [device("a")], node="w1")),
-            said(0, "s2", published("p", [device("b")], node="w2")),
-            said(0, "s3", published("p", [device("c"), device("d")])),
+            fact_at(0, "s1", published("p", [device("a")], node="w1")),
+            fact_at(0, "s2", published("p", [device("b")], node="w2")),
+            fact_at(0, "s3", published("p", [device("c"), device("d")])),
         ]
     )
     rows = list(POOLS.rows(state))
@@ -55,9 +55,9 @@ def test_a_pool_has_a_row_for_each_place_that_it_is_seen_from() -> None:
 
 
 def test_a_pool_that_offers_nothing_shows_why_with_its_numbers() -> None:
-    (twice,) = POOLS.rows(availability_of([said(0, "s", published("p", [device("a"), device("a")]))]))
+    (twice,) = POOLS.rows(availability_of([fact_at(0, "s", published("p", [device("a"), device("a")]))]))
     assert (twice["valid"], twice["validationError"]) == (False, "device a appears twice in s")
-    (fewer,) = POOLS.rows(availability_of([said(0, "s", published("p", [device("a")], slices=3))]))
+    (fewer,) = POOLS.rows(availability_of([fact_at(0, "s", published("p", [device("a")], slices=3))]))
     assert (fewer["complete"], fewer["totalDevices"], fewer["unavailableDevices"]) == (False, 1, 1)
     assert POOLS.shown([fewer], Output.TABLE)[0]["slices"] == "1/3"
     assert "slices" not in POOLS.shown([fewer], Output.JSON)[0]
@@ -65,8 +65,8 @@ def test_a_pool_that_offers_nothing_shows_why_with_its_numbers() -> None:
 
 def test_a_shared_device_with_a_taint_is_allocated_and_not_to_be_had() -> None:
     facts = [
-        said(0, "s", published("p", [device("m", memory="2Gi", tainted=True)])),
-        said(1, "ns/x", allocated(("p", "m", "x"), consumed=SHARE)),
+        fact_at(0, "s", published("p", [device("m", memory="2Gi", tainted=True)])),
+        fact_at(1, "ns/x", allocated(("p", "m", "x"), consumed=SHARE)),
     ]
     (row,) = SLICES.rows(availability_of(facts))
     counted = ("total", "allocated", "available", "partial", "unavailable")
@@ -75,9 +75,9 @@ def test_a_shared_device_with_a_taint_is_allocated_and_not_to_be_had() -> None:
 
 def test_a_claim_that_was_made_anew_holds_what_it_holds_now() -> None:
     facts = [
-        said(1, "ns/x", allocated(("p", "a", None), ("p", "b", None))),
-        said(2, "ns/x", allocated(("p", "b", None))),
-        said(3, "ns/w", requested(owner="Pod/w")),
+        fact_at(1, "ns/x", allocated(("p", "a", None), ("p", "b", None))),
+        fact_at(2, "ns/x", allocated(("p", "b", None))),
+        fact_at(3, "ns/w", requested(owner="Pod/w")),
     ]
     waits, holds = CLAIMS.rows(availability_of(facts))
     assert (waits["name"], waits["phase"], waits["devices"], waits["owner"]) == ("w", "Pending", 0, "Pod/w")
@@ -87,7 +87,7 @@ def test_a_claim_that_was_made_anew_holds_what_it_holds_now() -> None:
 
 @given(st.lists(st.sampled_from(FACTS), max_size=14))
 def test_the_numbers_add_up(facts: list[tuple[str, Payload]]) -> None:
-    state = availability_of([said(at, subject, data) for at, (subject, data) in enumerate(facts)])
+    state = availability_of([fact_at(at, subject, data) for at, (subject, data) in enumerate(facts)])
     slices: Counter[str] = Counter()
     for row in SLICES.rows(state):
         counted = {name: _number(row, name) for name in ("total", "allocated", "available", "unavailable")}

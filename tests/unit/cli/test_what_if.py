@@ -17,7 +17,7 @@ from gpuledger.tools.whatif.document import NOT_IN_FORCE, NOTHING, differences_d
 from gpuledger.tools.whatif.pool import Manifest
 from gpuledger.tools.whatif.refusals import admission_notes
 from support.hypothetical import MIG, compare, left_and_came_back
-from support.pools import MET, Pools, applied, asks, pool
+from support.pools import MET, PoolsLog, applied, marked, pool
 
 POOL = "team-a/a"
 HEAD = "apiVersion: gpu.deckhouse.io/v1alpha1\nkind: GPUPool\n"
@@ -131,12 +131,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def history() -> Pools:
+def history() -> PoolsLog:
     """A pool that has n1-0; n1-1 is free and gold."""
-    pools = Pools().begin("n1", devices=2)
+    pools = PoolsLog().begin("n1", devices=2)
     pools.record(POOL, pool())
     pools.assign("n1-0", POOL)
-    pools.record("n1-1", asks(tier="gold"))
+    pools.record("n1-1", marked(tier="gold"))
     return pools
 
 
@@ -156,7 +156,9 @@ def history() -> Pools:
         (GOOD.replace("}}", "}, backend: DRA}"), ["PoolImmutable: spec.backend cannot", "Backend DRA is not served"]),
     ],
 )  # fmt: skip
-def test_what_would_be_refused_by_what_is_there(reading: Reader, history: Pools, text: str, words: list[str]) -> None:
+def test_what_would_be_refused_by_what_is_there(
+    reading: Reader, history: PoolsLog, text: str, words: list[str]
+) -> None:
     found = reading(text)
     pool_id, said = found.hypothesis().pool, found.hypothesis().definition
     remarked = list(admission_notes(found.resource, found.object, pool_id, said, history.state))
@@ -165,14 +167,14 @@ def test_what_would_be_refused_by_what_is_there(reading: Reader, history: Pools,
         assert remark.removeprefix("The API server would refuse this: ").startswith(word)
 
 
-def test_what_is_there_already_is_not_held_against_settings_that_came_later(reading: Reader, history: Pools) -> None:
+def test_what_is_there_already_is_not_held_against_settings_that_came_later(reading: Reader, history: PoolsLog) -> None:
     history.record(POOL, pool(slices_per_unit=2))
     history.record(MODULE_CONFIG, SettingsChanged(max_slices_per_device=1))
     found = reading(GOOD.replace("Card", "Card, slicesPerUnit: 2"))
     assert list(admission_notes(found.resource, found.object, POOL, found.hypothesis().definition, history.state)) == []
 
 
-def answer_to(history: Pools, said: PoolDefined, pool_id: str = POOL) -> str:
+def answer_to(history: PoolsLog, said: PoolDefined, pool_id: str = POOL) -> str:
     found = compare(history, pool_id, said)
     document = differences_document(history.state, found.world, pool_id, {})
     return str(document["answer"])
@@ -188,11 +190,11 @@ def answer_to(history: Pools, said: PoolDefined, pool_id: str = POOL) -> str:
         (pool(backend="DRA"), "total 1 → unknown"),
     ],
 )
-def test_the_answer_in_a_line(history: Pools, said: PoolDefined, expected: str) -> None:
+def test_the_answer_in_a_line(history: PoolsLog, said: PoolDefined, expected: str) -> None:
     assert answer_to(history, said) == expected
 
 
-def test_the_answer_counts_other_pools(history: Pools) -> None:
+def test_the_answer_counts_other_pools(history: PoolsLog) -> None:
     history.record("auto", pool(**GOLD))
     history.record("n1-1", applied("auto"))
     history.record("other", pool(**GOLD))
@@ -211,12 +213,14 @@ def test_the_answer_counts_changed_phases() -> None:
     assert answer == "1 device of it would be in another phase; total 7 → 0"
 
 
-def notes_of(history: Pools, said: PoolDefined, *, pool_id: str = POOL, used: int = 0, since: int | None = None) -> str:
+def notes_of(
+    history: PoolsLog, said: PoolDefined, *, pool_id: str = POOL, used: int = 0, since: int | None = None
+) -> str:
     found = compare(history, pool_id, said, since=since)
     return " ".join(notes(history.state, found.world, found.answered, pool_id, {pool_id: used}))
 
 
-def test_notes(history: Pools) -> None:
+def test_notes(history: PoolsLog) -> None:
     assert notes_of(history, pool()) == ""
     assert notes_of(history, pool(), pool_id="new") == "There is no such pool; the answer assumes that it is created."
     assert "set up or release 1 device as required." in notes_of(history, pool(**GOLD))
@@ -231,13 +235,13 @@ def test_notes(history: Pools) -> None:
     assert NOT_IN_FORCE in notes_of(history, pool())
 
 
-def document(history: Pools, said: PoolDefined, pool_id: str = POOL) -> dict[str, Any]:
+def document(history: PoolsLog, said: PoolDefined, pool_id: str = POOL) -> dict[str, Any]:
     found = compare(history, pool_id, said)
     head = {"pool": pool_id, "kind": "GPUPool", "file": "new.yaml", "since": "now", "notes": ["Look."]}
     return head | differences_document(history.state, found.world, pool_id, {POOL: 1})
 
 
-def test_devices_that_a_pool_would_mean_and_not_have(history: Pools) -> None:
+def test_devices_that_a_pool_would_mean_and_not_have(history: PoolsLog) -> None:
     narrow, wide = pool(node_selector={"labels": {"zone": "a"}}), pool()
     assert [one["name"] for one in document(history, wide, "new")["keptOut"]] == ["n1-0", "n1-1"]
     assert document(history, wide)["keptOut"] == []
@@ -253,7 +257,7 @@ def shown(capsys: pytest.CaptureFixture[str], history: dict[str, Any]) -> list[s
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_page(capsys: pytest.CaptureFixture[str], history: Pools) -> None:
+def test_the_page(capsys: pytest.CaptureFixture[str], history: PoolsLog) -> None:
     lines = shown(capsys, document(history, pool(node_selector={"labels": {"zone": "a"}})))
     assert lines[:4] == ["Pool: GPUPool team-a/a", "From: new.yaml", "Since: now", "Note: Look."]
     assert lines[4] == "Devices that would change:"
@@ -265,7 +269,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], history: Pools) -> None:
     assert lines[12] == "Answer: 1 device would leave; total 1 → 0"
 
 
-def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str], history: Pools) -> None:
+def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str], history: PoolsLog) -> None:
     lines = shown(capsys, document(history, pool(unit="MIG"), "new"))
     row = next(line for line in lines if line.startswith("new "))
     assert row.startswith("new none → 0 none → 0 none → 0")
@@ -274,9 +278,9 @@ def test_the_page_of_a_pool_that_there_is_not(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_long_page_is_cut_with_a_count(capsys: pytest.CaptureFixture[str]) -> None:
-    history = Pools().begin("n1", devices=21)
+    history = PoolsLog().begin("n1", devices=21)
     for number in range(21):
-        history.record(f"n1-{number}", asks(tier="gold"))
+        history.record(f"n1-{number}", marked(tier="gold"))
     found = document(history, pool(**GOLD))
     lines = shown(capsys, found)
     assert "Devices that would change (20 of 21):" in lines

@@ -8,7 +8,7 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.events.device import DeviceWithdrawn, Hardware
 from gpuledger.events.pool import PoolChanged, PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
-from support.pools import A100, Pools, applied, asks, described, pool, refused, released, state
+from support.pools import A100, PoolsLog, applied, described, marked, pool, refused, released, state
 
 FINE = {
     "CapacityLow": ("True", "NoCapacity"),
@@ -21,8 +21,8 @@ MIG = {"unit": "MIG", "mig_profile": "1g.5gb"}
 
 
 @pytest.fixture
-def world() -> Pools:
-    return Pools().begin("n1", devices=3)
+def world() -> PoolsLog:
+    return PoolsLog().begin("n1", devices=3)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def world() -> Pools:
     ],
 )
 def test_the_conditions_of_a_pool_without_devices(
-    world: Pools, fields: dict[str, Any], differs: dict[str, Any], total: int | None
+    world: PoolsLog, fields: dict[str, Any], differs: dict[str, Any], total: int | None
 ) -> None:
     world.record("ns/p", pool(generation=3, **fields))
     low = {"CapacityLow": ("True", "CapacityUnknown")} if total is None else {}
@@ -75,17 +75,17 @@ def test_the_conditions_of_a_pool_without_devices(
     ],
 )
 def test_the_total_counts_what_is_set_up(
-    world: Pools, fields: dict[str, Any], partitions: int | None, total: int
+    world: PoolsLog, fields: dict[str, Any], partitions: int | None, total: int
 ) -> None:
     world.record("ns/p", pool(**fields))
     for device in ("n1-0", "n1-1"):
         world.assign(device, "ns/p", partitions)
-    world.record("n1-2", asks("p"))
+    world.record("n1-2", marked("p"))
     assert world.total("ns/p") == total
     assert world.conditions("ns/p")["CapacityLow"][0] == ("False" if total else "True")
 
 
-def test_the_cap_limits_the_total_and_says_so(world: Pools) -> None:
+def test_the_cap_limits_the_total_and_says_so(world: PoolsLog) -> None:
     world.record("ns/p", pool(slices_per_unit=8))
     world.assign("n1-0", "ns/p")
     world.record(MODULE_CONFIG, SettingsChanged(max_slices_per_device=2))
@@ -93,10 +93,10 @@ def test_the_cap_limits_the_total_and_says_so(world: Pools) -> None:
     assert world.conditions("ns/p")["Misconfigured"] == ("True", "SlicesAboveCap")
 
 
-def test_a_refusal_misconfigures_the_pool_until_it_is_taken_back(world: Pools) -> None:
+def test_a_refusal_misconfigures_the_pool_until_it_is_taken_back(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     for device in ("n1-0", "n1-1"):
-        world.record(device, asks("p"))
+        world.record(device, marked("p"))
         world.record(device, refused("ns/p", "MIGNotEnabled", "No MIG mode."))
     assert world.of("n1-0") == ("ns/p", "Pending")
     assert world.conditions("ns/p")["Misconfigured"] == ("True", "MIGNotEnabled")
@@ -104,11 +104,11 @@ def test_a_refusal_misconfigures_the_pool_until_it_is_taken_back(world: Pools) -
     message = world.state.condition.rows["ns/p", "Misconfigured"].message
     assert message == "An agent refuses n1-0 and 1 more: No MIG mode."
     world.record("n1-0", applied("ns/p"))
-    world.record("n1-1", asks())
+    world.record("n1-1", marked())
     assert world.conditions("ns/p") == {**FINE, "CapacityLow": ("False", "HasCapacity")}
 
 
-def test_a_refusal_of_an_assigned_device_misconfigures_the_pool_although_it_steps_back(world: Pools) -> None:
+def test_a_refusal_of_an_assigned_device_misconfigures_the_pool_although_it_steps_back(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
     world.record("n1-0", refused("ns/p"))
@@ -126,13 +126,13 @@ DRIFTS = [
 
 
 @pytest.mark.parametrize(("subject", "fact"), DRIFTS)
-def test_drift_lasts_until_it_is_confirmed(world: Pools, subject: str, fact: Any) -> None:
+def test_drift_lasts_until_it_is_confirmed(world: PoolsLog, subject: str, fact: Any) -> None:
     fields = {**MIG, "include": {"products": [A100.product]}}
     world.record("ns/p", pool(**fields))
     world.assign("n1-0", "ns/p", 7)
     world.record(subject, fact)
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
-    world.record("n1-1", asks("p"))
+    world.record("n1-1", marked("p"))
     assert world.why("n1-1") == "PoolTakesNoDevices"
     world.record("n1-0", described())
     world.record("n1-0", applied("ns/p", 7))
@@ -142,7 +142,7 @@ def test_drift_lasts_until_it_is_confirmed(world: Pools, subject: str, fact: Any
     assert world.of("n1-1") == ("ns/p", "Pending")
 
 
-def test_what_was_confirmed_is_what_is_expected_from_then_on(world: Pools) -> None:
+def test_what_was_confirmed_is_what_is_expected_from_then_on(world: PoolsLog) -> None:
     world.record("ns/p", pool(**MIG))
     world.assign("n1-0", "ns/p", 7)
     world.record("n1-0", applied("ns/p", 4))
@@ -164,7 +164,7 @@ INCLUDED = {
 @pytest.mark.parametrize("property_name", ["product", "pci_vendor", "pci_device", "mig_capable", "mig_profiles"])
 def test_a_property_that_is_no_longer_reported_is_no_drift(property_name: str) -> None:
     whole = A100.model_copy(update={"mig_profiles": ("1g.5gb", "7g.40gb")})
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     world.record("n1-0", described(whole))
     world.record("ns/p", pool(**MIG, include=INCLUDED))
     world.assign("n1-0", "ns/p", 7)
@@ -175,31 +175,31 @@ def test_a_property_that_is_no_longer_reported_is_no_drift(property_name: str) -
 
 
 def test_a_property_that_nobody_reports_brings_no_card_into_a_pool() -> None:
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     world.record("ns/p", pool(include={"mig_profiles": ["1g.5gb"]}))
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     assert world.why("n1-0") == "AnnotationMismatch"
 
 
-def test_a_device_that_was_not_assigned_yet_cannot_drift(world: Pools) -> None:
+def test_a_device_that_was_not_assigned_yet_cannot_drift(world: PoolsLog) -> None:
     world.record("ns/p", pool(include={"products": [A100.product]}))
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     world.record("n1-0", refused("ns/p"))
     world.record("n1-0", described(Hardware(product="another")))
     assert world.conditions("ns/p")["Maintenance"] == ("False", "InService")
 
 
-def test_who_waits_for_room_waits_for_it_however_the_pool_drifts(world: Pools) -> None:
+def test_who_waits_for_room_waits_for_it_however_the_pool_drifts(world: PoolsLog) -> None:
     world.record("ns/p", pool(**MIG, devices_per_node_max=1))
     world.assign("n1-0", "ns/p", 1)
-    world.record("n1-1", asks("p"))
+    world.record("n1-1", marked("p"))
     world.record("n1-0", applied("ns/p", 0))
     assert world.conditions("ns/p")["Maintenance"] == ("True", "Drift")
-    assert world.record("n1-1", asks("p")) == []
+    assert world.record("n1-1", marked("p")) == []
     assert world.why("n1-1") == "NodeLimitReached"
 
 
-def test_what_drifts_when_its_pool_is_gone_leaves_nothing(world: Pools) -> None:
+def test_what_drifts_when_its_pool_is_gone_leaves_nothing(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
     world.record(MODULE_CONFIG, SettingsChanged(enabled=False))
@@ -210,7 +210,7 @@ def test_what_drifts_when_its_pool_is_gone_leaves_nothing(world: Pools) -> None:
     assert len(world.state.problem) == 0
 
 
-def test_a_fault_is_no_drift(world: Pools) -> None:
+def test_a_fault_is_no_drift(world: PoolsLog) -> None:
     world.record("ns/p", pool(**MIG))
     world.assign("n1-0", "ns/p", 7)
     world.record("n1-0", state("Faulted"))
@@ -220,15 +220,15 @@ def test_a_fault_is_no_drift(world: Pools) -> None:
     assert (world.total("ns/p"), world.conditions("ns/p")["Maintenance"][0]) == (4, "False")
 
 
-def test_of_pools_of_one_name_the_older_has_it(world: Pools) -> None:
+def test_of_pools_of_one_name_the_older_has_it(world: PoolsLog) -> None:
     world.record("ns/p", pool(uid="1"))
     world.record("other/p", pool(uid="2", requires_annotation=False, auto_approve={}))
     world.record("p", pool(uid="3"))
     assert world.conditions("ns/p") == FINE
     for later in ("other/p", "p"):
         assert world.conditions(later)["Configured"] == ("False", "NameCollision")
-    world.record("n1-0", asks("p"))
-    world.record("n1-1", asks(cluster="p"))
+    world.record("n1-0", marked("p"))
+    world.record("n1-1", marked(cluster="p"))
     assert (world.of("n1-0"), world.why("n1-1")) == (("ns/p", "Pending"), "AnnotationMismatch")
     assert world.of("n1-2") == (None, None)
     world.record("ns/p", PoolGone())
@@ -238,7 +238,7 @@ def test_of_pools_of_one_name_the_older_has_it(world: Pools) -> None:
     assert world.of("n1-0") == ("other/p", "Pending")
 
 
-def test_a_pool_that_is_made_anew_is_the_younger(world: Pools) -> None:
+def test_a_pool_that_is_made_anew_is_the_younger(world: PoolsLog) -> None:
     world.record("ns/p", pool(uid="1"))
     world.record("other/p", pool(uid="2"))
     world.record("ns/p", pool(uid="3"))
@@ -246,7 +246,7 @@ def test_a_pool_that_is_made_anew_is_the_younger(world: Pools) -> None:
     assert world.conditions("other/p") == FINE
 
 
-def test_a_pool_may_go_once_it_holds_nothing(world: Pools) -> None:
+def test_a_pool_may_go_once_it_holds_nothing(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     for device in ("n1-0", "n1-1"):
         world.assign(device, "ns/p")
@@ -261,21 +261,21 @@ def test_a_pool_may_go_once_it_holds_nothing(world: Pools) -> None:
     assert "ns/p" not in world.state.total.rows
 
 
-def test_a_pool_that_was_released_and_made_anew_is_released_again(world: Pools) -> None:
+def test_a_pool_that_was_released_and_made_anew_is_released_again(world: PoolsLog) -> None:
     for uid in ("1", "2"):
         world.record("ns/p", pool(uid=uid))
         decided = world.record("ns/p", pool(uid=uid, deleting=True))
         assert any(isinstance(one.data, PoolReleased) for one in decided)
 
 
-def test_facts_about_an_earlier_pool_of_the_name_do_not_count(world: Pools) -> None:
+def test_facts_about_an_earlier_pool_of_the_name_do_not_count(world: PoolsLog) -> None:
     world.record("ns/p", pool(slices_per_unit=2), at=50)
     assert world.record("ns/p", pool(deleting=True), at=49) == []
     assert world.record("ns/p", PoolGone(), at=48) == []
     assert world.conditions("ns/p") == FINE
 
 
-def test_a_condition_keeps_the_time_of_its_status(world: Pools) -> None:
+def test_a_condition_keeps_the_time_of_its_status(world: PoolsLog) -> None:
     world.record("ns/p", pool(backend="DRA"))
     began = world.state.condition.rows["ns/p", "Configured"].changed_at
     decided = world.record("ns/p", pool(unit="MIG"))
@@ -284,9 +284,9 @@ def test_a_condition_keeps_the_time_of_its_status(world: Pools) -> None:
     assert (row.reason, row.changed_at) == ("MIGProfileMissing", began)
 
 
-def test_a_decision_is_never_before_an_earlier_one_about_the_same(world: Pools) -> None:
+def test_a_decision_is_never_before_an_earlier_one_about_the_same(world: PoolsLog) -> None:
     world.record("ns/p", pool(), at=90)
-    world.record("n1-0", asks("p"), at=80)
+    world.record("n1-0", marked("p"), at=80)
     assert world.state.assignment.rows["n1-0"].changed_at < world.state.total.rows["ns/p"].changed_at
     decided = world.record("n1-0", applied("ns/p"), at=10)
     assert [one.time for one in decided] == [

@@ -11,11 +11,11 @@ from gpuledger.events.pool import PoolGone
 from gpuledger.events.settings import SettingsChanged
 from support.pools import (
     MET,
-    Pools,
+    PoolsLog,
     applied,
-    asks,
     described,
     detected,
+    marked,
     pool,
     prepared,
     refused,
@@ -30,31 +30,31 @@ ZONE_A = NodeLabelled(uid="n", labels={"zone": "a"})
 
 
 @pytest.fixture
-def world() -> Pools:
-    return Pools().begin("n1", devices=2)
+def world() -> PoolsLog:
+    return PoolsLog().begin("n1", devices=2)
 
 
 @pytest.mark.parametrize(
     ("pool_id", "mark"),
-    [("ns/p", asks("p")), ("p", asks(cluster="p"))],
+    [("ns/p", marked("p")), ("p", marked(cluster="p"))],
     ids=["GPUPool", "ClusterGPUPool"],
 )
-def test_a_requested_device_is_pending_then_assigned_then_released(world: Pools, pool_id: str, mark: Any) -> None:
+def test_a_requested_device_is_pending_then_assigned_then_released(world: PoolsLog, pool_id: str, mark: Any) -> None:
     world.record(pool_id, pool())
     assert steps(world.record("n1-0", mark)) == [("n1-0", pool_id, PENDING)]
     assert world.total(pool_id) == 0
     assert steps(world.record("n1-0", applied(pool_id))) == [("n1-0", pool_id, ASSIGNED)]
     assert world.total(pool_id) == 1
-    assert steps(world.record("n1-0", asks())) == [("n1-0", pool_id, UNASSIGNING)]
+    assert steps(world.record("n1-0", marked())) == [("n1-0", pool_id, UNASSIGNING)]
     assert world.total(pool_id) == 0
     assert steps(world.record("n1-0", released(pool_id))) == [("n1-0", None, None)]
     assert world.why("n1-0") == "NotAskedFor"
 
 
-def test_a_device_that_waits_for_its_agent_is_given_back_through_the_agent(world: Pools) -> None:
+def test_a_device_that_waits_for_its_agent_is_given_back_through_the_agent(world: PoolsLog) -> None:
     world.record("ns/p", pool())
-    world.record("n1-0", asks("p"))
-    world.record("n1-0", asks())
+    world.record("n1-0", marked("p"))
+    world.record("n1-0", marked())
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
     world.record("n1-0", applied("ns/p"))
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
@@ -62,11 +62,11 @@ def test_a_device_that_waits_for_its_agent_is_given_back_through_the_agent(world
     assert world.of("n1-0") == FREE
 
 
-def test_a_device_goes_from_pool_to_pool_only_when_the_first_has_released_it(world: Pools) -> None:
+def test_a_device_goes_from_pool_to_pool_only_when_the_first_has_released_it(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.record("q", pool())
     world.assign("n1-0", "ns/p")
-    assert steps(world.record("n1-0", asks(cluster="q"))) == [("n1-0", "ns/p", UNASSIGNING)]
+    assert steps(world.record("n1-0", marked(cluster="q"))) == [("n1-0", "ns/p", UNASSIGNING)]
     decided = world.record("n1-0", released("ns/p"))
     assert steps(decided) == [("n1-0", None, None), ("n1-0", "q", PENDING)]
     first, second = [one for one in decided if one.subject == "n1-0"]
@@ -74,11 +74,11 @@ def test_a_device_goes_from_pool_to_pool_only_when_the_first_has_released_it(wor
     assert second.correlation_id == first.correlation_id
 
 
-def test_an_annotation_that_comes_back_while_the_device_leaves_is_heard_when_it_has_left(world: Pools) -> None:
+def test_an_annotation_that_comes_back_while_the_device_leaves_is_heard_when_it_has_left(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
-    world.record("n1-0", asks())
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked())
+    world.record("n1-0", marked("p"))
     assert world.of("n1-0") == ("ns/p", UNASSIGNING)
     world.record("n1-0", released("ns/p"))
     assert world.of("n1-0") == ("ns/p", PENDING)
@@ -86,10 +86,10 @@ def test_an_annotation_that_comes_back_while_the_device_leaves_is_heard_when_it_
 
 @pytest.mark.parametrize(
     "mark",
-    [asks("p", cluster="p"), asks("other"), asks(cluster="p"), asks("narrow")],
+    [marked("p", cluster="p"), marked("other"), marked(cluster="p"), marked("narrow")],
     ids=["both annotations", "unknown pool", "pool of the other kind", "no device that the pool means"],
 )
-def test_a_mismatch_assigns_nothing_and_is_decided_once(world: Pools, mark: Any) -> None:
+def test_a_mismatch_assigns_nothing_and_is_decided_once(world: PoolsLog, mark: Any) -> None:
     world.record("ns/p", pool())
     world.record("ns/narrow", pool(include={"products": ["NVIDIA H100"]}))
     decided = world.record("n1-0", mark)
@@ -98,8 +98,8 @@ def test_a_mismatch_assigns_nothing_and_is_decided_once(world: Pools, mark: Any)
     assert world.record("n1-0", mark) == []
 
 
-def test_a_mismatch_ends_when_the_pool_comes(world: Pools) -> None:
-    world.record("n1-0", asks("p"))
+def test_a_mismatch_ends_when_the_pool_comes(world: PoolsLog) -> None:
+    world.record("n1-0", marked("p"))
     assert world.why("n1-0") == "AnnotationMismatch"
     world.record("ns/p", pool())
     assert world.of("n1-0") == ("ns/p", PENDING)
@@ -122,11 +122,11 @@ def test_a_mismatch_ends_when_the_pool_comes(world: Pools) -> None:
     ],
 )
 def test_a_device_that_cannot_be_taken_yet_is_taken_later(
-    world: Pools, subject: str, before: Any, after: Any, reason: str
+    world: PoolsLog, subject: str, before: Any, after: Any, reason: str
 ) -> None:
     world.record("ns/p", pool())
     world.record(subject, before)
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     assert (world.of("n1-0"), world.why("n1-0")) == (FREE, reason)
     world.record(subject, after)
     assert world.of("n1-0") == ("ns/p", PENDING)
@@ -136,9 +136,9 @@ def test_a_device_that_cannot_be_taken_yet_is_taken_later(
 @pytest.mark.parametrize(
     ("subject", "fact", "reason"),
     [
-        ("n1-0", asks(), "NotAskedFor"),
-        ("n1-0", asks("other"), "AnnotationMismatch"),
-        ("n1-0", asks("p", cluster="p"), "AnnotationMismatch"),
+        ("n1-0", marked(), "NotAskedFor"),
+        ("n1-0", marked("other"), "AnnotationMismatch"),
+        ("n1-0", marked("p", cluster="p"), "AnnotationMismatch"),
         ("n1-0", described(ignored=True), "IgnoredByLabel"),
         ("n1-0", described(managed=False), "NodeNotManaged"),
         ("n1-0", described(Hardware(product="another")), "Drift"),
@@ -148,11 +148,11 @@ def test_a_device_that_cannot_be_taken_yet_is_taken_later(
         ("ns/p", PoolGone(), "PoolGone"),
     ],
 )
-def test_a_device_leaves(world: Pools, subject: str, fact: Any, reason: str, *, is_applied: bool) -> None:
+def test_a_device_leaves(world: PoolsLog, subject: str, fact: Any, reason: str, *, is_applied: bool) -> None:
     selects = pool(include={"products": ["NVIDIA A100-PCIE-40GB"]}, node_selector={"labels": {"zone": "a"}})
     world.record("n1", ZONE_A)
     world.record("ns/p", selects)
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     if is_applied:
         world.record("n1-0", applied("ns/p"))
     world.record(subject, fact)
@@ -162,8 +162,8 @@ def test_a_device_leaves(world: Pools, subject: str, fact: Any, reason: str, *, 
 
 
 @pytest.mark.parametrize("uid", ["u", "v"], ids=["the same object", "one before it"])
-def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late(world: Pools, uid: str) -> None:
-    world.record("n1-0", asks("p"))
+def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late(world: PoolsLog, uid: str) -> None:
+    world.record("n1-0", marked("p"))
     world.record("ns/p", PoolGone(uid="u"), at=50)
     world.record("ns/p", pool(uid=uid), at=40)
     world.record("ns/p", PoolGone(uid="u"), at=30)
@@ -184,14 +184,14 @@ def test_a_pool_that_is_gone_does_not_come_back_by_what_is_recorded_late(world: 
         (MODULE_CONFIG, SettingsChanged(approval_mode="Manual")),
     ],
 )
-def test_an_assigned_device_stays(world: Pools, subject: str, fact: Any) -> None:
+def test_an_assigned_device_stays(world: PoolsLog, subject: str, fact: Any) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
     world.record(subject, fact)
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
 
 
-def test_a_faulted_device_is_confirmed_anew(world: Pools) -> None:
+def test_a_faulted_device_is_confirmed_anew(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
     world.record("n1-0", state("Faulted"))
@@ -208,7 +208,7 @@ def test_a_faulted_device_is_confirmed_anew(world: Pools) -> None:
     [(refused("ns/p", "Busy", "In use."), "In use."), (refused("ns/p", "Busy"), "Busy"), (released("ns/p"), "")],
 )
 def test_a_device_that_its_agent_takes_back_waits_until_it_is_set_up_anew(
-    world: Pools, word: Any, message: str
+    world: PoolsLog, word: Any, message: str
 ) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
@@ -221,9 +221,9 @@ def test_a_device_that_its_agent_takes_back_waits_until_it_is_set_up_anew(
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 1)
 
 
-def test_a_confirmation_waits_until_the_device_is_ready(world: Pools) -> None:
+def test_a_confirmation_waits_until_the_device_is_ready(world: PoolsLog) -> None:
     world.record("ns/p", pool())
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     world.record("n1-0", state("Faulted"))
     world.record("n1-0", applied("ns/p"))
     assert world.of("n1-0") == ("ns/p", PENDING)
@@ -231,10 +231,10 @@ def test_a_confirmation_waits_until_the_device_is_ready(world: Pools) -> None:
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
 
 
-def test_agents_are_heard_about_their_own_devices_and_pools_only(world: Pools) -> None:
+def test_agents_are_heard_about_their_own_devices_and_pools_only(world: PoolsLog) -> None:
     world.begin("n2")
     world.record("ns/p", pool())
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     world.record("n1-0", applied("ns/p"), source="/nodes/n2/agent")
     world.record("n1-0", applied("other"))
     world.record("n1-1", applied("ns/p"))
@@ -242,47 +242,47 @@ def test_agents_are_heard_about_their_own_devices_and_pools_only(world: Pools) -
     assert (world.of("n1-0"), world.of("n1-1")) == (("ns/p", PENDING), FREE)
 
 
-def test_of_what_an_agent_says_the_latest_counts(world: Pools) -> None:
+def test_of_what_an_agent_says_the_latest_counts(world: PoolsLog) -> None:
     world.record("ns/p", pool(unit="MIG", mig_profile="1g.5gb"))
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     world.record("n1-0", applied("ns/p", 7), at=50)
     world.record("n1-0", refused("ns/p"), at=49)
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 7)
 
 
-def test_an_agent_whose_clock_is_behind_is_heard(world: Pools) -> None:
+def test_an_agent_whose_clock_is_behind_is_heard(world: PoolsLog) -> None:
     world.record("ns/p", pool())
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     world.record("n1-0", applied("ns/p"), at=-100)
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
     row = world.state.assignment.rows["n1-0"]
-    world.record("n1-0", asks(), at=-50)
+    world.record("n1-0", marked(), at=-50)
     assert world.state.assignment.rows["n1-0"] == row  # What people said before does not count.
 
 
-def test_no_more_than_so_many_devices_of_a_node(world: Pools) -> None:
+def test_no_more_than_so_many_devices_of_a_node(world: PoolsLog) -> None:
     world.record("ns/p", pool(devices_per_node_max=1))
-    world.record("n1-1", asks("p"))
-    world.record("n1-0", asks("p"))
+    world.record("n1-1", marked("p"))
+    world.record("n1-0", marked("p"))
     assert (world.of("n1-1"), world.why("n1-0")) == (("ns/p", PENDING), "NodeLimitReached")
-    world.record("n1-1", asks())
+    world.record("n1-1", marked())
     assert world.of("n1-0") == FREE
     world.record("n1-1", released("ns/p"))
     assert world.of("n1-0") == ("ns/p", PENDING)
-    world.record("n1-1", asks("p"))
+    world.record("n1-1", marked("p"))
     assert world.why("n1-1") == "NodeLimitReached"
     world.record("n1-0", DeviceWithdrawn())
     assert world.of("n1-1") == ("ns/p", PENDING)
 
 
-def test_devices_that_wait_together_are_taken_by_name(world: Pools) -> None:
-    world.record("n1-1", asks("p"))
-    world.record("n1-0", asks("p"))
+def test_devices_that_wait_together_are_taken_by_name(world: PoolsLog) -> None:
+    world.record("n1-1", marked("p"))
+    world.record("n1-0", marked("p"))
     world.record("ns/p", pool(devices_per_node_max=1))
     assert (world.of("n1-0"), world.of("n1-1")) == (("ns/p", PENDING), FREE)
 
 
-def test_a_withdrawn_device_leaves_nothing(world: Pools) -> None:
+def test_a_withdrawn_device_leaves_nothing(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
     world.record("n1-0", DeviceWithdrawn())
@@ -335,12 +335,12 @@ def test_a_withdrawn_device_leaves_nothing(world: Pools) -> None:
 )
 @pytest.mark.parametrize("pool_first", [False, True])
 def test_a_pool_may_approve_devices_by_itself(
-    world: Pools, settings: Any, fields: Any, labels: Any, *, takes: bool, pool_first: bool
+    world: PoolsLog, settings: Any, fields: Any, labels: Any, *, takes: bool, pool_first: bool
 ) -> None:
     world.record(MODULE_CONFIG, SettingsChanged(**settings))
     facts = [("ns/p", pool(**fields)), ("n1-0", state("Ready"))]
     world.record("n1-0", state("Validating"))
-    world.record("n1-0", asks(**labels))
+    world.record("n1-0", marked(**labels))
     for subject, fact in facts if pool_first else reversed(facts):
         world.record(subject, fact)
     assert world.of("n1-0") == (("ns/p", PENDING) if takes else FREE)
@@ -348,26 +348,26 @@ def test_a_pool_may_approve_devices_by_itself(
     assert row is None or row.automatic == takes
 
 
-def test_an_annotation_comes_before_what_pools_approve(world: Pools) -> None:
+def test_an_annotation_comes_before_what_pools_approve(world: PoolsLog) -> None:
     everything = {"requires_annotation": False, "auto_approve": {}}
-    world.record("n1-0", asks(cluster="q"))
+    world.record("n1-0", marked(cluster="q"))
     world.record("ns/p", pool(**everything))
     assert (world.of("n1-0"), world.of("n1-1")) == (FREE, ("ns/p", PENDING))
-    world.record("n1-1", asks(cluster="q"))
+    world.record("n1-1", marked(cluster="q"))
     assert world.of("n1-1") == ("ns/p", UNASSIGNING)
 
 
-def test_an_assignment_may_become_automatic_and_back_without_a_move(world: Pools) -> None:
+def test_an_assignment_may_become_automatic_and_back_without_a_move(world: PoolsLog) -> None:
     world.record("ns/p", pool(requires_annotation=False, auto_approve={}))
     world.record("n1-0", applied("ns/p"))
     assert world.state.assignment.rows["n1-0"].automatic
-    for mark, automatic in ((asks("p"), False), (asks(), True)):
+    for mark, automatic in ((marked("p"), False), (marked(), True)):
         assert steps(world.record("n1-0", mark)) == [("n1-0", "ns/p", ASSIGNED)]
         assert world.state.assignment.rows["n1-0"].automatic == automatic
         assert world.total("ns/p") == 1
 
 
-def test_of_the_pools_that_approve_a_device_the_oldest_takes_it(world: Pools) -> None:
+def test_of_the_pools_that_approve_a_device_the_oldest_takes_it(world: PoolsLog) -> None:
     world.record("n1", prepared(ready=False))
     for name in ("z", "a"):
         world.record(name, pool(uid=name, requires_annotation=False, auto_approve={}))
@@ -375,7 +375,7 @@ def test_of_the_pools_that_approve_a_device_the_oldest_takes_it(world: Pools) ->
     assert world.of("n1-0") == ("z", PENDING)
 
 
-def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(world: Pools) -> None:
+def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(world: PoolsLog) -> None:
     world.record("ns/p", pool(requires_annotation=False, auto_approve={}))
     world.record(MODULE_CONFIG, SettingsChanged(approval_mode="Manual"))
     assert world.of("n1-0") == ("ns/p", PENDING)
@@ -387,9 +387,9 @@ def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(w
     "before", [SettingsChanged(enabled=False), MET.model_copy(update={"met": False})], ids=["disabled", "no NFD"]
 )
 def test_nothing_is_decided_while_the_module_is_not_in_force(before: Any) -> None:
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     world.record(MODULE_CONFIG, before)
-    for subject, fact in (("ns/p", pool()), ("n1-0", asks("p"))):
+    for subject, fact in (("ns/p", pool()), ("n1-0", marked("p"))):
         assert world.record(subject, fact) == []
     world.record(MODULE_CONFIG, SettingsChanged() if isinstance(before, SettingsChanged) else MET)
     assert world.of("n1-0") == ("ns/p", PENDING)

@@ -20,11 +20,11 @@ from support.events import hour
 from support.pools import (
     A100,
     MET,
-    Pools,
+    PoolsLog,
     applied,
-    asks,
     described,
     detected,
+    marked,
     pool,
     prepared,
     refused,
@@ -43,32 +43,32 @@ def lists(decided: list[Decoded]) -> dict[str, tuple[WantedDevice, ...]]:
     return dict(told)
 
 
-def order(world: Pools, device: str = "n1-0") -> WantedDevice:
+def order(world: PoolsLog, device: str = "n1-0") -> WantedDevice:
     """The last order for the device."""
     return last_orders(world.state, device.partition("-")[0])[device]
 
 
-def setup(world: Pools, device: str = "n1-0") -> tuple[str, str | None, int]:
+def setup(world: PoolsLog, device: str = "n1-0") -> tuple[str, str | None, int]:
     one = order(world, device)
     return (one.unit, one.mig_profile, one.slices_per_unit)
 
 
-def asked_at(world: Pools) -> datetime:
+def asked_at(world: PoolsLog) -> datetime:
     return order(world).asked_at
 
 
-def held(**definition: Any) -> Pools:
+def held(**definition: Any) -> PoolsLog:
     """A device that a pool has assigned."""
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     world.record("ns/p", pool(**definition))
     return world.assign("n1-0", "ns/p", 7 if definition.get("unit") == "MIG" else None)
 
 
 def test_the_order_for_a_device_has_all_that_its_agent_needs() -> None:
-    world = Pools().begin("n1", devices=0)
+    world = PoolsLog().begin("n1", devices=0)
     world.record("n1-0", detected("n1", CARD))
     world.record("ns/p", pool(slices_per_unit=2, **MIG))
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     decided = world.record("n1-0", state("Ready"))
     one = WantedDevice(
         device="n1-0",
@@ -87,24 +87,24 @@ def test_the_order_for_a_device_has_all_that_its_agent_needs() -> None:
 
 
 def test_units_of_a_cluster_wide_pool_have_their_own_resource() -> None:
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     world.record("p", pool())
     world.assign("n1-0", "p")
     assert (order(world).pool, order(world).resource) == ("p", "cluster.gpu.deckhouse.io/p")
 
 
 def test_orders_list_all_devices_of_the_node_by_name() -> None:
-    world = Pools().begin("n1", "n2", devices=3)
+    world = PoolsLog().begin("n1", "n2", devices=3)
     world.record("ns/p", pool())
     for device in ("n1-2", "n2-0", "n1-0"):
-        decided = world.record(device, asks("p"))
+        decided = world.record(device, marked("p"))
     assert [one.device for one in lists(decided)["n1"]] == ["n1-0", "n1-2"]
 
 
 NOTHING_NEW: dict[str, tuple[str, Payload]] = {
     "the agent sets it up": ("n1-0", applied("ns/p")),
     "the agent says so again": ("n1-0", applied("ns/p")),
-    "a pool would take it by itself": ("n1-0", asks("p", tier="gold")),
+    "a pool would take it by itself": ("n1-0", marked("p", tier="gold")),
     "its card is described as it was": ("n1-0", described()),
     "something else is known of its card": (
         "n1-0",
@@ -120,9 +120,9 @@ NOTHING_NEW: dict[str, tuple[str, Payload]] = {
 
 
 def test_a_fact_that_changes_no_order_gives_none() -> None:
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     world.record("ns/p", pool())
-    world.record("n1-0", asks("p"))
+    world.record("n1-0", marked("p"))
     for what, (subject, data) in NOTHING_NEW.items():
         assert lists(world.record(subject, data)) == {}, what
     assert world.of("n1-0") == ("ns/p", "Pending")
@@ -135,15 +135,15 @@ def test_the_agent_is_requested_to_report_again_when_its_report_no_longer_counts
     assert lists(world.record("n1-0", state("Ready"))) == {}
     assert lists(world.record("n1-0", applied("ns/p"))) == {}
     assert world.of("n1-0") == ("ns/p", "Assigned")
-    one = lists(world.record("n1-0", asks()))["n1"][0]
+    one = lists(world.record("n1-0", marked()))["n1"][0]
     assert (one.releasing, one.asked_at) == (True, hour(world.clock))
 
 
 def test_who_asks_for_it_does_not_matter_to_the_agent() -> None:
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     world.record("p", pool(requires_annotation=False, auto_approve={"labels": {"tier": "gold"}}))
-    world.record("n1-0", asks(tier="gold"))
-    assert lists(world.record("n1-0", asks(cluster="p", tier="gold"))) == {}
+    world.record("n1-0", marked(tier="gold"))
+    assert lists(world.record("n1-0", marked(cluster="p", tier="gold"))) == {}
     assert world.why("n1-0") == "AskedFor"
 
 
@@ -154,7 +154,7 @@ def test_each_request_has_a_later_time_than_the_one_before() -> None:
     second = asked_at(world)
     world.record("n1-0", state("Ready"), at=1)
     assert world.of("n1-0") == ("ns/p", "Pending")
-    world.record("n1-0", asks(), at=world.clock - 2)
+    world.record("n1-0", marked(), at=world.clock - 2)
     assert order(world).releasing
     assert first < second < asked_at(world)
 
@@ -167,7 +167,7 @@ def test_a_time_at_the_end_of_the_calendar_stops_nobody() -> None:
 
 def test_what_was_released_leaves_one_empty_list() -> None:
     world = held()
-    world.record("n1-0", asks())
+    world.record("n1-0", marked())
     assert lists(world.record("n1-0", released("ns/p"))) == {"n1": ()}
     assert lists(world.record("n1-0", state("Faulted"))) == {}
     assert lists(world.record(MODULE_CONFIG, MET)) == {}
@@ -175,7 +175,7 @@ def test_what_was_released_leaves_one_empty_list() -> None:
 
 
 def test_a_node_without_devices_in_pools_gets_no_orders() -> None:
-    world = Pools().begin("n1")
+    world = PoolsLog().begin("n1")
     assert world.state.orders.rows == {}
     world.record("n1-0", DeviceWithdrawn())
     assert world.state.orders.rows == {}
@@ -184,13 +184,13 @@ def test_a_node_without_devices_in_pools_gets_no_orders() -> None:
 def test_from_pool_to_pool_at_once_is_one_list() -> None:
     world = held()
     world.record("ns/q", pool(slices_per_unit=4))
-    assert lists(world.record("n1-0", asks("q")))["n1"][0].pool == "ns/p"
+    assert lists(world.record("n1-0", marked("q")))["n1"][0].pool == "ns/p"
     decided = lists(world.record("n1-0", released("ns/p")))
     assert [(one.pool, one.slices_per_unit, one.releasing) for one in decided["n1"]] == [("ns/q", 4, False)]
 
 
 def test_a_device_that_is_withdrawn_leaves_the_list() -> None:
-    world = Pools().begin("n1", devices=2)
+    world = PoolsLog().begin("n1", devices=2)
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p").assign("n1-1", "ns/p")
     assert [one.device for one in lists(world.record("n1-0", DeviceWithdrawn()))["n1"]] == ["n1-1"]
@@ -219,7 +219,7 @@ def test_orders_change_with_what_is_recorded_of_the_card() -> None:
 def test_a_new_definition_gives_new_orders_to_the_nodes_of_the_pool(
     definition: PoolDefined, expected: tuple[str, str | None, int]
 ) -> None:
-    world = Pools().begin("n1", "n2", "n3", devices=2)
+    world = PoolsLog().begin("n1", "n2", "n3", devices=2)
     for name in ("p", "q"):
         world.record(f"ns/{name}", pool(**MIG))
     world.assign("n1-0", "ns/p", 7).assign("n2-1", "ns/p", 7).assign("n3-0", "ns/q", 7)
@@ -276,8 +276,8 @@ def test_what_is_wrong_with_selectors_does_not_keep_the_set_up_back() -> None:
     assert setup(world) == ("Card", None, 3)
 
 
-ENDS: dict[str, Callable[[Pools], object]] = {
-    "nobody asks for it": lambda world: world.record("n1-0", asks()),
+ENDS: dict[str, Callable[[PoolsLog], object]] = {
+    "nobody asks for it": lambda world: world.record("n1-0", marked()),
     "the pool is deleted": lambda world: world.record("ns/p", pool(deleting=True, slices_per_unit=5)),
     "the pool is gone": lambda world: world.record("ns/p", PoolGone()),
     "another card is meant": lambda world: world.record(
@@ -350,17 +350,17 @@ def test_orders_never_have_an_earlier_time_than_the_last() -> None:
     assert world.state.orders.rows["n1"].changed_at >= told
 
 
-def crowd(world: Pools, count: int) -> list[str]:
+def crowd(world: PoolsLog, count: int) -> list[str]:
     """So many devices on a node, each asked for; they are named in their order."""
     devices = [f"n1-{number:03}" for number in range(count)]
     for device in devices:
         world.record(device, detected("n1"))
-        world.record(device, asks("p"))
+        world.record(device, marked("p"))
     return devices
 
 
 def test_pools_take_no_more_devices_of_a_node_than_one_list_of_orders_holds() -> None:
-    world = Pools().begin("n1", devices=0)
+    world = PoolsLog().begin("n1", devices=0)
     world.record("ns/p", pool())
     devices = crowd(world, CARDS_PER_NODE_MAX + 1)
     for device in devices:
@@ -376,7 +376,7 @@ def test_pools_take_no_more_devices_of_a_node_than_one_list_of_orders_holds() ->
 def test_more_devices_than_a_list_holds_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a log of an older build may have them: told of are the first by name."""
     monkeypatch.setattr(PoolFacts, "is_crowded", lambda _state, _node: False)
-    world = Pools().begin("n1", devices=0)
+    world = PoolsLog().begin("n1", devices=0)
     devices = crowd(world, CARDS_PER_NODE_MAX + 2)
     world.record("ns/p", pool())
     for device in devices:

@@ -13,7 +13,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pod import PodGone, PodObserved
 from support.events import event, hour
 from support.pool_explanations import POOL, UNITS, cards
-from support.pools import MET, Pools
+from support.pools import MET, PoolsLog
 
 POD = "team-a/p"
 Saying = tuple[float, Payload]
@@ -25,7 +25,7 @@ def asks(node: str | None = None, units: int = 1, uid: str = "u") -> PodObserved
 
 def told(*facts: Saying) -> PoolPod | None:
     """What is known of the pod after these facts, in the order of the log."""
-    pools = Pools()
+    pools = PoolsLog()
     for at, data in facts:
         assert pools.record(POD, data, at=at) == []
     return pools.state.pod.get(POD)
@@ -64,7 +64,7 @@ def test_pods_become_rows(facts: list[Saying], expected: PoolPod | None) -> None
 
 
 def test_pods_that_are_gone_leave_nothing_behind() -> None:
-    pools = Pools()
+    pools = PoolsLog()
     for number in range(3):
         pools.record(f"team-a/{number}", asks())
         pools.record(f"team-a/{number}", PodGone())

@@ -21,7 +21,7 @@ from gpuledger.events.node import NodeBootstrapWithdrawn, NodeInventoryWithdrawn
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.pool import PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
-from support.events import Said, folded, hour, log_of, numbered
+from support.events import RecordedFact, folded, hour, log_of, numbered
 from support.gpu_states import (
     CARD,
     CLUSTER_POOL,
@@ -218,7 +218,7 @@ def test_a_pool_that_is_released_loses_its_finalizer_and_one_that_comes_again_ge
     ids=["defined", "gone"],
 )
 def test_what_is_recorded_late_of_a_pools_object_changes_nothing(facts: list[tuple[int, Any]], uid: str | None) -> None:
-    log = log_of(numbered([Said(source_of(data), POOL, at, data) for at, data in facts]))
+    log = log_of(numbered([RecordedFact(source_of(data), POOL, at, data) for at, data in facts]))
     state = folded(DesiredProjection(), log).state
     assert isinstance(state, DesiredState)
     kept = desired_object(state, POOL_KEY, node_feature_rule())
@@ -227,7 +227,9 @@ def test_what_is_recorded_late_of_a_pools_object_changes_nothing(facts: list[tup
 
 def test_what_was_decided_of_a_pool_outlives_an_end_that_is_recorded_late() -> None:
     facts = [(2, CARD), (3, offers(8)), (1, PoolGone())]
-    state = folded(DesiredProjection(), log_of(numbered(Said(source_of(data), POOL, at, data) for at, data in facts)))
+    state = folded(
+        DesiredProjection(), log_of(numbered(RecordedFact(source_of(data), POOL, at, data) for at, data in facts))
+    )
     assert shown(state.state, POOL_KEY).status["capacity"]["total"] == 8  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.metrics.slices import WORK_QUEUE, SliceMetrics, note_duration, note_sync
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.events.payload import Payload
-from support.dra_facts import DRIVER, allocated, device, events_of, published, requested, said
+from support.dra_facts import DRIVER, allocated, device, events_of, fact_at, published, requested
 from support.events import folded, log_of
 from support.paths import ROOT
 
@@ -26,7 +26,7 @@ BEHIND_S = 7.0
 
 
 def desired_state(*facts: tuple[str, Payload], **settings: Any) -> DesiredState:
-    state = folded(DesiredProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
+    state = folded(DesiredProjection(), log_of(events_of([fact_at(at, *fact) for at, fact in enumerate(facts)]))).state
     assert isinstance(state, DesiredState)
     state.settings.put(state.settings_in_force()._replace(module=MODULE_CONFIG, **settings))
     return state

@@ -21,7 +21,7 @@ from gpuledger.edge.statuswriter.throttle.lag import Lag
 from gpuledger.edge.watchers.resources import moduleconfig
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from support.dra_facts import allocated, device, events_of, published, released, said, withdrawn
+from support.dra_facts import allocated, device, events_of, fact_at, published, released, withdrawn
 from support.events import folded, log_of
 from support.statuswriter_parts import Clock
 
@@ -30,7 +30,7 @@ PAUSE_S = 0.2
 
 
 def desired_state(*facts: tuple[str, Payload]) -> DesiredState:
-    state = folded(DesiredProjection(), log_of(events_of([said(at, *fact) for at, fact in enumerate(facts)]))).state
+    state = folded(DesiredProjection(), log_of(events_of([fact_at(at, *fact) for at, fact in enumerate(facts)]))).state
     assert isinstance(state, DesiredState)
     return state
 
@@ -136,7 +136,7 @@ def test_a_status_is_made_up_anew_when_something_changed() -> None:
     assert before is not None
     assert planner.desired(SLICE) is before
     assert planner.desired(OTHER) is None
-    (fact,) = events_of([said(9, *HELD)])
+    (fact,) = events_of([fact_at(9, *HELD)])
     DesiredProjection().handlers[type(fact.data)](state, Fact(fact, 9, 9), fact.data)
     planner.desired_changed(state.take_changed())
     after = planner.desired(SLICE)

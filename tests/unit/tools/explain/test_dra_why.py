@@ -19,7 +19,6 @@ from support.dra_explanations import (
     BAD,
     PARTS,
     SLICE,
-    SubjectFact,
     available,
     devices,
     explained,
@@ -30,6 +29,7 @@ from support.dra_explanations import (
     wish,
     words,
 )
+from support.events import SubjectFact
 
 
 def first_hindrances(*facts: SubjectFact, claim: ClaimRequested, at: str | None = None) -> dict[str, tuple[str, str]]:

@@ -14,7 +14,7 @@ from gpuledger.tools.explain.pools_document import pod_document, pool_documents,
 from gpuledger.tools.explain.query import QueriedPod, pod_of
 from support.events import hour
 from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
-from support.pools import asks, pool
+from support.pools import marked, pool
 
 MINE = Readable("of namespaces in which you may read pods", namespaces=frozenset({"team-a"}))
 QUOTA = {"namespace": "team-a", "name": "gpus", "used": "3", "hard": "4"}
@@ -22,7 +22,7 @@ QUOTA = {"namespace": "team-a", "name": "gpus", "used": "3", "hard": "4"}
 
 def of_pools(**other: Any) -> UnitsExplanation:
     pools = cards(w1=3, w2=1).begin("w3")
-    pools.record("w3-0", asks("a"))
+    pools.record("w3-0", marked("a"))
     pools.record(POOL, pool(maintenance="enabled"))
     uses = (
         pod_on("w1", 1, "team-a/train"),

@@ -10,7 +10,7 @@ from gpuledger.tools.explain.pools import NODES_READ_MAX, PodState, UnitRequest,
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, SEVERAL_POOLS
 from gpuledger.tools.explain.query import QueriedPod, WhyQuery
 from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
-from support.pools import Pools, pool
+from support.pools import PoolsLog, pool
 
 CLUSTER_UNITS = "cluster.gpu.deckhouse.io/c"
 ALONE = WhyQuery("team-a/p", None, "now", None, None)
@@ -57,7 +57,7 @@ def test_unchecked_nodes_have_a_note(judged: int, problem: str, notes: list[str]
     assert list(checked_notes(judged, problem)) == notes
 
 
-def both() -> Pools:
+def both() -> PoolsLog:
     """A GPUPool with a unit on w1, and a ClusterGPUPool with none."""
     pools = cards(w1=1)
     pools.record("c", pool())

@@ -16,7 +16,7 @@ from gpuledger.tools.explain.pools import (
 from gpuledger.tools.explain.pools_wording import apart_words, pool_words
 from support.events import hour
 from support.pool_explanations import POOL, UNITS, cards, explained_pool, pod_on
-from support.pools import Pools, asks, pool, refused, released, state
+from support.pools import PoolsLog, marked, pool, refused, released, state
 
 CORDONED = (NodeConstraint(Barrier.CORDONED),)
 TAINTED = (
@@ -25,7 +25,7 @@ TAINTED = (
 )
 
 
-def words(pools: Pools, resource: str, pool_id: str) -> tuple[str, str]:
+def words(pools: PoolsLog, resource: str, pool_id: str) -> tuple[str, str]:
     """Finding and sentence about one unit of any pool."""
     found = answer(pools.state, UnitRequest(resource, pool_id, 1), (), PodState())
     return found.finding, pool_words(found)
@@ -87,7 +87,7 @@ def test_a_pool_that_is_being_deleted() -> None:
     ],
 )
 def test_conditions_that_speak_against_a_pool_come_first(said: dict[str, str], told: str) -> None:
-    pools = Pools().begin()
+    pools = PoolsLog().begin()
     pools.record(POOL, pool(**said))
     first, _, rest = pool_words(explained_pool(pools, 1)).partition(f"; 1 unit of {UNITS} requested")
     assert first == f"GPUPool {POOL} is {told}"
@@ -114,7 +114,7 @@ def test_maintenance_does_not_take_units_that_are_free() -> None:
 
 
 def test_a_pool_of_which_nothing_was_decided() -> None:
-    pools = Pools()
+    pools = PoolsLog()
     pools.record(POOL, pool())
     found = explained_pool(pools, 1)
     assert (found.finding, found.total) == (Finding.UNDECIDED, None)
@@ -122,10 +122,10 @@ def test_a_pool_of_which_nothing_was_decided() -> None:
 
 
 def test_devices_that_offer_nothing_are_grouped_by_what_keeps_them() -> None:
-    pools = Pools().begin("w1", devices=4)
+    pools = PoolsLog().begin("w1", devices=4)
     pools.record(POOL, pool())
     for number in range(4):
-        pools.record(f"w1-{number}", asks("a"))
+        pools.record(f"w1-{number}", marked("a"))
     pools.record("w1-0", refused(POOL, "MIGNotEnabled", "Reset the card."))
     pools.record("w1-1", state("Faulted"))
     found = explained_pool(pools, 2)
@@ -148,7 +148,7 @@ def test_an_assigned_device_that_its_agent_has_no_more_offers_nothing() -> None:
 
 
 def test_a_device_without_partitions_offers_nothing() -> None:
-    pools = Pools().begin("w1", devices=2)
+    pools = PoolsLog().begin("w1", devices=2)
     pools.record(POOL, pool(unit="MIG", mig_profile="1g.10gb", slices_per_unit=2))
     pools.assign("w1-0", POOL, 3).assign("w1-1", POOL, 0)
     found = explained_pool(pools, 7)
@@ -269,7 +269,7 @@ def test_from_one_node_others_are_not_seen() -> None:
 
 def test_devices_that_are_not_set_up_yet_are_counted() -> None:
     pools = cards(w1=1).begin("w2")
-    pools.record("w2-0", asks("a"))
+    pools.record("w2-0", marked("a"))
     told = pool_words(explained_pool(pools, 2))
     assert told.endswith("never be met as it is; 1 of its devices offers nothing: 1 PendingAssignment (AskedFor)")
 
@@ -285,9 +285,9 @@ def test_devices_that_are_not_set_up_yet_are_counted() -> None:
         ),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("pools", [cards(w1=3), Pools()], ids=["pool", "no pool"])
+@pytest.mark.parametrize("pools", [cards(w1=3), PoolsLog()], ids=["pool", "no pool"])
 def test_a_bound_pod_has_its_units_whatever_the_conditions_are(
-    pools: Pools, pod: PodState, finding: Finding, told: str
+    pools: PoolsLog, pod: PodState, finding: Finding, told: str
 ) -> None:
     found = explained_pool(pools, 3, pod=pod)
     assert (found.finding, pool_words(found)) == (finding, f"it has its 3 units of {UNITS} {told}")

@@ -72,7 +72,7 @@ async def test_a_running_pod_that_ends_with_the_trace_is_still_running(tmp_path:
 
 async def test_a_pod_that_ends_at_once_is_scheduled_before_it_ends(tmp_path: Path) -> None:
     imported = await openb(_nodes(tmp_path), _pods(tmp_path, "p1,1,1,1,1000,,LS,Failed,7,7,7"))
-    assert [kind for _, kind, _ in imported.told()] == [
+    assert [kind for _, kind, _ in imported.recorded()] == [
         "workload.submitted",
         "workload.scheduled",
         "workload.ended",

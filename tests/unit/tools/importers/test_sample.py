@@ -26,7 +26,7 @@ async def test_it_imports_without_rejects_and_has_both_failures(tmp_path: Path, 
     path.write_text(_sample(7, devices))
     imported = await titan(path)
     assert imported.rejects == []
-    kinds = {kind for _, kind, _ in imported.told()}
+    kinds = {kind for _, kind, _ in imported.recorded()}
     assert kinds == {"slot.declared", "device.inserted", "device.removed", "device.failed", "source.completed"}
     assert {event.data.kind for event in imported.events if event.data.EVENT == "failed"} == {"DBE", "OTB"}  # type: ignore[attr-defined]
     serials = {event.subject for event in imported.events if event.data.EVENT == "inserted"}

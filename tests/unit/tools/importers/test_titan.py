@@ -22,7 +22,7 @@ async def test_a_life_is_an_insertion_and_a_removal_and_the_last_one_goes_on(tmp
         "s1,c0,,2017-01-02 00:00:00,,,OTB",
     )
     imported = await titan(path)
-    assert imported.told() == [
+    assert imported.recorded() == [
         ("01-01 00:00", "slot.declared", "c0"),
         ("01-01 00:00", "device.inserted", "s1"),
         ("01-02 00:00", "device.failed", "s1"),
@@ -68,8 +68,8 @@ async def test_a_life_is_an_insertion_and_a_removal_and_the_last_one_goes_on(tmp
 )
 async def test_what_a_row_at_the_end_of_the_data_gives(tmp_path: Path, row: str, events: list[str]) -> None:
     imported = await titan(write(tmp_path / "t.csv", TITAN_HEADER, row))
-    assert [kind for _, kind, _ in imported.told()] == [*events, "source.completed"]
-    assert imported.told()[-1][0] == "06-02 00:00"
+    assert [kind for _, kind, _ in imported.recorded()] == [*events, "source.completed"]
+    assert imported.recorded()[-1][0] == "06-02 00:00"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_a_bad_row_is_told_with_its_line_and_reason_and_the_rest_is_import
     assert (reject.file, reject.text) == (str(path), row)
     assert imported.result.rejects == 1
     assert imported.result.first_rejects == (reject,)
-    assert [kind for _, kind, _ in imported.told()].count("device.inserted") == 2
+    assert [kind for _, kind, _ in imported.recorded()].count("device.inserted") == 2
     assert imported.events[-1].data == SourceCompleted(events=4, rejects=1)
 
 
@@ -168,7 +168,7 @@ async def test_windows_line_ends_a_byte_order_mark_blank_lines_and_other_columns
     )
     imported = await titan(path)
     assert imported.reasons() == []
-    assert [kind for _, kind, _ in imported.told()] == [
+    assert [kind for _, kind, _ in imported.recorded()] == [
         "slot.declared",
         "device.inserted",
         "device.failed",

@@ -8,16 +8,16 @@ from gpuledger.events.claim import ClaimReleased
 from gpuledger.tools.queries.availability import availability_as_of
 from gpuledger.tools.queries.backend import Backend
 from support.dra_explanations import WATCHERS, devices, holding, slice_of
-from support.events import Said, hour, numbered, outgoing
+from support.events import RecordedFact, hour, numbered, outgoing
 from support.ledgers import memory_ledger
 
 SLICE = slice_of("w1", *devices("gpu-0", "gpu-1"))
 FIRST, LATE = holding("a/first", "w1/gpu-0"), holding("a/late", "w1/gpu-1")
 FACTS = [
-    Said(WATCHERS, SLICE[0], 1, SLICE[1]),
-    Said(WATCHERS, FIRST[0], 4, FIRST[1]),
-    Said(WATCHERS, FIRST[0], 6, ClaimReleased(uid="u-a/first")),
-    Said(WATCHERS, LATE[0], 3, LATE[1]),  # learnt of after what happened later
+    RecordedFact(WATCHERS, SLICE[0], 1, SLICE[1]),
+    RecordedFact(WATCHERS, FIRST[0], 4, FIRST[1]),
+    RecordedFact(WATCHERS, FIRST[0], 6, ClaimReleased(uid="u-a/first")),
+    RecordedFact(WATCHERS, LATE[0], 3, LATE[1]),  # learnt of after what happened later
 ]
 
 

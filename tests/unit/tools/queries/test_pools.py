@@ -12,7 +12,7 @@ from gpuledger.tools.queries.pools import pools_as_of, requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import memory_ledger
 from support.pool_explanations import POOL, UNITS, cards
-from support.pools import Pools, asks
+from support.pools import PoolsLog, marked
 
 WATCHERS = "/watchers/pods"
 LAST = 7
@@ -78,11 +78,11 @@ async def test_since_when_a_pod_is_on_its_node(backend: Backend) -> None:
 async def test_pools_of_the_past_are_those_that_were_decided_then() -> None:
     pools = cards(w1=2)
     before = pools.clock
-    pools.record("w1-0", asks())
+    pools.record("w1-0", marked())
     await _compare(pools, before)
 
 
-async def _compare(pools: Pools, before: float) -> None:
+async def _compare(pools: PoolsLog, before: float) -> None:
     async with memory_ledger() as ledger:
         messages = [Outgoing(one.subject, str(number), one.data) for number, one in enumerate(pools.log)]
         await ledger.publish_many(messages)
