@@ -1,4 +1,4 @@
-"""What a command finds before it reads: tables that hold everything in the log, whoever has to project it."""
+"""Tables hold everything in the log before a command reads them, whoever has to project it."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The commands as a person uses them, on real servers, compared with what the file itself says."""
+"""The commands as a person uses them, on real servers, compared with the imported file."""
 
 import random
 from collections.abc import Iterator

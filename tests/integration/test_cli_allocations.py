@@ -1,4 +1,4 @@
-"""Who has which GPU, and what errors it had, on the command line: now, before, as it was known, and as it changes."""
+"""Holders and errors of GPUs on the command line: now, in the past, as recorded, and as they change."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`gpuledger log`: looking into the log, archiving it and restoring it, whatever somebody put into it."""
+"""`gpuledger log`: reads, exports and restores the log, whatever its messages are."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`gpuledger up`: what it says, how it ends, and what it survives."""
+"""`gpuledger up`: its output, its end, and the failures that it survives."""
 
 import asyncio
 import os

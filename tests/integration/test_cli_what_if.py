@@ -1,4 +1,4 @@
-"""`gpuledger what-if pool` on real servers: what it answers, and that it leaves everything as it was."""
+"""`gpuledger what-if pool` on real servers: its answers, and that it changes nothing."""
 
 import asyncio
 import io

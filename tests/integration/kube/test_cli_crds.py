@@ -1,4 +1,4 @@
-"""`gpuledger crds` against a working API server: what it says and how it exits."""
+"""`gpuledger crds` against a working API server: its output and exit codes."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `gpuledger` says of slices, nodes' devices and claims without any; and who is told which claims have them."""
+"""Slices, nodes' devices and claims on the command line, and whose claims it names."""
 
 import asyncio
 import os

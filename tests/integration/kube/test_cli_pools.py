@@ -1,4 +1,4 @@
-"""What `gpuledger` says of pools, on real servers and an embedded API server."""
+"""Commands about pools, on real servers and an embedded API server."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`gpuledger why pod` of units of pools, on real servers and an embedded API server."""
+"""`gpuledger why pod` about units of pools, on real servers and an embedded API server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

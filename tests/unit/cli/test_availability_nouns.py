@@ -1,4 +1,4 @@
-"""Rows of slices, pools and claims from what was folded, without a server."""
+"""Rows of slices, pools and claims from a folded state, without a server."""
 
 from collections import Counter
 from collections.abc import Mapping

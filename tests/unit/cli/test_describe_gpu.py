@@ -1,4 +1,4 @@
-"""What pages say of one GPUDevice's preparation and assignment, from the rows of what was decided."""
+"""The sections of pages about a GPUDevice's preparation and assignment, from the rows of decisions."""
 
 import io
 

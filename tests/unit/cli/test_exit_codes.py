@@ -1,4 +1,4 @@
-"""The exit codes: what the README tells scripts is what the commands end with."""
+"""The exit codes of the commands are those that the README lists for scripts."""
 
 import re
 

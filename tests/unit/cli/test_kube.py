@@ -1,4 +1,4 @@
-"""How the command line reads Kubernetes: which server it asks, what an Event says, and pages about one thing."""
+"""Which API server a command reads, Events as rows, and Kubernetes kinds and names."""
 
 import io
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Charts: what their axes say, what a terminal shows to the letter, and an SVG read back into numbers."""
+"""Charts: the ticks of their axes, a terminal's output to the letter, and an SVG parsed back into numbers."""
 
 import itertools
 import os

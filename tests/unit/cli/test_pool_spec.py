@@ -1,4 +1,4 @@
-"""How pages and timelines spell pools: a spec by the fields of its manifest, names, and decisions on one line."""
+"""Pools on pages and timelines: a spec by the fields of its manifest, names, and decisions on one line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What users and their scripts see: every format, empty results, hostile text, closed pipes and bars."""
+"""Output for people and scripts: every format, empty results, hostile text, closed pipes and bars."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What people may type for a time or a position, and what they are told when it is neither."""
+"""Times and positions as people type them, and the errors for other text."""
 
 import io
 from datetime import UTC, datetime, timedelta, timezone

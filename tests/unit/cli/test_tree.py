@@ -1,4 +1,4 @@
-"""Nested facts as lines."""
+"""Nested fields as lines."""
 
 from gpuledger.cli.render.page import field_name, named_tree, tree_lines
 

@@ -1,4 +1,4 @@
-"""Which labels the shipped rule has to make of what was found, and what is told where they are not there."""
+"""The labels that the shipped rule derives from features, and the findings where they are missing."""
 
 from collections.abc import Mapping
 from typing import Any

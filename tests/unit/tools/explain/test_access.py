@@ -1,4 +1,4 @@
-"""What is left of a status where claims may not be named."""
+"""A status without the claims that may not be named."""
 
 from typing import Any
 

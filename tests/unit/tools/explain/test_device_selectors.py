@@ -1,4 +1,4 @@
-"""CEL selectors of devices: what they see, and what happens where they fail."""
+"""CEL selectors of devices: the device as they see it, and expressions that fail."""
 
 import pytest
 

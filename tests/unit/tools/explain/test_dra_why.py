@@ -1,4 +1,4 @@
-"""Why a claim has no devices: what is in the way of each, in all pools, and of all requests at once."""
+"""Why a claim has no devices: the obstacles of each device and pool, and of all requests at once."""
 
 import pytest
 

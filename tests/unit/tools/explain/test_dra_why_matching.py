@@ -1,4 +1,4 @@
-"""Whether all that claims ask for can be had at once: on one node, agreeing, and without taking it from each other."""
+"""Whether all requests of claims can be met at once: on one node, with their constraints, from distinct devices."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Why a device that a pool means is not in it: everything that stands in the way, the decided word first."""
+"""Why a device that matches a pool is not in it: all obstacles, the decided one first."""
 
 from collections.abc import Callable
 

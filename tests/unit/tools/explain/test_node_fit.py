@@ -1,4 +1,4 @@
-"""What keeps a pod off a node: cordons, taints, and what the pod selects."""
+"""What keeps a pod off a node: cordons, taints, and the pod's selectors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `why pod` writes of pools: documents, in which only pods are named that may be, and pages."""
+"""Documents and pages of `why pod` about pools; they name only pods that the user may read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which nodes are judged for a pod that waits, of how many Kubernetes is asked, and what is said of the others."""
+"""Which nodes are judged for a waiting pod, how many are read from Kubernetes, and the notes about the others."""
 
 import asyncio
 from typing import Any

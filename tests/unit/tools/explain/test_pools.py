@@ -1,4 +1,4 @@
-"""Why a pod has no units of a pool: each answer, and the sentence that says it."""
+"""Why a pod has no units of a pool: each finding and its sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Slices and claims as they were: at a time, by what happened up to then; at a position, by what was known then."""
+"""Slices and claims in the past: at a time, and as recorded up to a position."""
 
 from collections.abc import AsyncIterator
 

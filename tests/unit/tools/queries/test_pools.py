@@ -1,4 +1,4 @@
-"""Pools and the pods that ask for their units, as they were at a time, and as they are."""
+"""Pools and the pods that request their units, in the past and now."""
 
 from collections.abc import AsyncIterator
 
