@@ -1,4 +1,4 @@
-"""Slices, pools and claims on the command line, on real servers: now, in the past, as recorded; reports and drawings."""
+"""Slices, pools and claims on the command line, on real servers: now, in the past, as recorded; reports, charts."""
 
 import asyncio
 import csv
