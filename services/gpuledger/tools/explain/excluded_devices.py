@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpuledger.api.conditions import FALSE, TRUE, PoolConditionType
-from gpuledger.api.phases import DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MANUAL
 from gpuledger.api.reasons import AssignmentReason
+from gpuledger.deciders.pools.assignment import device_obstacles, node_obstacles
 from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.rows import PoolDevice
@@ -61,23 +61,9 @@ def _obstacles(
         yield Obstacle(held.reason, held.message)
     if not is_requested:
         yield from _not_requested(state, pool, spec, device)
-    yield from _of_device(device)
-    node, limit = state.node.get(device.node), spec.definition.devices_per_node_max
-    if node is None or not node.ready:
-        yield Obstacle(AssignmentReason.NODE_NOT_READY, f"Devices of {device.node} cannot be pooled now.")
-    if limit is not None and state.held_beside(device, pool.subject) >= limit:
-        yield Obstacle(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
-
-
-def _of_device(device: PoolDevice) -> Iterator[Obstacle]:
-    if device.ignored:
-        yield Obstacle(AssignmentReason.IGNORED)
-    if not device.managed:
-        yield Obstacle(AssignmentReason.NOT_MANAGED)
-    if device.missing:
-        yield Obstacle(AssignmentReason.MISSING)
-    elif device.prepared != DeviceState.READY:
-        yield Obstacle(AssignmentReason.LOST, f"The device is {device.prepared}.")
+    yield from (Obstacle(*one) for one in device_obstacles(device))
+    for one in node_obstacles(state, device, pool):
+        yield Obstacle(one.reason, one.message or f"Devices of {device.node} cannot be pooled now.")
 
 
 def _not_requested(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice) -> Iterator[Obstacle]:
