@@ -1,6 +1,6 @@
-"""`gpuledger agent`: the agent of one node, what it sees there, and faults for simulated hardware.
+"""`gpuledger agent`: runs the agent of one node, probes its cards, prints its permissions, and injects faults.
 
-It needs the ledger and nothing else of ours: no database and no Kubernetes API.
+The agent needs the ledger, and neither the database nor the Kubernetes API.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from gpuledger.runtime.settings import METRICS_LISTEN, NATS_URL
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
 app = typer.Typer(
-    help="The agent of one node: run it, see what it sees, have simulated cards fail.", no_args_is_help=True
+    help="The agent of one node: run it, probe its cards, inject faults.", no_args_is_help=True
 )
 
 Fault = Annotated[
@@ -52,7 +52,7 @@ def run_agent(
     state_dir: StateDir = None,
     listen: Listen = None,
 ) -> None:
-    """Watch over one node's GPUs, offer them to its kubelet, and record what is found, until Ctrl-C."""
+    """Monitor one node's GPUs, offer them to its kubelet, and record their state, until Ctrl-C."""
     given = {
         names.NODE_NAME: node,
         NATS_URL: nats_url,
@@ -121,7 +121,7 @@ def show_permissions(
 
 @app.command("inject")
 def inject_fault(fault: Fault, state_dir: StateDir = None) -> None:
-    """Have a card of a running agent's simulated hardware fail, or recover."""
+    """Make a simulated card of a running agent fail, or recover."""
     from gpuledger.agent.control import request_fault  # noqa: PLC0415 - only this command needs it
     from gpuledger.agent.errors import AgentError  # noqa: PLC0415
 
@@ -133,6 +133,6 @@ def inject_fault(fault: Fault, state_dir: StateDir = None) -> None:
 
 
 def _become_agent(environ: dict[str, str]) -> NoReturn:
-    """Replace this process, which has all of the command line in memory, by the agent's own."""
+    """Replace this process, which holds the whole command line in memory, with the agent's own."""
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, "-m", "gpuledger.agent"], {**ENVIRONMENT, **environ})  # noqa: S606 - our own program

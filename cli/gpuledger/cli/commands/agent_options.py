@@ -1,4 +1,4 @@
-"""The options of `gpuledger agent`, each of which is a variable of the agent's environment as well."""
+"""The options of `gpuledger agent`, each of which is also a variable of the agent's environment."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""`gpuledger agent probe`: what an agent would see of this machine's cards, without ledger, kubelet or agent.
+"""`gpuledger agent probe`: shows this machine's cards as an agent would see them, without ledger, kubelet or agent.
 
-It reads only, and may run beside an agent.
+It only reads, and may run beside an agent.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from gpuledger.cli.render import Column, Output, View, message, render
 WELL: Final = "ok"
 UNKNOWN: Final = "unknown"
 MOMENT_S: Final = 5.0
-"""How far the moments of a recording are apart; an agent looks as often."""
+"""The pause between two moments of a recording, as long as an agent's between two polls."""
 
 VIEW: Final = View(
     "card",
@@ -45,7 +45,7 @@ VIEW: Final = View(
 
 Moments = Annotated[int, typer.Option("--moments", min=1, metavar="N", help="How often to read the cards' health.")]
 Record = Annotated[
-    Path | None, typer.Option("--record", metavar="FILE", help="Write what is seen into a recording of this machine.")
+    Path | None, typer.Option("--record", metavar="FILE", help="Record this machine in a file.")
 ]
 KeepIds = Annotated[
     bool, typer.Option("--keep-ids", help="Leave serial numbers and UUIDs in the recording as they are.")
@@ -53,17 +53,17 @@ KeepIds = Annotated[
 
 
 def show_probe(hardware_text: str, classes_text: str, output: Output, *, headers: bool) -> None:
-    """Show every card, and say what is known of the driver.
+    """Show every card, and the driver.
 
     Raises:
-        CliError: no driver answers, or nothing can be seen.
+        CliError: no driver answers, or the cards cannot be surveyed.
     """
     classes, hardware = parse_classes(classes_text), open_hardware(hardware_text, "probe")
     try:
         survey = hardware.survey()
         rows = [_row(hardware, card, classes) for card in survey.cards]
     except HardwareError as error:
-        raise CliError(f"The cards cannot be seen: {error}", "Look into the kernel's log for NVRM") from error
+        raise CliError(f"The cards cannot be surveyed: {error}", "Look into the kernel's log for NVRM") from error
     finally:
         hardware.close()
     render(rows, VIEW, output, headers=headers)
@@ -74,7 +74,7 @@ def write_probe(hardware_text: str, path: Path, *, moments: int, anonymous: bool
     """Record the machine.
 
     Raises:
-        CliError: nothing can be seen, or the file cannot be written.
+        CliError: the machine cannot be recorded, or the file cannot be written.
     """
     from gpuledger.agent.hardware.recording import record, write_recording  # noqa: PLC0415 - only recordings need it
 
