@@ -42,6 +42,15 @@ Handler = Callable[[Any, Fact, Any], None]
 Handlers = Mapping[type[Payload], Handler]
 
 
+def within(part: str, handlers: Handlers) -> Handlers:
+    """Handlers that fold into a part of the state, which is the attribute of this name."""
+
+    def of_part(handler: Handler) -> Handler:
+        return lambda state, fact, data: handler(getattr(state, part), fact, data)
+
+    return {model: of_part(handler) for model, handler in handlers.items()}
+
+
 def is_late(latest: datetime | None, time: datetime) -> bool:
     """Whether something later than a fact of this time is recorded already, so that the fact no longer counts."""
     return latest is not None and latest > time

@@ -31,9 +31,7 @@ from gpuledger.cli.render import Console, Output, message, quiet_pipe
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_URL
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
-app = typer.Typer(
-    help="The agent of one node: run it, probe its cards, inject faults.", no_args_is_help=True
-)
+app = typer.Typer(help="The agent of one node: run it, probe its cards, inject faults.", no_args_is_help=True)
 
 Fault = Annotated[
     str, typer.Argument(metavar="FAULT", help="Such as xid:79, xid:48@1, off-bus@0000:19:00.0, thermal, recover.")

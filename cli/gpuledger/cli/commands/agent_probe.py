@@ -44,9 +44,7 @@ VIEW: Final = View(
 )
 
 Moments = Annotated[int, typer.Option("--moments", min=1, metavar="N", help="How often to read the cards' health.")]
-Record = Annotated[
-    Path | None, typer.Option("--record", metavar="FILE", help="Record this machine in a file.")
-]
+Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Record this machine in a file.")]
 KeepIds = Annotated[
     bool, typer.Option("--keep-ids", help="Leave serial numbers and UUIDs in the recording as they are.")
 ]

@@ -7,12 +7,12 @@ name) may both pass here; the service that decides settles them.
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from gpuledger.api.conditions import TRUE
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.domain.fact import Fact, Handler, Handlers, is_late
+from gpuledger.domain.fact import Fact, Handlers, is_late, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings
 from gpuledger.domain.pools.pools import POOLS_HANDLERS, PoolCondition, Pools, PoolTotal
 from gpuledger.domain.pools.spec import Spec
@@ -26,11 +26,12 @@ from gpuledger.events.device import (
 )
 from gpuledger.events.namespace import NamespaceGone, NamespaceObserved
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
-from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.projection.definition import Projection
 
 T = TypeVar("T")
+
+FROM_INVENTORY: Final = (DeviceDetected, DeviceIdentified, DeviceDescribed, SettingsChanged)
 
 
 class CachedPool(NamedTuple):
@@ -153,19 +154,9 @@ def _device_withdrawn(state: AdmissionCache, fact: Fact, data: DeviceWithdrawn) 
     state.prepared.pop(fact.event.subject, None)
 
 
-def _inventory(model: type[Payload]) -> Handler:
-    handler = DECIDED_HANDLERS[model]
-    return lambda state, fact, data: handler(state.inventory, fact, data)
-
-
-def _pools(model: type[Payload]) -> Handler:
-    handler = POOLS_HANDLERS[model]
-    return lambda state, fact, data: handler(state.pools, fact, data)
-
-
 HANDLERS: Handlers = {
-    **{model: _inventory(model) for model in (DeviceDetected, DeviceIdentified, DeviceDescribed, SettingsChanged)},
-    **{model: _pools(model) for model in POOLS_HANDLERS},
+    **within("inventory", {model: DECIDED_HANDLERS[model] for model in FROM_INVENTORY}),
+    **within("pools", POOLS_HANDLERS),
     DeviceWithdrawn: _device_withdrawn,
     DeviceStateChanged: _state_changed,
     NodeLabelled: _node_labelled,

@@ -114,7 +114,7 @@ class AdmissionService:
         while True:
             begun = self._position
             try:
-                fold = fold or await self._new_fold()
+                fold = fold or await new_fold(CacheProjection(self._settings.namespace), self._ledger)
                 await self._fold_all(fold)
             except LedgerUnavailableError as error:
                 if self._position > begun:
@@ -128,10 +128,6 @@ class AdmissionService:
                 log.error("admission.stopped", reason=self._stopped, retry_s=pause_s)
             READY.set(self._cache is not None)
             await asyncio.sleep(pause_s)
-
-    async def _new_fold(self) -> Fold:
-        projection = CacheProjection(self._settings.namespace)
-        return await new_fold(projection, self._ledger)
 
     async def _fold_all(self, fold: Fold) -> None:
         """Fold to the head, then what is recorded later, until cancelled."""

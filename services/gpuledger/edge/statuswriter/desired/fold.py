@@ -8,7 +8,7 @@ from gpuledger.api.phases import DeviceState
 from gpuledger.api.reasons import AssignmentReason, EventReason
 from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
 from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
-from gpuledger.domain.fact import Fact, Handler, Handlers
+from gpuledger.domain.fact import Fact, Handler, Handlers, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
@@ -57,15 +57,6 @@ POOL_EVENTS: Mapping[str, EventReason] = {
 """Conditions of pools that are worth an Event."""
 
 
-def _within(part: str, handlers: Handlers) -> Handlers:
-    """Handlers of a part of the state."""
-
-    def of_part(handler: Handler) -> Handler:
-        return lambda state, fact, data: handler(getattr(state, part), fact, data)
-
-    return {model: of_part(handler) for model, handler in handlers.items()}
-
-
 def _of_slices(handler: Handler) -> Handler:
     def fold(state: DesiredState, fact: Fact, data: object) -> None:
         handler(state.slices, fact, data)
@@ -93,9 +84,9 @@ def _combined(*parts: Handlers) -> Handlers:
 
 _FOLD: Handlers = _combined(
     {model: handler for model, handler in DECIDED_HANDLERS.items() if model is not DeviceMarked},
-    _within("bootstrap", BOOTSTRAP_HANDLERS),
-    _within("pools", POOLS_HANDLERS),
-    _within("pool_usage", POOL_USAGE_HANDLERS),
+    within("bootstrap", BOOTSTRAP_HANDLERS),
+    within("pools", POOLS_HANDLERS),
+    within("pool_usage", POOL_USAGE_HANDLERS),
     {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()},
 )
 
