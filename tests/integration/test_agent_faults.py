@@ -67,7 +67,7 @@ async def test_a_state_folder_that_takes_nothing_is_told_of(place: Place) -> Non
         await place.want(*desired_devices(place.agent, 0))
         await place.lists(1)
         await place.agent.healthy(durable=False, ledger="ok", waiting=0)
-        assert "kept in memory alone" in place.agent.said
+        assert "events wait in memory, not on disk" in place.agent.said
         assert [one.durable for one in await place.recorded(NodeAgentStarted)] == [False]
         assert await place.agent.stop() == 0
 

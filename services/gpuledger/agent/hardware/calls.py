@@ -168,7 +168,7 @@ class HardwareCalls:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise HardwareError("The hardware was closed; nothing is asked of it any more.")
+            raise HardwareError("The hardware is closed.")
 
 
 class _Worker:

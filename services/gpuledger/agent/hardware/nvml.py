@@ -44,8 +44,8 @@ class NvmlHardware:
     def readings(self, address: str) -> Readings:
         """See `NodeHardware.readings`."""
         with self._card(address, "Reading the health of") as (nvml, card):
-            seen = self._active_before.get(address, frozenset())
-            readings, self._active_before[address] = read_health(nvml, card, seen)
+            before = self._active_before.get(address, frozenset())
+            readings, self._active_before[address] = read_health(nvml, card, before)
             return readings
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
@@ -54,7 +54,7 @@ class NvmlHardware:
 
     def users(self, address: str) -> frozenset[str]:
         """See `NodeHardware.users`."""
-        with self._card(address, "Looking for users of") as (nvml, card):
+        with self._card(address, "Finding the users of") as (nvml, card):
             return find_users(nvml, card, {each.number: each.instance.uuid for each in _gpu_instances_of(nvml, card)})
 
     def set_mig(self, address: str, *, enabled: bool) -> bool:
@@ -68,7 +68,7 @@ class NvmlHardware:
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
         """See `NodeHardware.create_instance`."""
-        with self._card(address, f"Making a {profile} at {start} on") as (nvml, card):
+        with self._card(address, f"Creating a {profile} at {start} on") as (nvml, card):
             return create(nvml, card, nvml.nvmlDeviceGetUUID(card), profile, start)
 
     def destroy_instance(self, address: str, uuid: str) -> None:
@@ -90,11 +90,11 @@ class NvmlHardware:
             return
 
     def _survey_bus(self, bus: Mapping[str, PciCard]) -> Survey:
-        with self._translating("Looking at the cards") as nvml:
+        with self._translating("Surveying the cards") as nvml:
             found = find_cards(nvml, bus)
         if self._silent.should_reinitialize(found.silent):
             self._shut_down()
-            with self._translating("Looking at the cards again") as nvml:
+            with self._translating("Surveying the cards again") as nvml:
                 found = find_cards(nvml, bus)
         self._xids.watch(_answering_addresses(found))
         return _survey(nvml, found)
@@ -120,7 +120,7 @@ class NvmlHardware:
 
 
 def _survey(nvml: Nvml, found: CardScan) -> Survey:
-    with translating_errors(nvml, "Asking for the driver's version"):
+    with translating_errors(nvml, "Querying the driver's version"):
         cuda = optional(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Survey(found.cards, optional(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
 

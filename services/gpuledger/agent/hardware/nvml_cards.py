@@ -51,13 +51,13 @@ def _queried(nvml: Nvml, bus: Mapping[str, PciCard]) -> Iterator[tuple[str, Card
         count = nvml.nvmlDeviceGetCount()
     for index in range(count):
         try:
-            with translating_errors(nvml, f"Looking for card {index}"):
+            with translating_errors(nvml, f"Querying card {index}"):
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 bus_facts = _bus_facts(nvml, handle, bus)
         except DriverMissingError:
             raise
         except HardwareError:
-            continue  # what the bus shows of it is all that can be told
+            continue  # the bus shows the rest
         if bus_facts is not None:
             yield bus_facts.address, _facts(nvml, handle, bus_facts)
 
@@ -73,7 +73,7 @@ def _bus_facts(nvml: Nvml, handle: Handle, bus: Mapping[str, PciCard]) -> CardFa
 
 def _facts(nvml: Nvml, handle: Handle, bus_facts: CardFacts) -> CardFacts:
     try:
-        with translating_errors(nvml, f"Looking at the card {bus_facts.address}"):
+        with translating_errors(nvml, f"Querying the card {bus_facts.address}"):
             return _with_mig(nvml, handle, _with_properties(nvml, handle, bus_facts))
     except DriverMissingError:
         raise

@@ -56,7 +56,7 @@ class Driver:
             DriverMissingError: it is not.
         """
         if self._nvml is None:
-            raise DriverMissingError("No driver answers yet; the next survey looks for one again.")
+            raise DriverMissingError("No driver answers yet; the next survey tries again.")
         return self._nvml
 
     def open(self) -> Nvml:

@@ -44,7 +44,7 @@ def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tu
     them.
     """
     active = active_links(nvml, handle)
-    seen = active_before.union(active)
+    links = active_before.union(active)
     modes = mig_modes(nvml, handle)
     remapped = optional(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
     readings = Readings(
@@ -55,11 +55,11 @@ def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tu
         remap_pending=bool(remapped[2]) if remapped is not None else None,
         remap_failed=bool(remapped[3]) if remapped is not None else None,
         throttled=throttles(nvml, _clock_reasons(nvml, handle)),
-        nvlink_errors=link_errors(nvml, handle, tuple(sorted(seen))),
-        nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(seen.difference(active))),
+        nvlink_errors=link_errors(nvml, handle, tuple(sorted(links))),
+        nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(links.difference(active))),
         recovery=_recovery(nvml, handle),
     )
-    return readings, seen
+    return readings, links
 
 
 def throttles(nvml: Nvml, reasons: int) -> frozenset[str]:

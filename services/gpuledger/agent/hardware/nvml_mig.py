@@ -172,9 +172,11 @@ def find_users(nvml: Nvml, card: Handle, uuids: Mapping[int, str]) -> frozenset[
     whole = _used_numbers(nvml, card)
     parts = [_used_numbers(nvml, handle) for handle in mig_handles(nvml, card)] if uuids else []
     if whole is None and (not parts or None in parts):
-        raise UnsupportedError("The driver does not tell which processes use the card; has the agent the right to ask?")
-    seen = frozenset().union(*(numbers for numbers in (whole, *parts) if numbers is not None))
-    return frozenset(uuids.get(number, WHOLE_CARD) for number in seen)
+        raise UnsupportedError(
+            "The driver does not report which processes use the card; does the agent have the right to know?"
+        )
+    used = frozenset().union(*(numbers for numbers in (whole, *parts) if numbers is not None))
+    return frozenset(uuids.get(number, WHOLE_CARD) for number in used)
 
 
 def _used_numbers(nvml: Nvml, handle: Handle) -> frozenset[int] | None:

@@ -21,7 +21,7 @@ def set_mode(nvml: Nvml, card: Handle, *, enabled: bool) -> bool:
     """
     modes = mig_modes(nvml, card)
     if modes is None:
-        raise UnsupportedError("The card knows no MIG; choose another kind of pool for it.")
+        raise UnsupportedError("The card has no MIG; use another kind of pool for it.")
     if modes == Modes(enabled, enabled):
         return True
     status = nvml.nvmlDeviceSetMigMode(card, _mode(nvml, enabled=enabled))
@@ -48,7 +48,7 @@ def create(nvml: Nvml, card: Handle, uuid: str, name: str, start: int) -> Instan
         nvml.nvmlGpuInstanceCreateComputeInstance(created, _full_compute_profile(nvml, created))
         return _whole_instance(nvml, card, uuid, chosen, start)
     except (nvml.NVMLError, HardwareError):
-        with suppress(nvml.NVMLError):  # what stays is seen, and can be destroyed
+        with suppress(nvml.NVMLError):  # a survey shows what stays, so that it can be destroyed
             destroy(nvml, created)
         raise
 
@@ -71,7 +71,7 @@ def _mode(nvml: Nvml, *, enabled: bool) -> int:
 def _creatable_profile(nvml: Nvml, card: Handle, name: str, start: int) -> SupportedProfile:
     modes = mig_modes(nvml, card)
     if modes is None or not modes.enabled:
-        raise UnsupportedError("MIG is off on the card; turn it on before it is divided.")
+        raise UnsupportedError("MIG is off on the card; turn it on before the card is partitioned.")
     supported = supported_profiles(nvml, card)
     chosen = next((each for each in supported if each.profile.name == name), None)
     if chosen is None:
@@ -86,14 +86,14 @@ def _whole_instance(nvml: Nvml, card: Handle, uuid: str, created: SupportedProfi
     for gpu_instance in gpu_instances(nvml, card, uuid, (created,)):
         if gpu_instance.instance.start == start and gpu_instance.instance.profile == created.profile.name:
             return gpu_instance.instance
-    raise HardwareError(f"A {created.profile.name} at {start} was made without a MIG device, and taken back.")
+    raise HardwareError(f"A {created.profile.name} at {start} was created without a MIG device, and destroyed.")
 
 
 def _full_compute_profile(nvml: Nvml, gpu_instance: Handle) -> int:
     """The number of the compute instance profile that has all of a GPU instance's compute."""
     profiles = _compute_profiles(nvml, gpu_instance)
     if not profiles:
-        raise UnsupportedError("The driver knows no compute instance for the GPU instance that it made.")
+        raise UnsupportedError("The driver has no compute instance profile for the GPU instance that it created.")
     return int(max(profiles, key=lambda profile: profile.sliceCount).id)
 
 

@@ -80,7 +80,7 @@ class XidWatch:
                     raise HungError("NVML does not come back from waiting for errors; does the driver hang?")
                 self._shut_down()
             yield
-            with suppress(HardwareError):  # who waits is told
+            with suppress(HardwareError):  # the waiting thread gets the error
                 self._register_all(self._driver.current, self._watched)
         finally:
             with self._condition:
@@ -134,7 +134,7 @@ class _Events:
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        with translating_errors(nvml, "Asking for a set of events"):
+        with translating_errors(nvml, "Creating a set of events"):
             self._set: Handle = nvml.nvmlEventSetCreate()
         self._addresses: dict[int | None, str] = {}
         self.broken = False
@@ -191,7 +191,7 @@ class _Events:
             if code_of(error) == self._nvml.NVML_ERROR_TIMEOUT:
                 return None
             raise
-        # A card that has fallen off the bus may not even tell its address any more.
+        # A card that has fallen off the bus may not even report its address any more.
         address = self._addresses.get(_handle_key(data.device)) or address_of(self._nvml, data.device)
         return Xid(address, data.eventData) if address is not None else None
 

@@ -40,8 +40,8 @@ class RecordedHardware:
         with self._lock:
             self._card(address)
             recorded = self._samples_of(address).readings
-            look, self._polls[address] = self._polls[address], self._polls[address] + 1
-        readings = recorded[min(look, len(recorded) - 1)] if recorded else None
+            poll, self._polls[address] = self._polls[address], self._polls[address] + 1
+        readings = recorded[min(poll, len(recorded) - 1)] if recorded else None
         if readings is None:
             raise CardLostError(f"The card at {address} did not answer when it was recorded.")
         return readings
@@ -63,9 +63,9 @@ class RecordedHardware:
         with self._lock:
             card = self._answering_card(address)
             if card.mig_enabled is None:
-                raise UnsupportedError(f"The card at {address} knows no MIG; choose another kind of pool for it.")
+                raise UnsupportedError(f"The card at {address} has no MIG; use another kind of pool for it.")
             if card.mig_enabled != enabled and (card.instances or self._users(address)):
-                raise BusyError(f"The card at {address} is in use, or divided: its MIG mode cannot change.")
+                raise BusyError(f"The card at {address} is in use, or partitioned: its MIG mode cannot change.")
             self._cards[address] = card._replace(mig_enabled=enabled, mig_pending=False)
             return True
 
@@ -113,5 +113,5 @@ class RecordedHardware:
     def _users(self, address: str) -> frozenset[str]:
         users = self._samples_of(address).users
         if users is None:
-            raise UnsupportedError(f"Nobody could tell who used the card at {address} when it was recorded.")
+            raise UnsupportedError(f"The users of the card at {address} were unknown when it was recorded.")
         return users

@@ -122,9 +122,9 @@ class SimulatedHardware:
         """
         fault = parse_fault(text)
         with self._changed:
-            said = self._inject_node(fault)
+            message = self._inject_node(fault)
             self._changed.notify_all()
-            return said
+            return message
 
     def _inject_node(self, fault: InjectedFault) -> str:
         if fault.name == DRIVER_MISSING:

@@ -56,12 +56,12 @@ class SimulatedCard:
     def set_mig(self, *, enabled: bool) -> bool:
         """See `NodeHardware.set_mig`."""
         if self.facts.mig_enabled is None:
-            raise UnsupportedError(f"{self.facts.product} at {self.facts.address} knows no MIG.")
+            raise UnsupportedError(f"{self.facts.product} at {self.facts.address} has no MIG.")
         if self.facts.mig_enabled == enabled:
             self.facts = self.facts._replace(mig_pending=False)
             return True
         if self.users or self.facts.instances:
-            raise BusyError(f"The card at {self.facts.address} is in use, or divided: its MIG mode cannot change.")
+            raise BusyError(f"The card at {self.facts.address} is in use, or partitioned: its MIG mode cannot change.")
         if self._needs_reset:
             self.facts = self.facts._replace(mig_pending=True)
             return False

@@ -27,7 +27,7 @@ FAULTS: Final = MappingProxyType(
         "power-brake": "the machine's power supply slows the card down",
         "nvlink-down": "an NVLink of the card went down",
         "nvlink-errors": "an NVLink of the card has errors",
-        OFF_BUS: "the card has fallen off the bus, and nobody said so",
+        OFF_BUS: "the card has fallen off the bus, without an XID",
         RESET_NEEDED: "changes of the card's MIG mode wait for a reset from now on",
         DRIVER_MISSING: "the driver is gone, for all cards",
         HANG: "the driver answers no call until `recover`",
@@ -138,7 +138,7 @@ def _nvlink_errors(readings: Readings) -> Readings:
 
 def _supported(value: int | None, otherwise: str) -> int:
     if value is None:
-        raise InjectedFaultError(f"The card {otherwise}; choose another one.")
+        raise InjectedFaultError(f"The card {otherwise}; use another one.")
     return value
 
 

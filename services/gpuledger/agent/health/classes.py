@@ -105,8 +105,8 @@ APPLICATION_XIDS: Final[Mapping[int, str]] = {
 
 _READINGS: Final[Mapping[str, tuple[Severity, str]]] = {
     OFF_THE_BUS: (Severity.FAULT, "The GPU does not answer"),
-    RECOVERY_NEEDED: (Severity.FAULT, "The driver says that the GPU, or its machine, has to be started again"),
-    ACTION_NEEDED: (Severity.WARNING, "The driver recommends to do something about the GPU, which can be used"),
+    RECOVERY_NEEDED: (Severity.FAULT, "The driver requests a reset of the GPU, or a restart of its machine"),
+    ACTION_NEEDED: (Severity.WARNING, "The driver recommends an action for the GPU, which can be used"),
     REMAP_FAILED: (Severity.FAULT, "Rows of the memory could not be remapped"),
     REMAP_PENDING: (Severity.WARNING, "Rows of the memory will be remapped with the next reset"),
     THERMAL: (Severity.WARNING, "Clocks are held back because of the temperature"),
@@ -187,5 +187,5 @@ def _reading(name: str, severity: Severity) -> str:
     if name not in _READINGS:
         raise SettingsError(f"{name!r} is neither an XID's number nor one of {', '.join(sorted(_READINGS))}.")
     if severity is Severity.APPLICATION:
-        raise SettingsError(f"{name} is what a card says of itself, and never an application's; give another class.")
+        raise SettingsError(f"{name} is a symptom of the card, and never an application's; give another class.")
     return name

@@ -42,7 +42,7 @@ def identity_of(path: Path) -> FileIdentity | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise SocketError(f"{path} cannot be looked at: {error.strerror}. Is its folder mounted?") from error
+        raise SocketError(f"{path} cannot be read: {error.strerror}. Is its folder mounted?") from error
     return FileIdentity(found.st_dev, found.st_ino, found.st_ctime_ns)
 
 

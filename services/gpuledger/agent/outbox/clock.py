@@ -31,10 +31,10 @@ Monotonic = Callable[[], float]
 """Seconds of a clock that nobody sets."""
 
 
-def event_time(said: datetime, last: datetime | None, now: datetime) -> datetime:
+def event_time(reported: datetime, last: datetime | None, now: datetime) -> datetime:
     """The time of the next event, from its fact's time, the time of the event before it, and the clock."""
     latest = now + timedelta(seconds=CLOCK_AHEAD_MAX_S)
-    time = said if said <= latest else now
+    time = reported if reported <= latest else now
     return time if last is None or last > latest >= CLOCK_FIRST or time >= last else last + JUST_AFTER
 
 

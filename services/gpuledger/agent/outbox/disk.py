@@ -71,7 +71,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("ROLLBACK")
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise SpoolUnreadableError(f"SQLite finds damage in it: {found}.")
+        raise SpoolUnreadableError(f"SQLite found damage in it: {found}.")
 
 
 @contextmanager
@@ -116,9 +116,9 @@ def translated_errors(path: Path) -> Iterator[None]:
 def _translated(error: sqlite3.Error, path: Path, code: int) -> OutboxError:
     primary = code & _PRIMARY
     if primary == sqlite3.SQLITE_BUSY:
-        return FolderTakenError(f"Another agent works in {path.parent}. End it, or give this one another.")
+        return FolderTakenError(f"Another agent uses {path.parent}. End it, or give this one another folder.")
     if primary in _UNREADABLE:
-        return SpoolUnreadableError(f"{path} cannot be gone on with: {error}.")
+        return SpoolUnreadableError(f"{path} is unusable: {error}.")
     return DiskError(f"The disk under {path} fails ({error}). Free some room on it, or repair it.")
 
 
@@ -130,7 +130,7 @@ def move_aside(path: Path, now: datetime) -> Path:
     """
     aside = path.with_name(f"{path.name}.unreadable-{now:%Y%m%dT%H%M%S.%fZ}")
     try:
-        # Without its log the file may be an older one that can be gone on with: its numbers would be given out twice.
+        # Without its log the file may be a usable older one, whose numbers would be given out twice.
         path.rename(aside)
         if _log_of(path).exists():
             _log_of(path).rename(_log_of(aside))
@@ -160,7 +160,7 @@ def mark_clean_end(folder: Path) -> None:
         (folder / FILE).touch(mode=0o600)
         _sync(folder)
     except OSError as error:
-        raise DiskError(f"The end cannot be noted in {folder} ({error}).") from error
+        raise DiskError(f"The end cannot be marked in {folder} ({error}).") from error
 
 
 def take_clean_end(folder: Path) -> bool:

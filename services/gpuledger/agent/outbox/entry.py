@@ -104,9 +104,9 @@ def merged(drops: Iterable[Drops]) -> tuple[Drops, ...]:
     """The same records with one for each epoch and reason, in the order in which those first came."""
     found: dict[tuple[str, str], Drops] = {}
     for one in drops:
-        known = found.get((one.epoch, one.reason), one._replace(events=0))
+        before = found.get((one.epoch, one.reason), one._replace(events=0))
         found[one.epoch, one.reason] = Drops(
-            one.epoch, one.reason, known.events + one.events, min(known.first, one.first), max(known.last, one.last)
+            one.epoch, one.reason, before.events + one.events, min(before.first, one.first), max(before.last, one.last)
         )
     return tuple(found.values())
 

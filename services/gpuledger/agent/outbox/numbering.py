@@ -42,7 +42,7 @@ class EventNumberer(NamedTuple):
 def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], now: datetime) -> None:
     """Number facts and append them to the queue; in a transaction, after a numbering has begun."""
     source, numbering, position = source_of(numberer.node), queue.state.numbering, queue.state.next_position
-    assert numbering is not None, "who begins an epoch says so to the queue"
+    assert numbering is not None, "a numbering begins before facts are added"
     room = EPOCH_AT_RISK_MAX - at_risk(queue.state, numbering.epoch)
     entries: list[Entry] = []
     for fact in facts:
@@ -85,6 +85,6 @@ def record_drops(queue: EventQueue, numberer: EventNumberer, limits: Limits, now
     drops = queue.state.drops
     add(queue, numberer, [drop.drop_fact(numberer.node, one, now) for one in drops], now)
     queue.forget_drops()
-    known = queue.state.numbering
-    if known is not None and any((one.epoch, one.reason) == (known.epoch, drop.NO_ROOM) for one in drops):
-        queue.number(numberer.new_epoch(known.last_time))
+    current = queue.state.numbering
+    if current is not None and any((one.epoch, one.reason) == (current.epoch, drop.NO_ROOM) for one in drops):
+        queue.number(numberer.new_epoch(current.last_time))

@@ -56,9 +56,7 @@ class Outbox:
 
     def __init__(self, store: OutboxStore, source: str, *, clock: Clock, sleep: Sleep, jitter: Jitter) -> None:
         self.trouble: str | None = None
-        """Why the ledger cannot be written to; None where it can, as far as is known."""
         self.recorded = 0
-        """How many events the ledger has acknowledged since the process began."""
         self._store = store
         self._source = source
         self._clock = clock
@@ -154,7 +152,7 @@ class Outbox:
         try:
             self._store.record(facts)
         except BaseException:
-            self._arrived.extendleft(reversed(facts))  # whoever else waits for them must not find them kept
+            self._arrived.extendleft(reversed(facts))  # other callers must not find them persisted
             raise
         loop.call_soon_threadsafe(self._notify)
 

@@ -71,7 +71,7 @@ class Spool:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise DiskError(f"The state folder {folder} cannot be made ({error}).") from error
+            raise DiskError(f"The state folder {folder} cannot be created ({error}).") from error
         self._connection = disk.connect(self.path, lock_wait_s=lock_wait_s)
         try:
             self._load()
@@ -214,7 +214,7 @@ class Spool:
         try:
             yield
         except (TypeError, ValueError) as error:
-            raise SpoolUnreadableError(f"{self.path} holds something that makes no sense: {error}.") from error
+            raise SpoolUnreadableError(f"{self.path} holds an invalid value: {error}.") from error
 
     def _create(self) -> None:
         (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -222,7 +222,7 @@ class Spool:
         if schema == SCHEMA:
             return
         if schema or tables:
-            raise SpoolUnreadableError(f"{self.path} is of another build (schema {schema}, not {SCHEMA}).")
+            raise SpoolUnreadableError(f"{self.path} was written by another build (schema {schema}, not {SCHEMA}).")
         with disk.transaction(self._connection, self.path):
             for table in _TABLES:
                 self._connection.execute(table)

@@ -147,7 +147,7 @@ class OutboxStore:
         """
         if len(value) > VALUE_BYTES_MAX or (name not in self.values and len(self.values) >= VALUES_MAX):
             raise StateStoreFullError(
-                f"{name!r} has {len(value)} bytes; {VALUES_MAX} values of {VALUE_BYTES_MAX} are kept at most."
+                f"{name!r} has {len(value)} bytes; {VALUES_MAX} values of {VALUE_BYTES_MAX} are stored at most."
             )
         self.values[name] = value
         self._unsaved.add(name)
@@ -168,7 +168,7 @@ class OutboxStore:
     def _open_file(self) -> Spool:
         spool, aside = self._open_spool(self._folder, self._identity.source, self._times.now())
         if aside is not None:
-            log.error("what waited for the ledger could not be gone on with; it was moved aside", moved_to=str(aside))
+            log.error("the outbox's file is unusable, and was moved aside", moved_to=str(aside))
             take_clean_end(self._folder)
             self._dropped += sum(one.events for one in spool.state.drops if one.reason == drop.UNREADABLE)
         self._spool = spool
@@ -199,7 +199,7 @@ class OutboxStore:
     def _write(self, facts: Sequence[AgentFact]) -> None:
         """Persist facts, unsaved values and due records of drops."""
         if self._memory is None:
-            assert self._spool is not None, "a store without memory works on disk"
+            assert self._spool is not None, "a store without a queue in memory works on disk"
             try:
                 self._write_to(self._spool, facts)
             except (DiskError, SpoolUnreadableError) as error:
@@ -232,7 +232,7 @@ class OutboxStore:
         self._memory = MemoryQueue(self._numberer.new_epoch(last_time), state.next_position)
         self._trouble = str(error)
         self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
-        log.error("what is found out is kept in memory alone", reason=str(error))
+        log.error("events wait in memory, not on disk", reason=str(error))
         if isinstance(error, SpoolUnreadableError):
             self._abandon_spool()
         self._write_to(self._memory, [self._start_fact(clean=clean, durable=False)])
@@ -245,7 +245,7 @@ class OutboxStore:
             if len(spool.state.drops) + len(memory.state.drops) < DROPS_MAX:
                 self._move(memory, spool, announce=announce)
         except SpoolUnreadableError as error:
-            log.error("what waited for the ledger could not be gone on with", reason=str(error))
+            log.error("the outbox's file is unusable", reason=str(error))
             self._abandon_spool()
         except OutboxError as error:
             self._trouble = str(error)
@@ -261,8 +261,8 @@ class OutboxStore:
 
     def _move(self, memory: MemoryQueue, spool: Spool, *, announce: bool) -> None:
         assert memory.state.numbering is not None, "memory has a numbering from the start"
-        now, known = self._times.now(), (memory.state.numbering, spool.state.numbering)
-        last_time = max((one.last_time for one in known if one and one.last_time), default=None)
+        now, numberings = self._times.now(), (memory.state.numbering, spool.state.numbering)
+        last_time = max((one.last_time for one in numberings if one and one.last_time), default=None)
         facts = [self._start_fact(clean=True, durable=True)] if announce else []
         take_clean_end(self._folder)  # a folder that could not be written to may hold it still
         with spool.transaction():
@@ -276,7 +276,7 @@ class OutboxStore:
         self._dropped += gone
         self._unsaved.clear()
         self._memory = self._trouble = None
-        log.info("what is found out is kept on disk again")
+        log.info("events wait on disk again")
 
     def _mark_clean_end(self, spool: Spool) -> None:
         try:
@@ -284,7 +284,7 @@ class OutboxStore:
                 spool.set_boot(self._boot)
             mark_clean_end(self._folder)
         except OutboxError as error:
-            log.error("the clean end cannot be noted; the next start will not be called clean", reason=str(error))
+            log.error("the clean end cannot be marked; the next start will not count as clean", reason=str(error))
 
     def _read(self, spool: Spool) -> list[Entry]:
         try:
@@ -310,11 +310,11 @@ class OutboxStore:
 
     def _delete_skipped(self) -> None:
         if self._spool is None or self._memory is not None:
-            return  # what memory knows of drops gets to the disk together with what then leaves it
+            return  # drops in memory reach the disk in one transaction with what then leaves it
         try:
             self._spool.delete_skipped()
         except DiskError as error:
-            log.warning("what the ledger has stays on disk for now", reason=str(error))
+            log.warning("acknowledged events stay on disk for now", reason=str(error))
         except SpoolUnreadableError as error:
             self._abandon(error)
 
@@ -338,14 +338,14 @@ class OutboxStore:
         self._unsaved = set(self.values)
         try:
             aside = move_aside(spool.path, self._times.now())
-            log.error("what waited for the ledger is lost", events=spool.state.events, moved_to=str(aside))
+            log.error("waiting events are lost", events=spool.state.events, moved_to=str(aside))
         except DiskError as error:
-            log.error("what waited for the ledger is lost", events=spool.state.events, reason=str(error))
+            log.error("waiting events are lost", events=spool.state.events, reason=str(error))
 
     def _note(self, drops: Iterable[Drops]) -> None:
         """Note drops on disk, or in memory while the disk takes no writes."""
         if self._memory is None:
-            assert self._spool is not None, "a store without memory works on disk"
+            assert self._spool is not None, "a store without a queue in memory works on disk"
             try:
                 with self._spool.transaction():
                     self._spool.note(drops)
@@ -387,4 +387,4 @@ def _oldest(queue: Spool | MemoryQueue) -> datetime | None:
     try:
         return queue.oldest()
     except OutboxError:
-        return None  # who reads or writes next says why
+        return None  # the next read or write reports why

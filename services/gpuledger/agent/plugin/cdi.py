@@ -52,7 +52,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, _State]]:
         try:
             found = path.stat()
         except OSError:
-            continue  # it went between two looks
+            continue  # it went meanwhile
         yield path, _State(found.st_ino, found.st_mtime_ns, found.st_size)
 
 

@@ -99,12 +99,12 @@ class MigExecutor:
     def _check(self, step: Step, before: MigState) -> None:
         in_use = self._in_use()
         if in_use is None:
-            raise BusyError("nobody knows any more what containers use; look at the kubelet's pod-resources socket")
+            raise BusyError("it is unknown what containers use; look at the kubelet's pod-resources socket")
         if isinstance(step, Create):
             return
         everything = {self._uuid, *(each.uuid for each in before.instances)}
         if used_of(in_use, {step.uuid} if isinstance(step, Destroy) else everything):
-            raise BusyError("a container got it meanwhile")
+            raise BusyError("a container has got it meanwhile")
 
     async def _done(self, step: Step) -> Done:
         match step:
@@ -131,7 +131,7 @@ class MigExecutor:
                 await self._done(step)
             except (HardwareError, StepFailedError) as error:
                 left.append(f"{_description(step)} failed: {error}")
-        log.warning("a card could not be divided", card=self._address, reason=refusal.message, not_restored=left)
+        log.warning("a card could not be partitioned", card=self._address, reason=refusal.message, not_restored=left)
         if not left:
             return refusal
         return refusal._replace(message=f"{refusal.message} It could not be restored either. {' '.join(left)}")
@@ -144,6 +144,6 @@ def _description(step: Step) -> str:
         case Disable():
             return "Turning MIG off"
         case Destroy(uuid, profile):
-            return f"Taking back {profile} ({uuid})"
+            return f"Destroying {profile} ({uuid})"
         case Create(profile, start):
-            return f"Dividing off {profile} at {start}"
+            return f"Creating {profile} at {start}"

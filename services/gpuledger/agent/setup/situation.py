@@ -122,6 +122,6 @@ def state_of(situation: Situation, card: CardFacts) -> MigState:
 
 
 def _uuids(card: CardFacts | None, held: HeldDevice | None) -> frozenset[str]:
-    seen = [card.uuid, *(each.uuid for each in card.instances)] if card is not None else []
+    present = [card.uuid, *(each.uuid for each in card.instances)] if card is not None else []
     stored = [held.card, *held.uuids] if held is not None else []
-    return frozenset(uuid for uuid in [*seen, *stored] if uuid is not None)
+    return frozenset(uuid for uuid in [*present, *stored] if uuid is not None)

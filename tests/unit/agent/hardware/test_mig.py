@@ -105,7 +105,7 @@ def test_what_cannot_be_made_whole_is_taken_back(one: Bench, code: int, ours: ty
 
 def test_what_has_no_mig_device_is_taken_back(one: Bench) -> None:
     one.nvml.errors["nvmlDeviceGetMigDeviceHandleByIndex"] = pynvml.NVML_ERROR_NOT_FOUND
-    with pytest.raises(HardwareError, match="taken back"):
+    with pytest.raises(HardwareError, match="and destroyed"):
         one.hardware.create_instance(FIRST, "2g.20gb", 0)
     assert one.card(FIRST).gpu_instances == {}
 
@@ -113,7 +113,7 @@ def test_what_has_no_mig_device_is_taken_back(one: Bench) -> None:
 def test_what_can_neither_be_made_whole_nor_taken_back_is_seen(one: Bench) -> None:
     one.nvml.errors["nvmlGpuInstanceCreateComputeInstance"] = pynvml.NVML_ERROR_UNKNOWN
     one.nvml.errors["nvmlGpuInstanceDestroy"] = pynvml.NVML_ERROR_UNKNOWN
-    with pytest.raises(HardwareError, match=r"Making a 2g\.20gb at 0"):
+    with pytest.raises(HardwareError, match=r"Creating a 2g\.20gb at 0"):
         one.hardware.create_instance(FIRST, "2g.20gb", 0)
     assert [each.profile for each in instances(one)] == ["0c.2g.20gb"]
 

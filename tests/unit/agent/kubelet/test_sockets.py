@@ -53,7 +53,7 @@ def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
         remove_leftovers(tmp_path)
     with pytest.raises(SocketError, match="cannot be read"):
         remove_leftovers(tmp_path / "file")
-    with pytest.raises(SocketError, match="cannot be looked at"):
+    with pytest.raises(SocketError, match="cannot be read"):
         identity_of(tmp_path / "file" / "kubelet.sock")
 
 

@@ -284,7 +284,7 @@ async def test_a_damaged_file_is_moved_aside(node: Node, damage: bytes | None) -
 
 async def test_a_second_agent_is_turned_away(node: Node) -> None:
     async with node.outbox():
-        with pytest.raises(FolderTakenError, match="Another agent works in"):
+        with pytest.raises(FolderTakenError, match="Another agent uses"):
             async with node.outbox():
                 pass
 
