@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
 
 from gpuledger.db.views import view_of
-from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.state import Availability
 from support.dra_facts import (
     DRIVER,
     MEMORY,

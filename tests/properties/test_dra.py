@@ -15,9 +15,9 @@ from gpuledger.domain.dra.capacity import free_of
 from gpuledger.domain.dra.counters import Balance
 from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.facts import holdings_of, slice_of
-from gpuledger.domain.dra.fold import holding_of, views
 from gpuledger.domain.dra.objects import ClaimId
 from gpuledger.domain.dra.pools import seen_everywhere
+from gpuledger.domain.dra.state import holding_of, views
 from gpuledger.domain.dra.use import uses_of
 from gpuledger.domain.quantities import UNIT, parse_quantity
 from support.dra import (

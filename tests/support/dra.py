@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpuledger.domain.dra.fold import HANDLERS, Availability
+from gpuledger.domain.dra.fold import HANDLERS
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.table import Table
 from gpuledger.events.claim import ClaimAllocated, ClaimReleased, Result

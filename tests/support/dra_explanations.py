@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuledger.domain.dra.candidates import ClusterDevices, SelectorInput
-from gpuledger.domain.dra.fold import HANDLERS, Availability
+from gpuledger.domain.dra.fold import HANDLERS
 from gpuledger.domain.dra.objects import LabelledNode
 from gpuledger.domain.dra.placement import PendingClaim
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact
 from gpuledger.events.claim import Asked, ClaimAllocated, ClaimRequested, Constraint, Request, Result, Wish
 from gpuledger.events.node import NodeLabelled

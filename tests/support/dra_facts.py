@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.state import Availability
 from gpuledger.events.claim import ClaimAllocated, ClaimReleased, ClaimRequested, Request, Result, Wish
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.payload import Payload

@@ -24,7 +24,6 @@ class State(Protocol):
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table of the state, by its spec's name."""
-        ...
 
 
 class TableState:

@@ -7,8 +7,9 @@ from typing import Any
 
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import installations, nodes
-from gpuledger.domain.dra import fold as cluster
+from gpuledger.domain.dra import fold as slices
 from gpuledger.domain.dra import rows
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact, Touched
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
@@ -71,8 +72,8 @@ class AvailabilityProjection(Projection):
     name = "availability"
     version = 1
     specs = rows.SPECS
-    handlers = cluster.HANDLERS
-    state_class = cluster.Availability
+    handlers = slices.HANDLERS
+    state_class = Availability
 
 
 def read_models() -> list[Projection]:

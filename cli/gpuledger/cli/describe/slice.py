@@ -14,8 +14,8 @@ from gpuledger.cli.describe.sections import events_section
 from gpuledger.cli.render.page import Page, Tree, field_name, named_tree
 from gpuledger.cli.times import format_time
 from gpuledger.domain.dra import rows
-from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.objects import PoolId
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.dra.status import Document
 from gpuledger.domain.quantities import Quantity, parse_quantity
 from gpuledger.edge.kube.client import KubeClient, Object

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpuledger.cli.render import Column, Output, View
-from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.state import Availability
 from gpuledger.tools.queries.availability import claim_rows, pool_rows, slice_rows
 from gpuledger.tools.queries.rows import RowDict
 

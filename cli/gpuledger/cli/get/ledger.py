@@ -17,7 +17,7 @@ from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
 from gpuledger.db.readonly import read_only
-from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.state import Availability
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.tools.queries.availability import availability_as_of, current_availability

@@ -6,6 +6,7 @@ contradiction, shorten it or show that there was none: the rows follow the insta
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from operator import attrgetter
 
 from gpuledger.domain.devices.fold import Contradiction, Devices, Installation, Stray
 from gpuledger.domain.table import Key
@@ -14,6 +15,8 @@ TWO_DEVICES = "two-devices-in-slot"
 TWO_SLOTS = "device-in-two-slots"
 INSERTED_TWICE = "inserted-twice"
 REMOVED_NOT_INSERTED = "removed-not-inserted"
+
+_device, _slot = attrgetter("device"), attrgetter("slot")
 
 
 def reconcile_overlaps(state: Devices, old: list[Installation], new: list[Installation]) -> None:
@@ -66,14 +69,6 @@ def _overlap(one: Installation, other: Installation) -> bool:
 
 def _before(start: datetime, end: datetime | None) -> bool:
     return end is None or start < end
-
-
-def _device(installation: Installation) -> str:
-    return installation.device
-
-
-def _slot(installation: Installation) -> str:
-    return installation.slot
 
 
 def _between(

@@ -5,6 +5,7 @@ the order in which they were recorded. The fold records contradictions and never
 """
 
 from datetime import UTC, datetime
+from operator import attrgetter
 from sys import intern
 from typing import NamedTuple
 
@@ -20,6 +21,9 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest time of an error: agents' clocks may be wrong by any amount."""
 
 IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unplaced"
+
+_entered = attrgetter("valid_from", "device")
+_began = attrgetter("valid_from", "slot")
 
 
 class Device(NamedTuple):
@@ -282,14 +286,6 @@ def unseen_device(device: str, seen_at: datetime) -> Device:
 def unseen_slot(slot: str, seen_at: datetime) -> Slot:
     """A slot about which nothing is known but its id."""
     return Slot(slot, None, None, None, 0, 0, seen_at, None)
-
-
-def _entered(installation: Installation) -> tuple[datetime, str]:
-    return (installation.valid_from, installation.device)
-
-
-def _began(installation: Installation) -> tuple[datetime, str]:
-    return (installation.valid_from, installation.slot)
 
 
 def _ended(installation: Installation) -> tuple[datetime, bool]:

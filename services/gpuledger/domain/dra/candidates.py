@@ -20,11 +20,11 @@ from gpuledger.domain.dra.constraints import (
 )
 from gpuledger.domain.dra.counters import Left, counters_left, overdrawn_counters
 from gpuledger.domain.dra.device_state import taints_of
-from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.objects import DraDevice, LabelledNode, PoolId, Reach, Slice
 from gpuledger.domain.dra.pool_index import EVERYWHERE, PoolIndex, view_of
 from gpuledger.domain.dra.pools import LocatedDevice, PoolView, seen_everywhere, seen_from
 from gpuledger.domain.dra.reach import in_reach, reaches
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.dra.use import Use
 from gpuledger.events.claim import Wish
 from gpuledger.events.slice import DeviceClassDefined, SliceDevice, SlicePublished

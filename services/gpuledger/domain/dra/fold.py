@@ -14,7 +14,7 @@ from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
 from gpuledger.domain.dra.objects import ClaimId, Holding, PoolId, TaintRule
 from gpuledger.domain.dra.pool_index import view_of
-from gpuledger.domain.dra.state import Availability, holding_of, pools_of, views
+from gpuledger.domain.dra.state import Availability, holding_of, pools_of
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.claim import Asked, ClaimAllocated, ClaimReleased, ClaimRequested
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
@@ -27,8 +27,6 @@ from gpuledger.events.slice import (
     TaintRuleLifted,
     TaintRuleSet,
 )
-
-__all__ = ["ALLOCATED", "HANDLERS", "PENDING", "Availability", "holding_of", "views"]
 
 PENDING, ALLOCATED = "Pending", "Allocated"
 

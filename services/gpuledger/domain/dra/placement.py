@@ -4,10 +4,11 @@ It tries every node in turn, within bounds. Where a node has enough for each req
 the search without constraints, to name the ones that cannot be met.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from gpuledger.domain.dra.candidates import ClusterDevices, VisiblePool
+from gpuledger.domain.dra.candidates import Candidate, ClusterDevices, VisiblePool
 from gpuledger.domain.dra.constraints import Mismatch
 from gpuledger.domain.dra.device_state import UnavailableReason
 from gpuledger.domain.dra.matching import (
@@ -191,30 +192,21 @@ def _missing(site: _Site | None, most: dict[tuple[str, str], tuple[Supply, str]]
 
 def _diagnosed(result: Placement, site: _Site) -> Placement:
     """Add why a node that has enough for each request cannot satisfy all of them."""
+    every = [
+        (claim, number, Disagreement(demand.claim, constraint, _values(demand, constraint)))
+        for claim, demand in enumerate(site.demands)
+        for number, constraint in enumerate(demand.constraints)
+    ]
     try:
         if site.search(Steps(), [one._replace(constraints=()) for one in site.demands]) is None:
             return result._replace(is_scarce=True)
-        found = tuple(
-            Disagreement(site.demands[claim].claim, constraint, _values(site.demands[claim], constraint))
-            for claim, number, constraint in _constraints(site.demands)
-            if _without(site, claim, number)
-        )
+        decisive = tuple(one for claim, number, one in every if _fits_without(site, claim, number))
     except OutOfStepsError:
         return result._replace(is_decided=False)
-    every = tuple(
-        Disagreement(site.demands[claim].claim, constraint, _values(site.demands[claim], constraint))
-        for claim, _, constraint in _constraints(site.demands)
-    )
-    return result._replace(disagreements=found or every)
+    return result._replace(disagreements=decisive or tuple(one for _, _, one in every))
 
 
-def _constraints(demands: Sequence[ClaimDemand]) -> Iterator[tuple[int, int, Constraint]]:
-    for claim, demand in enumerate(demands):
-        for number, constraint in enumerate(demand.constraints):
-            yield claim, number, constraint
-
-
-def _without(site: _Site, claim: int, number: int) -> bool:
+def _fits_without(site: _Site, claim: int, number: int) -> bool:
     """Whether all requests fit without one of the constraints."""
     demands = list(site.demands)
     kept = [one for other, one in enumerate(demands[claim].constraints) if other != number]
@@ -223,16 +215,17 @@ def _without(site: _Site, claim: int, number: int) -> bool:
 
 
 def _values(demand: ClaimDemand, constraint: Constraint) -> tuple[tuple[str, tuple[tuple[object, int], ...]], ...]:
+    """How many free devices of each option that the constraint concerns have which value."""
     name = constraint.match_attribute or constraint.distinct_attribute or ""
-    found = []
-    for options in demand.requests:
-        for option in options:
-            if concerns(constraint, option):
-                counts: dict[object, int] = {}
-                for one in option.candidates:
-                    if one.is_free:
-                        value = attribute_of(one, name)
-                        key = None if value is None else value[1]
-                        counts[key] = counts.get(key, 0) + 1
-                found.append((option.label, tuple(sorted(counts.items(), key=lambda item: str(item[0])))))
-    return tuple(found)
+    counted = (
+        (option.label, Counter(_bare_value(one, name) for one in option.candidates if one.is_free))
+        for options in demand.requests
+        for option in options
+        if concerns(constraint, option)
+    )
+    return tuple((label, tuple(sorted(counts.items(), key=lambda item: str(item[0])))) for label, counts in counted)
+
+
+def _bare_value(candidate: Candidate, name: str) -> object:
+    value = attribute_of(candidate, name)
+    return None if value is None else value[1]

@@ -8,10 +8,11 @@ import orjson
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.candidates import ClusterDevices
 from gpuledger.domain.dra.facts import reach_of
-from gpuledger.domain.dra.fold import PENDING, Availability
+from gpuledger.domain.dra.fold import PENDING
 from gpuledger.domain.dra.objects import LabelledNode, Reach
 from gpuledger.domain.dra.placement import Allows, PendingClaim
 from gpuledger.domain.dra.reach import reaches
+from gpuledger.domain.dra.state import Availability
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.explain.access import NOTHING, Readable, readable

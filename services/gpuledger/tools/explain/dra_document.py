@@ -9,10 +9,10 @@ from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.candidates import Candidate
 from gpuledger.domain.dra.constraints import ORDER, DeviceConstraint, Mismatch
 from gpuledger.domain.dra.device_state import UnavailableReason
-from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.dra.placement import Disagreement, Placement
 from gpuledger.domain.dra.pool_index import view_of
+from gpuledger.domain.dra.state import Availability
 from gpuledger.tools.explain.dra import ClaimAnswer, Explanation, InPool, OptionAnswer, RequestAnswer
 from gpuledger.tools.explain.dra_wording import most_of, option_words, request_words, tally
 

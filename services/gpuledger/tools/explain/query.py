@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.edge.kube.client import Object

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from typing import Final, TypeVar
 
 from gpuledger.api.kinds import PODS
-from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.tools.cluster import if_reachable, object_or_none
 from gpuledger.tools.errors import ToolError

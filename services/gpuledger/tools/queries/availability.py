@@ -12,10 +12,10 @@ import orjson
 
 from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.evaluation import PoolEvaluation
-from gpuledger.domain.dra.fold import Availability, views
 from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.dra.pool_index import EVERYWHERE
 from gpuledger.domain.dra.rows import DeviceAllocation
+from gpuledger.domain.dra.state import Availability, views
 from gpuledger.domain.dra.status import conditions_of, overdrawn_errors, vanished_errors
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table

@@ -30,19 +30,15 @@ class Chance(Protocol):
 
     def random(self) -> float:
         """From 0 up to, not including, 1."""
-        ...
 
     def randrange(self, stop: int, /) -> int:
         """From 0 up to, not including, `stop`."""
-        ...
 
     def expovariate(self, lambd: float, /) -> float:
         """Exponential, with the mean 1 / lambd."""
-        ...
 
     def lognormvariate(self, mu: float, sigma: float, /) -> float:
         """Log-normal, with the median exp(mu)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

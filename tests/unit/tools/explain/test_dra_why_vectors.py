@@ -6,9 +6,9 @@ import pytest
 
 from gpuledger.domain.dra.candidates import ClusterDevices
 from gpuledger.domain.dra.capacity import LEAST, consumption
-from gpuledger.domain.dra.fold import Availability
 from gpuledger.domain.dra.objects import Capacity, PoolId
 from gpuledger.domain.dra.placement import PendingClaim
+from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.quantities import Quantity
 from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.claim import ClaimRequested, Request, Wish

@@ -6,7 +6,7 @@ Only the present is kept here; `forget_past` drops rows of the past from memory.
 from typing import Final
 
 from gpuledger.api.kinds import RESOURCE_SLICES
-from gpuledger.domain.dra.fold import Availability
+from gpuledger.domain.dra.state import Availability
 from gpuledger.edge.statuswriter.fields import canonical
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document
 
