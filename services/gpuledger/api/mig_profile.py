@@ -35,7 +35,7 @@ class MigProfile(NamedTuple):
     @classmethod
     @lru_cache(1024)
     def parse(cls, name: str) -> "MigProfile | None":
-        """The profile of that name; None where it is not the name of one."""
+        """The profile of that name; None if it is not the name of a profile."""
         match = _PROFILE(name) if len(name) <= CHARS_MAX else None
         if match is None:
             return None

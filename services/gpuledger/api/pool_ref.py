@@ -24,7 +24,7 @@ class PoolRef(NamedTuple):
 
     @classmethod
     def of_resource(cls, resource: str, namespace: str) -> "PoolRef | None":
-        """The pool whose units a pod of a namespace requests by an extended resource; None where it is no pool's."""
+        """The pool whose units a pod of a namespace requests by an extended resource; None if it is not a pool's."""
         group, _, name = resource.partition("/")
         if group == GPU_GROUP:
             return cls(name, namespace)

@@ -91,7 +91,7 @@ def _too_many(standing: Sequence[Instance], profile: Profile) -> str | None:
 
 
 def partitions_of(name: str, card: Collection[str]) -> int | None:
-    """How many instances of a profile fit on a whole card that has these profiles; None where it lacks that one.
+    """How many instances of a profile fit on a whole card that has these profiles; None if it lacks this one.
 
     The card's largest profile has all of its memory. A compute instance fits into each GPU instance as often as its
     slices do.

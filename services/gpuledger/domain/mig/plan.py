@@ -108,7 +108,7 @@ def plan(card: MigState, profile_name: str | None) -> Plan | Refusal:
 
 
 def rollback(done: Sequence[Done], before: MigState) -> tuple[Step, ...]:
-    """The steps that restore the card after a failure of the step behind those that were done.
+    """The steps that restore the card after one failed, given those that were done before it.
 
     Destroyed instances are created again at their places; their UUIDs may be others then.
     """

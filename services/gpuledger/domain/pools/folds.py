@@ -161,10 +161,10 @@ def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
     if data.maintenance == MAINTENANCE_CONFIRMED and (spec is None or spec.maintenance != MAINTENANCE_CONFIRMED):
         _confirm(state, pool)
     if spec is not None and (spec.unit, spec.mig_profile) != (data.unit, data.mig_profile):
-        _divide_anew(state, pool)
+        _forget_former_partitions(state, pool)
 
 
-def _divide_anew(state: PoolFacts, pool: str) -> None:
+def _forget_former_partitions(state: PoolFacts, pool: str) -> None:
     """Partitions that a card had of another profile do not count as drift once it has those of the new one."""
     for device in state.assignment.by["pool"].get(pool):
         setup = state.setup.get(device)

@@ -21,8 +21,8 @@ from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone, PoolReleas
 class Pool(NamedTuple):
     """A pool by its id. `payload` is its `pool.defined` as JSON; `position` is where this object was first recorded.
 
-    `approval` is a label (`key=value`) of every device that it approves automatically, empty where there is no such
-    label, and None where it approves nothing. `released` says that its object may go.
+    `approval` is a label (`key=value`) of every device that it approves automatically, empty if there is no such
+    label, and None if it approves nothing. `released` says that its object may go.
     """
 
     subject: str

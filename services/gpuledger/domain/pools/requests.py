@@ -29,7 +29,7 @@ class ContainerRequest(NamedTuple):
 
 
 def read_units(quantity: object) -> Units:
-    """The units that a quantity stands for; none where it is no quantity."""
+    """The units that a quantity stands for; 0 if it is not a quantity."""
     try:
         found = parse_quantity(quantity)
     except ValueError:
