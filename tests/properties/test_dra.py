@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.domain.dra import rows
-from gpuledger.domain.dra.capacity import free_of
 from gpuledger.domain.dra.counters import Balance
 from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.facts import holdings_of, slice_of
@@ -34,6 +33,7 @@ from support.dra import (
     shared,
 )
 from support.dra import given as allocated
+from support.dra_capacity import free_of
 from support.dra_strategies import STORY_LENGTH_MAX, interleavings, stories, texts
 from support.events import SubjectFact, hour
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpuledger.domain.dra.capacity import fits, free_of, remaining
+from gpuledger.domain.dra.capacity import fits
 from gpuledger.domain.dra.counters import Balance
 from gpuledger.domain.dra.device_state import blockers, taints_of
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
@@ -21,6 +21,7 @@ from gpuledger.domain.dra.use import UNUSED, Use, uses_of
 from gpuledger.domain.quantities import parse_quantity
 from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.claim import ClaimAllocated
+from support.dra_capacity import free_of, remaining
 
 FAILURES_SHOWN_MAX = 20
 

@@ -16,10 +16,45 @@ from gpuledger.domain.dra.history import PoolHistory
 from gpuledger.domain.dra.objects import ClaimId, Holding, LabelledNode, PoolId, TaintRule
 from gpuledger.domain.dra.pool_index import EVERYWHERE, PoolIndex
 from gpuledger.domain.dra.status import Document, slice_status
-from gpuledger.domain.dra.taint_rules import TaintRules
 from gpuledger.domain.fact import TableState
 from gpuledger.domain.table import Table
 from gpuledger.events.slice import SlicePublished, TaintRuleSet
+
+
+class TaintRules:
+    """The taint rules in force, indexed by the pool that they name, so that a pool sees only the rules about it."""
+
+    def __init__(self, rules: Iterable[TaintRule]) -> None:
+        self._by_name: dict[str, TaintRule] = {}
+        self._by_pool: dict[str | None, dict[str, TaintRule]] = {}
+        for one in rules:
+            self.put(one)
+
+    def get(self, name: str) -> TaintRule | None:
+        """The rule of this name."""
+        return self._by_name.get(name)
+
+    def about(self, pool: PoolId) -> list[TaintRule]:
+        """The rules about devices of the pool, ordered by name."""
+        if not self._by_name:
+            return []
+        named = {**self._by_pool.get(None, {}), **self._by_pool.get(pool.name, {})}
+        return [one for _, one in sorted(named.items()) if one.driver in (None, pool.driver)]
+
+    def put(self, rule: TaintRule) -> None:
+        """Add or replace a rule."""
+        self.drop(rule.name)
+        self._by_name[rule.name] = rule
+        self._by_pool.setdefault(rule.pool, {})[rule.name] = rule
+
+    def drop(self, name: str) -> None:
+        """Remove a rule."""
+        rule = self._by_name.pop(name, None)
+        if rule is not None:
+            named = self._by_pool[rule.pool]
+            del named[name]
+            if not named:
+                del self._by_pool[rule.pool]
 
 
 class Availability(TableState):

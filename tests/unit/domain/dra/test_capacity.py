@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from gpuledger.domain.dra.capacity import consumption, fits, fits_least, least, most, remaining
+from gpuledger.domain.dra.capacity import consumption, fits, fits_least, least
 from gpuledger.domain.dra.facts import slice_of
 from gpuledger.domain.dra.objects import Capacity, DraDevice
 from gpuledger.domain.dra.use import UNUSED, Use
 from gpuledger.domain.quantities import UNIT, parse_quantity
 from gpuledger.events.slice import DeviceCapacity, RequestPolicy
 from support.dra import published, shared
+from support.dra_capacity import most, remaining
 
 RANGE: dict[str, Any] = {"min": "2", "max": "10", "step": "3"}
 
