@@ -52,7 +52,7 @@ def test_every_card_is_shown(given: Given, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("fault", "classes", "said"),
+    ("fault", "classes", "health"),
     [
         ("off-bus", "", "OffTheBus (fault)"),
         ("nvlink-down", "", "NvlinkDown (warning)"),
@@ -61,11 +61,11 @@ def test_every_card_is_shown(given: Given, capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_a_bad_card_is_shown_as_an_agent_would_report_it(
-    given: Given, capsys: pytest.CaptureFixture[str], fault: str, classes: str, said: str
+    given: Given, capsys: pytest.CaptureFixture[str], fault: str, classes: str, health: str
 ) -> None:
     given.hardware.inject(fault)
     rows = probed(capsys, classes)
-    assert [row["health"] for row in rows.values()] == [said, "ok", "ok"]
+    assert [row["health"] for row in rows.values()] == [health, "ok", "ok"]
 
 
 def test_without_a_driver_the_cards_are_shown_and_the_command_fails(
@@ -103,10 +103,10 @@ def test_a_recording_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         write_probe("any", tmp_path / "no" / "folder", moments=1, anonymous=True)
 
 
-@pytest.mark.parametrize(("spec", "said"), [("2xT4", "2 cards; driver "), ("1xT4", "1 card; driver ")])
-def test_the_number_of_cards_is_shown(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("spec", "message"), [("2xT4", "2 cards; driver "), ("1xT4", "1 card; driver ")])
+def test_the_number_of_cards_is_shown(spec: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_probe(f"simulated:{spec}", "", Output.NAME, headers=True)
-    assert capsys.readouterr().err.startswith(said)
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_a_recording_without_a_file_is_no_hardware() -> None:

@@ -38,7 +38,7 @@ def test_what_nothing_was_decided_of_is_discovered() -> None:
     assert shown(UNDECIDED) == ["Preparation:", "State: Discovered", since, "Assignment: <none>"]
 
 
-def test_a_fault_and_an_assignment_say_why_and_since_when() -> None:
+def test_a_fault_and_an_assignment_show_why_and_since_when() -> None:
     assert shown(Decided(FAULTED, PENDING)) == [
         "Preparation:",
         "State: Faulted",

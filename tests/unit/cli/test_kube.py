@@ -113,8 +113,8 @@ def test_a_timeline_shows_of_long_lists_how_long_they_are() -> None:
 def test_a_timeline_is_in_the_order_of_the_log() -> None:
     first, second = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     rows = [(second, "1/3"), (first, "1/121"), (first, "1/41"), (first, None)]
-    told = in_order({"time": time, "position": position} for time, position in rows)
-    assert [one["position"] for one in told] == [None, "1/41", "1/121", "1/3"]
+    sorted_rows = in_order({"time": time, "position": position} for time, position in rows)
+    assert [one["position"] for one in sorted_rows] == [None, "1/41", "1/121", "1/3"]
 
 
 def test_a_page() -> None:

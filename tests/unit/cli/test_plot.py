@@ -76,8 +76,8 @@ def test_an_svg_has_the_numbers_of_the_rows() -> None:
         drawn = _drawn(root, name)
         assert {count for _, _, count in drawn} == {row[name] for row in ROWS}
         for at in (number / 2 for number in range(1, 80, 2)):
-            known = [row[name] for row in ROWS if row["valid_from"] < hour(at) < (row["valid_to"] or NOW)]
-            assert [count for begins, ends, count in drawn if begins < at < ends] == known, (name, at)
+            expected = [row[name] for row in ROWS if row["valid_from"] < hour(at) < (row["valid_to"] or NOW)]
+            assert [count for begins, ends, count in drawn if begins < at < ends] == expected, (name, at)
 
 
 def test_an_svg_has_axes_with_numbers_and_times() -> None:

@@ -17,7 +17,7 @@ from support.pools import pool
 
 def test_a_spec_by_its_fields() -> None:
     requirement = NodeRequirement(key="zone", operator="In", values=("a", "b"))
-    said = pool(
+    spec = pool(
         unit="MIG",
         mig_profile="1g.10gb",
         slices_per_unit=2,
@@ -30,13 +30,13 @@ def test_a_spec_by_its_fields() -> None:
         strategy="Spread",
         taints=(PoolTaint(key="gpu", value="a", effect="NoSchedule"), PoolTaint(key="b", effect="NoExecute")),
     )
-    assert [line.split(":", 1)[0].strip() for line in tree_lines(spec_tree(said))] == [
+    assert [line.split(":", 1)[0].strip() for line in tree_lines(spec_tree(spec))] == [
         "Provider", "Backend", "Resource", "Unit", "MIG Profile", "Slices Per Unit", "Max Devices Per Node",
         "Node Selector", "Device Selector", "Include", "Products", "MIG Capable", "Exclude", "Inventory IDs",
         "MIG Capable", "Device Assignment", "Require Annotation", "Auto Approve Selector", "Scheduling", "Strategy",
         "Taints Enabled", "Taints", "gpu=a", "b",
     ]  # fmt: skip
-    tree = spec_tree(said)
+    tree = spec_tree(spec)
     assert tree["Node Selector"] == "rack=r1, zone In (a, b)"
     assert tree["Device Assignment"] == {"Require Annotation": False, "Auto Approve Selector": "everything"}
 
@@ -76,7 +76,7 @@ def test_which_pools_are_meant(name: PoolName, meant: list[str]) -> None:
 
 def test_a_timeline_shows_conditions_by_their_status() -> None:
     (column,) = (one for one in NODE_VIEW.columns if one.field == "detail")
-    told: NodeBootstrapChanged = ready()
-    detail = told.model_dump(mode="json")
+    recorded: NodeBootstrapChanged = ready()
+    detail = recorded.model_dump(mode="json")
     assert cell(detail, column) == "conditions=ReadyForPooling=True,DriverMissing=False phase=Ready"
     assert cell({"message": "", "labels": {}, "reason": "AskedFor"}, column) == "reason=AskedFor"

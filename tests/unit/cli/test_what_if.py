@@ -73,7 +73,7 @@ def test_manifests_that_are_read(reading: Reader, text: str, namespace: str | No
     assert not found.hypothesis().sets_maintenance
 
 
-def test_a_manifest_may_say_something_of_maintenance(reading: Reader) -> None:
+def test_a_manifest_may_set_maintenance(reading: Reader) -> None:
     text = GOOD.replace("name: a,", "name: a, annotations: {gpu.deckhouse.io/maintenance: enabled},")
     found = reading(text).hypothesis()
     assert (found.sets_maintenance, found.definition.maintenance) == (True, "enabled")
@@ -160,10 +160,10 @@ def test_what_would_be_refused_by_what_is_there(
     reading: Reader, history: PoolsLog, text: str, words: list[str]
 ) -> None:
     found = reading(text)
-    pool_id, said = found.hypothesis().pool, found.hypothesis().definition
-    remarked = list(admission_notes(found.resource, found.object, pool_id, said, history.state))
-    assert len(remarked) == len(words)
-    for word, remark in zip(words, remarked, strict=True):
+    pool_id, definition = found.hypothesis().pool, found.hypothesis().definition
+    remarks = list(admission_notes(found.resource, found.object, pool_id, definition, history.state))
+    assert len(remarks) == len(words)
+    for word, remark in zip(words, remarks, strict=True):
         assert remark.removeprefix("The API server would refuse this: ").startswith(word)
 
 
@@ -174,14 +174,14 @@ def test_what_is_there_already_is_not_held_against_settings_that_came_later(read
     assert list(admission_notes(found.resource, found.object, POOL, found.hypothesis().definition, history.state)) == []
 
 
-def answer_to(history: PoolsLog, said: PoolDefined, pool_id: str = POOL) -> str:
-    found = compare(history, pool_id, said)
+def answer_to(history: PoolsLog, definition: PoolDefined, pool_id: str = POOL) -> str:
+    found = compare(history, pool_id, definition)
     document = differences_document(history.state, found.world, pool_id, {})
     return str(document["answer"])
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("definition", "expected"),
     [
         (pool(), NOTHING),
         (pool(**GOLD), "1 device would join; total 1 → 2"),
@@ -190,8 +190,8 @@ def answer_to(history: PoolsLog, said: PoolDefined, pool_id: str = POOL) -> str:
         (pool(backend="DRA"), "total 1 → unknown"),
     ],
 )
-def test_the_answer_in_a_line(history: PoolsLog, said: PoolDefined, expected: str) -> None:
-    assert answer_to(history, said) == expected
+def test_the_answer_in_a_line(history: PoolsLog, definition: PoolDefined, expected: str) -> None:
+    assert answer_to(history, definition) == expected
 
 
 def test_the_answer_counts_other_pools(history: PoolsLog) -> None:
@@ -214,9 +214,9 @@ def test_the_answer_counts_changed_phases() -> None:
 
 
 def notes_of(
-    history: PoolsLog, said: PoolDefined, *, pool_id: str = POOL, used: int = 0, since: int | None = None
+    history: PoolsLog, definition: PoolDefined, *, pool_id: str = POOL, used: int = 0, since: int | None = None
 ) -> str:
-    found = compare(history, pool_id, said, since=since)
+    found = compare(history, pool_id, definition, since=since)
     return " ".join(notes(history.state, found.world, found.answered, pool_id, {pool_id: used}))
 
 
@@ -235,8 +235,8 @@ def test_notes(history: PoolsLog) -> None:
     assert NOT_IN_FORCE in notes_of(history, pool())
 
 
-def document(history: PoolsLog, said: PoolDefined, pool_id: str = POOL) -> dict[str, Any]:
-    found = compare(history, pool_id, said)
+def document(history: PoolsLog, definition: PoolDefined, pool_id: str = POOL) -> dict[str, Any]:
+    found = compare(history, pool_id, definition)
     head = {"pool": pool_id, "kind": "GPUPool", "file": "new.yaml", "since": "now", "notes": ["Look."]}
     return head | differences_document(history.state, found.world, pool_id, {POOL: 1})
 

@@ -56,9 +56,9 @@ def in_many_slots(count: int) -> list[tuple[str, Payload]]:
     return [("d1", DeviceInserted(slot=f"s{number:03}")) for number in range(count)]
 
 
-def counted(said: list[tuple[str, Payload]]) -> tuple[Counted, Fold]:
+def counted(facts: list[tuple[str, Payload]]) -> tuple[Counted, Fold]:
     projection = Counted()
-    events = [event(data, device, number=number, at=number) for number, (device, data) in enumerate(said, 1)]
+    events = [event(data, device, number=number, at=number) for number, (device, data) in enumerate(facts, 1)]
     return projection, folded(projection, log_of(events))
 
 
@@ -107,22 +107,22 @@ def gaps_of(fold: Fold) -> list[int]:
     return [decision.data.first for decision in fold.take_decided() if hasattr(decision.data, "first")]
 
 
-def test_gaps_are_told_of_some_at_a_time_the_oldest_first() -> None:
+def test_gaps_are_reported_some_at_a_time_the_oldest_first() -> None:
     count = 2 * GAPS_PER_ASK_MAX + 1
     fold = following(with_holes(count))
-    told = []
+    answers = []
     for expected in (GAPS_PER_ASK_MAX, GAPS_PER_ASK_MAX, 1, 0):
         fold.due(LATER)
-        told.append(gaps_of(fold))
-        assert len(told[-1]) == expected
-    assert [first for some in told for first in some] == list(range(1, 2 * count, 2))
+        answers.append(gaps_of(fold))
+        assert len(answers[-1]) == expected
+    assert [first for answer in answers for first in answer] == list(range(1, 2 * count, 2))
 
 
-def test_what_was_read_back_in_disorder_is_told_of_the_oldest_first() -> None:
-    known = following(with_holes(GAPS_PER_ASK_MAX + 5))
-    fold = Fold(SourcesProjection(), GENERATION, seen=known.seen, numbering=Numbering("own", 1))
+def test_gaps_read_back_in_disorder_are_reported_the_oldest_first() -> None:
+    live = following(with_holes(GAPS_PER_ASK_MAX + 5))
+    fold = Fold(SourcesProjection(), GENERATION, seen=live.seen, numbering=Numbering("own", 1))
     for name, table in fold.state.tables().items():
-        table.load(reversed(known.state.tables()[name].rows.values()))
+        table.load(reversed(live.state.tables()[name].rows.values()))
     fold.due(LATER)
     assert gaps_of(fold) == list(range(1, 2 * GAPS_PER_ASK_MAX, 2))
     fold.apply(failure(2 * GAPS_PER_ASK_MAX + 1, 900))
@@ -185,8 +185,8 @@ def test_all_projections_turn_the_same_down() -> None:
     messages = [*with_holes(HOLES_MAX), failure(3 * HOLES_MAX, HOLES_MAX + 1)]
     devices, sources = folded(DevicesProjection(), messages), following(messages)
     assert devices.seen.numbers == sources.seen.numbers
-    (told,) = sources.state.tables()["rejection"].rows.values()
-    assert told.position == HOLES_MAX + 1
+    (rejection,) = sources.state.tables()["rejection"].rows.values()
+    assert rejection.position == HOLES_MAX + 1
     (source,) = sources.state.tables()["source"].rows.values()
     assert (source.missing, source.last_number) == (HOLES_MAX, 2 * HOLES_MAX)
 

@@ -119,7 +119,7 @@ def test_a_row_that_was_paged_in_for_nothing_leaves_too() -> None:
     assert (list(table.rows), table.has_changes()) == (["b"], False)
 
 
-def test_loading_does_not_touch_what_is_known() -> None:
+def test_loading_does_not_touch_the_rows_that_stand() -> None:
     table = stored(KEPT, A)
     table.put(A._replace(value=3))
     table.load([A, B])
@@ -134,7 +134,7 @@ def test_loading_does_not_bring_back_what_went_and_is_not_yet_written() -> None:
     assert table.take_changes() == Changes([], [], ["a"])
 
 
-def test_a_table_that_forgets_reports_every_row_as_perhaps_known() -> None:
+def test_a_table_that_forgets_reports_every_row_as_perhaps_stored() -> None:
     table = Table(APPENDED)
     table.put(A)
     assert table.take_changes() == Changes([], [A], [])

@@ -102,7 +102,7 @@ def test_every_fold_keeps_to_the_publishers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].AGGREGATE in SUBJECTS])
-def test_an_agent_speaks_of_its_own_node_only(name: str) -> None:
+def test_an_agent_reports_on_its_own_node_only(name: str) -> None:
     rule, subject = MODELS[name].PUBLISH_RULE, ELSEWHERE[MODELS[name].AGGREGATE]
     if rule.authority is Authority.OWN_NODE:
         assert outcome(name, SOURCES[SourceKind.AGENTS], subject) == "ignored"

@@ -229,7 +229,7 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
     assert node.wait(10_000) == []
 
 
-def test_what_is_said_of_a_node_after_it_was_gone_is_of_its_next_life() -> None:
+def test_facts_about_a_node_that_was_gone_belong_to_its_next_life() -> None:
     node = ready("d1")
     node.record(11, NODE, components())
     node.record(20, NODE, all_ready())
@@ -279,7 +279,7 @@ def test_a_node_that_comes_back_after_its_pods_went_is_prepared_from_nothing() -
     assert node.conditions()["MonitoringMissing"] == ("True", "HeartbeatMissing")
 
 
-def test_an_agent_speaks_of_its_own_node_only() -> None:
+def test_an_agent_reports_on_its_own_node_only() -> None:
     node = ready("d1")
     assert node.record(10, NODE, heartbeat(fresh=False), source="/nodes/w2/agent") == []
     assert node.record(10, "GPU-d1", UNFIT, source="/nodes/w2/agent") == []
@@ -296,7 +296,7 @@ def test_a_node_whose_agent_finds_no_driver_fails_until_it_finds_one() -> None:
     assert steps(node.record(13, NODE, cards())) == AGAIN
 
 
-def test_what_the_agent_said_of_the_driver_is_forgotten_with_its_node() -> None:
+def test_the_agents_report_on_the_driver_is_forgotten_with_its_node() -> None:
     node = ready("d1")
     node.record(9, NODE, cards(driver=False))
     node.record(9, NODE, components())
@@ -304,7 +304,7 @@ def test_what_the_agent_said_of_the_driver_is_forgotten_with_its_node() -> None:
     assert (NODE in node.state.node.rows, come_back(node, 12)) == (False, both("Validating", "Validating"))
 
 
-def test_what_a_new_agent_said_of_the_driver_before_its_node_was_known_to_be_gone_holds() -> None:
+def test_a_new_agents_report_on_the_driver_holds_when_the_nodes_end_is_recorded_later() -> None:
     node = ready("d1")
     node.record(9, NODE, components())
     node.record(11, NODE, cards(driver=False))
@@ -319,7 +319,7 @@ def test_a_component_is_ready_when_one_of_its_pods_is() -> None:
     assert steps(node.record(9, NODE, all_ready().model_copy(update={"pods": (old, *pods)}))) == []
 
 
-def test_a_late_fact_changes_nothing_that_is_known_better() -> None:
+def test_a_late_fact_changes_nothing_that_is_newer() -> None:
     node = ready("d1")
     assert steps(node.record(1.5, NODE, components(validator="failing", gfd="failing"))) == []
     assert steps(node.record(2.5, NODE, heartbeat(fresh=False))) == []
@@ -340,7 +340,7 @@ def test_each_of_several_decisions_about_a_subject_has_its_own_id_and_cause() ->
     assert len({one.id for one in decided}) == len(decided) == 2
 
 
-def test_a_change_of_one_node_looks_at_no_other() -> None:
+def test_a_change_of_one_node_evaluates_no_other() -> None:
     node = ready("d1")
     node.record(10, "d9", detected("GPU-9", "w9"))
     node.record(10, "w9", inventory())

@@ -112,7 +112,7 @@ def test_a_provisional_device_cannot_be_missed() -> None:
     assert node.device("d1") == ("Faulted", "NotObserved")
 
 
-def test_health_is_told_by_the_place_of_a_card_too() -> None:
+def test_health_is_reported_by_the_place_of_a_card_too() -> None:
     node = prepared(facts=all_ready())
     node.record(6, "d1", detected("GPU-1", address="0000:17:00.0"))
     node.record(7, "w1/0000:17:00.0", UNFIT)

@@ -42,7 +42,7 @@ def test_a_fact_is_decided_on_in_one_order() -> None:
     assert inventory.record(2, "w1", cards_seen(card("GPU-a"))) == []
 
 
-def test_the_agent_names_devices_by_address_when_it_speaks_first() -> None:
+def test_the_agent_names_devices_by_address_when_its_report_is_first() -> None:
     inventory = recorded(
         ("cpu", observed()), ("worker-01", cards_seen(card("GPU-a", serial="s1", product="NVIDIA H200")))
     )
@@ -78,19 +78,19 @@ def test_only_cards_of_the_same_vendor_and_model_are_taken_for_one_another() -> 
     ]
 
 
-def test_what_the_agent_does_not_see_stays_provisional_and_is_told_of() -> None:
+def test_devices_that_the_agent_does_not_see_stay_provisional_and_are_reported() -> None:
     inventory = recorded(("w1", observed("2203", "2203")), ("w1", cards_seen(card("GPU-a"))))
     assert [row.uuid for row in inventory.devices()] == ["GPU-a", None]
     assert inventory.conditions("w1")["InventoryComplete"] == ("False", "AttributesMissing")
 
 
-def test_the_agents_facts_win_and_what_it_does_not_say_comes_from_the_labels() -> None:
+def test_the_agents_facts_win_and_labels_supply_the_rest() -> None:
     inventory = recorded(("w1", observed("2203", **A100)), ("w1", cards_seen(card("GPU-a", product="NVIDIA A100"))))
     (device,) = inventory.devices()
     assert (device.product, device.memory_mib, device.compute_major) == ("NVIDIA A100", 40960, 8)
 
 
-def test_labels_say_nothing_of_cards_that_they_may_not_mean() -> None:
+def test_labels_do_not_describe_cards_that_they_may_not_mean() -> None:
     inventory = recorded(("w1", observed("2203", "20b5", **A100)))
     assert [row.product for row in inventory.devices()] == [None, None]
 
@@ -110,7 +110,7 @@ def test_other_pci_devices_are_no_gpus() -> None:
     assert device.pci_address == "0000:17:00.0"
 
 
-def test_devices_survive_the_loss_of_labels_and_the_node_says_so() -> None:
+def test_devices_survive_the_loss_of_labels_and_a_condition_of_the_node_shows_it() -> None:
     inventory = recorded(("cpu", observed()), ("w1", observed("2203", **A100)), ("w1", NodeObserved(uid="u")))
     (device,) = inventory.devices()
     assert (device.missing, device.memory_mib) == (False, 40960)
@@ -120,7 +120,7 @@ def test_devices_survive_the_loss_of_labels_and_the_node_says_so() -> None:
     assert inventory.node("w1").present is True
 
 
-def test_labels_without_a_nodefeature_or_devices_are_told_of() -> None:
+def test_labels_without_a_nodefeature_or_devices_are_reported() -> None:
     inventory = recorded(("w1", observed(gpu_present="true")))
     assert inventory.names() == []
     assert inventory.conditions("w1")["InventoryComplete"] == ("False", "NodeFeatureMissing")
@@ -157,7 +157,7 @@ def test_devices_go_with_their_node_and_with_nothing_else() -> None:
     assert inventory.state.report.rows == {}
 
 
-def test_a_node_that_comes_back_has_what_its_agent_said_last() -> None:
+def test_a_node_that_comes_back_has_its_agents_last_report() -> None:
     inventory = recorded(
         ("w1", observed("2203")), ("w1", cards_seen(card("GPU-a"))), ("w1", NodeGone()), ("w1", observed())
     )
@@ -201,7 +201,7 @@ def test_a_card_that_went_to_another_slot_keeps_its_name() -> None:
     assert inventory.names() == ["w1-0000-17-00-0"]
 
 
-def test_a_card_without_uuid_is_its_address_until_it_tells() -> None:
+def test_a_card_without_uuid_is_its_address_until_it_has_one() -> None:
     inventory = recorded(("cpu", observed()), ("w1", cards_seen(card(None))))
     assert [row.card for row in inventory.devices()] == ["w1/0000:17:00.0"]
     inventory.record(5, "w1", cards_seen(card("GPU-a")))
@@ -209,7 +209,7 @@ def test_a_card_without_uuid_is_its_address_until_it_tells() -> None:
     assert inventory.record(6, "w1", cards_seen(card(None))) == []
 
 
-def test_an_agent_speaks_of_its_own_node_only() -> None:
+def test_an_agent_reports_on_its_own_node_only() -> None:
     inventory = recorded(("cpu", observed()))
     assert inventory.record(5, "w2", cards_seen(card("GPU-a")), source="/nodes/w1/agent") == []
     assert inventory.names() == []

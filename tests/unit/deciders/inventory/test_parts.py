@@ -141,7 +141,7 @@ def test_products_have_short_names(product: str, label: str) -> None:
 def test_the_status_has_the_shape_of_the_resource() -> None:
     inventory = RecordedInventory()
     inventory.record(0, "worker-01", observed("2203"))
-    known = card(
+    complete = card(
         "GPU-3d45",
         product="NVIDIA A100-PCIE-40GB",
         pci_class="0300",
@@ -152,7 +152,7 @@ def test_the_status_has_the_shape_of_the_resource() -> None:
         mig_capable=True,
         mig_profiles=("1g.5gb", "2g.10gb"),
     )
-    inventory.record(1, "worker-01", cards_seen(known))
+    inventory.record(1, "worker-01", cards_seen(complete))
     (device,) = inventory.devices()
     status = device_status(device)
     conditions = {one["type"]: one for one in status.pop("conditions")}

@@ -85,7 +85,7 @@ def test_the_total_counts_what_is_set_up(
     assert world.conditions("ns/p")["CapacityLow"][0] == ("False" if total else "True")
 
 
-def test_the_cap_limits_the_total_and_says_so(world: PoolsLog) -> None:
+def test_the_cap_limits_the_total_and_the_message_names_it(world: PoolsLog) -> None:
     world.record("ns/p", pool(slices_per_unit=8))
     world.assign("n1-0", "ns/p")
     world.record(MODULE_CONFIG, SettingsChanged(max_slices_per_device=2))
@@ -189,7 +189,7 @@ def test_a_device_that_was_not_assigned_yet_cannot_drift(world: PoolsLog) -> Non
     assert world.conditions("ns/p")["Maintenance"] == ("False", "InService")
 
 
-def test_who_waits_for_room_waits_for_it_however_the_pool_drifts(world: PoolsLog) -> None:
+def test_a_device_that_waits_for_room_keeps_waiting_however_the_pool_drifts(world: PoolsLog) -> None:
     world.record("ns/p", pool(**MIG, devices_per_node_max=1))
     world.assign("n1-0", "ns/p", 1)
     world.record("n1-1", marked("p"))

@@ -74,7 +74,7 @@ def test_a_device_goes_from_pool_to_pool_only_when_the_first_has_released_it(wor
     assert second.correlation_id == first.correlation_id
 
 
-def test_an_annotation_that_comes_back_while_the_device_leaves_is_heard_when_it_has_left(world: PoolsLog) -> None:
+def test_an_annotation_that_comes_back_while_the_device_leaves_counts_when_it_has_left(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.assign("n1-0", "ns/p")
     world.record("n1-0", marked())
@@ -231,7 +231,7 @@ def test_a_confirmation_waits_until_the_device_is_ready(world: PoolsLog) -> None
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
 
 
-def test_agents_are_heard_about_their_own_devices_and_pools_only(world: PoolsLog) -> None:
+def test_reports_of_agents_count_for_their_own_devices_and_pools_only(world: PoolsLog) -> None:
     world.begin("n2")
     world.record("ns/p", pool())
     world.record("n1-0", marked("p"))
@@ -242,7 +242,7 @@ def test_agents_are_heard_about_their_own_devices_and_pools_only(world: PoolsLog
     assert (world.of("n1-0"), world.of("n1-1")) == (("ns/p", PENDING), FREE)
 
 
-def test_of_what_an_agent_says_the_latest_counts(world: PoolsLog) -> None:
+def test_the_latest_report_of_an_agent_counts(world: PoolsLog) -> None:
     world.record("ns/p", pool(unit="MIG", mig_profile="1g.5gb"))
     world.record("n1-0", marked("p"))
     world.record("n1-0", applied("ns/p", 7), at=50)
@@ -250,7 +250,7 @@ def test_of_what_an_agent_says_the_latest_counts(world: PoolsLog) -> None:
     assert (world.of("n1-0"), world.total("ns/p")) == (("ns/p", ASSIGNED), 7)
 
 
-def test_an_agent_whose_clock_is_behind_is_heard(world: PoolsLog) -> None:
+def test_reports_of_an_agent_whose_clock_is_behind_count(world: PoolsLog) -> None:
     world.record("ns/p", pool())
     world.record("n1-0", marked("p"))
     world.record("n1-0", applied("ns/p"), at=-100)

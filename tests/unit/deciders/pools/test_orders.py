@@ -38,9 +38,9 @@ CARD = A100.model_copy(update={"uuid": "GPU-1", "pci_address": "0000:17:00.0"})
 
 def lists(decided: list[Decoded]) -> dict[str, tuple[WantedDevice, ...]]:
     """The lists among the decisions, by node; there is one of a node at most."""
-    told = [(one.subject, one.data.devices) for one in decided if isinstance(one.data, NodeDevicesWanted)]
-    assert len(told) == len(dict(told))
-    return dict(told)
+    orders = [(one.subject, one.data.devices) for one in decided if isinstance(one.data, NodeDevicesWanted)]
+    assert len(orders) == len(dict(orders))
+    return dict(orders)
 
 
 def order(world: PoolsLog, device: str = "n1-0") -> WantedDevice:
@@ -139,7 +139,7 @@ def test_the_agent_is_requested_to_report_again_when_its_report_no_longer_counts
     assert (one.releasing, one.asked_at) == (True, hour(world.clock))
 
 
-def test_who_asks_for_it_does_not_matter_to_the_agent() -> None:
+def test_it_does_not_matter_to_the_agent_who_requests_a_device() -> None:
     world = PoolsLog().begin("n1")
     world.record("p", pool(requires_annotation=False, auto_approve={"labels": {"tier": "gold"}}))
     world.record("n1-0", marked(tier="gold"))
@@ -230,7 +230,7 @@ def test_a_new_definition_gives_new_orders_to_the_nodes_of_the_pool(
     assert setup(world, "n3-0") == ("MIG", "1g.5gb", 1)
 
 
-def test_a_card_that_is_divided_otherwise_as_its_pool_asks_has_not_drifted() -> None:
+def test_a_card_that_its_pool_divides_otherwise_has_not_drifted() -> None:
     world = held(**MIG)
     world.record("ns/p", pool(unit="MIG", mig_profile="3g.20gb"))
     world.record("n1-0", applied("ns/p", 2))
@@ -340,14 +340,14 @@ def test_a_device_that_goes_while_nothing_is_decided_leaves_the_list_afterwards(
 
 def test_orders_never_have_an_earlier_time_than_the_last() -> None:
     world = held()
-    told = world.state.orders.rows["n1"].changed_at
+    first_changed_at = world.state.orders.rows["n1"].changed_at
     decided = world.record("n1-0", described(CARD), at=0)
-    assert [one.time for one in decided] == [told]
-    assert [one.time >= told for one in world.record("n1-0", DeviceWithdrawn(), at=0)] == [True, True]
+    assert [one.time for one in decided] == [first_changed_at]
+    assert [one.time >= first_changed_at for one in world.record("n1-0", DeviceWithdrawn(), at=0)] == [True, True]
     world.record("n1-0", detected("n1"), at=0)
     world.record("n1-0", state("Ready"), at=0)
     assert [one.device for one in last_orders(world.state, "n1").values()] == ["n1-0"]
-    assert world.state.orders.rows["n1"].changed_at >= told
+    assert world.state.orders.rows["n1"].changed_at >= first_changed_at
 
 
 def crowd(world: PoolsLog, count: int) -> list[str]:

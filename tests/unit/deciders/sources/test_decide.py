@@ -14,13 +14,13 @@ from support.events import AGENT, EPOCH, GENERATION, START, event, message
 GRACE = timedelta(seconds=GAP_GRACE_S)
 
 
-def said(number: int, epoch: str = EPOCH) -> Decoded:
+def numbered_event(number: int, epoch: str = EPOCH) -> Decoded:
     return event(DeviceFailed(kind="DBE"), "d1", number=number, at=number, source=AGENT, epoch=epoch)
 
 
 def log(*numbers: int) -> list[Message]:
     """Recorded a second apart, from the start of all tests on."""
-    return [message(said(number), sequence) for sequence, number in enumerate(numbers, 1)]
+    return [message(numbered_event(number), sequence) for sequence, number in enumerate(numbers, 1)]
 
 
 def following(*numbers: int) -> Fold:
@@ -40,7 +40,7 @@ def test_a_source_is_counted() -> None:
 
 def test_epochs_are_followed_apart() -> None:
     fold = following(1, 2)
-    fold.apply(message(said(1, "another"), 3))
+    fold.apply(message(numbered_event(1, "another"), 3))
     assert [row.missing for row in fold.state.tables()["source"].rows.values()] == [0, 0]
 
 
@@ -71,18 +71,18 @@ def test_a_gap_closes_with_its_last_number() -> None:
     fold.due(START + 2 * GRACE)
     fold.take_decided()
     for sequence, number in enumerate((3, 2), 3):
-        fold.apply(message(said(number), sequence))
+        fold.apply(message(numbered_event(number), sequence))
     assert fold.take_decided() == []
-    fold.apply(message(said(4), 5))
+    fold.apply(message(numbered_event(4), 5))
     (decision,) = fold.take_decided()
     assert decision.data == SourceGapClosed(epoch=EPOCH, first=2, last=4)
-    assert decision.causation_id == said(4).id
+    assert decision.causation_id == numbered_event(4).id
     (gap,) = fold.state.tables()["gap"].rows.values()
     assert gap.closed_at == START + timedelta(seconds=5)
 
 
-def test_an_event_turned_down_is_told_of_once() -> None:
-    bad = message(said(1), 1, data=b"{")
+def test_a_rejected_event_is_reported_once() -> None:
+    bad = message(numbered_event(1), 1, data=b"{")
     fold = Fold(SourcesProjection(), GENERATION, numbering=Numbering("own", 1))
     fold.apply(bad)
     (decision,) = fold.take_decided()
@@ -95,15 +95,15 @@ def test_an_event_turned_down_is_told_of_once() -> None:
 def test_a_long_reason_is_cut() -> None:
     fold = Fold(SourcesProjection(), GENERATION)
     subject = f"ledger.node.{'n' * 3000}.device.d1.failed"
-    fold.apply(message(said(1), 1, subject=subject))
+    fold.apply(message(numbered_event(1), 1, subject=subject))
     (row,) = fold.state.tables()["rejection"].rows.values()
     assert len(row.reason) == 1000
     assert row.nats_subject == subject[:1000]
 
 
-def test_a_subject_that_no_table_can_keep_is_told_of_all_the_same() -> None:
+def test_a_subject_that_no_table_can_keep_is_reported_all_the_same() -> None:
     fold = Fold(SourcesProjection(), GENERATION)
-    fold.apply(message(said(1), 1, subject="ledger.node.n1.device.a\0b.failed"))
+    fold.apply(message(numbered_event(1), 1, subject="ledger.node.n1.device.a\0b.failed"))
     (row,) = fold.state.tables()["rejection"].rows.values()
     assert row.nats_subject == "ledger.node.n1.device.a\\0b.failed"
     assert "\0" not in row.reason

@@ -26,8 +26,8 @@ def counted(*events: Decoded) -> list[tuple[Any, ...]]:
 
 
 def test_errors_add_up_by_kind_and_cause() -> None:
-    told = [errors(count=3, first=1), errors(first=0), errors("XID 63", "hardware", 2, 2)]
-    events = [event(data, "GPU-a", number=n, at=n + 1, source=AGENT) for n, data in enumerate(told, 1)]
+    reports = [errors(count=3, first=1), errors(first=0), errors("XID 63", "hardware", 2, 2)]
+    events = [event(data, "GPU-a", number=n, at=n + 1, source=AGENT) for n, data in enumerate(reports, 1)]
     assert counted(*events) == [
         ("GPU-a", "XID 31", "application", "n1", 4, hour(0), hour(3)),
         ("GPU-a", "XID 63", "hardware", "n1", 2, hour(2), hour(4)),

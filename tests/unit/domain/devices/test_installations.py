@@ -10,22 +10,22 @@ from gpuledger.events.payload import Payload
 from gpuledger.readmodels.projections import DevicesProjection
 from support.events import AGENT, IMPORT, event, folded, hour, log_of, rows_of
 
-Said = tuple[float, str, Payload]
+DeviceFact = tuple[float, str, Payload]
 
 
-def inserted(at: float, device: str = "d1", slot: str = "s1", **known: str) -> Said:
-    return (at, device, DeviceInserted(slot=slot, **known))
+def inserted(at: float, device: str = "d1", slot: str = "s1", **facts: str) -> DeviceFact:
+    return (at, device, DeviceInserted(slot=slot, **facts))
 
 
-def removed(at: float, device: str = "d1", slot: str = "s1", *, retired: bool = False) -> Said:
+def removed(at: float, device: str = "d1", slot: str = "s1", *, retired: bool = False) -> DeviceFact:
     return (at, device, DeviceRemoved(slot=slot, retired=retired))
 
 
-def tables(*said: Said, sources: tuple[str, ...] = (IMPORT,)) -> dict[str, list[Any]]:
+def tables(*facts: DeviceFact, sources: tuple[str, ...] = (IMPORT,)) -> dict[str, list[Any]]:
     """The rows after these facts, recorded in this order by these sources in turn."""
     events = [
         event(data, device, number=number, at=at, source=sources[number % len(sources)])
-        for number, (at, device, data) in enumerate(said, 1)
+        for number, (at, device, data) in enumerate(facts, 1)
     ]
     rows = rows_of(folded(DevicesProjection(), log_of(events)), positions=False)
     return {name: sorted(table.values(), key=str) for name, table in rows.items()}
@@ -36,7 +36,7 @@ def lives(rows: dict[str, list[Any]]) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected", "strays"),
+    ("facts", "lives_h", "strays"),
     [
         ([inserted(1)], [(1, None)], 0),
         ([inserted(1), removed(2)], [(1, 2)], 0),
@@ -48,17 +48,17 @@ def lives(rows: dict[str, list[Any]]) -> list[tuple[Any, Any]]:
         ([inserted(1), removed(2), inserted(2)], [(1, 2), (2, None)], 0),
     ],
 )
-def test_facts_pair_up_by_time_in_any_order(said: list[Said], expected: list[Any], strays: int) -> None:
-    wanted = [(hour(start), None if end is None else hour(end)) for start, end in expected]
-    for order in permutations(said):
+def test_facts_pair_up_by_time_in_any_order(facts: list[DeviceFact], lives_h: list[Any], strays: int) -> None:
+    expected = [(hour(start), None if end is None else hour(end)) for start, end in lives_h]
+    for order in permutations(facts):
         rows = tables(*order)
-        assert (lives(rows), len(rows["stray"])) == (wanted, strays)
+        assert (lives(rows), len(rows["stray"])) == (expected, strays)
 
 
-def test_a_removal_that_turns_stray_is_the_same_whoever_told_what() -> None:
-    said = [inserted(1), removed(5), removed(3)]
+def test_a_removal_that_turns_stray_is_the_same_whichever_source_reported_it() -> None:
+    facts = [inserted(1), removed(5), removed(3)]
     in_turn = [(IMPORT, AGENT), (AGENT, IMPORT), (IMPORT,)]
-    strays = [tables(*order, sources=sources)["stray"] for order in permutations(said) for sources in in_turn]
+    strays = [tables(*order, sources=sources)["stray"] for order in permutations(facts) for sources in in_turn]
     assert all(found == strays[0] for found in strays)
 
 
@@ -72,7 +72,7 @@ def test_a_late_removal_ends_a_contradiction() -> None:
     assert (row.valid_from, row.valid_to) == (hour(3), hour(4))
 
 
-def test_one_device_in_two_places_is_told_of() -> None:
+def test_one_device_in_two_places_is_reported() -> None:
     rows = tables(inserted(1, slot="s1"), inserted(2, slot="s2"))
     (row,) = rows["contradiction"]
     assert (row.kind, row.subject, row.first, row.second) == ("device-in-two-slots", "d1", "s1", "s2")
@@ -84,7 +84,7 @@ def test_lives_that_only_touch_do_not_contradict() -> None:
     assert tables(inserted(1, "d1"), inserted(2, "d2"), removed(2, "d2"))["contradiction"] == []
 
 
-def test_a_stray_is_told_of_until_a_late_fact_gives_it_a_life() -> None:
+def test_a_stray_is_reported_until_a_late_fact_gives_it_a_life() -> None:
     rows = tables(inserted(1), inserted(5))
     assert [row.kind for row in rows["contradiction"]] == ["inserted-twice"]
     rows = tables(inserted(1), inserted(5), removed(3))
@@ -93,12 +93,12 @@ def test_a_stray_is_told_of_until_a_late_fact_gives_it_a_life() -> None:
 
 
 @pytest.mark.parametrize(("retired", "state"), [(False, "Removed"), (True, "Retired")])
-def test_the_last_removal_says_whether_the_device_retired(retired: bool, state: str) -> None:
+def test_the_last_removal_decides_whether_the_device_retired(retired: bool, state: str) -> None:
     (row,) = tables(inserted(1), removed(2, retired=not retired), inserted(3), removed(4, retired=retired))["device"]
     assert (row.state, row.slot, row.lives, row.removed_at) == (state, None, 2, hour(4))
 
 
-def test_identity_is_the_latest_known() -> None:
+def test_identity_is_the_latest_one_reported() -> None:
     (row,) = tables(inserted(1, serial="A", model="K20"), removed(2), inserted(3, serial="B"))["device"]
     assert (row.serial, row.model, row.uuid) == ("B", "K20", None)
 

@@ -10,10 +10,10 @@ from gpuledger.readmodels.projections import NodesProjection
 from support.events import IMPORT, event, folded, hour, log_of, rows_of
 
 
-def tables(*said: tuple[float, str, Payload], source: str = IMPORT) -> dict[str, list[Any]]:
+def tables(*facts: tuple[float, str, Payload], source: str = IMPORT) -> dict[str, list[Any]]:
     """The rows after these facts, recorded in this order."""
     events = [
-        event(data, subject, number=number, at=at, source=source) for number, (at, subject, data) in enumerate(said, 1)
+        event(data, subject, number=number, at=at, source=source) for number, (at, subject, data) in enumerate(facts, 1)
     ]
     rows = rows_of(folded(NodesProjection(), log_of(events)), positions=False)
     return {name: sorted(table.values(), key=str) for name, table in rows.items()}
@@ -45,7 +45,7 @@ def test_a_slot_declared_again_counts_once() -> None:
     assert (rows["node"][0].slots, rows["node_slot"][0].declared_at) == (1, hour(1))
 
 
-def test_a_node_known_by_its_slots_alone_is_present() -> None:
+def test_a_node_that_only_slots_name_is_present() -> None:
     (node,) = tables((1, "s1", SlotDeclared(node="n1")))["node"]
     assert (node.node, node.present, node.gpu_count) == ("n1", True, None)
 
@@ -58,12 +58,12 @@ def test_of_two_registrations_of_one_time_the_one_recorded_later_holds() -> None
 def test_a_node_that_a_watcher_saw_is_present_until_it_is_gone() -> None:
     labels = {"gpu.deckhouse.io/device-count": "8", "nvidia.com/gpu.product": "NVIDIA-H200"}
     bare = NodeObserved(uid="u1", labels={"gpu.deckhouse.io/device-count": "many"})
-    said = [(1.0, "n1", NodeObserved(uid="u1", labels=labels)), (3.0, "n1", bare), (5.0, "n1", NodeGone(uid="u1"))]
-    for order in permutations(said):
-        told = tables(*order, source="/watchers/nodes")
-        assert [(row.present, row.gpu_count, row.gpu_model) for row in told["node_history"]] == [
+    facts = [(1.0, "n1", NodeObserved(uid="u1", labels=labels)), (3.0, "n1", bare), (5.0, "n1", NodeGone(uid="u1"))]
+    for order in permutations(facts):
+        rows = tables(*order, source="/watchers/nodes")
+        assert [(row.present, row.gpu_count, row.gpu_model) for row in rows["node_history"]] == [
             (True, 8, "NVIDIA-H200"),
             (True, None, None),
             (False, None, None),
         ]
-        assert [row.present for row in told["node"]] == [False]
+        assert [row.present for row in rows["node"]] == [False]

@@ -107,7 +107,7 @@ def test_whether_the_least_fits(value: str, policy: dict[str, Any], use: Use, is
     assert fits_least(made(value, **policy), use) is is_fitting
 
 
-def test_a_device_for_one_claim_is_asked_for_whole() -> None:
+def test_a_device_for_one_claim_is_requested_whole() -> None:
     alone = made("4")._replace(is_shareable=False)
     assert fits_least(alone, UNUSED)
     assert fits_least(alone, Use(shares=1))

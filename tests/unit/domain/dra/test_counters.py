@@ -53,7 +53,9 @@ def part(name: str) -> DraDevice:
         ),
     ],
 )
-def test_what_is_left_and_who_is_short(used: set[str], left: tuple[int, int], short: dict[str, list[str]]) -> None:
+def test_what_is_left_and_which_devices_are_short(
+    used: set[str], left: tuple[int, int], short: dict[str, list[str]]
+) -> None:
     for use in (HELD, SHARED):
         found = counters_left(view(), dict.fromkeys(used, use))
         assert (found["a"]["m"], found["b"]["m"]) == (left[0] * UNIT, left[1] * UNIT)

@@ -59,7 +59,7 @@ def _hour(at: datetime | None) -> float:
         ([(1, "ns/c", HELD), (2, "ns/d", HELD), (3, "ns/c", ClaimReleased())], [(1, 3), (2, -1)]),
     ],
 )
-def test_who_held_a_device_and_when(facts: list[SubjectFact], rows: list[tuple[float, float]]) -> None:
+def test_claims_that_held_a_device_and_when(facts: list[SubjectFact], rows: list[tuple[float, float]]) -> None:
     assert past(recorded(*facts).state.allocation.rows) == rows
 
 
@@ -101,7 +101,7 @@ def test_how_views_of_a_pool_stood(facts: list[SubjectFact], rows: list[tuple[An
     assert past(recorded(*facts).state.availability.rows, *COUNTED) == rows
 
 
-def test_rows_leave_memory_with_what_they_tell_of() -> None:
+def test_rows_leave_memory_with_the_object_that_they_describe() -> None:
     found = recorded((1, "s", NODE), (2, "ns/c", HELD), (3, "ns/c", ClaimReleased()), (4, "s", SliceWithdrawn()))
     changes = {name: table.take_changes() for name, table in found.state.tables().items()}
     assert (len(changes["device_allocation"].new), len(changes["pool_availability"].new)) == (1, 3)

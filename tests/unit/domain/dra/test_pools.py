@@ -95,7 +95,7 @@ def test_what_makes_a_pool_invalid(slices: list[Slice], problems: list[str]) -> 
         assert seen(*given).gives is (not problems and seen(*given).is_complete)
 
 
-def test_a_name_in_very_many_slices_is_told_once() -> None:
+def test_a_name_in_very_many_slices_is_reported_once() -> None:
     problems = seen_everywhere([made(f"s{number}", 1, 40, ANYWHERE, GPU) for number in range(40)]).problems
     assert len(problems) == 1
 

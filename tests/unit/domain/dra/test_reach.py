@@ -11,40 +11,40 @@ from support.dra import ANYWHERE, counters, device, on, published
 NODE = LabelledNode("n1", {"zone": "a", "slots": "8", "odd": "1_000", "empty": ""})
 
 
-def asks(key: str, operator: str, *values: str, is_field: bool = False) -> NodeRequirement:
+def node_requirement(key: str, operator: str, *values: str, is_field: bool = False) -> NodeRequirement:
     return NodeRequirement(key=key, operator=operator, values=values, is_field=is_field)
 
 
 @pytest.mark.parametrize(
     ("requirement", "is_met"),
     [
-        (asks("zone", "In", "a", "b"), True),
-        (asks("zone", "In", "b"), False),
-        (asks("absent", "In", "a"), False),
-        (asks("zone", "NotIn", "a"), False),
-        (asks("zone", "NotIn", "b"), True),
-        (asks("absent", "NotIn", "a"), True),
-        (asks("empty", "Exists"), True),
-        (asks("absent", "Exists"), False),
-        (asks("absent", "DoesNotExist"), True),
-        (asks("zone", "DoesNotExist"), False),
-        (asks("slots", "Gt", "7"), True),
-        (asks("slots", "Gt", "8"), False),
-        (asks("slots", "Lt", "9"), True),
-        (asks("slots", "Lt", "8"), False),
-        (asks("zone", "Gt", "1"), False),
-        (asks("slots", "Gt", "x"), False),
-        (asks("slots", "Gt"), False),
-        (asks("absent", "Lt", "1"), False),
-        (asks("odd", "Gt", "1"), False),
-        (asks("slots", "Lt", " 9 "), False),
-        (asks("slots", "Lt", "9" * 19), False),
-        (asks("slots", "Lt", "9" * 5000), False),
-        (asks("zone", "Like", "a"), False),
-        (asks("metadata.name", "In", "n1", is_field=True), True),
-        (asks("metadata.name", "NotIn", "n1", is_field=True), False),
-        (asks("metadata.name", "In", "n1"), False),
-        (asks("zone", "In", "a", is_field=True), False),
+        (node_requirement("zone", "In", "a", "b"), True),
+        (node_requirement("zone", "In", "b"), False),
+        (node_requirement("absent", "In", "a"), False),
+        (node_requirement("zone", "NotIn", "a"), False),
+        (node_requirement("zone", "NotIn", "b"), True),
+        (node_requirement("absent", "NotIn", "a"), True),
+        (node_requirement("empty", "Exists"), True),
+        (node_requirement("absent", "Exists"), False),
+        (node_requirement("absent", "DoesNotExist"), True),
+        (node_requirement("zone", "DoesNotExist"), False),
+        (node_requirement("slots", "Gt", "7"), True),
+        (node_requirement("slots", "Gt", "8"), False),
+        (node_requirement("slots", "Lt", "9"), True),
+        (node_requirement("slots", "Lt", "8"), False),
+        (node_requirement("zone", "Gt", "1"), False),
+        (node_requirement("slots", "Gt", "x"), False),
+        (node_requirement("slots", "Gt"), False),
+        (node_requirement("absent", "Lt", "1"), False),
+        (node_requirement("odd", "Gt", "1"), False),
+        (node_requirement("slots", "Lt", " 9 "), False),
+        (node_requirement("slots", "Lt", "9" * 19), False),
+        (node_requirement("slots", "Lt", "9" * 5000), False),
+        (node_requirement("zone", "Like", "a"), False),
+        (node_requirement("metadata.name", "In", "n1", is_field=True), True),
+        (node_requirement("metadata.name", "NotIn", "n1", is_field=True), False),
+        (node_requirement("metadata.name", "In", "n1"), False),
+        (node_requirement("zone", "In", "a", is_field=True), False),
     ],
 )
 def test_requirements(requirement: NodeRequirement, is_met: bool) -> None:
@@ -59,8 +59,8 @@ def test_requirements(requirement: NodeRequirement, is_met: bool) -> None:
         (ANYWHERE, True),
         (NodeReach(), False),
         (NodeReach(terms=((),)), False),
-        (NodeReach(terms=((), (asks("zone", "Exists"),))), True),
-        (NodeReach(terms=((asks("zone", "Exists"), asks("absent", "Exists")),)), False),
+        (NodeReach(terms=((), (node_requirement("zone", "Exists"),))), True),
+        (NodeReach(terms=((node_requirement("zone", "Exists"), node_requirement("absent", "Exists")),)), False),
     ],
 )
 def test_one_term_has_to_fit_in_all_its_parts(reach: NodeReach, is_reached: bool) -> None:

@@ -180,7 +180,7 @@ def test_a_claim_that_is_made_anew_under_its_name_is_another() -> None:
     assert recorded.status("s1")["devices"][0]["allocations"] == [holds(uid="uid-2")]
 
 
-def test_two_claims_on_one_device_are_both_told() -> None:
+def test_two_claims_on_one_device_are_both_shown() -> None:
     recorded = RecordedSlices(
         ("s1", published(*TWO)), ("ns/d", given(result("gpu-0"), uid="2")), ("ns/c", given(result("gpu-0")))
     )
@@ -203,6 +203,6 @@ def test_an_empty_slice() -> None:
     assert recorded.state.status("s2") is None
 
 
-def test_devices_are_told_in_the_order_of_their_slice() -> None:
+def test_devices_are_shown_in_the_order_of_their_slice() -> None:
     recorded = RecordedSlices(("a", published(*TWO, count=2)), ("b", published(*TWO[::-1], count=2)))
     assert list(recorded.states("b")) == ["gpu-1", "gpu-0"]

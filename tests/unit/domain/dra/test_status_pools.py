@@ -41,7 +41,7 @@ def test_a_device_in_partitions() -> None:
     assert recorded.status("counters")["poolStatus"] == pool(2, 2)
 
 
-def test_an_overdrawn_counter_is_told_and_blocks_all() -> None:
+def test_an_overdrawn_counter_is_an_error_and_blocks_all() -> None:
     recorded = partitioned().record(("ns/c", given(result("half-0"), result("whole"))))
     error = "counter gpu-0/memory is overcommitted by 2"
     assert recorded.states("devices")["half-1"] == "Unavailable/InsufficientSharedCapacity"
@@ -66,7 +66,7 @@ def test_counters_of_another_node_are_in_reach() -> None:
     assert recorded.status("s1")["poolStatus"] == pool(2, 1)
 
 
-def test_what_vanishes_is_told_by_every_view_of_its_pool() -> None:
+def test_every_view_of_a_pool_shows_what_vanishes() -> None:
     recorded = RecordedSlices(
         ("a", published(*TWO, pool="p", reach=on("n1"))), ("b", published(pool="p", reach=on("n2")))
     )
@@ -109,7 +109,7 @@ def test_one_pool_name_under_two_drivers() -> None:
     assert recorded.status("s2")["poolStatus"] == pool()
 
 
-def test_each_view_of_a_pool_is_told_by_its_own_first_slice() -> None:
+def test_each_view_of_a_pool_is_shown_by_its_own_first_slice() -> None:
     """One pool on two nodes and for the whole cluster; each node sees what is in its reach."""
     recorded = RecordedSlices(
         ("d", published(device("near"), pool="p", reach=on("n1"))),

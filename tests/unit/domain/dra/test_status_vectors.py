@@ -13,7 +13,7 @@ FOLDER = ROOT.parent / "shared" / "vectors" / "dra"
 
 @pytest.mark.shared
 @pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no recorded verdicts in {FOLDER}")
-def test_statuses_say_what_the_allocator_decides() -> None:
+def test_statuses_agree_with_the_allocator() -> None:
     checked, found = Counter[str](), []
     for vector in vectors(FOLDER):
         for where, decided, facts in compared(vector):

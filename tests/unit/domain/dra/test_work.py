@@ -49,7 +49,7 @@ def cluster(size: int) -> RecordedSlices:
 
 
 @pytest.mark.parametrize("size", [10, 1000])
-def test_a_claim_is_looked_at_where_it_is_whatever_the_cluster(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_is_evaluated_where_it_is_whatever_the_cluster(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = cluster(size)
     with counted(monkeypatch) as work:
         recorded.record(("ns/new", given(result("gpu-1", "n3"))))
@@ -60,7 +60,7 @@ def test_a_claim_is_looked_at_where_it_is_whatever_the_cluster(size: int, monkey
         assert (work["verdicts"], work["views"], recorded.state.take_touched()) == (10, 1, ["s-n3"])
 
 
-def test_slices_of_a_pool_are_not_looked_at_again_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_of_a_pool_are_not_evaluated_again_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once when it comes, and once when the last one completes the pool: not all of them with each that comes."""
     size, recorded = 40, RecordedSlices()
     with counted(monkeypatch) as work:
@@ -73,7 +73,7 @@ def test_slices_of_a_pool_are_not_looked_at_again_for_each_other(monkeypatch: py
         assert sorted(recorded.state.take_touched()) == ["s0", "s7"]
 
 
-def test_nodes_that_share_a_pool_are_not_looked_at_again_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_share_a_pool_are_not_evaluated_again_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     size, recorded = 40, RecordedSlices()
     with counted(monkeypatch) as work:
         for number in range(size):
@@ -85,7 +85,7 @@ def test_nodes_that_share_a_pool_are_not_looked_at_again_for_each_other(monkeypa
         assert (work, recorded.state.take_touched()) == ({"verdicts": size + 1, "views": size}, ["n7"])
 
 
-def test_only_those_that_draw_from_the_same_counters_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_devices_that_draw_from_the_same_counters_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = [f"gpu-{number}" for number in range(8)]
     parts = [partition(f"{gpu}-{half}", gpu, m="2") for gpu in gpus for half in (0, 1)]
     whole = [partition(gpu, gpu, m="4") for gpu in gpus]
@@ -99,7 +99,7 @@ def test_only_those_that_draw_from_the_same_counters_are_looked_at(monkeypatch: 
     assert recorded.states("a")["gpu-3"] == "Unavailable/InsufficientSharedCapacity"
 
 
-def test_before_anybody_asks_nothing_is_noted_of_what_changes() -> None:
+def test_changes_are_not_noted_before_the_first_query_for_them() -> None:
     recorded = RecordedSlices()
     vars(recorded.state)["_touched"] = None
     recorded.record(("a", published()), ("b", published()), ("b", SliceWithdrawn()))

@@ -21,7 +21,7 @@ def _on_an_empty_card(geometry: Geometry, profile: Profile) -> int:
 
 
 @pytest.mark.parametrize(("geometry", "profile"), ALL)
-def test_an_empty_card_has_as_many_instances_as_the_guide_says(geometry: Geometry, profile: Profile) -> None:
+def test_an_empty_card_has_as_many_instances_as_in_the_guide(geometry: Geometry, profile: Profile) -> None:
     assert _on_an_empty_card(geometry, profile) == profile.instances_max
 
 
@@ -32,7 +32,7 @@ def test_pools_count_on_as_many_instances_as_can_be_made(geometry: Geometry, pro
 
 
 @pytest.mark.parametrize(("geometry", "profile"), ALL)
-def test_a_profile_has_what_its_name_says(geometry: Geometry, profile: Profile) -> None:
+def test_a_profile_has_what_its_name_promises(geometry: Geometry, profile: Profile) -> None:
     compute, memory = profile.name.split("+")[0].removesuffix("gb").split("g.")
     assert profile.compute == int(compute)
     assert int(memory) * 1024 * 0.85 < profile.memory_mib <= int(memory) * 1024

@@ -97,7 +97,7 @@ def test_a_card_has_its_media_engines_once() -> None:
     assert plan(card, "2g.12gb") == Plan((Create("2g.12gb", 2),), (Place(0, "1g.6gb+me"), Place(2, "2g.12gb")))
 
 
-def test_what_somebody_made_by_a_profile_that_nobody_knows_is_gone_round() -> None:
+def test_instances_of_an_unknown_profile_are_planned_around() -> None:
     strange = Instance("strange", "9g.90gb", 0, 4)
     card = EMPTY._replace(instances=(strange,), busy=frozenset({"strange"}))
     assert plan(card, "3g.40gb") == Plan((Create("3g.40gb", 4),), (Place(0, "9g.90gb"), Place(4, "3g.40gb")))

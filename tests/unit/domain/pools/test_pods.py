@@ -16,14 +16,14 @@ from support.pool_explanations import POOL, UNITS, cards
 from support.pools import MET, PoolsLog
 
 POD = "team-a/p"
-Saying = tuple[float, Payload]
+TimedFact = tuple[float, Payload]
 
 
-def asks(node: str | None = None, units: int = 1, uid: str = "u") -> PodObserved:
+def observed(node: str | None = None, units: int = 1, uid: str = "u") -> PodObserved:
     return PodObserved(uid=uid, node=node, requests={UNITS: units})
 
 
-def told(*facts: Saying) -> PoolPod | None:
+def pod_after(*facts: TimedFact) -> PoolPod | None:
     """What is known of the pod after these facts, in the order of the log."""
     pools = PoolsLog()
     for at, data in facts:
@@ -31,27 +31,27 @@ def told(*facts: Saying) -> PoolPod | None:
     return pools.state.pod.get(POD)
 
 
-def row(said_at: float, node: str | None = None, bound_at: float | None = None, units: int = 1) -> PoolPod:
+def row(changed_at: float, node: str | None = None, bound_at: float | None = None, units: int = 1) -> PoolPod:
     since: datetime | None = None if bound_at is None else hour(bound_at)
-    return PoolPod(POD, "u", node, f'{{"{UNITS}":{units}}}', hour(said_at), since)
+    return PoolPod(POD, "u", node, f'{{"{UNITS}":{units}}}', hour(changed_at), since)
 
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ([(1, asks())], row(1)),
-        ([(1, asks()), (2, asks("w1"))], row(2, "w1", 2)),
-        ([(1, asks("w1")), (2, asks("w1", 3))], row(2, "w1", 1, 3)),
-        ([(1, asks("w1")), (2, asks("w2"))], row(2, "w2", 2)),
-        ([(1, asks("w1")), (2, asks()), (3, asks("w1"))], row(3, "w1", 3)),
-        ([(1, asks("w1", uid="before")), (2, asks("w1"))], row(2, "w1", 2)),
-        ([(2, asks("w1")), (1, asks(units=5))], row(2, "w1", 2)),
-        ([(1, asks("w1")), (1, asks("w1", 2))], row(1, "w1", 1, 2)),
-        ([(1, asks("w1")), (2, PodGone(uid="u"))], None),
-        ([(1, asks("w1")), (1, PodGone())], None),
-        ([(2, asks("w1")), (1, PodGone(uid="u"))], row(2, "w1", 2)),
+        ([(1, observed())], row(1)),
+        ([(1, observed()), (2, observed("w1"))], row(2, "w1", 2)),
+        ([(1, observed("w1")), (2, observed("w1", 3))], row(2, "w1", 1, 3)),
+        ([(1, observed("w1")), (2, observed("w2"))], row(2, "w2", 2)),
+        ([(1, observed("w1")), (2, observed()), (3, observed("w1"))], row(3, "w1", 3)),
+        ([(1, observed("w1", uid="before")), (2, observed("w1"))], row(2, "w1", 2)),
+        ([(2, observed("w1")), (1, observed(units=5))], row(2, "w1", 2)),
+        ([(1, observed("w1")), (1, observed("w1", 2))], row(1, "w1", 1, 2)),
+        ([(1, observed("w1")), (2, PodGone(uid="u"))], None),
+        ([(1, observed("w1")), (1, PodGone())], None),
+        ([(2, observed("w1")), (1, PodGone(uid="u"))], row(2, "w1", 2)),
         ([(1, PodGone(uid="u"))], None),
-        ([(1, asks("w1")), (2, PodGone(uid="u")), (3, asks("w1"))], row(3, "w1", 3)),
+        ([(1, observed("w1")), (2, PodGone(uid="u")), (3, observed("w1"))], row(3, "w1", 3)),
     ],
     ids=[
         "asks", "is bound", "asks for more", "is elsewhere", "was off its node", "another one of its name",
@@ -59,39 +59,39 @@ def row(said_at: float, node: str | None = None, bound_at: float | None = None, 
         "comes again",
     ],
 )  # fmt: skip
-def test_pods_become_rows(facts: list[Saying], expected: PoolPod | None) -> None:
-    assert told(*facts) == expected
+def test_pods_become_rows(facts: list[TimedFact], expected: PoolPod | None) -> None:
+    assert pod_after(*facts) == expected
 
 
 def test_pods_that_are_gone_leave_nothing_behind() -> None:
     pools = PoolsLog()
     for number in range(3):
-        pools.record(f"team-a/{number}", asks())
+        pools.record(f"team-a/{number}", observed())
         pools.record(f"team-a/{number}", PodGone())
     assert not any(len(table) for table in pools.state.tables().values())
 
 
 def test_equal_requests_are_one_text() -> None:
-    one = told((1, PodObserved(uid="u", requests={"b": 2, "a": 1})))
-    other = told((1, PodObserved(uid="v", requests={"a": 1, "b": 2})))
+    one = pod_after((1, PodObserved(uid="u", requests={"b": 2, "a": 1})))
+    other = pod_after((1, PodObserved(uid="v", requests={"a": 1, "b": 2})))
     assert one is not None
     assert other is not None
     assert one.requests is other.requests
     assert units_by_resource(one) == {"a": 1, "b": 2}
 
 
-@pytest.mark.parametrize("data", [asks("w1"), PodGone(uid="u")], ids=["observed", "gone"])
+@pytest.mark.parametrize("data", [observed("w1"), PodGone(uid="u")], ids=["observed", "gone"])
 def test_a_pod_touches_no_device_and_no_pool(data: Payload) -> None:
     state = cards(w1=2).state
     assert POOL in state.pool.rows
-    _fold(state, asks())
+    _fold(state, observed())
     _fold(state, data)
     assert (state.take_devices(), state.take_pools()) == ([], [])
 
 
 def test_nothing_is_decided_upon_pods() -> None:
     pools = cards(w1=2)
-    assert pools.record(POD, asks("w1", 9)) == []
+    assert pools.record(POD, observed("w1", 9)) == []
     assert pools.record(POD, PodGone()) == []
     assert pools.record(MODULE_CONFIG, MET) == []
 

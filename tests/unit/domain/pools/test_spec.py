@@ -101,9 +101,9 @@ def test_the_message_lists_the_cards_profiles_and_fits_an_event() -> None:
     assert str(mismatch(spec, DEVICE._replace(mig_profiles=ten))).endswith("8g.1gb, 9g.1gb.")
     most = frozenset(f"{number:02}" + "x" * (NAME_LENGTH_MAX - 2) for number in range(PROFILES_MAX))
     longest = spec_of(pool(unit="MIG", mig_profile="1" * (CHARS_MAX - 6) + "g.20gb"))
-    told = str(mismatch(longest, DEVICE._replace(mig_profiles=most)))
-    assert told.endswith(" and 54 more.")
-    assert len(told) <= TEXT_LENGTH_MAX
+    message = str(mismatch(longest, DEVICE._replace(mig_profiles=most)))
+    assert message.endswith(" and 54 more.")
+    assert len(message) <= TEXT_LENGTH_MAX
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ def test_equals_a_plain_set(numbers: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 40)), st.integers(1, 45))
-def test_who_asks_knows_whether_a_hole_will_open(numbers: list[int], number: int) -> None:
+def test_opens_hole_predicts_whether_a_hole_will_open(numbers: list[int], number: int) -> None:
     seen = Numbers()
-    for known in numbers:
-        seen.add(known)
+    for earlier in numbers:
+        seen.add(earlier)
     before, opens = len(seen.holes), seen.opens_hole(number)
     seen.add(number)
     assert opens == (len(seen.holes) > before)
@@ -54,7 +54,7 @@ def test_what_would_leave_too_many_holes_is_not_noted() -> None:
     assert seen.add("/nodes/a/agent", "e", 2 * HOLES_MAX + 2)
 
 
-def test_changes_are_told_once() -> None:
+def test_changes_are_reported_once() -> None:
     seen = Seen()
     assert seen.add("/nodes/a/agent", "e", 2)
     assert not seen.add("/nodes/a/agent", "e", 2)

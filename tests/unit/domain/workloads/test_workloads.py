@@ -16,18 +16,18 @@ SCHEDULED = WorkloadScheduled(gpu_milli=1500, node="n1")
 ENDED = WorkloadEnded(outcome="Succeeded")
 
 
-def rows(*said: tuple[float, Payload], sources: tuple[str, ...] = ()) -> tuple[Workload, list[Allocation]]:
+def rows(*facts: tuple[float, Payload], sources: tuple[str, ...] = ()) -> tuple[Workload, list[Allocation]]:
     """The workload and its allocations after these facts, recorded in this order."""
     events = [
         event(data, "w1", number=number, at=at, source=sources[number - 1] if sources else IMPORT)
-        for number, (at, data) in enumerate(said, 1)
+        for number, (at, data) in enumerate(facts, 1)
     ]
     state = folded(WorkloadsProjection(), log_of(events)).state.tables()
     return state["workload"].rows["w1"], list(state["allocation"].rows.values())
 
 
 @pytest.mark.parametrize(
-    ("said", "phase"),
+    ("facts", "phase"),
     [
         ([(1, SUBMITTED)], "Pending"),
         ([(1, SUBMITTED), (2, SCHEDULED)], "Running"),
@@ -40,8 +40,8 @@ def rows(*said: tuple[float, Payload], sources: tuple[str, ...] = ()) -> tuple[W
         ([(2, ENDED), (2, SCHEDULED)], "Ended"),
     ],
 )
-def test_the_phase_follows_from_what_is_known(said: list[Any], phase: str) -> None:
-    assert rows(*said)[0].phase == phase
+def test_the_phase_follows_from_the_facts(facts: list[Any], phase: str) -> None:
+    assert rows(*facts)[0].phase == phase
 
 
 def test_an_end_ends_the_allocation() -> None:
@@ -50,16 +50,16 @@ def test_an_end_ends_the_allocation() -> None:
 
 
 def test_of_a_scheduling_and_an_end_of_one_time_the_end_holds() -> None:
-    for said in permutations([(2, SCHEDULED), (2, ENDED)]):
-        assert [(held.valid_from, held.valid_to) for held in rows(*said)[1]] == [(hour(2), hour(2))]
+    for facts in permutations([(2, SCHEDULED), (2, ENDED)]):
+        assert [(held.valid_from, held.valid_to) for held in rows(*facts)[1]] == [(hour(2), hour(2))]
 
 
 MOVED = WorkloadScheduled(gpu_milli=1, node="n2", devices=(DeviceShare(device="d1", gpu_milli=700),))
 
 
 def test_each_scheduling_is_held_until_the_next_one_or_the_end() -> None:
-    said = [(2, SCHEDULED), (4, MOVED), (7, ENDED), (9, SCHEDULED)]
-    for order in permutations(said):
+    facts = [(2, SCHEDULED), (4, MOVED), (7, ENDED), (9, SCHEDULED)]
+    for order in permutations(facts):
         row, held = rows(*order)
         assert (row.node, row.phase) == ("n1", "Running")
         assert sorted(held, key=lambda one: one.valid_from) == [
@@ -104,6 +104,6 @@ def test_without_gpus_nothing_is_allocated() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)])
 def test_the_source_is_that_of_the_submission(order: tuple[int, ...]) -> None:
-    said, sources = [(1, SUBMITTED), (2, SCHEDULED), (3, ENDED)], (IMPORT, AGENT, "/nodes/n2/agent")
-    row, _ = rows(*(said[one] for one in order), sources=tuple(sources[one] for one in order))
+    facts, sources = [(1, SUBMITTED), (2, SCHEDULED), (3, ENDED)], (IMPORT, AGENT, "/nodes/n2/agent")
+    row, _ = rows(*(facts[one] for one in order), sources=tuple(sources[one] for one in order))
     assert row.source == IMPORT

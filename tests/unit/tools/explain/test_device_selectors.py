@@ -62,10 +62,10 @@ def test_what_a_selector_selects(expression: str, is_selected: bool) -> None:
     ],
 )
 def test_a_failing_selector_gives_its_reason_in_a_line(expression: str, why: str) -> None:
-    said = selects(expression, DEVICE)
-    assert isinstance(said, str)
-    assert why in said
-    assert "\n" not in said
+    verdict = selects(expression, DEVICE)
+    assert isinstance(verdict, str)
+    assert why in verdict
+    assert "\n" not in verdict
 
 
 def test_what_can_be_shared_is_seen() -> None:

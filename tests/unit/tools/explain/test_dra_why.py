@@ -57,7 +57,7 @@ def test_what_is_missing_is_counted_by_the_most_telling_reason() -> None:
     )
 
 
-def test_who_has_a_device_is_part_of_the_answer() -> None:
+def test_the_holder_of_a_device_is_part_of_the_explanation() -> None:
     state = available(SLICE, holding("a/x", "w1/gpu-0"))
     (option,) = explained(state, requesting(wish(count=3))).claims[0].requests[0].options
     (held,) = [one for one in option.candidates if one.constraints]
@@ -65,7 +65,7 @@ def test_who_has_a_device_is_part_of_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "asked", "constraint"),
+    ("facts", "requested", "constraint"),
     [
         ((slice_of("w1", *devices("d", taints=(BAD,))),), wish(), (UnavailableReason.TAINTED, "bad=yes:NoSchedule")),
         (
@@ -121,9 +121,9 @@ def test_who_has_a_device_is_part_of_the_answer() -> None:
     ],
 )
 def test_what_is_in_the_way_of_a_device(
-    facts: tuple[SubjectFact, ...], asked: Wish, constraint: tuple[UnavailableReason | Mismatch, str]
+    facts: tuple[SubjectFact, ...], requested: Wish, constraint: tuple[UnavailableReason | Mismatch, str]
 ) -> None:
-    assert first_hindrances(*facts, claim=requesting(asked)) == {"d": (str(constraint[0]), constraint[1])}
+    assert first_hindrances(*facts, claim=requesting(requested)) == {"d": (str(constraint[0]), constraint[1])}
 
 
 def test_an_amount_is_rounded_before_it_is_compared() -> None:

@@ -28,9 +28,9 @@ def state_of(vector: dict[str, Any]) -> Availability:
     kinds = ((slices.KIND, "slices"), (claims.KIND, "claims"), (taintrules.KIND, "deviceTaintRules"))
     parts = [(kind, kind.read(obj)) for kind, key in kinds for obj in vector[key]]
     facts = [
-        (part.subject, said)
+        (part.subject, fact)
         for kind, part in parts
-        if part.subject and (said := kind.combine([part.content])) is not None
+        if part.subject and (fact := kind.combine([part.content])) is not None
     ]
     name, labels = vector["node"]["name"], vector["node"]["labels"]
     return available(*facts, (name, NodeLabelled(uid="u", labels=labels)), classes=[CLASS])
@@ -49,8 +49,8 @@ def allocatable(cluster: ClusterDevices, vector: dict[str, Any], key: str) -> bo
         if _is_cheap(one)
     }
     wish = Wish(name="r", device_class="gpu", selectors=(selector,), capacity=least)
-    asked = ClaimRequested(uid="u", requests=(Request(name="r", wishes=(wish,)),))
-    found = explain(cluster, [PendingClaim("ns/fresh", asked)], cluster.state.node(vector["node"]["name"]))
+    claim = ClaimRequested(uid="u", requests=(Request(name="r", wishes=(wish,)),))
+    found = explain(cluster, [PendingClaim("ns/fresh", claim)], cluster.state.node(vector["node"]["name"]))
     is_free = any(one.is_free for one in found.claims[0].requests[0].options[0].candidates)
     assert (found.together.allocated is not None) is is_free
     return is_free
@@ -58,8 +58,8 @@ def allocatable(cluster: ClusterDevices, vector: dict[str, Any], key: str) -> bo
 
 def _is_cheap(one: Capacity) -> bool:
     """Whether asking for next to nothing consumes less than asking for nothing in particular."""
-    asked, unasked = consumption(one, LEAST), consumption(one, None)
-    return asked is not None and (unasked is None or asked < unasked)
+    least, default = consumption(one, LEAST), consumption(one, None)
+    return least is not None and (default is None or least < default)
 
 
 @pytest.mark.long

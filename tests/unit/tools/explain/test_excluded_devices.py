@@ -31,20 +31,20 @@ def words(pools: PoolsLog, device: str) -> str:
 
 TABLE: list[tuple[PoolDefined, Story, list[str]]] = [
     (pool(), lambda _: None, ["NotAskedFor"]),
-    (pool(), lambda told: told.record("w1-0", described(ignored=True)), ["NotAskedFor", "IgnoredByLabel"]),
-    (pool(), lambda told: told.record("w1-0", described(managed=False)), ["NotAskedFor", "NodeNotManaged"]),
-    (pool(), lambda told: told.record("w1-0", described(missing=True)), ["NotAskedFor", "NotObserved"]),
-    (pool(), lambda told: told.record("w1-0", state("Faulted")), ["NotAskedFor", "DeviceNotReady"]),
-    (pool(), lambda told: told.record("w1", prepared(ready=False)), ["NotAskedFor", "NodeNotReadyForPooling"]),
-    (pool(), lambda told: told.record("w1-0", marked("nobody")), ["AskedForAnotherPool"]),
-    (pool(maintenance="enabled"), lambda told: told.record("w1-0", marked("a")), ["PoolTakesNoDevices"]),
-    (pool(unit="MIG"), lambda told: told.record("w1-0", marked("a")), ["PoolTakesNoDevices"]),
+    (pool(), lambda pools: pools.record("w1-0", described(ignored=True)), ["NotAskedFor", "IgnoredByLabel"]),
+    (pool(), lambda pools: pools.record("w1-0", described(managed=False)), ["NotAskedFor", "NodeNotManaged"]),
+    (pool(), lambda pools: pools.record("w1-0", described(missing=True)), ["NotAskedFor", "NotObserved"]),
+    (pool(), lambda pools: pools.record("w1-0", state("Faulted")), ["NotAskedFor", "DeviceNotReady"]),
+    (pool(), lambda pools: pools.record("w1", prepared(ready=False)), ["NotAskedFor", "NodeNotReadyForPooling"]),
+    (pool(), lambda pools: pools.record("w1-0", marked("nobody")), ["AskedForAnotherPool"]),
+    (pool(maintenance="enabled"), lambda pools: pools.record("w1-0", marked("a")), ["PoolTakesNoDevices"]),
+    (pool(unit="MIG"), lambda pools: pools.record("w1-0", marked("a")), ["PoolTakesNoDevices"]),
     (APPROVING, lambda _: None, ["NotAskedFor"]),
     (
         APPROVING,
-        lambda told: (
-            told.record(MODULE_CONFIG, SettingsChanged(approval_mode="Manual")),
-            told.record("w1-0", marked(fleet="free")),
+        lambda pools: (
+            pools.record(MODULE_CONFIG, SettingsChanged(approval_mode="Manual")),
+            pools.record("w1-0", marked(fleet="free")),
         ),
         ["NotAskedFor"],
     ),

@@ -39,7 +39,7 @@ NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["
 
 
 @pytest.mark.parametrize(
-    ("asks", "has", "expected"),
+    ("requests", "has", "expected"),
     [
         (pod(), node(), []),
         (pod(), node(cordoned=True), [(Barrier.CORDONED, "")]),
@@ -63,9 +63,9 @@ NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["
     ],
 )
 def test_what_keeps_a_pod_off_a_node(
-    asks: dict[str, Any], has: dict[str, Any], expected: list[tuple[Barrier, str]]
+    requests: dict[str, Any], has: dict[str, Any], expected: list[tuple[Barrier, str]]
 ) -> None:
-    assert [(one.barrier, one.detail) for one in constraints(asks, has)] == expected
+    assert [(one.barrier, one.detail) for one in constraints(requests, has)] == expected
 
 
 def test_taints_of_a_pool_that_a_pod_does_not_tolerate() -> None:

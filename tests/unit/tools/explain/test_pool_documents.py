@@ -61,7 +61,7 @@ def test_nodes_and_devices_appear_with_their_facts() -> None:
     ("used", "hard", "left", "reached"),
     [("3", "4", 1, True), ("2", "4", 2, False), (None, "1", 1, True), ("5", "4", 0, True), ("x", "4", None, False)],
 )
-def test_quotas_say_what_they_leave(used: str | None, hard: str, left: int | None, reached: bool) -> None:
+def test_quotas_show_what_they_leave(used: str | None, hard: str, left: int | None, reached: bool) -> None:
     documents = pool_documents(of_pools(quotas={UNITS: [{**QUOTA, "used": used, "hard": hard}]}))
     assert documents[0]["quotas"] == [{"name": "gpus", "hard": hard, "used": used, "left": left, "reached": reached}]
     assert [note[:33] for note in quota_notes(documents)] == (
@@ -93,7 +93,7 @@ def test_the_page_of_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     assert "team-b" not in str(lines)
 
 
-def test_a_node_with_too_few_units_says_so_while_units_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_with_too_few_units_is_named_while_units_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
     taken = pod_on("w1", 2, "team-a/train")
     for state, expected in ((PodState(), "has too few free"), (PodState("w1"), "<none>")):
         page = Page()

@@ -43,19 +43,19 @@ def test_a_pool_that_is_not_there() -> None:
 def test_a_name_of_the_other_kind_or_of_another_namespace() -> None:
     pools = cards(w1=1)
     pools.record("c", pool())
-    finding, told = words(pools, "gpu.deckhouse.io/c", "team-a/c")
-    assert (finding, told.partition("; ")[2]) == (
+    finding, text = words(pools, "gpu.deckhouse.io/c", "team-a/c")
+    assert (finding, text.partition("; ")[2]) == (
         Finding.OTHER_KIND, "there is a ClusterGPUPool of that name: request cluster.gpu.deckhouse.io/c",
     )  # fmt: skip
-    finding, told = words(pools, "cluster.gpu.deckhouse.io/a", "a")
-    assert (finding, told.partition("; ")[2]) == (
+    finding, text = words(pools, "cluster.gpu.deckhouse.io/a", "a")
+    assert (finding, text.partition("; ")[2]) == (
         Finding.OTHER_KIND, "there is a GPUPool of that name: request gpu.deckhouse.io/a in its namespace",
     )  # fmt: skip
-    finding, told = words(pools, UNITS, "team-b/a")
-    assert (finding, told.partition("; ")[2]) == (
+    finding, text = words(pools, UNITS, "team-b/a")
+    assert (finding, text.partition("; ")[2]) == (
         Finding.OTHER_NAMESPACE, "a GPUPool of that name is in another namespace, and only pods there can use it",
     )  # fmt: skip
-    assert "team-a" not in told
+    assert "team-a" not in text
 
 
 def test_a_pool_that_is_being_deleted() -> None:
@@ -70,7 +70,7 @@ def test_a_pool_that_is_being_deleted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("fields", "expected"),
     [
         (
             {"backend": "DRA"},
@@ -86,11 +86,11 @@ def test_a_pool_that_is_being_deleted() -> None:
         ({"maintenance": "enabled"}, "Maintenance=True (ByOperator)"),
     ],
 )
-def test_conditions_that_speak_against_a_pool_come_first(said: dict[str, str], told: str) -> None:
+def test_conditions_that_speak_against_a_pool_come_first(fields: dict[str, str], expected: str) -> None:
     pools = PoolsLog().begin()
-    pools.record(POOL, pool(**said))
+    pools.record(POOL, pool(**fields))
     first, _, rest = pool_words(explained_pool(pools, 1)).partition(f"; 1 unit of {UNITS} requested")
-    assert first == f"GPUPool {POOL} is {told}"
+    assert first == f"GPUPool {POOL} is {expected}"
     assert rest in ("", f", and GPUPool {POOL} offers none, because it has no devices")
 
 
@@ -113,7 +113,7 @@ def test_maintenance_does_not_take_units_that_are_free() -> None:
     )
 
 
-def test_a_pool_of_which_nothing_was_decided() -> None:
+def test_a_pool_without_any_decision() -> None:
     pools = PoolsLog()
     pools.record(POOL, pool())
     found = explained_pool(pools, 1)
@@ -163,7 +163,7 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
 
 
 @pytest.mark.parametrize(
-    ("by_node", "uses", "constraints", "finding", "told"),
+    ("by_node", "uses", "constraints", "finding", "text"),
     [
         ({}, [], {}, Finding.WITHOUT_CAPACITY, f"and GPUPool {POOL} offers none, because it has no devices"),
         (
@@ -198,11 +198,11 @@ TWO_REASONS = "has a taint that the pod does not tolerate (team=b:NoSchedule) an
     ],
 )  # fmt: skip
 def test_where_units_are(
-    by_node: dict[str, int], uses: list[PodUse], constraints: NodeConstraints, finding: Finding, told: str
+    by_node: dict[str, int], uses: list[PodUse], constraints: NodeConstraints, finding: Finding, text: str
 ) -> None:
     found = explained_pool(cards(**by_node), 3, *uses, constraints=constraints)
     assert found.finding is finding
-    assert pool_words(found) == FULL + told
+    assert pool_words(found) == FULL + text
 
 
 NOR = "; the pod cannot run on "
@@ -210,7 +210,7 @@ IN_USE, HAS_MOST = "and none of 3 is free: 1 pod has them", "w1 has most, 2"
 
 
 @pytest.mark.parametrize(
-    ("by_node", "uses", "constraints", "told"),
+    ("by_node", "uses", "constraints", "text"),
     [
         (
             {"w1": 3}, [pod_on("w1", 3)], {"w1": TAINTED},
@@ -245,11 +245,11 @@ IN_USE, HAS_MOST = "and none of 3 is free: 1 pod has them", "w1 has most, 2"
     ],
 )  # fmt: skip
 def test_what_else_keeps_the_pod_off_nodes_whose_units_are_missing(
-    by_node: dict[str, int], uses: list[PodUse], constraints: NodeConstraints, told: str
+    by_node: dict[str, int], uses: list[PodUse], constraints: NodeConstraints, text: str
 ) -> None:
     sentence = pool_words(explained_pool(cards(**by_node), 3, *uses, constraints=constraints))
-    assert sentence.endswith(told)
-    assert sentence.count(NOR) == told.count(NOR)
+    assert sentence.endswith(text)
+    assert sentence.count(NOR) == text.count(NOR)
 
 
 def test_a_pod_with_its_units_has_no_judged_node() -> None:
@@ -270,12 +270,12 @@ def test_from_one_node_others_are_not_seen() -> None:
 def test_devices_that_are_not_set_up_yet_are_counted() -> None:
     pools = cards(w1=1).begin("w2")
     pools.record("w2-0", marked("a"))
-    told = pool_words(explained_pool(pools, 2))
-    assert told.endswith("never be met as it is; 1 of its devices offers nothing: 1 PendingAssignment (AskedFor)")
+    text = pool_words(explained_pool(pools, 2))
+    assert text.endswith("never be met as it is; 1 of its devices offers nothing: 1 PendingAssignment (AskedFor)")
 
 
 @pytest.mark.parametrize(
-    ("pod", "finding", "told"),
+    ("pod", "finding", "place"),
     [
         (PodState("w1"), Finding.HAS, "on node w1"),
         (PodState("w1", hour(3), running=True), Finding.HAS, "on node w1 since 2026-01-01T03:00:00Z"),
@@ -287,10 +287,10 @@ def test_devices_that_are_not_set_up_yet_are_counted() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("pools", [cards(w1=3), PoolsLog()], ids=["pool", "no pool"])
 def test_a_bound_pod_has_its_units_whatever_the_conditions_are(
-    pools: PoolsLog, pod: PodState, finding: Finding, told: str
+    pools: PoolsLog, pod: PodState, finding: Finding, place: str
 ) -> None:
     found = explained_pool(pools, 3, pod=pod)
-    assert (found.finding, pool_words(found)) == (finding, f"it has its 3 units of {UNITS} {told}")
+    assert (found.finding, pool_words(found)) == (finding, f"it has its 3 units of {UNITS} {place}")
 
 
 def test_a_pod_that_has_ended_has_no_units() -> None:

@@ -53,7 +53,7 @@ async def test_nodes_their_gpus_and_pods(tmp_path: Path) -> None:
     ("num_gpu", "gpu_milli", "amount"),
     [("0", "0", 0), ("0", "500", 0), ("1", "460", 460), ("1", "1000", 1000), ("2", "1000", 2000), ("8", "5", 8000)],
 )
-async def test_how_much_a_pod_asks_for(tmp_path: Path, num_gpu: str, gpu_milli: str, amount: int) -> None:
+async def test_how_much_a_pod_requests(tmp_path: Path, num_gpu: str, gpu_milli: str, amount: int) -> None:
     row = f"p1,1,1,{num_gpu},{gpu_milli},,LS,Failed,0,2,1"
     imported = await openb(_nodes(tmp_path), _pods(tmp_path, row))
     submitted, scheduled = (event.data for event in imported.events[:2])

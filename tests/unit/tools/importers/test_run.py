@@ -122,19 +122,19 @@ def test_a_reject_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> Non
         pass
 
 
-async def test_progress_is_told_while_reading_and_while_recording(
+async def test_progress_is_reported_while_reading_and_while_recording(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "ROWS_PER_TURN", 50)
     monkeypatch.setattr(run, "EVENTS_PER_PUBLISH", 40)
-    told: list[tuple[int, int | None]] = []
+    reports: list[tuple[int, int | None]] = []
     rejects: list[Reject] = []
     ledger = MemoryLedger()
     result = await import_titan(
-        ledger, sample, now=NOW, rejects=rejects.append, on_progress=lambda done, total: told.append((done, total))
+        ledger, sample, now=NOW, rejects=rejects.append, on_progress=lambda done, total: reports.append((done, total))
     )
-    assert told[:2] == [(50, None), (100, None)]
-    recording = [pair for pair in told if pair[1] is not None]
+    assert reports[:2] == [(50, None), (100, None)]
+    recording = [pair for pair in reports if pair[1] is not None]
     assert recording[0] == (40, result.events)
     assert recording[-1] == (result.events, result.events)
 
@@ -148,7 +148,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(sample: Path) -> None:
         list(rows)
 
 
-def test_sorting_leaves_nothing_behind_and_says_where_there_is_no_room(tmp_path: Path) -> None:
+def test_sorting_leaves_nothing_behind_and_names_the_full_disk(tmp_path: Path) -> None:
     draft = next(draft for read in _drafts(tmp_path) for draft in read)
     no_room = pytest.raises(ImportFileError, match=r"The temporary folder .*sort cannot be written: No such file")
     with Sorter(tmp_path / "sort", run_drafts_max=1) as sorter, no_room:

@@ -114,7 +114,7 @@ async def test_what_a_row_at_the_end_of_the_data_gives(tmp_path: Path, row: str,
         (GOOD.replace("s1", "s\0"), "the line holds a NUL character"),
     ],
 )
-async def test_a_bad_row_is_told_with_its_line_and_reason_and_the_rest_is_imported(
+async def test_a_bad_row_is_reported_with_its_line_and_reason_and_the_rest_is_imported(
     tmp_path: Path, row: str, reason: str
 ) -> None:
     path = write(tmp_path / "t.csv", TITAN_HEADER, GOOD, row, GOOD.replace("c0", "c1"))
@@ -200,7 +200,7 @@ async def test_a_file_without_a_good_row_records_nothing(tmp_path: Path) -> None
         (['"SN', GOOD], "In line 1 a quote is not closed."),
     ],
 )
-async def test_a_file_in_another_format_is_an_error_that_says_what_was_expected(
+async def test_a_file_in_another_format_is_an_error_that_names_the_expected_one(
     tmp_path: Path, lines: list[str], found: str
 ) -> None:
     with pytest.raises(ImportFormatError, match="is not a file in Titan's format, whose header is") as caught:

@@ -25,7 +25,7 @@ def observed(node: str | None = None, units: int = 1, uid: str = "u") -> PodObse
 
 def recorded_history() -> list[Outgoing]:
     """Pods, in the order in which they were learnt of."""
-    said = [
+    facts = [
         ("team-a/p", 1, observed()),
         ("team-a/p", 3, observed("w1")),
         ("team-a/p", 5, observed("w1", units=2)),
@@ -38,7 +38,7 @@ def recorded_history() -> list[Outgoing]:
     ]
     return [
         outgoing(event(data, pod, number=number, at=at, source=WATCHERS))
-        for number, (pod, at, data) in enumerate(said, 1)
+        for number, (pod, at, data) in enumerate(facts, 1)
     ]
 
 
@@ -71,8 +71,8 @@ async def test_since_when_a_pod_is_on_its_node(backend: Backend) -> None:
     assert (await requesting_pods(backend, hour(2), "team-a/p"))["team-a/p"].bound_at is None
     for at in (3, 6):
         assert (await requesting_pods(backend, hour(at), "team-a/p"))["team-a/p"].bound_at == hour(3)
-    (known,) = (await requesting_pods(backend, None, "team-a/p")).values()
-    assert known.bound_at == hour(7)
+    (pod,) = (await requesting_pods(backend, None, "team-a/p")).values()
+    assert pod.bound_at == hour(7)
 
 
 async def test_pools_of_the_past_are_those_that_were_decided_then() -> None:

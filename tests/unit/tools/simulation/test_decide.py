@@ -161,13 +161,13 @@ def test_where_no_card_is_in_service_none_fails() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_pods_ask_for_the_load_that_is_set(profile: str) -> None:
+def test_pods_request_the_load_that_is_set(profile: str) -> None:
     fleet, rates = Fleet(FleetSpec(8, 8, profile), 1), Rates(load=0.5)
     offered = sum(unit.gpu_milli for node in fleet.nodes.values() for slot in range(8) for unit in node.units(slot))
     arrivals = Arrivals(fleet, rates, Random(1), 1)
     pods = [arrivals.pod() for _ in range(6_000)]
-    asked_per_s = fmean(pod.gpu_milli * pod.duration_s for pod in pods) * arrivals.pods_per_s
-    assert asked_per_s == pytest.approx(0.5 * offered, rel=0.1)
+    requested_per_s = fmean(pod.gpu_milli * pod.duration_s for pod in pods) * arrivals.pods_per_s
+    assert requested_per_s == pytest.approx(0.5 * offered, rel=0.1)
     assert median(pod.duration_s for pod in pods) == pytest.approx(rates.duration_median_s, rel=0.1)
     assert fmean(pod.outcome == FAILED for pod in pods) == pytest.approx(rates.failed_share, abs=0.02)
     pauses = [arrivals.pause_s() for _ in range(6_000)]
@@ -176,12 +176,12 @@ def test_pods_ask_for_the_load_that_is_set(profile: str) -> None:
     assert set(shares) == {demand.resource for demand in demands_of(fleet, rates)}
 
 
-def test_no_pod_asks_for_more_than_a_node_has() -> None:
+def test_no_pod_requests_more_than_a_node_has() -> None:
     fleet = Fleet(FleetSpec(2, 3), 1)
     assert [demand.counts for demand in demands_of(fleet, Rates())] == [((1, 50), (2, 20))]
 
 
-def test_those_who_wait_are_bounded_and_served_in_their_order() -> None:
+def test_waiting_pods_are_bounded_and_served_in_their_order() -> None:
     plan = plan_of("nodes=1,gpus=1", rates=Rates(load=100, duration_sigma=0.1, failures_per_1000_node_days=0))
     seen = list(islice(happenings(plan), 3 * PENDING_MAX))
     assert len(plan.pods()) <= PENDING_MAX + 1
@@ -300,7 +300,7 @@ def test_a_clock_that_jumps_moves_little() -> None:
     assert pace.tick(START + timedelta(days=1), 1e9) == 2 * LAG_MAX_S
 
 
-def test_who_is_late_does_not_run_away() -> None:
+def test_a_late_simulation_does_not_run_away() -> None:
     pace = Pace(START, 1)
     ticks = [pace.tick(START + timedelta(seconds=4 * number), 0) for number in range(1, 10)]
     assert max(ticks) == LAG_MAX_S

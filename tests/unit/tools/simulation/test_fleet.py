@@ -41,7 +41,7 @@ def test_a_spec_is_read_and_written(text: str, spec: FleetSpec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "'' is not `key=value`; give, for example, nodes=16,gpus=8,profile=h200"),
         ("nodes=1,", "'' is not `key=value`"),
@@ -59,11 +59,11 @@ def test_a_spec_is_read_and_written(text: str, spec: FleetSpec) -> None:
         ("profile=b300", "there is no profile 'b300'; known are h200, a100, mig-a100, t4, mixed"),
     ],
 )
-def test_what_is_no_spec_is_refused(text: str, said: str) -> None:
+def test_what_is_no_spec_is_refused(text: str, message: str) -> None:
     with pytest.raises(FleetSpecError) as caught:
         FleetSpec.parse(text)
     assert str(caught.value).startswith("--fleet: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -97,7 +97,7 @@ def test_every_slot_has_an_address_of_its_own(profile: str, gpus: int) -> None:
             assert sum(unit.gpu_milli for unit in node.units(slot)) <= WHOLE_MILLI
 
 
-def test_which_life_a_card_is_can_be_told() -> None:
+def test_the_life_of_a_card_can_be_read_from_its_uuid() -> None:
     fleet = fleet_of("nodes=1,gpus=2")
     slot_id, other = fleet.slot_ids()
     assert fleet.life_of(slot_id, str(fleet.card(slot_id, 7).uuid)) == 7
@@ -105,34 +105,34 @@ def test_which_life_a_card_is_can_be_told() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_labels_tell_of_the_cards(profile: str) -> None:
+def test_labels_describe_the_cards(profile: str) -> None:
     node, cards = node_and_cards(f"nodes=4,gpus=4,profile={profile}")
-    told = labels.feature_labels(node, cards)
-    gpus = gpus_among(pci_devices(told))
+    features = labels.feature_labels(node, cards)
+    gpus = gpus_among(pci_devices(features))
     assert [(gpu.pci_vendor, gpu.pci_device) for gpu in gpus.gpus] == [("10de", node.model.pci_device)] * 4
     assert gpus.incomplete == 0
-    assert expected_devices(told) == 4
-    facts = hardware_facts(told)
+    assert expected_devices(features) == 4
+    facts = hardware_facts(features)
     first = cards[0]
     assert facts["product"] == str(first.product).replace(" ", "-")
     assert (facts["memory_mib"], facts["compute_major"]) == (first.memory_mib, first.compute_major)
     assert facts["mig_capable"] == first.mig_capable
-    assert all(len(value) <= 63 for value in told.values())
+    assert all(len(value) <= 63 for value in features.values())
 
 
-def test_a_node_without_cards_tells_of_none() -> None:
+def test_labels_of_a_node_without_cards_describe_none() -> None:
     node, _ = node_and_cards("nodes=1,gpus=1")
-    told = labels.feature_labels(node, {})
-    assert not mention_gpus(told)
-    assert [key for key in told if key.startswith("nvidia.com/")] == []
+    features = labels.feature_labels(node, {})
+    assert not mention_gpus(features)
+    assert [key for key in features if key.startswith("nvidia.com/")] == []
 
 
 def test_mig_instances_are_labelled_and_offered() -> None:
     node, cards = node_and_cards("nodes=1,gpus=4,profile=mig-a100")
-    told = labels.feature_labels(node, cards)
-    assert (told["nvidia.com/mig.strategy"], told["nvidia.com/mig-1g.10gb.count"]) == ("mixed", "14")
-    assert told["nvidia.com/mig-3g.40gb.product"] == "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
-    assert hardware_facts(told)["mig_profiles"] == ["1g.10gb", "3g.40gb"]
+    features = labels.feature_labels(node, cards)
+    assert (features["nvidia.com/mig.strategy"], features["nvidia.com/mig-1g.10gb.count"]) == ("mixed", "14")
+    assert features["nvidia.com/mig-3g.40gb.product"] == "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
+    assert hardware_facts(features)["mig_profiles"] == ["1g.10gb", "3g.40gb"]
     offered = objects.node_status(node, cards, [0], since=_NOW, now=_NOW)["status"]
     assert {key: value for key, value in offered["capacity"].items() if "nvidia" in key} == {
         GPU_RESOURCE: "0",

@@ -56,11 +56,11 @@ def pool(unit: str, profile: str | None = None) -> dict[str, Any]:
     return {"spec": {"resource": {"unit": unit} | ({"migProfile": profile} if profile else {})}}
 
 
-def test_a_card_is_set_up_by_what_the_pool_asks() -> None:
+def test_a_card_is_set_up_as_the_pool_requests() -> None:
     assert set_up(pool("Card"), A100.mig_profiles) == Applied(None)
     assert set_up(pool("MIG", "3g.40gb"), A100.mig_profiles) == Applied(2)
-    for asked in (pool("MIG", "1g.5gb"), pool("MIG")):
-        came = set_up(asked, A100.mig_profiles)
+    for definition in (pool("MIG", "1g.5gb"), pool("MIG")):
+        came = set_up(definition, A100.mig_profiles)
         assert isinstance(came, Refused)
         assert came.reason == NO_SUCH_PROFILE
     assert isinstance(set_up(pool("MIG", "1g.10gb"), ()), Refused)
@@ -145,7 +145,7 @@ def test_a_device_leaves_once_nothing_holds_it() -> None:
 @pytest.mark.parametrize(
     "after", [changes(live("Assigned", POOL)), changes(LEAVING, kind="DELETED"), listed(), listed(live())]
 )
-def test_who_stays_after_all_or_is_gone_leaves_no_more(after: Any) -> None:
+def test_a_device_that_stays_after_all_or_is_gone_leaves_no_more(after: Any) -> None:
     assignments = Assignments(FLEET)
     assignments.follow(changes(LEAVING))
     assignments.follow(after)

@@ -63,7 +63,7 @@ def test_a_node_goes_on_from_where_it_stands(apps: frozenset[str], heartbeats: i
 
 
 @pytest.mark.parametrize("after", [0, 1, HEARTBEATS_MAX - 1, HEARTBEATS_MAX])
-def test_counting_anew_has_as_many_beats_told_from_then_on(after: int) -> None:
+def test_counting_anew_reports_as_many_heartbeats_from_then_on(after: int) -> None:
     schedule: Schedule[PreparationHappening] = Schedule()
     preparation = Preparation(schedule, PERIOD_S)
     preparation.begin({"w1": NodeProgress(ALL_READY)})
@@ -107,7 +107,7 @@ def test_a_card_that_fails_or_comes_back_has_heartbeats_counted_anew() -> None:
     plan = plan_of()
     left: Counter[str] = Counter()
     due_s: dict[str, float] = {}
-    told_of = silent = 0
+    changed = silent = 0
     for _, one in zip(range(20_000), happenings(plan), strict=False):
         assert all(one.at_s <= due_s[node] for node, beats in left.items() if beats), "a heartbeat that is not told"
         node = ""
@@ -118,13 +118,13 @@ def test_a_card_that_fails_or_comes_back_has_heartbeats_counted_anew() -> None:
             node, left[one.node] = one.node, left[one.node] - 1
             silent += left[one.node] == 0
         elif (isinstance(one, CardFailed) and one.out_of_service) or isinstance(one, CardReturned):
-            told_of += 1
+            changed += 1
             if one.slot_id.node in due_s:
                 node = "" if left[one.slot_id.node] else one.slot_id.node
                 left[one.slot_id.node] = HEARTBEATS_MAX
         if node:
             due_s[node] = one.at_s + PERIOD_S
-    assert told_of > 10
+    assert changed > 10
     assert silent > 10
 
 
@@ -139,15 +139,15 @@ def test_a_pod_is_of_its_component_and_node() -> None:
 
 
 def test_watchers_know_every_component_and_see_when_it_is_ready() -> None:
-    told: dict[str, list[tuple[bool, str | None]]] = {}
+    looks_of: dict[str, list[tuple[bool, str | None]]] = {}
     for component in COMPONENTS:
         made = pod(component, "w1")
         for one in (made, made | {"status": ready(component, NOW)}):
-            (said,) = merge([read(one).content]).pods
-            told.setdefault(said.component, []).append((said.ready, said.step))
-    assert set(told) == set(COMPONENT_BY_APP.values())
-    assert all([is_ready for is_ready, _ in looks] == [False, True] for looks in told.values())
-    assert told["validator"][0][1] == "driver-validation"
+            (observed,) = merge([read(one).content]).pods
+            looks_of.setdefault(observed.component, []).append((observed.ready, observed.step))
+    assert set(looks_of) == set(COMPONENT_BY_APP.values())
+    assert all([is_ready for is_ready, _ in looks] == [False, True] for looks in looks_of.values())
+    assert looks_of["validator"][0][1] == "driver-validation"
 
 
 def test_what_is_ready_is_found_again() -> None:

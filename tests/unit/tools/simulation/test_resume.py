@@ -111,7 +111,7 @@ async def test_nodes_are_prepared_as_far_as_they_were() -> None:
     assert (await recorded_of(ledger, FLEET)).heartbeats == {FIRST: 0, SECOND: 1}
 
 
-async def test_pods_are_told_apart() -> None:
+async def test_pods_are_distinguished() -> None:
     ledger = MemoryLedger()
     agents = agents_of(ledger)
     for name in ("train-000007", "ended-000001", "gone-000009", "over-000002", "moved-000003"):
@@ -162,7 +162,7 @@ async def test_numbering_goes_on_and_ids_are_the_same_again() -> None:
     assert [decode(message.data).number for message in await everything(ledger)] == [1, 1, 2]
 
 
-async def test_what_others_said_is_not_ours() -> None:
+async def test_facts_of_other_sources_are_not_ours() -> None:
     ledger = MemoryLedger()
     other = Agents(ledger, "another", {}, clock=lambda: NOW, sleep=no_sleep)
     await other.observed(FIRST, [])
@@ -180,7 +180,7 @@ async def test_the_outbox_is_bounded() -> None:
     assert await ledger.head() == OUTBOX_MAX
 
 
-def test_a_pod_asks_for_one_resource() -> None:
+def test_a_pod_requests_one_resource() -> None:
     assert requested_resource(live("a")) == (GPU_RESOURCE, 1)
     assert requested_resource({"spec": {}}) is None
     both = live("a")
@@ -190,7 +190,7 @@ def test_a_pod_asks_for_one_resource() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "seed", "foreign"),
+    ("desired", "seed", "foreign"),
     [
         (FleetSpec(2, 2), 1, []),
         (FleetSpec(3, 4), 1, []),
@@ -199,10 +199,10 @@ def test_a_pod_asks_for_one_resource() -> None:
         (FleetSpec(2, 2, "t4"), 1, [FIRST, SECOND]),
     ],
 )
-def test_nodes_that_are_not_in_the_fleet_are_told_apart(asked: FleetSpec, seed: int, foreign: list[str]) -> None:
+def test_nodes_that_are_not_in_the_fleet_are_foreign(desired: FleetSpec, seed: int, foreign: list[str]) -> None:
     others = [{"metadata": {"name": "a"}, "spec": {"providerID": "aws:///i-1"}}, {"metadata": {"name": "b"}}]
     nodes = [*others, *map(objects.node, reversed(FLEET.nodes.values()))]
-    assert leftover_nodes(Fleet(asked, seed), nodes) == LeftoverNodes((FIRST, SECOND), tuple(foreign))
+    assert leftover_nodes(Fleet(desired, seed), nodes) == LeftoverNodes((FIRST, SECOND), tuple(foreign))
 
 
 def test_numbers_end_names() -> None:

@@ -218,7 +218,7 @@ def test_an_agents_report_counts_however_late_its_last_one_was(history: PoolsLog
     assert compare(history, POOL, pool(node_selector={"labels": {"zone": "a"}})).moves() == {"n1-0": (POOL, None)}
 
 
-def test_a_release_that_nobody_asks_for_there_is_not_heard() -> None:
+def test_a_release_that_nobody_requested_there_does_not_count() -> None:
     history = PoolsLog().begin("n1")
     history.record("n1", NodeLabelled(uid="n", labels={"zone": "a"}))
     was = pool(node_selector={"labels": {"zone": "a"}})
@@ -258,19 +258,19 @@ def test_a_name_that_another_pool_has(history: PoolsLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "maintenance", "status"),
+    ("given", "maintenance", "status"),
     [(False, None, "True"), (True, None, "False"), (True, "confirmed", "False")],
     ids=["stays as it is", "is ended", "is confirmed"],
 )
 def test_maintenance_stays_unless_the_definition_sets_it(
-    history: PoolsLog, says: bool, maintenance: str | None, status: str
+    history: PoolsLog, given: bool, maintenance: str | None, status: str
 ) -> None:
     history.record(POOL, pool(maintenance="enabled"))
-    found = compare(history, POOL, pool(maintenance=maintenance), sets_maintenance=says)
+    found = compare(history, POOL, pool(maintenance=maintenance), sets_maintenance=given)
     offer = offer_of(found.world.state, POOL)
     assert offer is not None
     assert {one.type: one.status for one in offer.conditions}["Maintenance"] == status
-    assert (found.pools == {}) is (not says)
+    assert (found.pools == {}) is (not given)
 
 
 def test_cards_are_divided_as_often_as_they_can_be() -> None:

@@ -62,7 +62,7 @@ def test_what_is_late(recorded: list[int], looks: list[int], heartbeat_count: li
     assert unbroken_heartbeats(row) == [second(at) for at in heartbeat_count]
 
 
-def test_a_late_loss_leaves_known_what_was_stable_before_the_last_run() -> None:
+def test_a_late_loss_keeps_what_was_stable_before_the_last_run() -> None:
     node = prepared("d1", facts=all_ready(), heartbeat_count=0)
     looked(node, "+++++-++++")
     node.record(17.5, NODE, heartbeat(fresh=False))
