@@ -3,11 +3,8 @@
 from typing import Final
 
 PROVIDER_NVIDIA: Final = "Nvidia"
-PROVIDERS: Final = (PROVIDER_NVIDIA,)
-
 BACKEND_DEVICE_PLUGIN: Final = "DevicePlugin"
 BACKEND_DRA: Final = "DRA"
-BACKENDS: Final = (BACKEND_DEVICE_PLUGIN, BACKEND_DRA)
 
 UNIT_CARD: Final = "Card"
 UNIT_MIG: Final = "MIG"
@@ -21,7 +18,7 @@ TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 MANUAL: Final = "Manual"
 SELECTOR: Final = "Selector"
-"""Policies of automatic approval that a pool's spec can name."""
+"""Modes of automatic approval in the module's settings."""
 
 MAINTENANCE_ENABLED: Final = "enabled"
 MAINTENANCE_CONFIRMED: Final = "confirmed"

@@ -81,42 +81,42 @@ def _problem(state: PoolFacts, row: Pool) -> PoolProblem | None:
 
 
 def _supported(definition: PoolDefined) -> Condition:
-    return _condition(PoolConditionType.SUPPORTED, unsupported(definition), PoolReason.SUPPORTED, holds=False)
+    problem = unsupported(definition) or PoolProblem(PoolReason.SUPPORTED, "")
+    return _condition(PoolConditionType.SUPPORTED, problem.reason == PoolReason.SUPPORTED, *problem)
 
 
 def _configured(state: PoolFacts, row: Pool, misconfigured: Condition) -> Condition:
-    problem = _problem(state, row)
-    if problem is None and misconfigured.status == TRUE:
-        reason, message = misconfigured.reason, misconfigured.message
-        return Condition(type=PoolConditionType.CONFIGURED, status=FALSE, reason=reason, message=message)
-    return _condition(PoolConditionType.CONFIGURED, problem, PoolReason.CONFIGURED, holds=False)
+    if (problem := _problem(state, row)) is not None:
+        return _condition(PoolConditionType.CONFIGURED, False, *problem)
+    if misconfigured.status == TRUE:
+        return _condition(PoolConditionType.CONFIGURED, False, misconfigured.reason, misconfigured.message)
+    return _condition(PoolConditionType.CONFIGURED, True, PoolReason.CONFIGURED)
 
 
 def _misconfigured(state: PoolFacts, row: Pool) -> Condition:
-    problem = problem_of(row.subject, row.payload, _cap(state))
-    refused = state.problems(row.subject, REFUSED) if problem is None else []
-    if refused:
+    if (problem := problem_of(row.subject, row.payload, _cap(state))) is not None:
+        return _condition(PoolConditionType.MISCONFIGURED, True, *problem)
+    if refused := state.problems(row.subject, REFUSED):
         text = f"An agent refuses {_devices(refused)}: {refused[0].message or refused[0].reason}"
-        return Condition(type=PoolConditionType.MISCONFIGURED, status=TRUE, reason=refused[0].reason, message=text)
-    return _condition(PoolConditionType.MISCONFIGURED, problem, PoolReason.NO_PROBLEMS, holds=True)
+        return _condition(PoolConditionType.MISCONFIGURED, True, refused[0].reason, text)
+    return _condition(PoolConditionType.MISCONFIGURED, False, PoolReason.NO_PROBLEMS)
 
 
 def _capacity_low(total: int | None) -> Condition:
     if total:
-        return Condition(type=PoolConditionType.CAPACITY_LOW, status=FALSE, reason=PoolReason.HAS_CAPACITY)
+        return _condition(PoolConditionType.CAPACITY_LOW, False, PoolReason.HAS_CAPACITY)
     reason = PoolReason.CAPACITY_UNKNOWN if total is None else PoolReason.NO_CAPACITY
-    return Condition(type=PoolConditionType.CAPACITY_LOW, status=TRUE, reason=reason)
+    return _condition(PoolConditionType.CAPACITY_LOW, True, reason)
 
 
 def _maintenance(state: PoolFacts, pool: str, definition: PoolDefined) -> Condition:
     if definition.maintenance == MAINTENANCE_ENABLED:
-        return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.BY_OPERATOR)
-    drifted = state.problems(pool, DRIFTED)
-    if not drifted:
-        return Condition(type=PoolConditionType.MAINTENANCE, status=FALSE, reason=PoolReason.IN_SERVICE)
-    name = PoolRef.parse(pool).name
-    text = f"{_devices(drifted)}: {drifted[0].message} Put it right, and confirm the maintenance of {name}."
-    return Condition(type=PoolConditionType.MAINTENANCE, status=TRUE, reason=PoolReason.DRIFT, message=text)
+        return _condition(PoolConditionType.MAINTENANCE, True, PoolReason.BY_OPERATOR)
+    if drifted := state.problems(pool, DRIFTED):
+        name = PoolRef.parse(pool).name
+        text = f"{_devices(drifted)}: {drifted[0].message} Put it right, and confirm the maintenance of {name}."
+        return _condition(PoolConditionType.MAINTENANCE, True, PoolReason.DRIFT, text)
+    return _condition(PoolConditionType.MAINTENANCE, False, PoolReason.IN_SERVICE)
 
 
 def _devices(problems: list[DeviceProblem]) -> str:
@@ -124,8 +124,5 @@ def _devices(problems: list[DeviceProblem]) -> str:
     return f"{problems[0].device}{more}"
 
 
-def _condition(kind: PoolConditionType, problem: PoolProblem | None, fine: PoolReason, *, holds: bool) -> Condition:
-    """A condition with this status if there is a problem, and with the opposite one if there is none."""
-    reason, message = (fine, "") if problem is None else (problem.reason, problem.message)
-    is_true = (problem is not None) == holds
-    return Condition(type=kind, status=TRUE if is_true else FALSE, reason=reason, message=message)
+def _condition(kind: PoolConditionType, holds: bool, reason: str, message: str = "") -> Condition:
+    return Condition(type=kind, status=TRUE if holds else FALSE, reason=reason, message=message)
