@@ -107,7 +107,7 @@ async def test_a_kubelet_that_comes_later_is_waited_for(place: Place, *, is_fold
         folder.mkdir() if is_folder_there else None
     await place.agent.start()
     await place.want(*desired_devices(place.agent, 0))
-    await place.agent.says("the kubelet does not list the pods")
+    await place.agent.says("Is a kubelet running")
     status, document = await place.agent.health()
     assert (status, "pod resources" in document["troubles"]) == (200, True)
     for folder in (place.kubelet.plugins, place.kubelet.pods_socket.parent):
@@ -171,7 +171,7 @@ async def test_a_driver_that_hangs_is_told_of_and_the_kubelet_keeps_its_list(pla
     await place.lists(2)
     assert len(place.kubelet.resources["gpu.deckhouse.io/training"].lists) == lists
     await place.agent.inject("recover")
-    await place.agent.says("none any more")
+    await place.agent.says("a part works again")
     await place.agent.inject("xid:79@0")
     await place.lists(2, healthy=1)
     assert (_pid(place.agent), place.agent.running) == (pid, True)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.part import Recorder, StateStore
+from gpuledger.agent.part import BasePart, Recorder, StateStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
@@ -53,7 +53,7 @@ class DesiredList(NamedTuple):
     raw: bytes
 
 
-class DesiredDevices:
+class DesiredDevices(BasePart):
     """Puts the desired devices of a node on the board; see `gpuledger.agent.part.Part`.
 
     `refused` counts the events that were no list for this node.
@@ -82,9 +82,7 @@ class DesiredDevices:
         self._latest: Position | None = None
         self._has_list = False
         self._retries = Retries(RETRY)
-        self.alive_at: float | None = None
         self.refused = 0
-        self.trouble: str | None = None
 
     async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it records nothing
         """Follow the ledger until cancelled; while it is unavailable, the last list stays in force."""

@@ -15,7 +15,7 @@ from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import HardwareError
-from gpuledger.agent.part import AgentFact, Recorder, StateStore
+from gpuledger.agent.part import AgentFact, BasePart, Recorder, StateStore
 from gpuledger.agent.survey_event import survey_event
 from gpuledger.agent.survey_history import SurveyHistory, dump, load, with_survey
 from gpuledger.runtime.clock import Clock, Sleep
@@ -37,7 +37,7 @@ STATE_KEY: Final = "discovery"
 log = structlog.get_logger("gpuledger.agent")
 
 
-class CardDiscovery:
+class CardDiscovery(BasePart):
     """Finds the cards of a node; see `gpuledger.agent.part.Part`."""
 
     name = "discovery"
@@ -66,8 +66,6 @@ class CardDiscovery:
         self._recorded: Survey | None = None
         self._refresh: int | None = None
         self._warned: set[str] = set()
-        self.alive_at: float | None = None
-        self.trouble: str | None = None
 
     async def run(self, record: Recorder) -> None:
         """Survey and record until cancelled."""
@@ -83,9 +81,9 @@ class CardDiscovery:
         try:
             survey = await self._hardware.survey()
         except HardwareError as error:
-            self._set_trouble(str(error))
+            self.set_trouble(str(error))
             return
-        self._set_trouble(NO_DRIVER if survey.driver_missing else None)
+        self.set_trouble(NO_DRIVER if survey.driver_missing else None)
         if survey != self._latest or self._history.missed:
             await self._take(survey)
         await self._record(record)
@@ -112,11 +110,6 @@ class CardDiscovery:
             self._warned.clear()
         self._warned.add(sentence)
         log.warning("the driver reports an odd value", node=self._node, reason=sentence)
-
-    def _set_trouble(self, trouble: str | None) -> None:
-        if trouble != self.trouble:
-            log.warning("surveys of the cards", node=self._node, trouble=trouble or "none any more")
-        self.trouble = trouble
 
 
 def refresh_of(node: str, now_s: float) -> int:

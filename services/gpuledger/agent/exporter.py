@@ -16,7 +16,7 @@ import structlog
 
 from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.heartbeat import HeartbeatTracker, newest_update
-from gpuledger.agent.part import AgentFact, Recorder
+from gpuledger.agent.part import AgentFact, BasePart, Recorder
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.runtime.clock import Clock, Sleep
 
@@ -36,7 +36,7 @@ Scrape = Callable[[], Awaitable[str]]
 """Fetches the text of the metrics; raises MonitoringError where it cannot."""
 
 
-class ExporterMonitor:
+class ExporterMonitor(BasePart):
     """Watches the exporter of a node; see `gpuledger.agent.part.Part`."""
 
     name = "monitoring"
@@ -57,8 +57,6 @@ class ExporterMonitor:
         self._monotonic = monotonic
         self._sleep = sleep
         self._heartbeats = HeartbeatTracker()
-        self.trouble: str | None = None
-        self.alive_at: float | None = None
 
     async def run(self, record: Recorder) -> None:
         """Scrape and record until cancelled."""
@@ -78,21 +76,12 @@ class ExporterMonitor:
         try:
             updated_at = newest_update(await self._scrape())
         except MonitoringError as error:
-            self._set_trouble(str(error))
+            self.set_trouble(str(error))
             return self._heartbeats.on_failure()
         event = self._heartbeats.on_update(updated_at, self._clock(), self._monotonic())
         if event is not None:
-            self._set_trouble(None if event.fresh else STALE)
+            self.set_trouble(None if event.fresh else STALE)
         return event
-
-    def _set_trouble(self, trouble: str | None) -> None:
-        if trouble == self.trouble:
-            return
-        self.trouble = trouble
-        if trouble is None:
-            log.info("monitoring is alive again", node=self._node)
-        else:
-            log.warning("monitoring is not alive", node=self._node, reason=trouble)
 
 
 def scraper(url: str, timeout_s: float = TIMEOUT_S, body_bytes_max: int = BODY_BYTES_MAX) -> Scrape:

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+import structlog
+
 from gpuledger.events.payload import Payload
+
+log = structlog.get_logger("gpuledger.agent")
 
 
 class Instant(NamedTuple):
@@ -72,3 +76,21 @@ class Part(Protocol):
     async def run(self, record: Recorder) -> None:
         """Work until cancelled. Expected failures become facts, log lines or `trouble`; only defects raise."""
         ...
+
+
+class BasePart:
+    """The status that most parts report of themselves; see `Part`."""
+
+    name: str
+    alive_at: float | None = None
+    trouble: str | None = None
+
+    def set_trouble(self, trouble: str | None) -> None:
+        """Set `trouble`, and log it when it changes."""
+        if trouble == self.trouble:
+            return
+        self.trouble = trouble
+        if trouble is None:
+            log.info("a part works again", part=self.name)
+        else:
+            log.warning("a part cannot work", part=self.name, reason=trouble)

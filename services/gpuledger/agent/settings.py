@@ -1,7 +1,7 @@
 """The settings of an agent, read from its environment; options of the command line become variables of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
@@ -29,6 +29,7 @@ SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
 
 NATS_SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
+EXPORTER_SCHEMES: Final = frozenset({"http", "https"})
 DEFAULT_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 DEFAULT_STATE_DIR: Final = "/var/lib/gpuledger/agent"
 DEFAULT_HARDWARE: Final = "nvml"
@@ -96,7 +97,8 @@ def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
         SettingsError: a setting is missing or invalid.
     """
     exporter = environ.get(EXPORTER_URL) or DEFAULT_EXPORTER_URL
-    _check_url(exporter)
+    if not _is_url(exporter, EXPORTER_SCHEMES):
+        raise SettingsError(f"--exporter: {exporter!r} is not a URL such as {DEFAULT_EXPORTER_URL}.")
     return AgentSettings(
         _node(environ.get(NODE_NAME)),
         _nats(environ),
@@ -141,7 +143,7 @@ def _nats(environ: Mapping[str, str]) -> NatsSettings:
     url = environ.get(NATS_URL)
     if not url:
         raise SettingsError(f"The ledger's URL is missing; give --nats-url, or set {NATS_URL}.")
-    if not all(map(_is_nats_url, url.split(","))):
+    if not all(_is_url(one.strip(), NATS_SCHEMES) for one in url.split(",")):
         raise SettingsError(f"--nats-url, or {NATS_URL}, is not a URL such as nats://127.0.0.1:4222.")
     files = {name: _file(environ, name) for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)}
     if (files[NATS_CERTIFICATE] is None) != (files[NATS_KEY] is None):
@@ -149,10 +151,10 @@ def _nats(environ: Mapping[str, str]) -> NatsSettings:
     return NatsSettings(url, files[NATS_CREDENTIALS], files[NATS_CA], files[NATS_CERTIFICATE], files[NATS_KEY])
 
 
-def _is_nats_url(url: str) -> bool:
+def _is_url(url: str, schemes: Collection[str]) -> bool:
     try:
-        parts = urlsplit(url.strip())
-        return parts.scheme in NATS_SCHEMES and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(url)
+        return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 
@@ -192,13 +194,3 @@ def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise SettingsError(f"{name} is {text!r}; it is a whole number above 0.")
     return int(text)
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise SettingsError(f"--exporter: {url!r} is not a URL such as {DEFAULT_EXPORTER_URL}.")

@@ -157,7 +157,7 @@ async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixt
     logged = capsys.readouterr().out
     assert logged.count("connection refused") == 2
     assert logged.count(f"have no {METRIC}") == 1
-    assert logged.count("alive again") == 1
+    assert logged.count("a part works again") == 1
 
 
 async def test_looks_are_told_anew_once_somebody_counts_them() -> None:

@@ -27,7 +27,7 @@ from gpuledger.agent.health.cards import NodeCards, on_time_all, with_decision, 
 from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings
 from gpuledger.agent.health.pending import PendingFacts
 from gpuledger.agent.health.state import STATE_KEY, HealthStateError, dump, load
-from gpuledger.agent.part import AgentFact, Instant, Recorder, StateStore
+from gpuledger.agent.part import AgentFact, BasePart, Instant, Recorder, StateStore
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
@@ -48,7 +48,7 @@ UNSEEN_MAX: Final = 64
 log = structlog.get_logger("gpuledger.agent")
 
 
-class HealthMonitor:
+class HealthMonitor(BasePart):
     """Watches the cards that discovery put on the board; see `gpuledger.agent.part.Part`.
 
     `on_recovered` is called whenever the fact that a card is fit again was recorded.
@@ -85,8 +85,6 @@ class HealthMonitor:
         self._invalid_polls: dict[str, int] = {}
         self._hung_at = ""
         self._unseen: set[str] = set()
-        self.alive_at: float | None = None
-        self.trouble: str | None = None
 
     async def run(self, record: Recorder) -> None:
         """Watch and record until cancelled; records everything that was found before it ends."""
@@ -127,10 +125,10 @@ class HealthMonitor:
     async def _poll(self) -> None:
         """Poll every card once."""
         try:
-            self._set_trouble(await self._poll_cards())
+            self.set_trouble(await self._poll_cards())
             self._has_polled = True
         except HungError as error:
-            self._set_trouble(str(error))
+            self.set_trouble(str(error))
             self._has_polled = self._has_polled or any(card.is_reported for card in self._cards.here.values())
         self._take(*on_time_all(self._cards, self._now(), self._rules))
         self.alive_at = self._monotonic()
@@ -274,11 +272,6 @@ class HealthMonitor:
             self._cards = load(self._stored, self._now())
         except HealthStateError as error:
             log.warning("the stored health of the cards cannot be used", reason=str(error))
-
-    def _set_trouble(self, trouble: str | None) -> None:
-        if trouble != self.trouble:
-            log.warning("polls of the cards' health", node=self._rules.node, trouble=trouble or "none any more")
-        self.trouble = trouble
 
     def _now(self) -> Instant:
         return Instant(self._monotonic(), self._clock())

@@ -20,7 +20,7 @@ from gpuledger.agent.kubelet.allocations import RecordedAllocations, allocations
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
 from gpuledger.agent.kubelet.sockets import FileIdentity, identity_of
-from gpuledger.agent.part import Recorder, StateStore
+from gpuledger.agent.part import BasePart, Recorder, StateStore
 from gpuledger.runtime.clock import Clock, Sleep
 
 POLL_PERIOD_S: Final = 10.0
@@ -54,11 +54,11 @@ class _Grant(NamedTuple):
     until: int
 
 
-class PodResources:
+class PodResources(BasePart):
     """Knows which containers hold which units; see `gpuledger.agent.part.Part`."""
 
-    name: Final = "pod resources"
-    stuck_after_s: Final = STUCK_AFTER_S
+    name = "pod resources"
+    stuck_after_s = STUCK_AFTER_S
 
     def __init__(
         self,
@@ -70,11 +70,9 @@ class PodResources:
         socket: Path,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.alive_at: float | None = None
         self.lists = 0
         """How many lists the kubelet gave."""
         self.errors = 0
-        self.trouble: str | None = None
         self._node = node
         self._board = board
         self._store = store
@@ -118,12 +116,11 @@ class PodResources:
             kubelet = identity_of(self._socket)
             pods = await self._list(kubelet)
         except KubeletError as error:
-            self._on_failure(str(error))
+            self.errors += 1
+            self.set_trouble(str(error))
             return
         self.lists += 1
-        if self.trouble is not None:
-            self.trouble = None
-            log.info("the kubelet lists the pods' units again", socket=str(self._socket))
+        self.set_trouble(None)
         complete = kubelet == self._kubelet
         if pods.pod_resources:
             self._kubelet = kubelet
@@ -137,12 +134,6 @@ class PodResources:
         self._grants = [grant for grant in self._grants if self._requests < grant.until]
         request, response = ListPodResourcesRequest(), ListPodResourcesResponse
         return await call(self._socket, LIST_POD_RESOURCES, request, response, timeout_s=LIST_TIMEOUT_S)
-
-    def _on_failure(self, reason: str) -> None:
-        self.errors += 1
-        if self.trouble is None:
-            log.warning("the kubelet does not list the pods' units; its last list stands", reason=reason)
-        self.trouble = reason
 
     def _show(self, pods: ListPodResourcesResponse, *, complete: bool) -> None:
         """Put the units in use on the board; an incomplete list frees none."""

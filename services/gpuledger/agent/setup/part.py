@@ -15,7 +15,7 @@ from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import HardwareError
-from gpuledger.agent.part import Recorder, StateStore
+from gpuledger.agent.part import BasePart, Recorder, StateStore
 from gpuledger.agent.setup import actions
 from gpuledger.agent.setup.actions import Action, Wait
 from gpuledger.agent.setup.decide import decide
@@ -38,7 +38,7 @@ STEPS_MAX: Final = 4096
 log = structlog.get_logger("gpuledger.agent")
 
 
-class PoolSetup:
+class PoolSetup(BasePart):
     """Keeps a node's devices as pools desire them; `now` is the event loop's clock. See `gpuledger.agent.part.Part`."""
 
     name = "setup"
@@ -60,8 +60,6 @@ class PoolSetup:
         self._now = now or (lambda: asyncio.get_running_loop().time())
         self._debounce = Debounce()
         self._store: SetupStore | None = None
-        self.alive_at: float | None = None
-        self.trouble: str | None = None
 
     async def run(self, record: Recorder) -> None:
         """Reconcile after each change of the board, and periodically, until cancelled."""
@@ -88,7 +86,7 @@ class PoolSetup:
             situation = self._situation(store, view)
             decision = decide(situation)
             if isinstance(decision, Wait):
-                self.trouble = view.error
+                self.set_trouble(view.error)
                 await self._settle(situation, store, executor)
                 return decision.until
             if isinstance(decision, actions.Withdraw) or not await view.survey_once():
@@ -142,7 +140,6 @@ class _HardwareView:
             self.survey = await self._hardware.survey()
         except HardwareError as error:
             self.error = str(error) or type(error).__name__
-            log.warning("the cards cannot be surveyed", reason=self.error)
         return True
 
     async def query_users(self, address: str) -> None:
