@@ -18,7 +18,13 @@ def conditions_of(context: NodeContext, checks: Checks, states: Sequence[str]) -
     """The node's conditions, ordered by type; `states` are those of its devices."""
     infrastructure: tuple[Condition, ...]
     if context.row.managed:
-        infrastructure = (_driver(checks), _toolkit(checks), _gfd(checks.gfd), _monitoring(checks.monitoring))
+        gfd, monitoring = checks.gfd, checks.monitoring
+        infrastructure = (
+            _driver(checks),
+            _toolkit(checks),
+            _checked(NodeConditionType.GFD_READY, gfd.result is CheckResult.FINE, gfd),
+            _checked(NodeConditionType.MONITORING_MISSING, monitoring.result is not CheckResult.FINE, monitoring),
+        )
     else:
         types = (
             NodeConditionType.DRIVER_MISSING,
@@ -50,14 +56,6 @@ def _toolkit(checks: Checks) -> Condition:
         return _condition(NodeConditionType.TOOLKIT_MISSING, None, PreparationReason.WAITING_FOR_DRIVER)
     status = None if checks.verdict is None else checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
     return _checked(NodeConditionType.TOOLKIT_MISSING, status, checks.validator)
-
-
-def _gfd(check: NodeCheck) -> Condition:
-    return _checked(NodeConditionType.GFD_READY, check.result is CheckResult.FINE, check)
-
-
-def _monitoring(check: NodeCheck) -> Condition:
-    return _checked(NodeConditionType.MONITORING_MISSING, check.result is not CheckResult.FINE, check)
 
 
 def _infra_degraded(infrastructure: Iterable[Condition]) -> Condition:
