@@ -23,7 +23,7 @@ from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 
 
-class Explanation(NamedTuple):
+class Rationale(NamedTuple):
     """Why a device is in its pool, or is not."""
 
     reason: AssignmentReason
@@ -34,7 +34,7 @@ class _Request(NamedTuple):
     """The pool that the device's annotation names, or the problem with the annotation; neither if it has none."""
 
     pool: Pool | None = None
-    problem: Explanation | None = None
+    problem: Rationale | None = None
 
 
 def next_step(state: PoolFacts, name: str) -> DeviceAssignmentChanged | None:
@@ -61,23 +61,23 @@ def _step_of_held(
         return _assigned(pool, AssignmentPhase.UNASSIGNING, current.automatic, leaving)
     is_set_up = report == AgentReport.APPLIED and device.prepared == DeviceState.READY
     if current.phase == AssignmentPhase.PENDING and is_set_up:
-        return _assigned(pool, AssignmentPhase.ASSIGNED, automatic, Explanation(AssignmentReason.CONFIRMED))
+        return _assigned(pool, AssignmentPhase.ASSIGNED, automatic, Rationale(AssignmentReason.CONFIRMED))
     lost = _lost(device, report, setup) if current.phase == AssignmentPhase.ASSIGNED else None
     if lost is not None:
         return _assigned(pool, AssignmentPhase.PENDING, automatic, lost)
     if current.automatic != automatic:
         reason = AssignmentReason.APPROVED if automatic else AssignmentReason.ASKED_FOR
         phase = AssignmentPhase(current.phase or AssignmentPhase.PENDING)
-        return _assigned(pool, phase, automatic, Explanation(reason))
+        return _assigned(pool, phase, automatic, Rationale(reason))
     return None
 
 
-def _lost(device: PoolDevice, report: str | None, setup: SetupReport | None) -> Explanation | None:
+def _lost(device: PoolDevice, report: str | None, setup: SetupReport | None) -> Rationale | None:
     """Why an assigned device is no longer set up; None if it is."""
     if device.prepared != DeviceState.READY:
-        return Explanation(AssignmentReason.LOST, f"The device is {device.prepared}.")
+        return Rationale(AssignmentReason.LOST, f"The device is {device.prepared}.")
     if setup is not None and report in (AgentReport.REFUSED, AgentReport.RELEASED):
-        return Explanation(AssignmentReason.TAKEN_BACK, setup.message or setup.reason)
+        return Rationale(AssignmentReason.TAKEN_BACK, setup.message or setup.reason)
     return None
 
 
@@ -85,8 +85,8 @@ def _released(state: PoolFacts, device: PoolDevice) -> DeviceAssignmentChanged:
     """The device has no pool, with the reason that keeps it so; if another pool takes it, that is the next step."""
     following = _step_of_free(state, device, None)
     if following is None:
-        return _unassigned(Explanation(AssignmentReason.NOT_ASKED_FOR))
-    return following if following.pool is None else _unassigned(Explanation(AssignmentReason.RELEASED))
+        return _unassigned(Rationale(AssignmentReason.NOT_ASKED_FOR))
+    return following if following.pool is None else _unassigned(Rationale(AssignmentReason.RELEASED))
 
 
 def _step_of_free(state: PoolFacts, device: PoolDevice, current: Assignment | None) -> DeviceAssignmentChanged | None:
@@ -94,14 +94,14 @@ def _step_of_free(state: PoolFacts, device: PoolDevice, current: Assignment | No
     if request.pool is None and request.problem is None:
         taker = next(_takers(state, device), None)
         if taker is not None:
-            why = Explanation(AssignmentReason.APPROVED)
+            why = Rationale(AssignmentReason.APPROVED)
             return _assigned(taker.subject, AssignmentPhase.PENDING, True, why)
         if current is None or current.reason == AssignmentReason.NOT_ASKED_FOR:
             return None
-        return _unassigned(Explanation(AssignmentReason.NOT_ASKED_FOR))
+        return _unassigned(Rationale(AssignmentReason.NOT_ASKED_FOR))
     obstacle = request.problem or (request.pool and next(_obstacles(state, device, request.pool), None))
     if request.pool is not None and obstacle is None:
-        why = Explanation(AssignmentReason.ASKED_FOR)
+        why = Rationale(AssignmentReason.ASKED_FOR)
         return _assigned(request.pool.subject, AssignmentPhase.PENDING, False, why)
     if obstacle is None or (current is not None and (current.reason, current.message) == obstacle):
         return None
@@ -126,63 +126,63 @@ def _request(state: PoolFacts, device: PoolDevice) -> _Request:
 
 
 def _mismatched(message: str) -> _Request:
-    return _Request(problem=Explanation(AssignmentReason.MISMATCH, message))
+    return _Request(problem=Rationale(AssignmentReason.MISMATCH, message))
 
 
-def _obstacles(state: PoolFacts, device: PoolDevice, pool: Pool) -> Iterator[Explanation]:
+def _obstacles(state: PoolFacts, device: PoolDevice, pool: Pool) -> Iterator[Rationale]:
     """Why the pool does not take the device, the first reason first; none if it does."""
     yield from device_obstacles(device)
     if (why := _unselected(state, device, pool)) is not None:
-        yield Explanation(AssignmentReason.MISMATCH, why.message)
+        yield Rationale(AssignmentReason.MISMATCH, why.message)
     yield from node_obstacles(state, device, pool)
     if (problem := closed(state, pool)) is not None:
-        yield Explanation(AssignmentReason.POOL_CLOSED, problem.message)
+        yield Rationale(AssignmentReason.POOL_CLOSED, problem.message)
 
 
-def device_obstacles(device: PoolDevice) -> Iterator[Explanation]:
+def device_obstacles(device: PoolDevice) -> Iterator[Rationale]:
     """What keeps the device out of every pool."""
     yield from _exclusions(device)
     if device.missing:
-        yield Explanation(AssignmentReason.MISSING)
+        yield Rationale(AssignmentReason.MISSING)
     elif device.prepared != DeviceState.READY:
-        yield Explanation(AssignmentReason.LOST, f"The device is {device.prepared}.")
+        yield Rationale(AssignmentReason.LOST, f"The device is {device.prepared}.")
 
 
-def node_obstacles(state: PoolFacts, device: PoolDevice, pool: Pool) -> Iterator[Explanation]:
+def node_obstacles(state: PoolFacts, device: PoolDevice, pool: Pool) -> Iterator[Rationale]:
     """What keeps the devices of the device's node out of the pool."""
     node, limit = state.node.get(device.node), pool.spec.definition.devices_per_node_max
     if node is None or not node.ready:
-        yield Explanation(AssignmentReason.NODE_NOT_READY)
+        yield Rationale(AssignmentReason.NODE_NOT_READY)
     if limit is not None and state.held_beside(device, pool.subject) >= limit:
-        yield Explanation(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
+        yield Rationale(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
     if state.is_crowded(device.node) and len(state.held_on(device.node)) >= CARDS_PER_NODE_MAX:
         message = f"Pools hold {CARDS_PER_NODE_MAX} devices of the node, and take no more of one."
-        yield Explanation(AssignmentReason.NODE_FULL, message)
+        yield Rationale(AssignmentReason.NODE_FULL, message)
 
 
-def _exclusions(device: PoolDevice) -> Iterator[Explanation]:
+def _exclusions(device: PoolDevice) -> Iterator[Rationale]:
     """What takes the device out of its pool as well."""
     if device.ignored:
-        yield Explanation(AssignmentReason.IGNORED)
+        yield Rationale(AssignmentReason.IGNORED)
     if not device.managed:
-        yield Explanation(AssignmentReason.NOT_MANAGED)
+        yield Rationale(AssignmentReason.NOT_MANAGED)
 
 
-def _unselected(state: PoolFacts, device: PoolDevice, pool: Pool, *, is_held: bool = False) -> Explanation | None:
+def _unselected(state: PoolFacts, device: PoolDevice, pool: Pool, *, is_held: bool = False) -> Rationale | None:
     """Why the pool's selectors do not select the device: for its hardware, or for its node."""
     if (message := mismatch(pool.spec, device.facts, is_held=is_held)) is not None:
-        return Explanation(AssignmentReason.DRIFT, message)
+        return Rationale(AssignmentReason.DRIFT, message)
     if not state.selects_node(pool.spec, device.node):
         message = f"The pool's nodeSelector does not select the node {device.node}."
-        return Explanation(AssignmentReason.NOT_MATCHING, message)
+        return Rationale(AssignmentReason.NOT_MATCHING, message)
     return None
 
 
-def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, request: _Request) -> Explanation | None:
+def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, request: _Request) -> Rationale | None:
     if pool is None:
-        return Explanation(AssignmentReason.POOL_GONE)
+        return Rationale(AssignmentReason.POOL_GONE)
     if pool.deleting:
-        return Explanation(AssignmentReason.POOL_DELETED)
+        return Rationale(AssignmentReason.POOL_DELETED)
     if (why := next(_exclusions(device), None)) is not None:
         return why
     if request.problem is not None:
@@ -192,7 +192,7 @@ def _why_to_leave(state: PoolFacts, device: PoolDevice, pool: Pool | None, reque
     else:
         keeps = request.pool.subject == pool.subject
     if not keeps:
-        return Explanation(AssignmentReason.NOT_ASKED_FOR)
+        return Rationale(AssignmentReason.NOT_ASKED_FOR)
     return _unselected(state, device, pool, is_held=True)
 
 
@@ -224,11 +224,11 @@ def _approves(pool: Pool, device: PoolDevice, labels: dict[str, str]) -> bool:
     return approves is not None and selects(approves, device.name, labels)
 
 
-def _assigned(pool: str, phase: AssignmentPhase, automatic: bool, why: Explanation) -> DeviceAssignmentChanged:
+def _assigned(pool: str, phase: AssignmentPhase, automatic: bool, why: Rationale) -> DeviceAssignmentChanged:
     return DeviceAssignmentChanged(
         pool=pool, phase=phase.value, automatic=automatic, reason=why.reason, message=why.message
     )
 
 
-def _unassigned(why: Explanation) -> DeviceAssignmentChanged:
+def _unassigned(why: Rationale) -> DeviceAssignmentChanged:
     return DeviceAssignmentChanged(reason=why.reason, message=why.message)
