@@ -131,7 +131,7 @@ class BootstrapHealth(NamedTuple):
 
 
 class BootstrapDevice(NamedTuple):
-    """What the preparation needs of a GPUDevice; `found_at` is when it was last seen again, `assignment` its phase."""
+    """The facts about a GPUDevice; `found_at` is when it was last seen again, `assignment` its assignment's phase."""
 
     name: str
     node: str

@@ -24,7 +24,7 @@ class NodePhase(NamedTuple):
 
 
 class PreparedDevice(NamedTuple):
-    """How far a GPUDevice is prepared, and since when; whether a pool has it is told apart."""
+    """How far a GPUDevice is prepared, and since when; its assignment to a pool is another row."""
 
     name: str
     state: str

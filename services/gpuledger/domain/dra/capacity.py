@@ -15,7 +15,7 @@ LEAST = 1
 
 
 def consumption(capacity: Capacity, requested: int | None) -> int | None:
-    """What a claim consumes that asks for so much, or names no amount; None where the policy refuses it."""
+    """The consumption of a claim that requests this amount, or (None) no amount; None where the policy refuses it."""
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy else None
@@ -37,7 +37,7 @@ def least(capacity: Capacity) -> int:
 
 
 def fits(device: DraDevice, use: Use, requested: Mapping[str, int | None]) -> bool:
-    """Whether one more claim fits that asks for so much of each capacity; None, or no word, names no amount."""
+    """Whether one more claim with these requests fits; None, or a missing capacity, requests no amount."""
     return all(
         (consumed := consumption(one, requested.get(name))) is not None
         and use.consumed_of(name) + consumed <= one.value.nanos

@@ -19,7 +19,7 @@ from gpuledger.events.claim import Toleration, Wish
 
 
 class Mismatch(StrEnum):
-    """What keeps a device from one request, besides the reasons that hold for every request."""
+    """The reasons that keep a device from one request only."""
 
     SELECTOR = "SelectorDoesNotMatch"
     SELECTOR_FAILS = "SelectorFails"

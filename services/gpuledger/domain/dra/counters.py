@@ -15,7 +15,7 @@ Left = dict[str, dict[str, int]]
 
 
 def counters_left(view: PoolView, uses: Mapping[str, Use]) -> Left:
-    """What is left of each counter."""
+    """The remaining amount of each counter."""
     left = {
         name: {counter: amount.nanos for counter, amount in counters.items()}
         for name, counters in view.shared().items()

@@ -41,7 +41,7 @@ def slice_of(name: str, payload: SlicePublished) -> Slice:
 
 
 def holdings_of(claim: ClaimId, payload: ClaimAllocated) -> Iterator[Holding]:
-    """What a claim was given; what it was given twice, by the same words, is one holding of both amounts."""
+    """The holdings of an allocated claim; equal results are one holding of both amounts."""
     found: dict[tuple[str, PoolId, str, str | None], Holding] = {}
     for one in payload.results:
         pool = PoolId(one.driver, one.pool)

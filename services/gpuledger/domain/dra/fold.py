@@ -31,7 +31,7 @@ from gpuledger.events.slice import (
 PENDING, ALLOCATED = "Pending", "Allocated"
 
 _HoldingKey = tuple[str, PoolId, str, str, str | None, bool, tuple[tuple[str, int], ...]]
-"""The key that tells holdings of one claim apart."""
+"""The identity of a holding among those of its claim."""
 
 
 def _json(payload: Payload) -> str:

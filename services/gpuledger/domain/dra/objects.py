@@ -40,7 +40,7 @@ class NodeExpression(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Which nodes can use something: one node, all of them, or those that one of the terms selects.
+    """The nodes that can use something: one node, all of them, or the selection of one of the terms.
 
     Nothing at all reaches no node.
     """
@@ -51,7 +51,7 @@ class Reach(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How much of a capacity a claim consumes for what it asks; `values` ascend, all amounts are in billionths."""
+    """How much of a capacity a claim consumes for its request; `values` ascend, all amounts are in billionths."""
 
     default: int | None = None
     values: tuple[int, ...] = ()
@@ -99,7 +99,7 @@ class DraDevice(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """One ResourceSlice; `generation` and `expected`, the number of slices, are the pool's, as this slice says.
+    """One ResourceSlice; `generation` and `expected`, the number of slices, are its statements about the pool.
 
     `spec_generation` is the object's own. `reach` is None where each device has its own. `repeated_sets` are counter
     sets that it defines more than once.

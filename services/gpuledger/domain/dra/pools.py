@@ -51,11 +51,11 @@ class PoolView(NamedTuple):
         return self.on_node and self.is_complete and self.is_valid
 
     def located(self) -> Iterator[LocatedDevice]:
-        """Every device of the slices that were looked at."""
+        """Every device of `slices`."""
         return (LocatedDevice(one, device) for one in self.slices for device in one.devices)
 
     def shared(self) -> Counters:
-        """What its counter sets hold in all."""
+        """The total of each of its counter sets."""
         return {name: counters for one in self.slices for name, counters in one.counters.items()}
 
 
@@ -105,7 +105,7 @@ def _problems(slices: Sequence[Slice], near: Sequence[Slice]) -> Iterator[str]:
 
 
 def _twice(kind: str, named: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """What is there under one name more than once, and where."""
+    """The names that occur more than once, with their places."""
     places: dict[str, list[str]] = {}
     for name, where in named:
         places.setdefault(name, []).append(where)

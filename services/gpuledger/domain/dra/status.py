@@ -52,7 +52,7 @@ def conditions_of(view: PoolView) -> Iterator[tuple[str, bool, str, str]]:
 
 
 def vanished_errors(holdings: Iterable[Holding], *, redacted: bool) -> Iterator[str]:
-    """What is wrong with claims on devices that are no more, once for each claim and device."""
+    """Errors about claims on devices that are gone, once for each claim and device."""
     for claim, device, pool in dict.fromkeys((one.claim, one.device, one.pool.name) for one in holdings):
         who = "A ResourceClaim" if redacted else f"ResourceClaim {claim}"
         yield f"{who} references non-existent device '{device}' in pool '{pool}'"
@@ -91,14 +91,14 @@ def _allocation(holding: Holding, *, redacted: bool, shared: bool) -> Document:
 
 
 def _available(availability: DeviceAvailability) -> Iterator[tuple[str, Quantity]]:
-    """What is left of each capacity, from nothing to all of it; of a device that somebody holds, nothing."""
+    """The remaining part of each capacity; nothing of a device that is held as a whole."""
     for name, one in availability.device.capacity.items():
         left = 0 if availability.use.is_exclusive else one.value.nanos - availability.use.consumed_of(name)
         yield name, one.value.as_much(max(0, min(left, one.value.nanos)))
 
 
 def _total(availability: DeviceAvailability) -> Iterator[tuple[str, Quantity]]:
-    """What a device has of each capacity; less than nothing, which can be published, is nothing."""
+    """A device's amount of each capacity; a negative one, which a driver may publish, counts as nothing."""
     for name, one in availability.device.capacity.items():
         yield name, one.value.as_much(max(0, one.value.nanos))
 
@@ -123,7 +123,7 @@ def _summary(availabilities: Iterable[DeviceAvailability]) -> Document:
 
 
 def _sums(availabilities: Iterable[DeviceAvailability]) -> tuple[Mapping[str, Quantity], Mapping[str, Quantity]]:
-    """What the devices that can be shared have of each capacity together, and what is left of that."""
+    """The total of each capacity over all shareable devices, and the remaining part of it."""
     total: dict[str, Quantity] = {}
     available: dict[str, Quantity] = {}
     for availability in availabilities:

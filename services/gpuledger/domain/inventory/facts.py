@@ -283,7 +283,7 @@ def _put(state: InventoryFacts, row: InventoryNode) -> None:
 
 
 def _nfd(row: InventoryNode | None) -> tuple[int, int, int]:
-    """What a node adds to the count: whether it exists, has a version that is new enough, or one that is too old."""
+    """A node's part of the count: whether it exists, and whether its version is new enough or too old."""
     if row is None or not row.exists:
         return (0, 0, 0)
     versions = [version for version in (row.features_nfd_version, row.nfd_version) if version is not None]

@@ -132,7 +132,7 @@ class FleetNode(NamedTuple):
         return layouts[slot % len(layouts)] if layouts else ()
 
     def units(self, slot: int) -> tuple[GpuUnit, ...]:
-        """What the card in a slot offers."""
+        """The units of the card in a slot."""
         return _units(self.partitions(slot))
 
     def resources(self, slots: Iterable[int]) -> Counter[str]:

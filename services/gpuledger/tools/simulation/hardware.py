@@ -24,7 +24,7 @@ class Partition(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """What pods ask for."""
+        """The extended resource that pods request."""
         return NVIDIA_PREFIX + self.profile.resource
 
     @property
@@ -60,7 +60,7 @@ class Model(NamedTuple):
 
 
 class NodeProfile(NamedTuple):
-    """What a node is made of. `layouts` are the ways that cards are partitioned in turn; none means whole cards."""
+    """The make-up of a node. `layouts` are the partitions of its cards in turn; none means whole cards."""
 
     model: Model
     layouts: tuple[tuple[Partition, ...], ...] = ()
@@ -126,7 +126,7 @@ PROFILES: Final = {
         NodeProfile(T4),
     ),
 }
-"""What `--fleet profile=` may name: the profiles of nodes, in turn."""
+"""The values of `--fleet profile=`, each with the profiles of nodes in turn."""
 
 DRIVER_VERSION: Final = "570.133.20"
 CUDA_VERSION: Final = "12.8"

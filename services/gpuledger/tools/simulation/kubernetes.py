@@ -128,7 +128,7 @@ class Cluster:
             await self._create(components.pod(component, node), names.CONTROLLER)
 
     async def component_ready(self, node: str, component: Daemon) -> None:
-        """The node's kubelet tells that a component's pod is ready; nothing where somebody deleted it."""
+        """The node's kubelet reports that a component's pod is ready, unless somebody deleted it."""
         name = components.pod_name(component.app, node)
         await self._patch_status(NAMESPACE, name, components.ready(component, self._clock()))
 
@@ -172,7 +172,7 @@ class Cluster:
         return True
 
     async def _admit(self, node: str) -> None:
-        """Take away the taint that nodes begin with; where a node controller runs it may have done so already."""
+        """Remove the initial taint of a node, unless a node controller has removed it."""
         live = await self._ask(lambda: self._client.get(NODES, node))
         taints = live["spec"].get("taints") or []
         kept = [taint for taint in taints if taint["key"] != names.NOT_READY]

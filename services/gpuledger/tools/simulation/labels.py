@@ -59,7 +59,7 @@ def kubelet_labels(node: FleetNode) -> dict[str, str]:
 
 
 def feature_labels(node: FleetNode, cards: Mapping[int, Card]) -> dict[str, str]:
-    """The labels that tell of the node's features, its cards by slot among them."""
+    """The labels with the node's features, including its cards by slot."""
     return {**_rule_labels(cards), **nfd_labels(cards), **_driver_labels(node, cards)}
 
 
@@ -78,7 +78,7 @@ def features(node: FleetNode, cards: Mapping[int, Card]) -> Object:
 
 
 def worker_version() -> dict[str, str]:
-    """The annotation that tells NFD's version."""
+    """The annotation with NFD's version."""
     return {NFD_WORKER_VERSION: NFD_VERSION}
 
 
@@ -107,7 +107,7 @@ def nfd_labels(cards: Mapping[int, Card]) -> dict[str, str]:
 
 
 def _driver_labels(node: FleetNode, cards: Mapping[int, Card]) -> dict[str, str]:
-    """What GPU Feature Discovery says; it says nothing where there is no card."""
+    """The labels of GPU Feature Discovery; none where there is no card."""
     if not cards:
         return {}
     model = node.model

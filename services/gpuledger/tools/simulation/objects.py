@@ -123,7 +123,7 @@ def pod(of: SimulatedPod) -> Object:
 
 
 def binding(name: str, node_name: str) -> Object:
-    """What puts a pod on a node."""
+    """The binding of a pod to a node."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -159,7 +159,7 @@ def ended(live: Object, phase: str, now: datetime) -> Object:
 
 
 def _amounts(of: FleetNode, slots: Iterable[int]) -> dict[str, str]:
-    """What a node offers; resources of which it has nothing now stay, as zero."""
+    """The resources that a node offers; those of which it has nothing now stay, as zero."""
     resources = of.resources(range(len(of.addresses)))
     offered: Counter[str] = of.resources(slots)
     amounts = {resource: str(offered[resource]) for resource in (GPU_RESOURCE, *sorted(resources))}
@@ -206,7 +206,7 @@ def _container(container: Object, *, ready: bool, state: Object) -> Object:
 
 
 def requested_resource(live: Object) -> tuple[str, int] | None:
-    """The resource of NVIDIA's that a pod asks for, and how much; None where it asks for none, or for several."""
+    """The NVIDIA resource that a pod requests, and the amount; None where it requests none, or several."""
     requested: Counter[str] = Counter()
     for container in live["spec"].get("containers") or ():
         for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
