@@ -60,10 +60,10 @@ async def test_transcript(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
             monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig))
             await populate(client)
             assert (await asyncio.to_thread(cli, "migrate")).code == 0
-            said = "".join([await shown(cli, command) for command in COMMANDS])
+            transcript = "".join([await shown(cli, command) for command in COMMANDS])
     if os.environ.get(UPDATE):
-        TRANSCRIPT.write_text(said)
-    assert said == TRANSCRIPT.read_text()
+        TRANSCRIPT.write_text(transcript)
+    assert transcript == TRANSCRIPT.read_text()
 
 
 async def populate(client: KubeClient) -> None:

@@ -48,10 +48,10 @@ def test_transcript(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
         monkeypatch.setenv("NATS_URL", nats.url)
         monkeypatch.setenv("DATABASE_URL", postgres.url)
         assert Cli(capsys)("migrate").code == 0
-        said = "".join(_shown(Cli(capsys), command) for command in COMMANDS)
+        transcript = "".join(_shown(Cli(capsys), command) for command in COMMANDS)
     if os.environ.get(UPDATE):
-        TRANSCRIPT.write_text(said)
-    assert said == TRANSCRIPT.read_text()
+        TRANSCRIPT.write_text(transcript)
+    assert transcript == TRANSCRIPT.read_text()
 
 
 def _shown(cli: Cli, command: str) -> str:

@@ -105,10 +105,10 @@ async def test_it_waits_for_a_ledger_that_is_away(ledger: Faltering) -> None:
     ledger.is_away = True
     async with following(ledger) as admission:
 
-        async def is_told() -> bool:
+        async def is_counted() -> bool:
             return admission.health().reason is not None
 
-        await eventually(is_told)
+        await eventually(is_counted)
         assert admission.decide(QUESTION) is None
         ledger.is_away = False
         assert (await until_answering(admission)).is_allowed

@@ -77,10 +77,10 @@ async def test_who_goes_makes_room() -> None:
         await eventually(is_served)
 
 
-@pytest.mark.parametrize("said", [b"", b"POST /validate HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a head"])
-async def test_who_asks_nothing_whole_is_hung_up_on(said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"POST /validate HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a head"])
+async def test_who_asks_nothing_whole_is_hung_up_on(sent: bytes) -> None:
     async with server(idle_timeout_s=0.05) as url, connected(url) as connection:
-        connection[1].write(said)
+        connection[1].write(sent)
         assert await is_hung_up_on(connection)
 
 

@@ -194,14 +194,14 @@ async def test_while_nats_is_away_nothing_is_lost(running: Running, exporter: Ex
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (web.Response(status=503), "responds with status 503"),
         (web.Response(text="x" * 2_000), "responds with more than 1000 bytes"),
         (None, "has not responded within 0.2 s"),
     ],
 )
-async def test_a_scrape_is_bounded(answer: Any, said: str) -> None:
+async def test_a_scrape_is_bounded(answer: Any, message: str) -> None:
     stop = asyncio.Event()
 
     async def handle(_request: web.Request) -> Any:
@@ -216,7 +216,7 @@ async def test_a_scrape_is_bounded(answer: Any, said: str) -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/metrics"
     try:
-        with pytest.raises(MonitoringError, match=said):
+        with pytest.raises(MonitoringError, match=message):
             await scraper(url, timeout_s=0.2, body_bytes_max=1_000)()
     finally:
         stop.set()
@@ -240,8 +240,8 @@ async def test_the_command_records_and_ends_in_an_orderly_way(
                 events |= {type(one.data): one for one in map(decoded, await reader.next_batch())}
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(DEADLINE_S):
-        _, said = await process.communicate()
-    assert (process.returncode, said.decode().splitlines()[-1]) == (0, "Stopped.")
+        _, output = await process.communicate()
+    assert (process.returncode, output.decode().splitlines()[-1]) == (0, "Stopped.")
     assert {event.source for event in events.values()} == {"/nodes/w1/agent"}
     started, monitoring, devices = (
         events[kind].data for kind in (NodeAgentStarted, NodeMonitoringObserved, NodeDevicesObserved)
@@ -252,7 +252,7 @@ async def test_the_command_records_and_ends_in_an_orderly_way(
     assert monitoring.fresh
     assert isinstance(devices, NodeDevicesObserved)
     assert [card.product for card in devices.cards] == ["NVIDIA H100 80GB HBM3"] * 2
-    assert b"The agent of w1 is up; metrics http://127.0.0.1:" in said
+    assert b"The agent of w1 is up; metrics http://127.0.0.1:" in output
 
 
 def decoded(message: Message) -> Decoded:

@@ -70,7 +70,7 @@ async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and
 async def test_what_pools_want_is_done_without_the_bus(place: Place) -> None:
     place.agent.environ[FAULT] = DRIVER_MISSING
     await place.agent.start()
-    await place.want(*desired_devices(place.agent, 0))
+    await place.set_desired(*desired_devices(place.agent, 0))
     await place.saw(1, DevicePoolRefused)
     await place.drained()
     place.nats.kill()

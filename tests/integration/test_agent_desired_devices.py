@@ -28,10 +28,10 @@ NEVER_S = 3600.0
 
 
 def order(number: int, *devices: str) -> Outgoing:
-    wanted = (
+    desired = (
         WantedDevice(device=name, pool="p", resource="gpu.deckhouse.io/p", unit="Card", asked_at=AT) for name in devices
     )
-    return outgoing(event(NodeDevicesWanted(devices=tuple(wanted)), NODE, number=number, source=SERVICE))
+    return outgoing(event(NodeDevicesWanted(devices=tuple(desired)), NODE, number=number, source=SERVICE))
 
 
 class Kept(dict[str, bytes]):
@@ -47,8 +47,8 @@ async def record_nothing(facts: Sequence[AgentFact]) -> None:
 
 async def wants(board: Board, *devices: str) -> None:
     async def holds() -> bool:
-        wanted = board.state.desired
-        return wanted is not None and [one.device for one in wanted] == list(devices)
+        desired = board.state.desired
+        return desired is not None and [one.device for one in desired] == list(devices)
 
     await eventually(holds)
 

@@ -63,11 +63,11 @@ async def test_a_full_disk_is_told_of_and_harms_neither_kubelet_nor_ledger(place
 async def test_a_state_folder_that_takes_nothing_is_told_of(place: Place) -> None:
     with _read_only(place.agent.state_dir):
         await place.agent.start(wait=False)
-        await place.agent.says("is up")
-        await place.want(*desired_devices(place.agent, 0))
+        await place.agent.logs("is up")
+        await place.set_desired(*desired_devices(place.agent, 0))
         await place.lists(1)
         await place.agent.healthy(durable=False, ledger="ok", waiting=0)
-        assert "events wait in memory, not on disk" in place.agent.said
+        assert "events wait in memory, not on disk" in place.agent.output
         assert [one.durable for one in await place.recorded(NodeAgentStarted)] == [False]
         assert await place.agent.stop() == 0
 
@@ -106,8 +106,8 @@ async def test_a_kubelet_that_comes_later_is_waited_for(place: Place, *, is_fold
         shutil.rmtree(folder)
         folder.mkdir() if is_folder_there else None
     await place.agent.start()
-    await place.want(*desired_devices(place.agent, 0))
-    await place.agent.says("Is a kubelet running")
+    await place.set_desired(*desired_devices(place.agent, 0))
+    await place.agent.logs("Is a kubelet running")
     status, document = await place.agent.health()
     assert (status, "pod resources" in document["troubles"]) == (200, True)
     for folder in (place.kubelet.plugins, place.kubelet.pods_socket.parent):
@@ -124,7 +124,7 @@ async def test_a_kubelet_that_comes_later_is_waited_for(place: Place, *, is_fold
 async def test_a_driver_that_comes_later_is_waited_for(place: Place) -> None:
     place.agent.environ[FAULT] = DRIVER_MISSING
     await place.agent.start()
-    await place.want(*desired_devices(place.agent, 0))
+    await place.set_desired(*desired_devices(place.agent, 0))
     (seen, *_) = await place.saw(1, NodeDevicesObserved)
     assert (seen.driver_missing, {card.uuid for card in seen.cards}) == (True, {None})
     (refused, *_) = await place.saw(1, DevicePoolRefused)
@@ -145,10 +145,10 @@ async def test_a_driver_that_goes_and_comes_back_leaves_the_pool_its_cards(place
     await place.use(2)
     await place.agent.inject(DRIVER_MISSING)
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return bool((await place.recorded(NodeDevicesObserved))[-1].driver_missing)
 
-    await eventually(is_told)
+    await eventually(is_reported)
     assert len(place.kubelet.health("gpu.deckhouse.io/training")) == 2
     await place.agent.inject("recover")
     await place.lists(2)
@@ -162,16 +162,16 @@ async def test_a_driver_that_hangs_is_told_of_and_the_kubelet_keeps_its_list(pla
     lists = len(place.kubelet.resources["gpu.deckhouse.io/training"].lists)
     await place.agent.inject("hang")
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         status, document = await place.agent.health()
         troubles = [document["troubles"].get(name, "") for name in ("discovery", "health")]
         return status == 200 and all("the driver has not come back" in one for one in troubles)
 
-    await eventually(is_told)
+    await eventually(is_reported)
     await place.lists(2)
     assert len(place.kubelet.resources["gpu.deckhouse.io/training"].lists) == lists
     await place.agent.inject("recover")
-    await place.agent.says("a part works again")
+    await place.agent.logs("a part works again")
     await place.agent.inject("xid:79@0")
     await place.lists(2, healthy=1)
     assert (_pid(place.agent), place.agent.running) == (pid, True)
@@ -181,7 +181,7 @@ async def test_a_driver_that_hangs_is_told_of_and_the_kubelet_keeps_its_list(pla
 async def test_an_agent_whose_driver_hangs_ends_when_it_is_told_to(place: Place) -> None:
     await place.use(1)
     await place.agent.inject("hang")
-    await place.agent.says("has not come back from an earlier call")
+    await place.agent.logs("has not come back from an earlier call")
     assert await place.agent.stop() == 0
 
 
@@ -193,7 +193,7 @@ async def test_a_second_agent_on_the_folder_is_refused(place: Place) -> None:
     second = AgentProcess(place.root, place.nats.url)
     await second.start(wait=False)
     assert await second.ended() == 5
-    (line,) = second.said.splitlines()
+    (line,) = second.output.splitlines()
     assert line.startswith("Error: ")
     assert str(place.agent.state_dir) in line
     await place.lists(1)
@@ -205,7 +205,7 @@ async def test_the_end_is_clean_and_leaves_no_socket(place: Place) -> None:
     place.agent.module = "gpuledger.agent"
     await place.use(1)
     assert await place.agent.stop() == 0
-    assert place.agent.said.splitlines()[-1] == "Stopped."
+    assert place.agent.output.splitlines()[-1] == "Stopped."
     assert not (place.agent.state_dir / SOCKET).exists()
     assert [path.name for path in place.kubelet.plugins.iterdir()] == ["kubelet.sock"]
     await place.agent.start()
@@ -227,11 +227,11 @@ async def test_the_end_does_not_wait_for_a_bus_that_is_away(place: Place) -> Non
 
 
 @pytest.mark.parametrize(
-    ("user", "password", "said"),
+    ("user", "password", "message"),
     [(NODE, "wrong", "uthorization"), (OTHER, "agent", "does not let us")],
     ids=["a wrong password", "another node's credentials"],
 )
-async def test_what_the_server_does_not_allow_is_told_and_ends_nothing(user: str, password: str, said: str) -> None:
+async def test_what_the_server_does_not_allow_is_told_and_ends_nothing(user: str, password: str, message: str) -> None:
     with confined_server("apart", [NODE, OTHER]) as nats:
         good = nats.agent_url(NODE)
         async with a_place(nats, url=good) as place:
@@ -242,13 +242,13 @@ async def test_what_the_server_does_not_allow_is_told_and_ends_nothing(user: str
             await place.lists(1)
             await place.agent.inject("xid:79@0")
             await place.lists(1, healthy=0)
-            await place.agent.says(said)
+            await place.agent.logs(message)
 
-            async def is_told() -> bool:
+            async def is_reported() -> bool:
                 status, document = await place.agent.health()
-                return status == 200 and said in document["ledger"] and document["waiting"] > 0
+                return status == 200 and message in document["ledger"] and document["waiting"] > 0
 
-            await eventually(is_told)
+            await eventually(is_reported)
             assert await place.agent.stop() == 0
             place.agent.environ["NATS_URL"] = good
             await place.agent.start()
@@ -263,11 +263,11 @@ async def test_ten_errors_of_a_kind_are_told_together(place: Place) -> None:
     for _ in range(10):
         await place.agent.inject("xid:31@0")
 
-    async def are_told() -> bool:
+    async def are_recorded() -> bool:
         counts: list[int] = [one.count for one in await place.recorded(DeviceErrorsObserved)]
         return sum(counts) == 10
 
-    await eventually(are_told)
+    await eventually(are_recorded)
     assert len(await place.recorded(DeviceErrorsObserved)) < 5
     assert {one.cause for one in await place.recorded(DeviceErrorsObserved)} == {"application"}
     await place.lists(1)
@@ -280,12 +280,12 @@ async def test_a_card_that_fails_without_end_floods_nobody(place: Place) -> None
     await place.agent.inject("xid:46@1")
     await place.lists(2, healthy=0)
 
-    async def are_told() -> bool:
+    async def are_recorded() -> bool:
         recorded = await place.recorded(DeviceErrorsObserved, DeviceFailed)
         counts: list[int] = [getattr(one, "count", 1) for one in recorded if one.kind == "XID 95"]
         return sum(counts) == 1_000
 
-    await eventually(are_told)
+    await eventually(are_recorded)
     recorded = await place.recorded(DeviceErrorsObserved, DeviceFailed)
     assert len(recorded) < 50
     for card in place.agent.cards():

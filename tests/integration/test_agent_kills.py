@@ -67,7 +67,7 @@ class Story:
 
     def __init__(self, place: Place, chance: random.Random) -> None:
         self.place, self.chance = place, chance
-        self.asked: dict[int, tuple[Setup, WantedDevice]] = {}
+        self.desired: dict[int, tuple[Setup, WantedDevice]] = {}
         self._pods = count(1)
         self._is_bus_there = True
 
@@ -83,7 +83,7 @@ class Story:
             await self._toggle_bus()
         if self.chance.random() < 0.2:
             await self.place.kubelet.restart()
-        assert self.place.agent.running, f"the agent ended by itself:\n{self.place.agent.said}"
+        assert self.place.agent.running, f"the agent ended by itself:\n{self.place.agent.output}"
         await self.place.agent.kill()
         if self.chance.random() < 0.3:
             await self._toggle_bus()
@@ -118,13 +118,13 @@ class Story:
             return
         for number in self.chance.sample(range(CARDS), self.chance.randint(1, CARDS)):
             setup = self.chance.choice((None, *SETUPS))
-            self.asked.pop(number, None)
+            self.desired.pop(number, None)
             if setup is not None:
-                said = setup._asdict() | {"resource": setup.resource}
-                del said["instances"]
-                (wish,) = desired_devices(self.place.agent, number, **said)
-                self.asked[number] = (setup, wish)
-        await self.place.want(*(wish for _, wish in self.asked.values()))
+                fields = setup._asdict() | {"resource": setup.resource}
+                del fields["instances"]
+                (wish,) = desired_devices(self.place.agent, number, **fields)
+                self.desired[number] = (setup, wish)
+        await self.place.set_desired(*(wish for _, wish in self.desired.values()))
 
     async def _allocate(self) -> None:
         with suppress(LookupError, grpc.aio.AioRpcError):
@@ -151,7 +151,7 @@ async def run(nats: NatsServer, *, rounds: int) -> None:
         await story.end()
         await _agrees(place, story)
         assert (place.kubelet.refusals, place.kubelet.complaints) == ([], [])
-        await _assert_told_once(place, rounds)
+        await _assert_reported_once(place, rounds)
 
 
 async def _agrees(place: Place, story: Story) -> None:
@@ -169,7 +169,7 @@ async def _agrees(place: Place, story: Story) -> None:
         await eventually(agree, interval_s=0.2)
     except TimeoutError:
         differences = _differences(place, story, await place.account())
-        raise AssertionError(f"{place.agent.said[-6000:]}\n{differences}") from None
+        raise AssertionError(f"{place.agent.output[-6000:]}\n{differences}") from None
 
 
 async def _gone(place: Place, story: Story) -> None:
@@ -186,26 +186,26 @@ def _is_mig(resource: str) -> bool:
 
 
 def _card_name(story: Story, number: int, resource: str) -> str | None:
-    asked = story.asked.get(number)
-    return asked[1].uuid if asked is not None and asked[0].resource == resource else None
+    desired = story.desired.get(number)
+    return desired[1].uuid if desired is not None and desired[0].resource == resource else None
 
 
 def _differences(place: Place, story: Story, account: Recorded) -> dict[str, tuple[Any, Any]]:
     """What is not as it should be: what it should be, and what it is."""
-    said = [event for event in account.events if event.subject]
+    events = [event for event in account.events if event.subject]
     found = {
-        "units": (_wanted_units(story), _listed(place)),
-        "answers": (_wanted_answers(story), _answers(story, said)),
-        "cards": (_wanted_instances(place, story), _instances(said)),
-        "unfit": (set(), _unfit(said)),
-        "allocations": (_held(place), _standing(said)),
+        "units": (_desired_units(story), _listed(place)),
+        "answers": (_desired_answers(story), _answers(story, events)),
+        "cards": (_desired_instances(place, story), _instances(events)),
+        "unfit": (set(), _unfit(events)),
+        "allocations": (_held(place), _standing(events)),
     }
     return {name: (wish, fact) for name, (wish, fact) in found.items() if wish != fact}
 
 
-def _wanted_units(story: Story) -> dict[str, int]:
+def _desired_units(story: Story) -> dict[str, int]:
     units: Counter[str] = Counter()
-    for setup, _ in story.asked.values():
+    for setup, _ in story.desired.values():
         units[setup.resource] += setup.units
     return dict(units)
 
@@ -215,40 +215,40 @@ def _listed(place: Place) -> dict[str, int]:
     return {name: len(units) for name, units in health.items() if units and set(units) == {"Healthy"}}
 
 
-def _wanted_answers(story: Story) -> dict[str, tuple[str, str, int | None]]:
-    asked = story.asked.values()
-    return {wish.device: ("pool-applied", setup.pool, setup.instances or None) for setup, wish in asked}
+def _desired_answers(story: Story) -> dict[str, tuple[str, str, int | None]]:
+    desired = story.desired.values()
+    return {wish.device: ("pool-applied", setup.pool, setup.instances or None) for setup, wish in desired}
 
 
-def _answers(story: Story, said: list[Any]) -> dict[str, tuple[str, str, int | None]]:
+def _answers(story: Story, events: list[Any]) -> dict[str, tuple[str, str, int | None]]:
     """The last word on each device that pools want; of what they dropped from their list nothing is told."""
-    asked = {wish.device for _, wish in story.asked.values()}
-    words: dict[str, tuple[str, str, int | None]] = {}
-    for event in said:
+    desired = {wish.device for _, wish in story.desired.values()}
+    reports: dict[str, tuple[str, str, int | None]] = {}
+    for event in events:
         match event.data:
             case DevicePoolApplied(pool=pool, partitions=partitions):
-                words[event.subject] = ("pool-applied", pool, partitions)
+                reports[event.subject] = ("pool-applied", pool, partitions)
             case DevicePoolRefused(pool=pool):
-                words[event.subject] = ("pool-refused", pool, None)
+                reports[event.subject] = ("pool-refused", pool, None)
             case DevicePoolReleased(pool=pool):
-                words.pop(event.subject, None)
-    return {device: word for device, word in words.items() if device in asked}
+                reports.pop(event.subject, None)
+    return {device: report for device, report in reports.items() if device in desired}
 
 
-def _wanted_instances(place: Place, story: Story) -> dict[str, list[str | None]]:
-    asked = {number: setup for number, (setup, _) in story.asked.items()}
+def _desired_instances(place: Place, story: Story) -> dict[str, list[str | None]]:
+    desired = {number: setup for number, (setup, _) in story.desired.items()}
     cards = enumerate(place.agent.cards())
-    return {card: [asked[n].mig_profile] * asked[n].instances if n in asked else [] for n, card in cards}
+    return {card: [desired[n].mig_profile] * desired[n].instances if n in desired else [] for n, card in cards}
 
 
-def _instances(said: list[Any]) -> dict[str, list[str | None]]:
-    last = next((event.data for event in reversed(said) if isinstance(event.data, NodeDevicesObserved)), None)
+def _instances(events: list[Any]) -> dict[str, list[str | None]]:
+    last = next((event.data for event in reversed(events) if isinstance(event.data, NodeDevicesObserved)), None)
     cards = last.cards if last is not None else ()
     return {card.uuid or "": [instance.profile for instance in card.mig_instances] for card in cards}
 
 
-def _unfit(said: list[Any]) -> set[str]:
-    last = {event.subject: event.data.healthy for event in said if isinstance(event.data, DeviceHealthChanged)}
+def _unfit(events: list[Any]) -> set[str]:
+    last = {event.subject: event.data.healthy for event in events if isinstance(event.data, DeviceHealthChanged)}
     return {card for card, healthy in last.items() if not healthy}
 
 
@@ -256,9 +256,9 @@ def _held(place: Place) -> dict[str, dict[str, list[str]]]:
     return {pod: {name: sorted(ids) for name, ids in had.items()} for (_, pod, _), had in place.kubelet.held.items()}
 
 
-def _standing(said: list[Any]) -> dict[str, dict[str, list[str]]]:
+def _standing(events: list[Any]) -> dict[str, dict[str, list[str]]]:
     current: dict[str, AllocationObserved] = {}
-    for event in said:
+    for event in events:
         if isinstance(event.data, AllocationObserved):
             current[event.subject] = event.data
         elif isinstance(event.data, AllocationEnded):
@@ -266,7 +266,7 @@ def _standing(said: list[Any]) -> dict[str, dict[str, list[str]]]:
     return {one.pod: {each.resource: sorted(each.devices) for each in one.resources} for one in current.values()}
 
 
-async def _assert_told_once(place: Place, rounds: int) -> None:
+async def _assert_reported_once(place: Place, rounds: int) -> None:
     await place.drained()
     account = await place.account()
     assert not any(account.missing.values())

@@ -76,7 +76,7 @@ def fact(number: int, written: str = WRITTEN) -> Outgoing:
     return Outgoing(f"{written}.device.d.happened", f"{written}-{number}", str(number).encode())
 
 
-def wanted(number: int, subject: str = WANTED) -> Outgoing:
+def orders(number: int, subject: str = WANTED) -> Outgoing:
     return Outgoing(subject, f"{subject}-{number}", str(number).encode())
 
 
@@ -129,7 +129,7 @@ class Intruder:
 
 @pytest.fixture
 async def intruder(server: ConfinedServer, ledger: JetStreamLedger) -> AsyncIterator[Intruder]:
-    await ledger.publish_many([wanted(1), wanted(1, OTHERS_WANTED)])
+    await ledger.publish_many([orders(1), orders(1, OTHERS_WANTED)])
     intruder = Intruder()
     await intruder.connect(server.agent_url(NODE))
     yield intruder
@@ -145,7 +145,7 @@ async def test_an_agent_may_do_all_that_it_does(server: ConfinedServer, ledger: 
         receipts = await edge.publish_many([fact(number) for number in range(1, 2_500)])
         assert [receipt.sequence for receipt in receipts] == list(range(2, 2_501))
         assert await edge.publish(fact(7)) == (8, True)
-        await ledger.publish(wanted(1))
+        await ledger.publish(orders(1))
         await has_come(poke)
         newest = await edge.newest(WANTED)
         assert newest is not None
@@ -169,7 +169,7 @@ async def test_it_may_after_the_server_was_away_as_well(layout: str) -> None:
             receipts = await edge.publish_many([fact(number) for number in range(100)])
             assert receipts[0] == (1, True)
             poke.clear()
-            await ledger.publish(wanted(1))
+            await ledger.publish(orders(1))
             await has_come(poke)
             newest = await edge.newest(WANTED)
             assert newest is not None

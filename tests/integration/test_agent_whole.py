@@ -58,8 +58,8 @@ class Circle:
         self.agent, self.kubelet = place.agent, place.kubelet
         self._numbers: Counter[str] = Counter()
 
-    async def record(self, *said: tuple[str, Payload]) -> None:
-        for subject, data in said:
+    async def record(self, *facts: tuple[str, Payload]) -> None:
+        for subject, data in facts:
             source = (
                 "/watchers/components" if isinstance(data, NodeComponentsObserved) else pools.source_of(subject, data)
             )
@@ -112,12 +112,12 @@ class Circle:
 
         await eventually(is_so)
 
-    async def asked_again(self) -> None:
+    async def allocations_read_again(self) -> None:
         """Return when the agent asked the kubelet so often who has what that it would have taken anything back."""
-        enough = self.kubelet.lists_asked + ASKED_TO_SETTLE
+        enough = self.kubelet.lists_served + ASKED_TO_SETTLE
 
         async def has_requests() -> bool:
-            return self.kubelet.lists_asked >= enough
+            return self.kubelet.lists_served >= enough
 
         await eventually(has_requests)
 
@@ -226,7 +226,7 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
     await circle.record((name, marked()))
     await circle.comes(name, CARD, "Unassigning")
     await circle.withdrawn(resource)
-    await circle.asked_again()
+    await circle.allocations_read_again()
     assert not await circle.recorded(DevicePoolReleased)
     circle.kubelet.release("trainer")
     await circle.comes(name, None, None)
@@ -264,7 +264,7 @@ async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> 
     await circle.saw(1, AllocationObserved)
     await circle.record((MIG, pool("MIG", mig_profile="3g.40gb", generation=2)))
     await circle.withdrawn(mig)
-    await circle.asked_again()
+    await circle.allocations_read_again()
     assert await circle.instances(cards[0], ["1g.10gb"] * 7) == first
     circle.kubelet.release("trainer")
     second = await circle.instances(cards[0], ["3g.40gb"] * 2)

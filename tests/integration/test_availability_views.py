@@ -72,8 +72,8 @@ def database(migrated_url: str) -> str:
 
 def test_device_allocations(database: str) -> None:
     rows = _ask(database, "device-allocations")
-    told = [(row["driver"], row["device"], row["namespace"], row["claim"], row["share"]) for row in rows]
-    assert told == [
+    found = [(row["driver"], row["device"], row["namespace"], row["claim"], row["share"]) for row in rows]
+    assert found == [
         (DRIVER, "a", "ann", "one", None),
         (DRIVER, "a", "ops", "look", None),
         (DRIVER, "b", "ann", "one", None),

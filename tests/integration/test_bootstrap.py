@@ -43,8 +43,8 @@ class Place:
     def runner(self) -> Runner:
         return Runner(BootstrapProjection(), self.ledger, self.url, settings=QUICK, clock=self.clock)
 
-    async def record(self, at: float, *said: tuple[str, Payload]) -> None:
-        await publish(self.ledger, [self._publishers.event(at, subject, data) for subject, data in said])
+    async def record(self, at: float, *facts: tuple[str, Payload]) -> None:
+        await publish(self.ledger, [self._publishers.event(at, subject, data) for subject, data in facts])
 
     async def decided(self) -> list[Decoded]:
         """What the log has of the preparation's decisions, in order."""

@@ -92,7 +92,7 @@ def test_of_a_node_of_a_namespace_and_by_name(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("get", "allocations", "n1/ml/old/main"), 1, "allocation 'n1/ml/old/main' was not found"),
         (("get", "devices", "--node", "n1"), 2, "--node does not apply: it is for allocations"),
@@ -101,9 +101,9 @@ def test_of_a_node_of_a_namespace_and_by_name(cli: Cli) -> None:
         (("report", "fleet", "--node", "n1"), 2, "--node does not apply to fleet"),
     ],
 )
-def test_filters_that_do_not_apply_are_refused(cli: Cli, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_filters_that_do_not_apply_are_refused(cli: Cli, arguments: tuple[str, ...], code: int, message: str) -> None:
     result = cli(*arguments)
-    assert (result.code, result.out, said in result.err) == (code, "", True)
+    assert (result.code, result.out, message in result.err) == (code, "", True)
 
 
 def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
@@ -112,8 +112,8 @@ def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
         at = format_time(hour(HISTORY[number - 1].at if number else -1))
         if number < len(HISTORY) and number and HISTORY[number].at == HISTORY[number - 1].at:
             continue
-        known = cli("get", "allocations", "--as-recorded", f"1/{number}", "-o", "json").json()
-        assert cli("get", "allocations", "--at", at, "-o", "json").json() == known, at
+        expected = cli("get", "allocations", "--as-recorded", f"1/{number}", "-o", "json").json()
+        assert cli("get", "allocations", "--at", at, "-o", "json").json() == expected, at
     then = cli("get", "allocations", "--at", format_time(hour(2)), "-o", "json").json()
     assert [row["pod"] for row in then] == ["old", "chat"]
     assert len(cli("get", "allocations", "--node", "n1", "--at", format_time(hour(4)), "-o", "json").json()) == 2
@@ -122,23 +122,23 @@ def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
 
 
 def test_a_device_shows_its_current_and_last_holders(cli: Cli) -> None:
-    said = cli("describe", "device", UUID, "--no-kube").out
-    _, _, held = said.partition("Held by:\n")
+    page = cli("describe", "device", UUID, "--no-kube").out
+    _, _, held = page.partition("Held by:\n")
     now, _, before = held.partition("Held last by:\n")
     assert [line.split()[1] for line in now.splitlines()[2:]] == ["trainer-1", "trainer-0"]
     assert [line.split()[1] for line in before.splitlines()[2:4]] == ["trainer-0", "old"]
 
 
 def test_a_node_shows_the_containers_that_have_its_gpus(cli: Cli) -> None:
-    said = cli("describe", "node", "n2", "--no-kube").out
-    _, _, held = said.partition("Containers with GPUs:\n")
+    page = cli("describe", "node", "n2", "--no-kube").out
+    _, _, held = page.partition("Containers with GPUs:\n")
     assert held.splitlines()[2].split()[:2] == ["web", "chat"]
 
 
 def test_a_timeline_shows_a_devices_errors(cli: Cli) -> None:
     rows = cli("timeline", "device", UUID, "--no-kube", "-o", "json").json()
-    told = [row for row in rows if row["event"] == "errors-observed"]
-    assert [(row["time"], row["detail"]["kind"], row["detail"]["count"]) for row in told] == [
+    errors = [row for row in rows if row["event"] == "errors-observed"]
+    assert [(row["time"], row["detail"]["kind"], row["detail"]["count"]) for row in errors] == [
         (format_time(hour(2)), "XID 31", 1),
         (format_time(hour(6)), "XID 31", 4),
     ]

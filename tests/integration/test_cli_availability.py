@@ -184,8 +184,8 @@ def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
     for number, moment in ((0, -1), (2, 0), (3, 1), (4, 2), (5, 3), (8, 7)):
         for kind in ("slices", "slicepools", "claims"):
             then = cli("get", kind, "--at", format_time(hour(moment)), "-o", "json").json()
-            known = cli("get", kind, "--as-recorded", f"1/{number}", "-o", "json").json()
-            assert then == known, (kind, moment)
+            expected = cli("get", kind, "--as-recorded", f"1/{number}", "-o", "json").json()
+            assert then == expected, (kind, moment)
     (claim,) = cli("get", "claims", "ml/train", "--at", format_time(hour(7)), "-o", "json").json()
     assert (claim["phase"], claim["since"], claim["owner"]) == ("Allocated", format_time(hour(2)), "Pod/train-0")
     assert cli("get", "slices", "--at", format_time(hour(-1)), "-o", "json").json() == []

@@ -234,8 +234,8 @@ async def test_a_watched_table_aligns(gpuledger: Command) -> None:
 
 async def test_timeline_merges_by_time(gpuledger: Command, client: KubeClient) -> None:
     await create_event(client, "GPUDevice", NAME, "GPUDeviceDetected", "2026-01-01T02:00:00Z")
-    for asked in (UUID, SERIAL, NAME):
-        rows = (await gpuledger("timeline", "device", asked, "-o", "json")).json()
+    for name in (UUID, SERIAL, NAME):
+        rows = (await gpuledger("timeline", "device", name, "-o", "json")).json()
         assert [(row["event"], row["source"]) for row in rows] == [
             ("detected", INVENTORY),
             ("attached", INVENTORY),
@@ -277,7 +277,7 @@ async def test_describe_a_device(gpuledger: Command, client: KubeClient) -> None
     hardware = {"product": "NVIDIA H200", "uuid": UUID, "pci": {"address": "0000:17:00.0"}}
     await create_device(client, NAME, state="Assigned", hardware=hardware, conditions=conditions)
     await create_event(client, "GPUDevice", NAME, "GPUDeviceDetected", "2026-01-01T02:00:00Z")
-    pages = [await gpuledger("describe", "device", asked) for asked in (UUID, SERIAL, NAME)]
+    pages = [await gpuledger("describe", "device", name) for name in (UUID, SERIAL, NAME)]
     assert {page.code for page in pages} == {0}
     assert len({page.out for page in pages}) == 1
     fields = fields_of(pages[0].out)

@@ -117,8 +117,8 @@ def test_tail_follows_until_ctrl_c(up: Up) -> None:
             rows.append(json.loads(following.stdout.readline()))
         assert int(rows[0]["position"].partition("/")[2]) == int(first["position"].partition("/")[2]) + 1
         following.send_signal(signal.SIGINT)
-        _, said = following.communicate(timeout=DEADLINE_S)
-        assert (following.returncode, said) == (0, "")
+        _, message = following.communicate(timeout=DEADLINE_S)
+        assert (following.returncode, message) == (0, "")
 
 
 def test_show_finds_by_position_and_by_id(up: Up, log: Log) -> None:

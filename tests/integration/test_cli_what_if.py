@@ -62,23 +62,23 @@ async def ask(
 
 def history() -> PoolsLog:
     """A pool that has w1-0 and w1-1; w1-2 is free and gold."""
-    told = PoolsLog().begin("w1", devices=0)
+    pools = PoolsLog().begin("w1", devices=0)
     for number in range(3):
-        told.record(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
-        told.record(f"w1-{number}", state("Ready"))
-    told.record(POOL, pool(slices_per_unit=2))
-    told.assign("w1-0", POOL)
-    told.assign("w1-1", POOL)
-    told.record("w1-2", marked(tier="gold"))
-    told.record("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
-    told.record("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
-    return told
+        pools.record(f"w1-{number}", detected("w1").model_copy(update={"card": f"GPU-{number}"}))
+        pools.record(f"w1-{number}", state("Ready"))
+    pools.record(POOL, pool(slices_per_unit=2))
+    pools.assign("w1-0", POOL)
+    pools.assign("w1-1", POOL)
+    pools.record("w1-2", marked(tier="gold"))
+    pools.record("team-a/train", PodObserved(uid="u", node="w1", requests={UNITS: 1}))
+    pools.record("team-a/waits", PodObserved(uid="u", requests={UNITS: 2}))
+    return pools
 
 
 async def publish(ledger: JetStreamLedger, log: Sequence[Message], *, facts_only: bool = False) -> None:
     """Record what was told, with or without what was decided."""
-    told = (one for one in log if not (facts_only and one.subject.startswith("ledger.svc.pools.")))
-    await ledger.publish_many([Outgoing(one.subject, decode(one.data).id, one.data) for one in told])
+    recorded = (one for one in log if not (facts_only and one.subject.startswith("ledger.svc.pools.")))
+    await ledger.publish_many([Outgoing(one.subject, decode(one.data).id, one.data) for one in recorded])
 
 
 def everything(url: str) -> dict[str, list[Any]]:
@@ -114,9 +114,9 @@ async def test_a_page(ask: Ask, ledger: JetStreamLedger, migrated_url: str) -> N
 
 
 async def test_nothing_would_differ(ask: Ask, ledger: JetStreamLedger, migrated_url: str) -> None:
-    told = history()
-    told.record("w1-2", marked())
-    await publish(ledger, told.log)
+    pools = history()
+    pools.record("w1-2", marked())
+    await publish(ledger, pools.log)
     await projected(ledger, migrated_url)
     page = await ask(GOLD)
     assert (page.code, page.out.splitlines()[-1]) == (0, "Answer:  nothing would differ")
@@ -145,14 +145,14 @@ async def test_nothing_is_touched_wherever_the_service_is(
 
 
 async def test_what_the_log_has_behind_the_rows_counts(ask: Ask, ledger: JetStreamLedger, migrated_url: str) -> None:
-    told = history()
-    await publish(ledger, told.log)
+    pools = history()
+    await publish(ledger, pools.log)
     await projected(ledger, migrated_url)
-    already = len(told.log)
-    told.record("w1-2", marked("a"))
-    told.record("w1-2", applied(POOL))
-    told.record(POOL, pool(slices_per_unit=2, generation=2))
-    await publish(ledger, told.log[already:])
+    already = len(pools.log)
+    pools.record("w1-2", marked("a"))
+    pools.record("w1-2", applied(POOL))
+    pools.record(POOL, pool(slices_per_unit=2, generation=2))
+    await publish(ledger, pools.log[already:])
     answer = (await ask(NOWHERE, "-o", "json")).json()
     assert not any("recorded since" in note for note in answer["notes"])
     assert {one["name"]: one["was"]["phase"] for one in answer["devices"]} == dict.fromkeys(
@@ -163,9 +163,9 @@ async def test_what_the_log_has_behind_the_rows_counts(ask: Ask, ledger: JetStre
 
 async def test_a_new_pool_is_the_youngest(ask: Ask, ledger: JetStreamLedger) -> None:
     """Also where the last thing in the log is a pool of the same name."""
-    told = history()
-    told.record("z/new", pool())
-    await publish(ledger, told.log, facts_only=True)
+    pools = history()
+    pools.record("z/new", pool())
+    await publish(ledger, pools.log, facts_only=True)
     answer = (await ask(GOLD.replace("name: a,", "name: new,"), "-o", "json")).json()
     (found,) = [one for one in answer["pools"] if one["pool"] == "team-a/new"]
     reasons = {one["type"]: one["reason"] for one in found["would"]["conditions"]}

@@ -31,9 +31,9 @@ EXAMPLES = 25
 
 def test_sql_on_the_history_is_the_fold_of_what_had_happened(migrated_url: str) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-    @given(said=facts, until=st.integers(-1, 10), data=st.data())
-    def agree(said: list[RecordedFact], until: int, data: st.DataObject) -> None:
-        events = numbered(said)
+    @given(recorded=facts, until=st.integers(-1, 10), data=st.data())
+    def agree(recorded: list[RecordedFact], until: int, data: st.DataObject) -> None:
+        events = numbered(recorded)
         asyncio.run(_agree(migrated_url, events, data.draw(st.permutations(events)), until))
 
     agree()

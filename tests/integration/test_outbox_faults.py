@@ -94,10 +94,10 @@ async def test_killed_at_random_moments_it_loses_nothing_that_it_had_on_disk(
         program = await children.start(clean_nats_url, number * FACTS, FACTS)
         goal = len(logged(folder)) + moments.randrange(1, FACTS // 2)
 
-        async def has_told(goal: int = goal) -> bool:
+        async def has_logged(goal: int = goal) -> bool:
             return len(logged(folder)) >= goal
 
-        await eventually(has_told, interval_s=0.001)
+        await eventually(has_logged, interval_s=0.001)
         await program.kill()
     last = await children.start(clean_nats_url, ROUNDS * FACTS, 1)
     await ended(last)
@@ -122,10 +122,10 @@ async def test_a_ledger_that_is_killed_gets_all_of_it_afterwards(
     await eventually(has_begun, interval_s=0.005)
     fresh_nats.kill()
 
-    async def has_told() -> bool:
+    async def has_logged() -> bool:
         return len(logged(folder)) == 3 * FACTS
 
-    await eventually(has_told)
+    await eventually(has_logged)
     await asyncio.to_thread(fresh_nats.start)
     await ended(program)
     found = recorded(await log_of(fresh_nats.url))

@@ -93,10 +93,10 @@ PODS = long_text(1, text(1, b"pod") + text(2, b"ns") + long_text(3, b"".join(CON
 @asynccontextmanager
 async def answering(socket: Path, service: str, method: str, answer: bytes) -> AsyncIterator[list[bytes]]:
     """A kubelet that answers one method with the same bytes; gives what it was asked, as bytes."""
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     async def handle(request: bytes, _: Any) -> bytes:
-        asked.append(request)
+        requests.append(request)
         return answer
 
     server = grpc.aio.server()
@@ -105,7 +105,7 @@ async def answering(socket: Path, service: str, method: str, answer: bytes) -> A
     server.add_insecure_port(f"unix:{socket}")
     await server.start()
     try:
-        yield asked
+        yield requests
     finally:
         await server.stop(None)
 
@@ -123,19 +123,19 @@ async def a_plugin(
     board.put(unfit={cards[1].address: "XID 79"})
     plugin = DevicePlugin(board, PluginSettings(root, injection), sleep=hasty_once(noticed or asyncio.Event()))
     kubelet = answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"")
-    async with kubelet as asked, running(plugin):
+    async with kubelet as requests, running(plugin):
 
         async def registered() -> list[bytes]:
-            return asked
+            return requests
 
         await eventually(registered)
         async with grpc.aio.insecure_channel(f"unix:{root / ENDPOINT.decode()}") as channel:
-            yield asked, channel, board
+            yield requests, channel, board
 
 
 async def test_registration(root: Path) -> None:
-    async with a_plugin(root, DeviceInjection()) as (asked, channel, _):
-        assert asked == [REGISTER]
+    async with a_plugin(root, DeviceInjection()) as (requests, channel, _):
+        assert requests == [REGISTER]
         assert await channel.unary_unary("/v1beta1.DevicePlugin/GetDevicePluginOptions")(b"") == number(2, 1)
 
 
@@ -183,7 +183,7 @@ async def test_a_pool_that_leaves(root: Path) -> None:
 
 
 async def test_a_kubelet_that_begins_anew(root: Path) -> None:
-    async with a_plugin(root, DeviceInjection()) as (asked, _, _):
+    async with a_plugin(root, DeviceInjection()) as (requests, _, _):
         wipe(root)
         async with answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"") as anew:
 
@@ -191,7 +191,7 @@ async def test_a_kubelet_that_begins_anew(root: Path) -> None:
                 return anew
 
             await eventually(registered)
-            assert (asked, anew) == ([REGISTER], [REGISTER])
+            assert (requests, anew) == ([REGISTER], [REGISTER])
             channel: Any = grpc.aio.insecure_channel(f"unix:{root / ENDPOINT.decode()}")
             async with channel:
                 watch = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
@@ -213,7 +213,7 @@ async def test_choices_and_allocations(root: Path) -> None:
 
 async def test_pod_resources(root: Path) -> None:
     board, listens = Board(), Listens()
-    async with answering(root / "kubelet.sock", "v1.PodResourcesLister", "List", PODS) as asked:
+    async with answering(root / "kubelet.sock", "v1.PodResourcesLister", "List", PODS) as requests:
         socket = root / "kubelet.sock"
         async with running(
             PodResources("w1", board, Remembers(), clock=lambda: NOON, socket=socket, sleep=hasty), listens
@@ -223,7 +223,7 @@ async def test_pod_resources(root: Path) -> None:
                 return list(listens.facts)
 
             await eventually(recorded)
-        assert set(asked) == {b""}
+        assert set(requests) == {b""}
         assert [fact.data for fact in listens.facts] == [
             AllocationObserved(
                 node="w1",

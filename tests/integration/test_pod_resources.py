@@ -47,10 +47,10 @@ def in_use(board: Board) -> dict[str, set[str]]:
 
 async def polled(kubelet: FakeKubelet, times: int = 2) -> None:
     """Wait until the kubelet was asked so many times more, the last of which was answered."""
-    goal = kubelet.lists_asked + times + 1
+    goal = kubelet.lists_served + times + 1
 
     async def so() -> bool:
-        return kubelet.lists_asked >= goal
+        return kubelet.lists_served >= goal
 
     await eventually(so)
 
@@ -65,10 +65,10 @@ async def stand(listens: Listens, *subjects: str) -> None:
 async def registered(kubelet: FakeKubelet) -> None:
     """Wait until the kubelet knows both slices of the pool."""
 
-    async def known() -> bool:
+    async def is_listed() -> bool:
         return POOL in kubelet.resources and len(kubelet.resources[POOL].healthy) == 2
 
-    await eventually(known)
+    await eventually(is_listed)
 
 
 async def test_what_containers_have_is_told_on_change_only(kubelet: FakeKubelet, listens: Listens) -> None:

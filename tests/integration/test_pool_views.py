@@ -17,12 +17,12 @@ A, B, C = "gpu.deckhouse.io/a", "gpu.deckhouse.io/b", "cluster.gpu.deckhouse.io/
 def rows_of(database_url: str, pools: PoolsLog, *narrowed: str | None) -> list[dict[str, Any]]:
     """The report, of one pool and one namespace where they are given, once what was folded is written."""
     pool, namespace = narrowed or (None, None)
-    asked = selection("pool-pods", pool, None, namespace).as_string()
+    query = selection("pool-pods", pool, None, namespace).as_string()
     with psycopg.connect(database_url, row_factory=dict_row) as connection:
         with connection.cursor().copy("COPY gpuledger_live.pool_pod FROM STDIN") as copy:
             for row in pools.state.pod.rows.values():
                 copy.write_row(row)
-        return connection.execute(asked.encode()).fetchall()
+        return connection.execute(query.encode()).fetchall()
 
 
 def test_who_asks_for_what(migrated_url: str) -> None:

@@ -29,17 +29,17 @@ BEGIN: tuple[tuple[str, Payload], ...] = (
 )
 
 
-class Sayings:
+class NumberedSources:
     """Facts as events of their sources, numbered across restarts."""
 
     def __init__(self) -> None:
         self._numbered = PoolsLog()
         self._hour = 0
 
-    def events(self, said: Iterable[tuple[str, Payload]]) -> list[Decoded]:
+    def events(self, facts: Iterable[tuple[str, Payload]]) -> list[Decoded]:
         """The facts, an hour apart."""
         events = []
-        for subject, data in said:
+        for subject, data in facts:
             self._hour += 1
             events.append(self._numbered.event(subject, data, self._hour))
         return events
@@ -51,14 +51,14 @@ async def decided(ledger: JetStreamLedger) -> list[Decoded]:
 
 
 async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLedger, migrated_url: str) -> None:
-    sayings = Sayings()
+    sources = NumberedSources()
 
     async def has_decided(count: int) -> bool:
         return len(await decided(ledger)) >= count
 
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
-        said = [*BEGIN, ("n1-0", marked("p")), ("n1-0", applied("ns/p")), ("n1-1", marked("p"))]
-        await publish(ledger, sayings.events(said))
+        facts = [*BEGIN, ("n1-0", marked("p")), ("n1-0", applied("ns/p")), ("n1-1", marked("p"))]
+        await publish(ledger, sources.events(facts))
         await eventually(lambda: has_decided(7))
     assert [one.subject for one in await decided(ledger)] == ["ns/p", "q", "n1-0", "n1", "n1-0", "ns/p", "n1-1"]
     columns = "device, pool, phase, automatic, reason"
@@ -70,7 +70,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
 
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
         again = [("n1-1", marked("p")), ("n1-0", state("Ready")), ("ns/p", BEGIN[-2][1])]
-        await reaches(migrated_url, "pools", await publish(ledger, sayings.events(again)))
+        await reaches(migrated_url, "pools", await publish(ledger, sources.events(again)))
         assert len(await decided(ledger)) == 7
 
         ending = [
@@ -79,7 +79,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
             ("n1-0", released("ns/p")),
             ("n1-1", applied("q")),
         ]
-        await publish(ledger, sayings.events(ending))
+        await publish(ledger, sources.events(ending))
         await eventually(lambda: has_decided(17))
         await reaches(migrated_url, "pools", await ledger.head())
 
@@ -89,7 +89,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
     assert kinds.count(PoolReleased) == 1
     assert (kinds.count(DeviceAssignmentChanged), kinds.count(PoolChanged)) == (4, 2)
     lists = [one.data.devices for one in await decided(ledger) if isinstance(one.data, NodeDevicesWanted)]
-    assert [[(one.device, one.pool, one.releasing) for one in told] for told in lists] == [
+    assert [[(one.device, one.pool, one.releasing) for one in devices] for devices in lists] == [
         [("n1-0", "ns/p", False)],
         [("n1-0", "ns/p", False), ("n1-1", "q", False)],
         [("n1-0", "ns/p", True), ("n1-1", "q", False)],
@@ -104,23 +104,23 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
 
 
 async def test_pods_that_ask_are_kept_as_long_as_they_are_there(ledger: JetStreamLedger, migrated_url: str) -> None:
-    sayings, asks_for = Sayings(), {"gpu.deckhouse.io/p": 2}
-    said: list[tuple[str, Payload]] = [
+    sources, requests = NumberedSources(), {"gpu.deckhouse.io/p": 2}
+    facts: list[tuple[str, Payload]] = [
         *BEGIN,
-        ("ns/ended", PodObserved(uid="u", node="n1", requests=asks_for)),
-        ("ns/stays", PodObserved(uid="u", node="n1", requests=asks_for)),
-        ("ns/waits", PodObserved(uid="u", requests=asks_for)),
+        ("ns/ended", PodObserved(uid="u", node="n1", requests=requests)),
+        ("ns/stays", PodObserved(uid="u", node="n1", requests=requests)),
+        ("ns/waits", PodObserved(uid="u", requests=requests)),
     ]
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
-        await reaches(migrated_url, "pools", await publish(ledger, sayings.events(said)))
+        await reaches(migrated_url, "pools", await publish(ledger, sources.events(facts)))
     assert len(table(migrated_url, "pool_pod", "pod")) == 3
     later: list[tuple[str, Payload]] = [
         ("ns/ended", PodGone(uid="u")),
         ("ns/stays", PodObserved(uid="u", node="n1")),
-        ("ns/waits", PodObserved(uid="u", node="n1", requests=asks_for)),
+        ("ns/waits", PodObserved(uid="u", node="n1", requests=requests)),
     ]
     async with running(Runner(PoolsProjection(), ledger, migrated_url, settings=QUICK)):
-        await reaches(migrated_url, "pools", await publish(ledger, sayings.events(later)))
+        await reaches(migrated_url, "pools", await publish(ledger, sources.events(later)))
         await reaches(migrated_url, "pools", await ledger.head())
     assert table(migrated_url, "pool_pod", "pod, node, requests, bound_at < observed_at") == [
         ("ns/stays", "n1", "{}", True),

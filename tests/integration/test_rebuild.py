@@ -44,10 +44,10 @@ pytestmark = LEFT_OPEN
 
 def history(first: int, last: int) -> list[Decoded]:
     """Some of everything, numbered from `first` to `last`, with a number missing in every hundred."""
-    return [_said(number) for number in range(first, last + 1) if number % 100 != 50]
+    return [_numbered_event(number) for number in range(first, last + 1) if number % 100 != 50]
 
 
-def _said(number: int) -> Decoded:
+def _numbered_event(number: int) -> Decoded:
     device, slot, workload = f"d{number % 11}", f"s{number % 13}", f"w{number % 17}"
     data, subject = [
         (DeviceInserted(slot=slot), device),
@@ -141,7 +141,7 @@ async def test_the_sources_service_decides_once_through_rebuilds(ledger: JetStre
             await rebuild(projection, ledger, url)
         await reaches(url, "sources", 10 * 98 + 10 + 10 + 10)
         for number in range(50, 1001, 100):
-            await publish(ledger, [_said(number)])
+            await publish(ledger, [_numbered_event(number)])
             await rebuild(projection, ledger, url)
         head = 10 * 98 + 10 + 10 + 10 + 10 + 10
         await reaches(url, "sources", head)

@@ -19,13 +19,13 @@ from support.runners import LEFT_OPEN, Failing, Moving, decided
 pytestmark = LEFT_OPEN
 
 
-def asked(number: int) -> Decoded:
+def registered(number: int) -> Decoded:
     return event(NodeRegistered(), f"n{number}", number=number)
 
 
 async def test_decisions_are_published_and_taken_back(ledger: JetStreamLedger, url: str) -> None:
     async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
-        head = await publish(ledger, [asked(number) for number in range(1, 6)])
+        head = await publish(ledger, [registered(number) for number in range(1, 6)])
         await reaches(url, "away", head + AWAY_MAX)
     assert [(one.subject, one.number) for one in await decided(ledger)] == [("n1", 1), ("n2", 2)]
     assert len(table(url, "away")) == 5
@@ -39,7 +39,7 @@ async def test_a_crash_before_publishing_was_noted_publishes_the_same_ids(
 ) -> None:
     failing = Failing(ledger)
     failing.fails = fails
-    head = await publish(ledger, [asked(number) for number in range(1, 6)])
+    head = await publish(ledger, [registered(number) for number in range(1, 6)])
     with pytest.raises(PublishError):
         await Runner(AwayProjection(), failing, url, settings=QUICK).catch_up(head)
     found = await checkpoint(url, "away")
@@ -58,9 +58,9 @@ async def test_the_limit_holds_though_decisions_are_recorded_behind_other_reques
     ledger: JetStreamLedger, url: str
 ) -> None:
     failing = Failing(ledger)
-    failing.comes_first = [asked(number) for number in range(2, 8)]
+    failing.comes_first = [registered(number) for number in range(2, 8)]
     async with running(Runner(AwayProjection(), failing, url, settings=QUICK)):
-        await publish(ledger, [asked(1)])
+        await publish(ledger, [registered(1)])
         await reaches(url, "away", 9)
         head = await publish(ledger, [event(SlotDeclared(node="n2"), "s", number=8)])
         await reaches(url, "away", head + 1)
@@ -71,7 +71,7 @@ async def test_the_limit_holds_though_decisions_are_recorded_behind_other_reques
 async def test_what_time_alone_decides_is_recorded_once(ledger: JetStreamLedger, url: str) -> None:
     clock = Moving()
     async with running(Runner(AwayProjection(), ledger, url, settings=QUICK, clock=clock)):
-        head = await publish(ledger, [asked(1)._replace(time=system_clock())])
+        head = await publish(ledger, [registered(1)._replace(time=system_clock())])
         await reaches(url, "away", head + 1)
         clock.ahead = AWAY_AT_MOST + timedelta(hours=1)
         await reaches(url, "away", head + 2)
@@ -84,7 +84,7 @@ async def test_a_new_database_decides_nothing_twice_and_numbers_without_holes(
     ledger: JetStreamLedger, url: str
 ) -> None:
     async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
-        head = await publish(ledger, [asked(number) for number in range(1, 6)])
+        head = await publish(ledger, [registered(number) for number in range(1, 6)])
         await reaches(url, "away", head + AWAY_MAX)
     for name in ("projection", "seen", "decider", "outbox"):
         execute(url, f"DELETE FROM gpuledger.{name}")

@@ -272,8 +272,8 @@ def test_the_past_is_what_the_facts_up_to_then_fold_to(database: str) -> None:
         recorded_by = [(position, fact) for position, fact in RECORDED if fact[0] <= days]
         then = Folded(sorted(recorded_by, key=lambda recorded: recorded[1][0]))
         for function in FUNCTIONS_AT:
-            asked = _at(database, function, day(days))
-            assert sorted(asked, key=repr) == sorted(_as_asked(function, then), key=repr), (function, days)
+            found = _at(database, function, day(days))
+            assert sorted(found, key=repr) == sorted(_as_row(function, then), key=repr), (function, days)
 
 
 def test_the_past_of_one_device_needs_no_scan(database: str) -> None:
@@ -371,7 +371,7 @@ def _at(database_url: str, function: str, at: datetime) -> list[tuple[Any, ...]]
         return connection.execute(f"SELECT * FROM report.{function}(%s)".encode(), [at]).fetchall()
 
 
-def _as_asked(function: str, then: Folded) -> list[tuple[Any, ...]]:
+def _as_row(function: str, then: Folded) -> list[tuple[Any, ...]]:
     table = function.removesuffix("_at").removesuffix("s")
     rows = then.rows(table)
     if table == "workload":

@@ -56,8 +56,8 @@ class Result(NamedTuple):
 
     @property
     def verdicts(self) -> list[tuple[bool, str | None]]:
-        said = (fact.data for fact in self.facts)
-        return [(one.healthy, one.kind) for one in said if isinstance(one, DeviceHealthChanged)]
+        reports = (fact.data for fact in self.facts)
+        return [(one.healthy, one.kind) for one in reports if isinstance(one, DeviceHealthChanged)]
 
 
 def run(what: list[Step], rules: Rules = RULES) -> Result:

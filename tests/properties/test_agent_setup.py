@@ -56,7 +56,7 @@ class Story:
         self.node = Node(f"{CARDS}xA100")
         self.node.see_use()
         self.wishes: dict[str, WantedDevice] = {}
-        self.asked = 0
+        self.requests = 0
         self.seen_at: dict[tuple[str, str, str], float] = {}
         self.offered: set[tuple[str, str, str]] = set()
 
@@ -104,7 +104,7 @@ class Story:
         there = {card.uuid for card in node.cards()}
         self.wishes = {name: one for name, one in self.wishes.items() if one.uuid in there}
         node.see_use()
-        node.want(*self.wishes.values())
+        node.set_desired(*self.wishes.values())
         for _ in range(3):
             await node.settle(500.0)
             node.now += 70.0
@@ -115,7 +115,7 @@ class Story:
         node.calls.changes.clear()
         node.restart()
         node.see_use()
-        node.want(*self.wishes.values())
+        node.set_desired(*self.wishes.values())
         await node.settle(500.0)
         assert (node.recorded(), node.calls.changes) == ([], [])
 
@@ -138,24 +138,24 @@ class Story:
         return mine.state if mine is not None else SetupState()
 
     def _want(self, index: int, shape: dict[str, Any]) -> None:
-        self.asked += 1
-        one = later(desired(self.node, index, **shape), self.asked)
+        self.requests += 1
+        one = later(desired(self.node, index, **shape), self.requests)
         self.wishes[one.device] = one
-        self._tell_wishes()
+        self._publish_desired()
 
     def _drop(self, index: int) -> None:
         self.wishes.pop(f"gpu-{index}", None)
-        self._tell_wishes()
+        self._publish_desired()
 
-    def _tell_wishes(self) -> None:
-        self.node.want(*self.wishes.values())
+    def _publish_desired(self) -> None:
+        self.node.set_desired(*self.wishes.values())
 
     def _take(self, number: int) -> None:
         pairs = [(offer.resource, unit.id) for offer in self.node.board.state.offers for unit in offer.units]
         if pairs:
             resource, unit = pairs[number % len(pairs)]
             self.node.in_use.setdefault(resource, set()).add(unit)
-            self._known()
+            self._observe_use()
 
     def _take_late(self, number: int) -> None:
         """The kubelet gives away what was withdrawn, because it has not heard of that."""
@@ -165,14 +165,14 @@ class Story:
             there = {each.uuid for card in self.node.cards() for each in (card, *card.instances)}
             assert uuid in there, "what may be given away still is there"
             self.node.in_use.setdefault(resource, set()).add(unit)
-            self._known()
+            self._observe_use()
 
     def _leave(self, number: int) -> None:
         pairs = [(resource, unit) for resource, ids in self.node.in_use.items() for unit in sorted(ids)]
         if pairs:
             resource, unit = pairs[number % len(pairs)]
             self.node.in_use[resource].discard(unit)
-            self._known()
+            self._observe_use()
 
     def _process(self, number: int) -> None:
         places = [(card.address, each.uuid) for card in self.node.cards() for each in card.instances]
@@ -201,7 +201,7 @@ class Story:
         if not any(key[2] in there and self.node.now - at < LONG_S for key, at in self.seen_at.items()):
             self.node.in_use.setdefault("nvidia.com/gpu", set()).add(card.uuid)
             if self.node.board.state.in_use is not None:
-                self._known()
+                self._observe_use()
 
     def _divisible(self, index: int) -> None:
         """Somebody turns MIG on."""
@@ -215,8 +215,8 @@ class Story:
         self.node.hardware._cards[facts.address] = SimulatedCard(facts, remaps_rows=True)
         self.node.in_use = {}
         self._restart()
-        self._known()
-        self._tell_wishes()
+        self._observe_use()
+        self._publish_desired()
 
     def _quietly(self, change: Callable[[], object]) -> None:
         with suppress(HardwareError):
@@ -225,7 +225,7 @@ class Story:
     def _unknown(self) -> None:
         self.node.board.put(in_use=None)
 
-    def _known(self) -> None:
+    def _observe_use(self) -> None:
         self.node.see_use()
 
     def _off(self) -> None:
@@ -297,14 +297,14 @@ wishes = st.builds(
 held = st.builds(
     HeldDevice, wishes, st.text("0:."), st.text("GPU-"), st.lists(st.text("MIG")).map(tuple), st.booleans()
 )
-telling = st.builds(
+outcomes = st.builds(
     Outcome,
     st.text("pq"),
     st.just(NOON),
     st.sampled_from(["applied", "refused", "released"]),
     st.none() | st.integers(0, 7),
 )
-memories = st.builds(SetupState, st.dictionaries(st.text(), held), st.dictionaries(st.text(), telling))
+memories = st.builds(SetupState, st.dictionaries(st.text(), held), st.dictionaries(st.text(), outcomes))
 
 
 @given(memories)

@@ -16,12 +16,12 @@ Held = set[tuple[str, str | None, str, int | None]]
 """Units: allocation, resource or claim's pool, device, and slice."""
 
 
-def told_last(said: Sequence[RecordedFact], at: int) -> Held:
+def last_reported(facts: Sequence[RecordedFact], at: int) -> Held:
     """What containers have by brute force: each has what was told of it last."""
     held: Held = set()
-    for allocation in {one.subject for one in said}:
-        told = [one for one in said if one.subject == allocation and one.at <= at]
-        if told and isinstance(data := max(told, key=lambda one: one.at).data, AllocationObserved):
+    for allocation in {one.subject for one in facts}:
+        reports = [one for one in facts if one.subject == allocation and one.at <= at]
+        if reports and isinstance(data := max(reports, key=lambda one: one.at).data, AllocationObserved):
             for given in data.resources:
                 for device in given.devices:
                     uuid, _, number = device.partition("::")
@@ -38,26 +38,28 @@ def holds(row: AllocationRange, at: datetime) -> bool:
     return row.valid_from <= at and (row.valid_to is None or at < row.valid_to)
 
 
-@given(said=allocated, data=st.data())
-def test_ranges_are_what_was_told_last_in_whatever_order_it_came(said: list[RecordedFact], data: st.DataObject) -> None:
-    events = data.draw(st.permutations(numbered(said)))
+@given(facts=allocated, data=st.data())
+def test_ranges_are_what_was_told_last_in_whatever_order_it_came(
+    facts: list[RecordedFact], data: st.DataObject
+) -> None:
+    events = data.draw(st.permutations(numbered(facts)))
     state = folded(AllocationsProjection(), log_of(events)).state.tables()
     ranges: list[AllocationRange] = list(state["container_allocation_history"].rows.values())
     for at in HOURS:
         found = [unit(row) for row in ranges if holds(row, hour(at))]
         assert len(found) == len(set(found))
-        assert set(found) == told_last(said, at)
+        assert set(found) == last_reported(facts, at)
     ends = {(unit(row), row.valid_to) for row in ranges}
     assert not [row for row in ranges if (unit(row), row.valid_from) in ends], "ranges that touch are one"
     now = {(row[:-1], row.since) for row in state["container_allocation"].rows.values()}
     assert now == {(row[:-2], row.valid_from) for row in ranges if row.valid_to is None}
 
 
-@given(said=allocated)
-def test_what_comes_in_order_needs_no_past(said: list[RecordedFact]) -> None:
+@given(facts=allocated)
+def test_what_comes_in_order_needs_no_past(facts: list[RecordedFact]) -> None:
     fold = folded(AllocationsProjection(), [])
     tables = fold.state.tables()
-    for message in log_of(numbered(sorted(said, key=lambda one: one.at))):
+    for message in log_of(numbered(sorted(facts, key=lambda one: one.at))):
         fact = fold.peek(message)
         assert fact is not None
         is_held = any(row.allocation == fact.event.subject for row in tables["container_allocation"].rows.values())
@@ -67,6 +69,6 @@ def test_what_comes_in_order_needs_no_past(said: list[RecordedFact]) -> None:
             table.take_changes()
     held = {(row.allocation, row.resource or row.pool, row.device, row.slice)
             for row in tables["container_allocation"].rows.values()}  # fmt: skip
-    assert held == told_last(said, HOURS[-1])
+    assert held == last_reported(facts, HOURS[-1])
     assert all(row.valid_to is None for row in tables["container_allocation_history"].rows.values())
     assert {row.allocation for row in tables["container_allocation_report"].rows.values()} == {row[0] for row in held}

@@ -34,29 +34,29 @@ class Report(NamedTuple):
     data: Payload
 
 
-Said = tuple[str, Payload]
+SubjectFact = tuple[str, Payload]
 flags = st.sampled_from([True, True, False])
 standings = st.sampled_from(["ready", "ready", "ready", "waiting", "failing", "failing:toolkit-validation"])
-of_inventory: st.SearchStrategy[Said] = st.one_of(
+of_inventory: st.SearchStrategy[SubjectFact] = st.one_of(
     st.builds(lambda managed, complete: (NODE, inventory(managed=managed, complete=complete)), flags, flags),
     st.sampled_from(["d1", "d2"]).map(lambda name: (name, detected(f"GPU-{name}"))),
     st.builds(lambda name, missing: (name, described(missing=missing)), st.sampled_from(["d1", "d2"]), st.booleans()),
     st.just(("d2", DeviceWithdrawn())),
 )
-of_components: st.SearchStrategy[Said] = st.dictionaries(
+of_components: st.SearchStrategy[SubjectFact] = st.dictionaries(
     st.sampled_from([*ALL_READY, "node_agent"]), standings, max_size=5
 ).map(lambda recorded: (NODE, components(**recorded))) | st.just((NODE, components(**ALL_READY)))
-of_agent: st.SearchStrategy[Said] = st.one_of(
+of_agent: st.SearchStrategy[SubjectFact] = st.one_of(
     st.just((NODE, heartbeat())),
     st.just((NODE, heartbeat())),
     st.just((NODE, heartbeat(fresh=False))),
     st.booleans().map(lambda healthy: ("GPU-d1", DeviceHealthChanged(healthy=healthy))),
     flags.map(lambda driver: (NODE, cards(driver=driver))),
 )
-of_settings: st.SearchStrategy[Said] = st.builds(
+of_settings: st.SearchStrategy[SubjectFact] = st.builds(
     SettingsChanged, gfd_enabled=flags, validator_enabled=flags, heartbeats=st.just(2), recovery_heartbeats=st.just(2)
 ).map(lambda data: (MODULE, data))
-FIRST: list[Said] = [("d1", detected("GPU-d1")), (NODE, inventory())]
+FIRST: list[SubjectFact] = [("d1", detected("GPU-d1")), (NODE, inventory())]
 
 
 @st.composite
@@ -78,8 +78,8 @@ def publishers(draw: st.DrawFn) -> list[list[Report]]:
 
 def outcome(reports: list[Report], until: float | None) -> object:
     node = Prepared()
-    for saying in reports:
-        node.record(*saying)
+    for report in reports:
+        node.record(*report)
     if until is not None:
         node.wait(until)
     devices = {name: node.device(name) for name in node.state.device.rows}
@@ -91,7 +91,7 @@ def outcome(reports: list[Report], until: float | None) -> object:
 def test_any_interleaving_of_publishers_leads_to_the_same_preparation(
     recorded: list[list[Report]], data: st.DataObject
 ) -> None:
-    in_time = sorted((saying for reports in recorded for saying in reports), key=lambda saying: saying.at)
+    in_time = sorted((report for reports in recorded for report in reports), key=lambda report: report.at)
     order = data.draw(st.permutations([who for who, reports in enumerate(recorded) for _ in reports]))
     left = [iter(reports) for reports in recorded]
     interleaved = [next(left[who]) for who in order]

@@ -32,14 +32,14 @@ from support.events import (
     GENERATION,
     RecordedFact,
     crowded,
-    device_said,
+    device_facts,
     facts,
     folded,
     hour,
     log_of,
     numbered,
     rows_of,
-    workload_said,
+    workload_facts,
 )
 
 READ_MODELS = [DevicesProjection(), NodesProjection(), WorkloadsProjection(), AllocationsProjection()]
@@ -48,16 +48,16 @@ projections = pytest.mark.parametrize("projection", [*READ_MODELS, SourcesProjec
 
 
 @projections
-@given(said=facts)
-def test_folding_is_deterministic(projection: Projection, said: list[RecordedFact]) -> None:
-    log = log_of(numbered(said))
+@given(recorded=facts)
+def test_folding_is_deterministic(projection: Projection, recorded: list[RecordedFact]) -> None:
+    log = log_of(numbered(recorded))
     assert rows_of(folded(projection, log)) == rows_of(folded(projection, log))
 
 
 @read_models
-@given(said=facts, data=st.data())
-def test_repeats_change_nothing(projection: Projection, said: list[RecordedFact], data: st.DataObject) -> None:
-    events = numbered(said)
+@given(recorded=facts, data=st.data())
+def test_repeats_change_nothing(projection: Projection, recorded: list[RecordedFact], data: st.DataObject) -> None:
+    events = numbered(recorded)
     with_repeats: list[Decoded] = []
     for event in events:
         with_repeats.append(event)
@@ -68,11 +68,11 @@ def test_repeats_change_nothing(projection: Projection, said: list[RecordedFact]
 
 
 @projections
-@given(said=facts, again=st.integers(0, 24))
+@given(recorded=facts, again=st.integers(0, 24))
 def test_redelivery_of_what_was_folded_changes_nothing(
-    projection: Projection, said: list[RecordedFact], again: int
+    projection: Projection, recorded: list[RecordedFact], again: int
 ) -> None:
-    log = log_of(numbered(said))
+    log = log_of(numbered(recorded))
     fold = folded(projection, log)
     before, missing = rows_of(fold), fold.seen.numbers
     fold.apply_all(log[-again:])
@@ -83,24 +83,24 @@ def test_redelivery_of_what_was_folded_changes_nothing(
 
 
 @read_models
-@given(said=facts, data=st.data())
+@given(recorded=facts, data=st.data())
 def test_the_order_of_recording_does_not_matter(
-    projection: Projection, said: list[RecordedFact], data: st.DataObject
+    projection: Projection, recorded: list[RecordedFact], data: st.DataObject
 ) -> None:
-    events = numbered(said)
+    events = numbered(recorded)
     shuffled = data.draw(st.permutations(events))
     one, other = folded(projection, log_of(events)), folded(projection, log_of(shuffled))
     assert rows_of(one, positions=False) == rows_of(other, positions=False)
 
 
 @read_models
-@given(said=facts, until=st.integers(0, 9), data=st.data())
+@given(recorded=facts, until=st.integers(0, 9), data=st.data())
 def test_as_of_a_time_is_what_was_true_by_then_in_whatever_order(
-    projection: Projection, said: list[RecordedFact], until: int, data: st.DataObject
+    projection: Projection, recorded: list[RecordedFact], until: int, data: st.DataObject
 ) -> None:
-    known = [event for event in numbered(said) if event.time <= hour(until)]
-    in_time = sorted(known, key=lambda event: event.time)
-    shuffled = data.draw(st.permutations(known))
+    earlier = [event for event in numbered(recorded) if event.time <= hour(until)]
+    in_time = sorted(earlier, key=lambda event: event.time)
+    shuffled = data.draw(st.permutations(earlier))
     assert rows_of(folded(projection, log_of(in_time)), positions=False) == rows_of(
         folded(projection, log_of(shuffled)), positions=False
     )
@@ -123,17 +123,17 @@ class Life(NamedTuple):
 
 def lives_and_strays(events: Sequence[Decoded]) -> tuple[set[Life], set[tuple[str, str, datetime, bool]]]:
     """Walk each device's facts in each slot: who is in cannot come in, who is out cannot go."""
-    told: dict[tuple[str, str], set[tuple[datetime, bool]]] = defaultdict(set)
+    by_slot: dict[tuple[str, str], set[tuple[datetime, bool]]] = defaultdict(set)
     for event in events:
         if isinstance(event.data, DeviceInserted | DeviceRemoved):
-            told[event.subject, event.data.slot].add((event.time, isinstance(event.data, DeviceInserted)))
+            by_slot[event.subject, event.data.slot].add((event.time, isinstance(event.data, DeviceInserted)))
     lives: set[Life] = set()
     strays: set[tuple[str, str, datetime, bool]] = set()
-    for (device, slot), said in told.items():
+    for (device, slot), moments in by_slot.items():
         since: datetime | None = None
-        for time in sorted({time for time, _ in said}):
-            words = [comes for comes in (True, False) if (time, comes) in said]
-            for comes in words if since is None else reversed(words):
+        for time in sorted({time for time, _ in moments}):
+            moves = [comes for comes in (True, False) if (time, comes) in moments]
+            for comes in moves if since is None else reversed(moves):
                 if comes == (since is None):
                     if since is not None:
                         lives.add(Life(device, slot, since, time))
@@ -145,18 +145,18 @@ def lives_and_strays(events: Sequence[Decoded]) -> tuple[set[Life], set[tuple[st
     return lives, strays
 
 
-@given(said=crowded | st.lists(device_said, max_size=24))
-def test_installations_and_strays_are_those_of_brute_force(said: list[RecordedFact]) -> None:
-    events = numbered(said)
+@given(recorded=crowded | st.lists(device_facts, max_size=24))
+def test_installations_and_strays_are_those_of_brute_force(recorded: list[RecordedFact]) -> None:
+    events = numbered(recorded)
     state = folded(DevicesProjection(), log_of(events)).state.tables()
     lives, strays = lives_and_strays(events)
     assert {Life(*row[:4]) for row in state["installation"].rows.values()} == lives
     assert {tuple(row[:4]) for row in state["stray"].rows.values()} == strays
 
 
-@given(said=crowded | st.lists(device_said, max_size=24))
-def test_contradictions_are_the_overlaps_of_brute_force(said: list[RecordedFact]) -> None:
-    events = numbered(said)
+@given(recorded=crowded | st.lists(device_facts, max_size=24))
+def test_contradictions_are_the_overlaps_of_brute_force(recorded: list[RecordedFact]) -> None:
+    events = numbered(recorded)
     contradictions = folded(DevicesProjection(), log_of(events)).state.tables()["contradiction"].rows.values()
     found = {
         (row.kind, row.subject, frozenset({(row.first, row.first_at), (row.second, row.second_at)}))
@@ -178,9 +178,9 @@ def test_contradictions_are_the_overlaps_of_brute_force(said: list[RecordedFact]
     assert sum(not row.second for row in contradictions) == len(strays)
 
 
-@given(said=crowded | st.lists(device_said, max_size=24))
-def test_passports_and_slots_agree_with_the_lives(said: list[RecordedFact]) -> None:
-    events = numbered(said)
+@given(recorded=crowded | st.lists(device_facts, max_size=24))
+def test_passports_and_slots_agree_with_the_lives(recorded: list[RecordedFact]) -> None:
+    events = numbered(recorded)
     state = folded(DevicesProjection(), log_of(events)).state.tables()
     lives, _ = lives_and_strays(events)
     for device, row in state["device"].rows.items():
@@ -197,14 +197,14 @@ def test_passports_and_slots_agree_with_the_lives(said: list[RecordedFact]) -> N
         assert row.vacated_at == max((life.end for life in inside if life.end), default=None)
 
 
-@given(said=st.lists(workload_said, max_size=24, unique_by=lambda said: (said.data.TYPE, said.subject, said.at)))
-def test_what_is_allocated_is_what_the_facts_add_up_to(said: list[RecordedFact]) -> None:
-    state = folded(WorkloadsProjection(), log_of(numbered(said))).state.tables()
+@given(recorded=st.lists(workload_facts, max_size=24, unique_by=lambda one: (one.data.TYPE, one.subject, one.at)))
+def test_what_is_allocated_is_what_the_facts_add_up_to(recorded: list[RecordedFact]) -> None:
+    state = folded(WorkloadsProjection(), log_of(numbered(recorded))).state.tables()
     allocations = list(state["allocation"].rows.values())
-    moments = sorted({one.at for one in said})
+    moments = sorted({one.at for one in recorded})
     for at in (*moments, *(later - 0.01 for later in moments)):
         held = sum(row.gpu_milli for row in allocations if holds(row, hour(at)))
-        mine = [[one for one in said if one.subject == w and one.at <= at] for w in ("w1", "w2", "w3")]
+        mine = [[one for one in recorded if one.subject == w and one.at <= at] for w in ("w1", "w2", "w3")]
         assert held == sum(map(held_after, mine))
 
 
@@ -213,10 +213,10 @@ def holds(row: Allocation, at: datetime) -> bool:
     return row.valid_from <= at and (row.valid_to is None or at < row.valid_to)
 
 
-def held_after(said: list[RecordedFact]) -> int:
+def held_after(recorded: list[RecordedFact]) -> int:
     """What one workload holds after these facts, told in the order of time and an end after what it ends."""
     held = 0
-    for one in sorted(said, key=lambda one: (one.at, isinstance(one.data, WorkloadEnded))):
+    for one in sorted(recorded, key=lambda one: (one.at, isinstance(one.data, WorkloadEnded))):
         if isinstance(one.data, WorkloadScheduled):
             shares = [share.gpu_milli for share in one.data.devices]
             held = sum(shares) if shares else one.data.gpu_milli
@@ -278,11 +278,11 @@ def _retired(table: Table[Any], row: Any) -> bool:
 
 
 @projections
-@given(said=facts, data=st.data())
+@given(recorded=facts, data=st.data())
 def test_any_batches_with_any_restarts_store_what_one_batch_does(
-    projection: Projection, said: list[RecordedFact], data: st.DataObject
+    projection: Projection, recorded: list[RecordedFact], data: st.DataObject
 ) -> None:
-    log = log_of(data.draw(st.permutations(numbered(said))))
+    log = log_of(data.draw(st.permutations(numbered(recorded))))
     store = DictStore(projection)
     rest = log
     while rest:

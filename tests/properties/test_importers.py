@@ -62,9 +62,9 @@ def test_any_order_of_rows_tells_the_same_facts_in_the_order_of_time(lines: list
 @given(st.lists(rows, min_size=1, max_size=12))
 def test_every_row_is_imported_or_rejected_and_a_removal_never_stands_before_its_insertion(lines: list[str]) -> None:
     imported = _imported(lines)
-    told = {reject.line for reject in imported.rejects}
-    assert len(told) == len(imported.rejects)
-    good = [line for number, line in enumerate(lines, 2) if number not in told]
+    rejected = {reject.line for reject in imported.rejects}
+    assert len(rejected) == len(imported.rejects)
+    good = [line for number, line in enumerate(lines, 2) if number not in rejected]
     assert len([event for event in imported.events if event.data.EVENT == "inserted"]) == sum(
         line.split(",")[2] != "" for line in good
     )

@@ -55,11 +55,11 @@ node_facts = st.one_of(
     st.just(NodeFeaturesGone()),
 )
 settings = st.builds(SettingsChanged, enabled_by_default=st.booleans())
-sayings = st.lists(
+report_lists = st.lists(
     st.builds(Report, st.integers(1, 40), st.sampled_from(["n1", "n2"]), node_facts)
     | st.builds(Report, st.integers(1, 40), st.just(MODULE), settings),
     max_size=12,
-    unique_by=lambda saying: saying.at,
+    unique_by=lambda report: report.at,
 )
 START = Report(0, "cpu", observed())
 """Node Feature Discovery is there: without it nothing happens, and what happened before depends on when it came."""
@@ -67,8 +67,8 @@ START = Report(0, "cpu", observed())
 
 def recorded(reports: list[Report]) -> RecordedInventory:
     inventory = RecordedInventory()
-    for saying in (START, *reports):
-        inventory.record(*saying)
+    for report in (START, *reports):
+        inventory.record(*report)
     return inventory
 
 
@@ -87,26 +87,26 @@ def nodes_of(inventory: RecordedInventory) -> dict[str, object]:
     }
 
 
-@given(reports=sayings, data=st.data())
+@given(reports=report_lists, data=st.data())
 def test_any_order_of_recording_leads_to_the_same_devices(reports: list[Report], data: st.DataObject) -> None:
-    in_time = recorded(sorted(reports, key=lambda saying: saying.at))
+    in_time = recorded(sorted(reports, key=lambda report: report.at))
     shuffled = recorded(data.draw(st.permutations(reports)))
     assert devices_of(shuffled) == devices_of(in_time)
     assert nodes_of(shuffled) == nodes_of(in_time)
 
 
-@given(reports=sayings)
+@given(reports=report_lists)
 def test_what_was_decided_is_not_decided_again(reports: list[Report]) -> None:
     inventory = RecordedInventory()
-    for number, saying in enumerate((START, *reports), 1):
-        inventory.record(*saying)
-        one = event(saying.data, saying.subject, at=saying.at, source=source_of(saying.data, saying.subject))
+    for number, report in enumerate((START, *reports), 1):
+        inventory.record(*report)
+        one = event(report.data, report.subject, at=report.at, source=source_of(report.data, report.subject))
         assert list(on_fact(inventory.state, Fact(one, number, 0))) == []
-    for saying in reports:
-        assert inventory.record(*saying) == []
+    for report in reports:
+        assert inventory.record(*report) == []
 
 
-@given(reports=sayings)
+@given(reports=report_lists)
 def test_a_replay_of_the_log_decides_the_same(reports: list[Report]) -> None:
     inventory = recorded(reports)
     again = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
@@ -115,13 +115,13 @@ def test_a_replay_of_the_log_decides_the_same(reports: list[Report]) -> None:
     assert again.outstanding() == []
 
 
-@given(reports=sayings, at=st.integers(0, 12))
+@given(reports=report_lists, at=st.integers(0, 12))
 def test_a_restart_changes_nothing(reports: list[Report], at: int) -> None:
     inventory, restarted = recorded(reports), RecordedInventory()
-    for number, saying in enumerate((START, *reports)):
+    for number, report in enumerate((START, *reports)):
         if number == at:
             _restart(restarted)
-        restarted.record(*saying)
+        restarted.record(*report)
     assert rows_of(restarted.fold) == rows_of(inventory.fold)
 
 
@@ -137,12 +137,12 @@ def _restart(inventory: RecordedInventory) -> None:
     )
 
 
-@given(reports=sayings)
+@given(reports=report_lists)
 def test_a_card_is_one_device_and_a_name_is_for_life(reports: list[Report]) -> None:
     inventory = RecordedInventory()
     names: dict[str, str] = {}
-    for saying in (START, *reports):
-        for decision in inventory.record(*saying):
+    for report in (START, *reports):
+        for decision in inventory.record(*report):
             kind = decision.data.EVENT
             if kind == "detected":
                 assert decision.subject not in names
@@ -157,12 +157,12 @@ def test_a_card_is_one_device_and_a_name_is_for_life(reports: list[Report]) -> N
         assert len(attached) == len(set(attached))
 
 
-@given(reports=sayings)
+@given(reports=report_lists)
 def test_only_a_gone_node_or_a_moved_card_takes_a_device_away(reports: list[Report]) -> None:
     inventory = RecordedInventory()
-    for saying in (START, *reports):
+    for report in (START, *reports):
         before = inventory.devices()
-        inventory.record(*saying)
+        inventory.record(*report)
         left = {row.name for row in inventory.devices()}
         for row in before:
             if row.name not in left:

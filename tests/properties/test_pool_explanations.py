@@ -31,49 +31,49 @@ def built(devices: Devices, slices: int) -> PoolsLog:
 
 
 def recount(
-    devices: Devices, slices: int, uses: list[tuple[str | None, int]], shut: set[str], wanted: int
+    devices: Devices, slices: int, uses: list[tuple[str | None, int]], shut: set[str], requested: int
 ) -> list[str]:
     """The nodes with room, counted from what was told."""
     found = []
     for node, words in sorted(devices.items()):
         offered = words.count("applied") * slices
         used = sum(units for where, units in uses if where == node)
-        if node not in shut and offered - used >= wanted:
+        if node not in shut and offered - used >= requested:
             found.append(node)
     return found
 
 
-def shut_anyway(devices: Devices, slices: int, shut: set[str], wanted: int, free: list[str]) -> set[str]:
+def shut_anyway(devices: Devices, slices: int, shut: set[str], requested: int, free: list[str]) -> set[str]:
     """The shut nodes, of those that are large enough, or of all where none is, that have no room either."""
     offered = {node: words.count("applied") * slices for node, words in devices.items() if "applied" in words}
-    large = {node for node, units in offered.items() if units >= wanted} or set(offered)
+    large = {node for node, units in offered.items() if units >= requested} or set(offered)
     return (large & shut) - set(free)
 
 
 @given(fleets, st.integers(1, 3), pods, closed, st.integers(1, 6))
 def test_a_pod_fits_where_a_recount_finds_room(
-    devices: Devices, slices: int, uses: list[tuple[str | None, int]], shut: set[str], wanted: int
+    devices: Devices, slices: int, uses: list[tuple[str | None, int]], shut: set[str], requested: int
 ) -> None:
     pools = built(devices, slices)
     given_uses = [PodUse(f"ns/{number}", node, units) for number, (node, units) in enumerate(uses)]
     constraints = {node: (NodeConstraint(Barrier.CORDONED),) for node in shut}
-    found = explained_pool(pools, wanted, *given_uses, constraints=constraints)
-    expected = recount(devices, slices, uses, shut, wanted)
+    found = explained_pool(pools, requested, *given_uses, constraints=constraints)
+    expected = recount(devices, slices, uses, shut, requested)
     assert found.fitting == expected
     assert (found.finding is Finding.FITS) == bool(expected)
     assert found.offered == found.total
     assert bool(pool_words(found))
     assert ("the pod cannot run on" in pool_words(found)) == bool(
-        not expected and shut_anyway(devices, slices, shut, wanted, recount(devices, slices, uses, set(), wanted))
+        not expected and shut_anyway(devices, slices, shut, requested, recount(devices, slices, uses, set(), requested))
     )
     if found.finding is Finding.NODES_CLOSED:
-        assert recount(devices, slices, uses, set(), wanted)
+        assert recount(devices, slices, uses, set(), requested)
     if found.finding is Finding.FRAGMENTED:
-        assert found.free >= wanted > max(one.free for one in found.rooms)
+        assert found.free >= requested > max(one.free for one in found.rooms)
     if found.finding is Finding.TOO_MANY:
-        assert wanted > sum(words.count("applied") for words in devices.values()) * slices
+        assert requested > sum(words.count("applied") for words in devices.values()) * slices
 
 
 @given(fleets, st.integers(1, 6), st.sampled_from(NODES))
-def test_a_bound_pod_has_its_units_whatever_there_is(devices: Devices, wanted: int, node: str) -> None:
-    assert explained_pool(built(devices, 1), wanted, pod=PodState(node)).finding is Finding.HAS
+def test_a_bound_pod_has_its_units_whatever_there_is(devices: Devices, requested: int, node: str) -> None:
+    assert explained_pool(built(devices, 1), requested, pod=PodState(node)).finding is Finding.HAS

@@ -115,13 +115,13 @@ specs = st.fixed_dictionaries(
 )
 
 
-def spec_for(pool_id: str, said: dict[str, Any]) -> dict[str, Any]:
+def spec_for(pool_id: str, spec: dict[str, Any]) -> dict[str, Any]:
     """Three pools are what they are called, whatever else is said."""
     if PoolRef.parse(pool_id).name == "auto":
-        return {**said, "requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
+        return {**spec, "requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}}
     if PoolRef.parse(pool_id).name == "divided":
-        return {**said, "unit": "MIG", "mig_profile": "1g.5gb"}
-    return {**said, "devices_per_node_max": 1} if PoolRef.parse(pool_id).name == "limited" else said
+        return {**spec, "unit": "MIG", "mig_profile": "1g.5gb"}
+    return {**spec, "devices_per_node_max": 1} if PoolRef.parse(pool_id).name == "limited" else spec
 
 
 settings = st.sampled_from(
@@ -217,22 +217,22 @@ class PoolsMachine(RuleBasedStateMachine):
     def check_divisible(self, device: str, pool_id: str | None) -> None:
         """No card is taken for partitions that it is known not to have."""
         assert pool_id is not None
-        said, known = self.world.state.pool.rows[pool_id].spec.definition, self.world.state.device.rows[device]
-        assert said.unit != "MIG" or not known.mig_profiles or said.mig_profile in known.mig_profiles.split(",")
+        spec, row = self.world.state.pool.rows[pool_id].spec.definition, self.world.state.device.rows[device]
+        assert spec.unit != "MIG" or not row.mig_profiles or spec.mig_profile in row.mig_profiles.split(",")
 
     @rule(device=devices, mark=marks, late=st.integers(0, 2))
     def mark(self, device: str, mark: Payload, late: int) -> None:
         self.record(device, mark, late=late)
 
-    @rule(pool_id=pools, said=specs)
-    def define(self, pool_id: str, said: dict[str, Any]) -> None:
-        self.record(pool_id, pool(**spec_for(pool_id, said)))
+    @rule(pool_id=pools, spec=specs)
+    def define(self, pool_id: str, spec: dict[str, Any]) -> None:
+        self.record(pool_id, pool(**spec_for(pool_id, spec)))
 
     @rule(pool_id=pools, is_gone=st.booleans())
     def remove(self, pool_id: str, is_gone: bool) -> None:
-        known = self.world.state.pool.get(pool_id)
-        if known is not None:
-            deleting = known.spec.definition.model_copy(update={"deleting": True})
+        row = self.world.state.pool.get(pool_id)
+        if row is not None:
+            deleting = row.spec.definition.model_copy(update={"deleting": True})
             self.record(pool_id, PoolGone() if is_gone else deleting)
 
     @rule(device=devices, shown=shows)
@@ -268,15 +268,15 @@ class PoolsMachine(RuleBasedStateMachine):
             self.record(device, word(held), late=late, source=f"/nodes/{by}/agent")
 
     @rule(partitions=st.integers(0, 7))
-    def answer_as_asked(self, partitions: int) -> None:
+    def answer_as_requested(self, partitions: int) -> None:
         for device in DEVICES:
             held, phase = self.world.of(device)
             if held is not None:
                 self.record(device, released(held) if phase == "Unassigning" else applied(held, partitions))
 
-    @rule(said=settings)
-    def configure(self, said: dict[str, Any]) -> None:
-        self.record(MODULE_CONFIG, SettingsChanged(**said, approval_selector={"tier": "gold"}))
+    @rule(changed=settings)
+    def configure(self, changed: dict[str, Any]) -> None:
+        self.record(MODULE_CONFIG, SettingsChanged(**changed, approval_selector={"tier": "gold"}))
 
     @rule(met=st.sampled_from([True, True, False]))
     def find_features(self, met: bool) -> None:
@@ -306,10 +306,10 @@ class PoolsMachine(RuleBasedStateMachine):
         if facts.is_in_force():
             cap = facts.settings_in_force().max_slices_per_device
             for pool_id, one in facts.pool.rows.items():
-                said = one.spec.definition
+                spec = one.spec.definition
                 _, cards, partitions = recount.get(pool_id, (0, 0, 0))
-                total = (partitions if said.unit == "MIG" else cards) * min(said.slices_per_unit, cap)
-                assert self.world.total(pool_id) == (None if said.backend == "DRA" else total)
+                total = (partitions if spec.unit == "MIG" else cards) * min(spec.slices_per_unit, cap)
+                assert self.world.total(pool_id) == (None if spec.backend == "DRA" else total)
                 assert len(facts.condition.where("pool", pool_id)) == 5
 
     @invariant()
@@ -319,13 +319,13 @@ class PoolsMachine(RuleBasedStateMachine):
             if row.phase in ("Pending", "Assigned") and facts.is_in_force():
                 assert row.pool is not None
                 mark, found = facts.mark.get(row.device), facts.pool.rows[row.pool]
-                asked = (
+                requested = (
                     None if mark is None else mark.requested_pool if "/" in row.pool else mark.requested_cluster_pool
                 )
                 approves = found.spec.approves
                 labels = {"tier": "gold"} if mark is not None and "gold" in mark.labels else {}
-                assert row.automatic == (asked is None)
-                assert asked == found.name or (approves is not None and selects(approves, row.device, labels))
+                assert row.automatic == (requested is None)
+                assert requested == found.name or (approves is not None and selects(approves, row.device, labels))
                 device = facts.device.rows[row.device]
                 assert (device.managed, device.ignored, found.deleting) == (True, False, False)
                 assert facts.owner(found.name) == found

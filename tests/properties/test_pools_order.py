@@ -26,7 +26,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 OPEN = ("Pending", "Unassigning")
 
 
-class Saying(NamedTuple):
+class TimedFact(NamedTuple):
     """Something said: when in hours, about whom, and what."""
 
     at: int
@@ -35,10 +35,10 @@ class Saying(NamedTuple):
 
 
 BEGIN = [
-    *(Saying(0, device, detected(device.partition("-")[0])) for device in DEVICES),
-    *(Saying(0, device, state("Ready")) for device in DEVICES),
-    *(Saying(0, node, prepared()) for node in NODES),
-    Saying(0, MODULE_CONFIG, MET),
+    *(TimedFact(0, device, detected(device.partition("-")[0])) for device in DEVICES),
+    *(TimedFact(0, device, state("Ready")) for device in DEVICES),
+    *(TimedFact(0, node, prepared()) for node in NODES),
+    TimedFact(0, MODULE_CONFIG, MET),
 ]
 """What is there; which pool a device has meanwhile depends on what was recorded first, so agents answer at the end."""
 
@@ -75,18 +75,18 @@ lasting = st.one_of(
 
 
 @st.composite
-def sayings(draw: st.DrawFn) -> list[Saying]:
-    said: list[tuple[str, Payload]] = [*draw(pools).items(), *draw(st.lists(changes, max_size=10))]
-    said += draw(st.dictionaries(st.sampled_from(DEVICES), lasting)).items()
-    said += [(pool_id, PoolGone()) for pool_id in draw(st.sets(st.sampled_from(["ns/p", "q", "auto"])))]
-    return [Saying(at, subject, data) for at, (subject, data) in enumerate(said, 1)]
+def histories(draw: st.DrawFn) -> list[TimedFact]:
+    facts: list[tuple[str, Payload]] = [*draw(pools).items(), *draw(st.lists(changes, max_size=10))]
+    facts += draw(st.dictionaries(st.sampled_from(DEVICES), lasting)).items()
+    facts += [(pool_id, PoolGone()) for pool_id in draw(st.sets(st.sampled_from(["ns/p", "q", "auto"])))]
+    return [TimedFact(at, subject, data) for at, (subject, data) in enumerate(facts, 1)]
 
 
-def told(said: list[Saying]) -> PoolsLog:
+def pools_after(facts: list[TimedFact]) -> PoolsLog:
     """The pools after all that was said, when faults are over and agents have answered all that they were asked."""
     world = PoolsLog()
-    for saying in (*BEGIN, *said):
-        world.record(saying.subject, saying.data, at=saying.at)
+    for fact in (*BEGIN, *facts):
+        world.record(fact.subject, fact.data, at=fact.at)
     for device in DEVICES:
         if world.state.device.rows[device].prepared == "Faulted":
             world.record(device, state("Ready"), at=100)
@@ -116,6 +116,6 @@ def standing(world: PoolsLog) -> tuple[object, ...]:
     )
 
 
-@given(said=sayings(), data=st.data())
-def test_any_order_of_recording_leads_to_the_same_assignments(said: list[Saying], data: st.DataObject) -> None:
-    assert standing(told(data.draw(st.permutations(said)))) == standing(told(said))
+@given(facts=histories(), data=st.data())
+def test_any_order_of_recording_leads_to_the_same_assignments(facts: list[TimedFact], data: st.DataObject) -> None:
+    assert standing(pools_after(data.draw(st.permutations(facts)))) == standing(pools_after(facts))

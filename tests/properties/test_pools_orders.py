@@ -55,10 +55,10 @@ specs = st.one_of(
 )
 
 
-def definition(pool_id: str, said: dict[str, Any]) -> PoolDefined:
+def definition(pool_id: str, spec: dict[str, Any]) -> PoolDefined:
     """One pool takes by itself what is gold."""
     gold = {"requires_annotation": False, "auto_approve": {"labels": {"tier": "gold"}}} if pool_id == "auto" else {}
-    return pool(**said, **gold)
+    return pool(**spec, **gold)
 
 
 class Agents:
@@ -69,11 +69,11 @@ class Agents:
 
     def answers(self, facts: PoolFacts) -> list[tuple[str, Payload]]:
         """What they say of what they have not answered."""
-        told = {name: one for node in NODES for name, one in last_orders(facts, node).items()}
-        self.answered = {name: time for name, time in self.answered.items() if name in told}
-        asked = [one for one in told.values() if self.answered.get(one.device) != one.asked_at]
-        self.answered |= {one.device: one.asked_at for one in asked}
-        return [(one.device, self.answer(one)) for one in asked]
+        orders = {name: one for node in NODES for name, one in last_orders(facts, node).items()}
+        self.answered = {name: time for name, time in self.answered.items() if name in orders}
+        open_orders = [one for one in orders.values() if self.answered.get(one.device) != one.asked_at]
+        self.answered |= {one.device: one.asked_at for one in open_orders}
+        return [(one.device, self.answer(one)) for one in open_orders]
 
     def answer(self, one: WantedDevice) -> Payload:
         if one.releasing:
@@ -123,8 +123,8 @@ class OrdersMachine(RuleBasedStateMachine):
             now = (one.unit, one.mig_profile, one.slices_per_unit)
             ways = [] if was is None or was.pool != one.pool else [(was.unit, was.mig_profile, was.slices_per_unit)]
             if found is not None:
-                said, cap = found.spec.definition, self.facts.settings_in_force().max_slices_per_device
-                ways.append((said.unit, said.mig_profile, min(said.slices_per_unit, cap)))
+                spec, cap = found.spec.definition, self.facts.settings_in_force().max_slices_per_device
+                ways.append((spec.unit, spec.mig_profile, min(spec.slices_per_unit, cap)))
             assert now in ways
             assert (one.unit == "MIG") == (one.mig_profile is not None)
 
@@ -132,9 +132,9 @@ class OrdersMachine(RuleBasedStateMachine):
     def mark(self, device: str, mark: Payload, late: int) -> None:
         self.record(device, mark, late=late)
 
-    @rule(pool_id=pool_ids, said=specs)
-    def define(self, pool_id: str, said: dict[str, Any]) -> None:
-        self.record(pool_id, definition(pool_id, said))
+    @rule(pool_id=pool_ids, spec=specs)
+    def define(self, pool_id: str, spec: dict[str, Any]) -> None:
+        self.record(pool_id, definition(pool_id, spec))
 
     @rule(pool_id=pool_ids)
     def remove(self, pool_id: str) -> None:
@@ -164,9 +164,11 @@ class OrdersMachine(RuleBasedStateMachine):
         if held is not None and phase == "Assigned":
             self.record(device, refused(held))
 
-    @rule(said=st.sampled_from([{}, {"max_slices_per_device": 1}, {"max_slices_per_device": 16}, {"enabled": False}]))
-    def set(self, said: dict[str, Any]) -> None:
-        self.record(MODULE_CONFIG, SettingsChanged(**said))
+    @rule(
+        changed=st.sampled_from([{}, {"max_slices_per_device": 1}, {"max_slices_per_device": 16}, {"enabled": False}])
+    )
+    def set(self, changed: dict[str, Any]) -> None:
+        self.record(MODULE_CONFIG, SettingsChanged(**changed))
 
     @rule()
     def answer(self) -> None:
@@ -175,8 +177,8 @@ class OrdersMachine(RuleBasedStateMachine):
             answers = self.agents.answers(self.facts)
             if not answers:
                 break
-            for device, said in answers:
-                self.record(device, said)
+            for device, report in answers:
+                self.record(device, report)
         else:
             raise AssertionError("Agents answer, and it never ends.")
         if self.facts.is_in_force():
@@ -199,19 +201,19 @@ class OrdersMachine(RuleBasedStateMachine):
         if not facts.is_in_force():
             return
         held = {row.device: row for row in facts.assignment.rows.values() if row.pool is not None}
-        told = {name: one for node in facts.orders.rows for name, one in last_orders(facts, node).items()}
-        assert sorted(told) == sorted(held)
-        for name, one in told.items():
+        orders = {name: one for node in facts.orders.rows for name, one in last_orders(facts, node).items()}
+        assert sorted(orders) == sorted(held)
+        for name, one in orders.items():
             assert (one.pool, one.releasing) == (held[name].pool, held[name].phase == "Unassigning")
             assert one.uuid == facts.device.rows[name].uuid
             assert one.resource == PoolRef.parse(one.pool).resource_name
 
     @invariant()
     def the_rows_are_what_was_told(self) -> None:
-        told = {node: (row.changed_at, last_orders(self.facts, node)) for node, row in self.facts.orders.rows.items()}
+        orders = {node: (row.changed_at, last_orders(self.facts, node)) for node, row in self.facts.orders.rows.items()}
         expected = {node: (time, {one.device: one for one in found}) for node, (time, found) in self.lists.items()}
-        assert told == expected
-        assert all(list(found) == sorted(found) for _, found in told.values())
+        assert orders == expected
+        assert all(list(found) == sorted(found) for _, found in orders.values())
 
     def teardown(self) -> None:
         again = Fold(PoolsProjection(), GENERATION, numbering=Numbering("own", 1))

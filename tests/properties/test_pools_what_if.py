@@ -10,9 +10,9 @@ from gpuledger.domain.pools.orders import last_orders
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
-from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
+from support.events import SubjectFact
 from support.hypothetical import Comparison, compare
 from support.pools import A100, PoolsLog, applied, described, marked, pool, prepared, refused, released, state
 
@@ -24,7 +24,6 @@ GOLD: dict[str, Any] = {"requires_annotation": False, "auto_approve": {"labels":
 OPEN = ("Pending", "Unassigning")
 ANSWERS_MAX = 20
 
-Saying = tuple[str, Payload]
 
 definitions = st.fixed_dictionaries(
     {},
@@ -52,7 +51,7 @@ marks = st.sampled_from(
 )
 shown = st.sampled_from([described(OTHER), described(), described(ignored=True)])
 pool_ids, devices, nodes = st.sampled_from(POOLS), st.sampled_from(DEVICES), st.sampled_from(NODES)
-sayings: st.SearchStrategy[Saying] = st.one_of(
+subject_facts: st.SearchStrategy[SubjectFact] = st.one_of(
     st.tuples(pool_ids, definitions),
     st.tuples(devices, marks),
     st.tuples(devices, marks),
@@ -70,7 +69,7 @@ sayings: st.SearchStrategy[Saying] = st.one_of(
 @st.composite
 def histories(draw: st.DrawFn) -> PoolsLog:
     history = PoolsLog().begin("n1", devices=2).begin("n2")
-    for subject, data in draw(st.lists(sayings, min_size=3, max_size=14)):
+    for subject, data in draw(st.lists(subject_facts, min_size=3, max_size=14)):
         if not callable(data):
             history.record(subject, data)
         elif (held := history.of(subject)[0]) is not None:
@@ -96,14 +95,13 @@ def really(
     history: PoolsLog, pool_id: str, definition: PoolDefined, was: dict[str, tuple[str | None, str | None]]
 ) -> None:
     """Apply the definition, and have agents do what was not asked of them before."""
-    known = recorded(history, pool_id)
-    history.record(
-        pool_id,
-        definition if known is None else definition.model_copy(update={"uid": known.uid, "deleting": known.deleting}),
-    )
+    before = recorded(history, pool_id)
+    if before is not None:
+        definition = definition.model_copy(update={"uid": before.uid, "deleting": before.deleting})
+    history.record(pool_id, definition)
     for _ in range(ANSWERS_MAX):
-        asked = [row for row in sorted(history.state.assignment.rows.values()) if row.phase in OPEN]
-        answers = [row for row in asked if was.get(row.device) != row[1:3] and not is_answered(history, row.device)]
+        open_rows = [row for row in sorted(history.state.assignment.rows.values()) if row.phase in OPEN]
+        answers = [row for row in open_rows if was.get(row.device) != row[1:3] and not is_answered(history, row.device)]
         if not answers:
             return
         for row in answers:
@@ -157,7 +155,7 @@ def test_hypothetical_pools_keep_the_invariants_of_pools(
     assert facts.take_devices() == []
     assert facts.take_pools() == []
     assert facts.take_nodes() == []
-    wanted = {name: one.pool for node in NODES for name, one in last_orders(facts, node).items()}
-    assert wanted == {row.device: row.pool for row in facts.assignment.rows.values() if row.pool is not None}
+    ordered = {name: one.pool for node in NODES for name, one in last_orders(facts, node).items()}
+    assert ordered == {row.device: row.pool for row in facts.assignment.rows.values() if row.pool is not None}
     held = [row.pool for row in facts.assignment.rows.values() if row.pool is not None]
     assert {row.pool: row.devices for row in facts.tally.rows.values()} == {one: held.count(one) for one in held}

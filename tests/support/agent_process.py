@@ -45,7 +45,7 @@ class AgentProcess:
 
     def __init__(self, root: Path, nats_url: str, *, hardware: str = "2xH100", **environ: str) -> None:
         self.state_dir = root / "state"
-        self.said = ""
+        self.output = ""
         """All that it said since it was started last."""
         self.module = "support.agent_fast"
         self.process: asyncio.subprocess.Process | None = None
@@ -76,7 +76,7 @@ class AgentProcess:
 
     async def start(self, *, wait: bool = True) -> None:
         """Start it, and return when it is up."""
-        self.said = ""
+        self.output = ""
         pipe = asyncio.subprocess.PIPE
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", self.module),
@@ -95,11 +95,11 @@ class AgentProcess:
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None, "it was asked for"
         while line := await process.stderr.readline():
-            self.said += line.decode()
+            self.output += line.decode()
 
     async def _is_up(self) -> bool:
-        assert self.running, f"the agent ended:\n{self.said}"
-        return _UP(self.said) is not None and (self.state_dir / SOCKET).exists()
+        assert self.running, f"the agent ended:\n{self.output}"
+        return _UP(self.output) is not None and (self.state_dir / SOCKET).exists()
 
     async def kill(self) -> None:
         """End it at once, as a crash would."""
@@ -127,8 +127,8 @@ class AgentProcess:
 
     async def health(self) -> tuple[int, dict[str, Any]]:
         """Status and document of `/healthz`."""
-        found = _UP(self.said)
-        assert found is not None, self.said
+        found = _UP(self.output)
+        assert found is not None, self.output
         parts = urlsplit(found[1])
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         try:
@@ -139,23 +139,23 @@ class AgentProcess:
             writer.close()
         return int(head.split()[1]), orjson.loads(body)
 
-    async def says(self, text: str) -> None:
+    async def logs(self, text: str) -> None:
         """Return when its log has this."""
 
-        async def has_said() -> bool:
-            assert text in self.said or self.running, f"the agent ended:\n{self.said}"
-            return text in self.said
+        async def has_logged() -> bool:
+            assert text in self.output or self.running, f"the agent ended:\n{self.output}"
+            return text in self.output
 
-        await eventually(has_said)
+        await eventually(has_logged)
 
-    async def healthy(self, **wanted: object) -> None:
+    async def healthy(self, **expected: object) -> None:
         """Return when `/healthz` says all of this."""
 
-        async def says() -> bool:
+        async def has_all() -> bool:
             _, document = await self.health()
-            return all(document[name] == value for name, value in wanted.items())
+            return all(document[name] == value for name, value in expected.items())
 
-        await eventually(says)
+        await eventually(has_all)
 
 
 def _plain_environ() -> dict[str, str]:
@@ -212,12 +212,12 @@ class Place:
     async def use(self, count: int = 2, **more: Any) -> None:
         """Start the agent, and have a pool have so many cards, which the kubelet lists."""
         await self.agent.start()
-        await self.want(*desired_devices(self.agent, *range(count), **more))
+        await self.set_desired(*desired_devices(self.agent, *range(count), **more))
         await self.lists(count)
         await self.saw(count, DevicePoolApplied)
         await self.drained()
 
-    async def want(self, *devices: WantedDevice) -> None:
+    async def set_desired(self, *devices: WantedDevice) -> None:
         """Have pools want these devices."""
         self._number += 1
         async with jetstream_ledger(self.nats.url) as ledger:
@@ -229,11 +229,11 @@ class Place:
 
     async def lists(self, count: int, *, resource: str = RESOURCE, healthy: int | None = None) -> None:
         """Return when the kubelet has so many units, and so many of them (else all) are healthy."""
-        wanted = (count, count if healthy is None else healthy)
+        expected = (count, count if healthy is None else healthy)
 
         async def has() -> bool:
             health = self.kubelet.health(resource)
-            return (len(health), sum(one == "Healthy" for one in health.values())) == wanted
+            return (len(health), sum(one == "Healthy" for one in health.values())) == expected
 
         await eventually(has)
 
@@ -246,9 +246,9 @@ def is_verdict(event: Decoded, card: str) -> TypeGuard[Event[DeviceHealthChanged
 def desired_devices(agent: AgentProcess, *numbers: int, **more: Any) -> tuple[WantedDevice, ...]:
     """Cards of the agent as one pool wants them, but for what is said; `asked_at` is now."""
     cards = agent.hardware().survey().cards
-    said = {"pool": POOL, "resource": RESOURCE, "unit": "Card", "asked_at": system_clock(), **more}
+    fields = {"pool": POOL, "resource": RESOURCE, "unit": "Card", "asked_at": system_clock(), **more}
     return tuple(
-        WantedDevice(device=f"{NODE}-{number}", uuid=cards[number].uuid, pci_address=cards[number].address, **said)
+        WantedDevice(device=f"{NODE}-{number}", uuid=cards[number].uuid, pci_address=cards[number].address, **fields)
         for number in numbers
     )
 

@@ -22,7 +22,7 @@ class Away(NamedTuple):
     """A node that asked, and since when it is away (None: it waits)."""
 
     node: str
-    asked_by: str
+    registered_by: str
     since: datetime | None
     times: int
 
@@ -45,7 +45,7 @@ class AwayState:
         return sum(row.since is not None for row in self.away.rows.values())
 
 
-def _asked(state: AwayState, fact: Fact, _data: NodeRegistered) -> None:
+def _registered(state: AwayState, fact: Fact, _data: NodeRegistered) -> None:
     row = state.away.get(fact.event.subject) or Away(fact.event.subject, fact.event.id, None, 0)
     state.away.put(row)
 
@@ -65,7 +65,7 @@ class AwayProjection(Projection):
     name = "away"
     version = 1
     specs = SPECS
-    handlers = {NodeRegistered: _asked, NodeDecommissioned: _taken, SlotDeclared: _back}
+    handlers = {NodeRegistered: _registered, NodeDecommissioned: _taken, SlotDeclared: _back}
     decides = True
 
     def new_state(self) -> AwayState:
@@ -74,7 +74,7 @@ class AwayProjection(Projection):
     def decide(self, state: AwayState, fact: Fact) -> Iterable[Decision]:
         for row in list(state.away.rows.values()):
             if row.since is None and state.count() < AWAY_MAX:
-                yield Decision(row.asked_by, None, row.node, fact.event.time, NodeDecommissioned())
+                yield Decision(row.registered_by, None, row.node, fact.event.time, NodeDecommissioned())
 
     def due(self, state: AwayState, now: datetime) -> Iterable[Decision]:
         for row in list(state.away.rows.values()):

@@ -128,7 +128,7 @@ class Node:
     def see_use(self) -> None:
         self.board.put(in_use={resource: frozenset(ids) for resource, ids in self.in_use.items() if ids})
 
-    def want(self, *wishes: WantedDevice) -> None:
+    def set_desired(self, *wishes: WantedDevice) -> None:
         self.board.put(desired=wishes)
 
     async def reconcile(self, after_s: float = 0.0) -> float | None:
@@ -192,7 +192,7 @@ def desired(node: Node, index: int = 0, pool: str = "p", **other: Any) -> Wanted
     card = node.card(index)
     if "mig_profile" in other:
         other["unit"] = "MIG"
-    asked = {
+    fields = {
         "device": f"gpu-{index}",
         "uuid": card.uuid,
         "pci_address": card.address,
@@ -201,7 +201,7 @@ def desired(node: Node, index: int = 0, pool: str = "p", **other: Any) -> Wanted
         "unit": "Card",
         "asked_at": NOON,
     }
-    return WantedDevice.model_validate({**asked, **other})
+    return WantedDevice.model_validate({**fields, **other})
 
 
 def later(of: WantedDevice, minutes: int = 1, **other: Any) -> WantedDevice:
@@ -213,7 +213,7 @@ async def ready(**other: Any) -> Node:
     """A node whose first card is set up for a pool."""
     node = Node()
     node.see_use()
-    node.want(desired(node, **other))
+    node.set_desired(desired(node, **other))
     await node.settle()
     node.recorded()
     node.calls.changes.clear()

@@ -42,9 +42,9 @@ def labelled(key: str, value: str) -> NodeReach:
     return NodeReach(terms=((NodeRequirement(key=key, operator="In", values=(value,)),),))
 
 
-def device(name: str, **said: Any) -> SliceDevice:
+def device(name: str, **fields: Any) -> SliceDevice:
     """A device that one claim can have."""
-    return SliceDevice(name=name, **said)
+    return SliceDevice(name=name, **fields)
 
 
 def shared(name: str, policy: RequestPolicy | None = None, **capacity: str) -> SliceDevice:
@@ -74,11 +74,11 @@ def published(
     reach: NodeReach | None = None,
     pool_generation: int = 1,
     count: int = 1,
-    **said: Any,
+    **fields: Any,
 ) -> SlicePublished:
     """A slice of a pool; where nothing is said it is that of the node `n1`, and alone."""
     return SlicePublished(
-        **_with_defaults(said, uid="u", driver=DRIVER, generation=1),
+        **_with_defaults(fields, uid="u", driver=DRIVER, generation=1),
         pool=pool,
         pool_generation=pool_generation,
         slice_count=count,
@@ -87,13 +87,13 @@ def published(
     )
 
 
-def result(name: str, pool: str = "n1", **said: Any) -> Result:
+def result(name: str, pool: str = "n1", **fields: Any) -> Result:
     """A device of a pool."""
-    return Result(**_with_defaults(said, request="r", driver=DRIVER), pool=pool, device=name)
+    return Result(**_with_defaults(fields, request="r", driver=DRIVER), pool=pool, device=name)
 
 
-def _with_defaults(said: dict[str, Any], **defaults: Any) -> dict[str, Any]:
-    return defaults | said
+def _with_defaults(fields: dict[str, Any], **defaults: Any) -> dict[str, Any]:
+    return defaults | fields
 
 
 def share(name: str, share: str = "s", pool: str = "n1", **consumed: str) -> Result:
@@ -109,15 +109,15 @@ def given(*results: Result, uid: str = "uid-1") -> ClaimAllocated:
 class RecordedSlices:
     """A fold, and what it was told; each fact is said an hour after the one before where no hour is given."""
 
-    def __init__(self, *said: tuple[str, Payload]) -> None:
+    def __init__(self, *facts: tuple[str, Payload]) -> None:
         self.state = Availability()
         self.state.take_touched()
         self.hour: float = 0
-        self.record(*said)
+        self.record(*facts)
 
-    def record(self, *said: tuple[str, Payload], at: float | None = None) -> "RecordedSlices":
+    def record(self, *facts: tuple[str, Payload], at: float | None = None) -> "RecordedSlices":
         """Record facts: a subject and what happened to it."""
-        for subject, data in said:
+        for subject, data in facts:
             self.hour = self.hour + 1 if at is None else at
             HANDLERS[type(data)](self.state, Fact(event(data, subject, at=self.hour), 1, 0), data)
         return self
@@ -162,7 +162,7 @@ def live(table: Table[Any]) -> list[Any]:
     ]
 
 
-def as_now(said: Iterable[tuple[str, Payload]]) -> list[tuple[str, Payload]]:
+def as_now(facts: Iterable[tuple[str, Payload]]) -> list[tuple[str, Payload]]:
     """Of each object the last word, without those that are gone."""
-    last = {(data.AGGREGATE, name): (name, data) for name, data in said}
+    last = {(data.AGGREGATE, name): (name, data) for name, data in facts}
     return [(name, data) for name, data in last.values() if not isinstance(data, GONE)]

@@ -16,7 +16,7 @@ KINDS = ((slices, "slices"), (claims, "claims"), (taintrules, "deviceTaintRules"
 CAN_BE_HAD = ("Available", "PartiallyAllocated")
 
 
-def told_of(vector: dict[str, Any]) -> RecordedSlices:
+def recorded_slices(vector: dict[str, Any]) -> RecordedSlices:
     """The cluster state of a vector as the ledger tells it."""
     node = vector["node"]
     recorded = RecordedSlices((node["name"], NodeLabelled(uid="u", labels=node["labels"])))
@@ -34,7 +34,7 @@ def compared(vector: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     A name that several slices publish has one verdict and several statuses, and is left out. What is free counts from
     nothing to all of a capacity, and nothing is of a device that somebody holds.
     """
-    recorded = told_of(vector)
+    recorded = recorded_slices(vector)
     rows = [row for row in recorded.state.slice.rows.values() if row.node == vector["node"]["name"]]
     statuses = {row.name: recorded.status(row.name) for row in recorded.state.slice.rows.values()}
     times = Counter(

@@ -87,7 +87,7 @@ _offering = st.fixed_dictionaries({"devices": st.lists(slice_devices, max_size=3
 _plain = st.fixed_dictionaries({"devices": _plain_devices.map(tuple)})
 _counting = st.fixed_dictionaries({"counter_sets": _counter_sets})
 odd_slices = st.builds(
-    lambda offers, **said: SlicePublished(**said, **offers),
+    lambda offers, **fields: SlicePublished(**fields, **offers),
     offers=st.one_of(_offering, _offering, _counting),
     uid=uids,
     generation=st.integers(0, 2),
@@ -98,7 +98,7 @@ odd_slices = st.builds(
     reach=st.none() | reaches,
 )
 plain_slices = st.builds(
-    lambda offers, **said: SlicePublished(uid="u1", driver="d1.example.com", pool="p", **said, **offers),
+    lambda offers, **fields: SlicePublished(uid="u1", driver="d1.example.com", pool="p", **fields, **offers),
     offers=st.one_of(_plain, _plain, st.just({"counter_sets": (CounterSet(name="a", counters={"m": "4"}),)})),
     generation=st.integers(0, 2),
     pool_generation=st.sampled_from([1, 1, 1, 2]),
@@ -138,14 +138,14 @@ labels = st.one_of(
     st.just(NodeUnlabelled()),
 )
 
-_slice_said = st.tuples(
+_slice_facts = st.tuples(
     st.sampled_from(["s1", "s2", "s3"]), st.one_of(slices, slices, slices, st.just(SliceWithdrawn()))
 )
-_claim_said = st.tuples(st.sampled_from(["ns/c1", "ns/c2", "ns/c3"]), claims)
-_rule_said = st.tuples(st.sampled_from(["t1", "t2"]), rules)
-_node_said = st.tuples(st.sampled_from(["n1", "n2"]), labels)
-_sayings: st.SearchStrategy[SubjectFact] = st.one_of(
-    _slice_said, _claim_said, _slice_said, _claim_said, _slice_said, _claim_said, _rule_said, _node_said
+_claim_facts = st.tuples(st.sampled_from(["ns/c1", "ns/c2", "ns/c3"]), claims)
+_rule_facts = st.tuples(st.sampled_from(["t1", "t2"]), rules)
+_node_facts = st.tuples(st.sampled_from(["n1", "n2"]), labels)
+_facts: st.SearchStrategy[SubjectFact] = st.one_of(
+    _slice_facts, _claim_facts, _slice_facts, _claim_facts, _slice_facts, _claim_facts, _rule_facts, _node_facts
 )
 _COUNTERS = (CounterSet(name="a", counters={"m": "4"}),)
 _PARTITIONS = tuple(SliceDevice(name=f"gpu-{n}", consumes={"a": {"m": amount}}) for n, amount in enumerate("224"))
@@ -155,10 +155,10 @@ _SHARED = tuple(
 
 
 def _first(name: str, count: int, reach: NodeReach, **offers: Any) -> SubjectFact:
-    said = SlicePublished(
+    fact = SlicePublished(
         uid="u1", driver="d1.example.com", pool="p", pool_generation=1, slice_count=count, reach=reach, **offers
     )
-    return name, said
+    return name, fact
 
 
 _beginnings = st.sampled_from(
@@ -172,7 +172,7 @@ _beginnings = st.sampled_from(
         [_first("s1", 2, ANYWHERE, devices=_SHARED[:1]), _first("s2", 2, labelled("zone", "a"), devices=_SHARED[1:])],
     ]
 )
-stories = st.builds(lambda begun, said: [*begun, *said], _beginnings, st.lists(_sayings, max_size=STORY_LENGTH_MAX - 2))
+stories = st.builds(lambda begun, facts: [*begun, *facts], _beginnings, st.lists(_facts, max_size=STORY_LENGTH_MAX - 2))
 """Facts in the order of a log; most begin with pools that are in order."""
 
 

@@ -67,9 +67,9 @@ def _state(vector: dict[str, Any]) -> State:
         pools[one.pool].append(one)
     for obj in vector["claims"]:
         part = claims.read(obj)
-        said = claims.KIND.combine([part.content])
-        if isinstance(said, ClaimAllocated):
-            for holding in holdings_of(ClaimId(obj["metadata"]["namespace"], obj["metadata"]["name"], said.uid), said):
+        fact = claims.KIND.combine([part.content])
+        if isinstance(fact, ClaimAllocated):
+            for holding in holdings_of(ClaimId(obj["metadata"]["namespace"], obj["metadata"]["name"], fact.uid), fact):
                 held[holding.pool].append(holding)
     parts = [taintrules.read(obj) for obj in vector["deviceTaintRules"]]
     rules = [rule_of(str(part.subject), taintrules.KIND.combine([part.content])) for part in parts if part.subject]

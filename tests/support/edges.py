@@ -69,7 +69,7 @@ class MemoryEdge:
     def __init__(self, ledger: MemoryLedger) -> None:
         self.ledger = ledger
         self.away: str | None = None
-        self.asked = 0
+        self.queries = 0
         self._pokes: list[tuple[str, Callable[[], None]]] = []
 
     @property
@@ -91,7 +91,7 @@ class MemoryEdge:
         return receipts
 
     async def newest(self, subject: str) -> Message | None:
-        self.asked += 1
+        self.queries += 1
         self._refuse_away()
         found = await everything(self.ledger, subject_filter=subject)
         return found[-1] if found else None

@@ -62,5 +62,5 @@ class Etcd:
     async def _ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         async with aiohttp.ClientSession() as session, session.post(f"{self.url}/v3/{what}", json=body) as answer:
             answer.raise_for_status()
-            told: dict[str, Any] = await answer.json(content_type=None)
-            return told
+            document: dict[str, Any] = await answer.json(content_type=None)
+            return document

@@ -104,9 +104,9 @@ def numbered(facts: Iterable[RecordedFact]) -> list[Decoded]:
     """The facts as events, numbered by their sources in this order."""
     numbers: dict[str, int] = {}
     events = []
-    for said in facts:
-        number = numbers[said.source] = numbers.get(said.source, 0) + 1
-        events.append(event(said.data, said.subject, number=number, at=said.at, source=said.source))
+    for fact in facts:
+        number = numbers[fact.source] = numbers.get(fact.source, 0) + 1
+        events.append(event(fact.data, fact.subject, number=number, at=fact.at, source=fact.source))
     return events
 
 
@@ -129,14 +129,14 @@ errors = st.builds(
     count=st.integers(1, 3),
     first_at=hours.map(hour),
 )
-errors_said = st.builds(RecordedFact, st.just(AGENT), devices, hours, errors)
-device_said = st.builds(
+error_facts = st.builds(RecordedFact, st.just(AGENT), devices, hours, errors)
+device_facts = st.builds(
     RecordedFact, sources, devices, hours, st.one_of(insertions, removals, removals, insertions, failures)
 )
-declared_said = st.builds(
+slot_facts = st.builds(
     RecordedFact, sources, slots, hours, st.builds(SlotDeclared, node=nodes, index=st.integers(0, 3))
 )
-node_said = st.builds(
+node_facts = st.builds(
     RecordedFact,
     sources,
     nodes,
@@ -144,7 +144,7 @@ node_said = st.builds(
     st.builds(NodeRegistered, gpu_count=st.integers(0, 8), gpu_model=_names) | st.builds(NodeDecommissioned),
 )
 _shares = st.lists(st.builds(DeviceShare, device=devices, gpu_milli=_amounts), max_size=3).map(tuple)
-workload_said = st.builds(
+workload_facts = st.builds(
     RecordedFact,
     sources,
     workloads,
@@ -159,7 +159,7 @@ workload_said = st.builds(
 _ids = st.lists(st.sampled_from(["g1", "g2", "g2::0", "g2::1"]), max_size=3).map(tuple)
 _held = st.lists(st.builds(AllocatedDevices, resource=st.sampled_from(["r1", "r2"]), devices=_ids), max_size=2)
 _claimed = st.builds(AllocatedClaim, claim=st.just("c"), driver=st.just("d"), pool=nodes, device=st.just("gpu-0"))
-allocation_said = st.builds(
+allocation_facts = st.builds(
     RecordedFact,
     st.just(AGENT),
     st.sampled_from(["n1/ns/p/c1", "n1/ns/p/c2"]),
@@ -181,15 +181,15 @@ REPLACING = NodeRegistered | NodeDecommissioned | AllocationObserved | Allocatio
 """Each of an aggregate's replaces what was said last, whichever it was."""
 
 
-def _told_apart(said: RecordedFact) -> tuple[object, ...]:
+def _identity(fact: RecordedFact) -> tuple[object, ...]:
     # What happens to devices needs no such care: things of one time amount to the same in any order.
-    if isinstance(said.data, DeviceInserted | DeviceRemoved | DeviceFailed | DeviceErrorsObserved):
-        return (id(said),)
-    kind = said.data.AGGREGATE if isinstance(said.data, REPLACING) else said.data.TYPE
-    return (kind, said.subject, said.at)
+    if isinstance(fact.data, DeviceInserted | DeviceRemoved | DeviceFailed | DeviceErrorsObserved):
+        return (id(fact),)
+    kind = fact.data.AGGREGATE if isinstance(fact.data, REPLACING) else fact.data.TYPE
+    return (kind, fact.subject, fact.at)
 
 
-_crowded_said = st.builds(
+_crowded_facts = st.builds(
     RecordedFact,
     sources,
     st.sampled_from(["d1", "d2"]),
@@ -197,14 +197,14 @@ _crowded_said = st.builds(
     st.builds(DeviceInserted, slot=st.sampled_from(["s1", "s2"]), serial=_names)
     | st.builds(DeviceRemoved, slot=st.sampled_from(["s1", "s2"]), retired=st.booleans()),
 )
-crowded = st.lists(_crowded_said, max_size=16)
+crowded = st.lists(_crowded_facts, max_size=16)
 """Insertions and removals of two devices in two slots, which mostly contradict each other."""
 
-allocated = st.lists(allocation_said, max_size=24, unique_by=_told_apart)
+allocated = st.lists(allocation_facts, max_size=24, unique_by=_identity)
 """What two containers have, told again and again."""
 
-_mixed_said = st.one_of(
-    device_said, device_said, errors_said, declared_said, node_said, workload_said, workload_said, allocation_said
+_mixed_facts = st.one_of(
+    device_facts, device_facts, error_facts, slot_facts, node_facts, workload_facts, workload_facts, allocation_facts
 )
-facts = crowded | allocated | st.lists(_mixed_said, max_size=24, unique_by=_told_apart)
+facts = crowded | allocated | st.lists(_mixed_facts, max_size=24, unique_by=_identity)
 """Facts about few things in a short time; of two of one kind about one thing the time tells which is the later."""

@@ -85,15 +85,15 @@ class FakeNvml:
         return self.cuda
 
     def nvmlDeviceGetCount(self) -> int:
-        return len(self._known())
+        return len(self._present())
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:
-        return self._of_card(self._known()[index])
+        return self._of_card(self._present()[index])
 
     def nvmlDeviceGetHandleByPciBusId(self, pciBusId: str) -> Any:
         domain, _, rest = pciBusId.partition(":")
-        wanted = f"{int(domain, 16):08X}:{rest.upper()}"
-        card = next((card for card in self._known() if card.bus_id == wanted), None)
+        bus_id = f"{int(domain, 16):08X}:{rest.upper()}"
+        card = next((card for card in self._present() if card.bus_id == bus_id), None)
         self.fail(pynvml.NVML_ERROR_NOT_FOUND if card is None else 0)
         assert card is not None
         return self._of_card(card)
@@ -107,7 +107,7 @@ class FakeNvml:
         return self._card(handle).uuid if isinstance(found, FakeCard) else found.compute.uuid
 
     def nvmlDeviceGetSerial(self, handle: Any) -> Any:
-        return self._said(self._card(handle).serial)
+        return self._supported(self._card(handle).serial)
 
     def nvmlDeviceGetName(self, handle: Any) -> str:
         return self._card(handle).name
@@ -130,8 +130,8 @@ class FakeNvml:
 
     def nvmlDeviceGetFieldValues(self, handle: Any, fieldIds: list[Any]) -> Any:
         card, values = self._card(handle), (pynvml.c_nvmlFieldValue_t * len(fieldIds))()
-        for value, wanted in zip(values, fieldIds, strict=True):
-            field, scope = wanted if isinstance(wanted, tuple) else (wanted, 0)
+        for value, requested in zip(values, fieldIds, strict=True):
+            field, scope = requested if isinstance(requested, tuple) else (requested, 0)
             number = card.fields.get((field, scope))
             value.fieldId, value.scopeId = field, scope
             value.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED if number is None else pynvml.NVML_SUCCESS
@@ -139,10 +139,10 @@ class FakeNvml:
         return values
 
     def nvmlDeviceGetTotalEccErrors(self, handle: Any, errorType: int, counterType: int) -> int:
-        return int(self._said(self._card(handle).ecc.get((errorType, counterType))))
+        return int(self._supported(self._card(handle).ecc.get((errorType, counterType))))
 
     def nvmlDeviceGetRemappedRows(self, device: Any) -> tuple[int, int, int, int]:
-        rows: tuple[int, int, int, int] = self._said(self._card(device).remapped)
+        rows: tuple[int, int, int, int] = self._supported(self._card(device).remapped)
         return rows
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: Any) -> int:
@@ -158,11 +158,11 @@ class FakeNvml:
         return self._processes(handle, "graphics")
 
     def nvmlDeviceGetMigMode(self, device: Any) -> list[int]:
-        return list(self._said(self._card(device).mig))
+        return list(self._supported(self._card(device).mig))
 
     def nvmlDeviceSetMigMode(self, device: Any, mode: int) -> int:
         card = self._card(device)
-        current, _ = self._said(card.mig)
+        current, _ = self._supported(card.mig)
         card.mig = (current, mode)
         if current == mode:
             return int(pynvml.NVML_SUCCESS)
@@ -176,7 +176,7 @@ class FakeNvml:
     def nvmlDeviceGetGpuInstanceProfileInfoV(self, device: Any, profile: int, version: int = 2) -> Any:
         card = self._card(device)
         self.fail(0 if profile < pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT else pynvml.NVML_ERROR_INVALID_ARGUMENT)
-        found = self._said(next((each for each in card.profiles if each.number == profile), None))
+        found = self._supported(next((each for each in card.profiles if each.number == profile), None))
         info = pynvml.c_nvmlGpuInstanceProfileInfo_v2_t()
         info.id, info.sliceCount, info.instanceCount = found.id, found.slices, found.instances
         info.memorySizeMB, info.name = found.memory_mib, found.name
@@ -203,8 +203,8 @@ class FakeNvml:
     def nvmlDeviceCreateGpuInstanceWithPlacement(self, device: Any, profileId: int, placement: Any) -> Any:
         card = self._divided(device)
         profile, place = card.profile(profileId), placement._obj
-        known = place.start in profile.starts and place.size == profile.size
-        self.fail(0 if known else pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        is_valid = place.start in profile.starts and place.size == profile.size
+        self.fail(0 if is_valid else pynvml.NVML_ERROR_INVALID_ARGUMENT)
         self.fail(0 if card.has_room(profile, place.start) else pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
         return self._handle(INSTANCES, card.divide(profile, place.start), pynvml.c_nvmlGpuInstance_t)
 
@@ -309,7 +309,7 @@ class FakeNvml:
 
         return watched
 
-    def _known(self) -> list[FakeCard]:
+    def _present(self) -> list[FakeCard]:
         return [card for card in self.cards if not card.left]
 
     def _card(self, handle: Any) -> FakeCard:
@@ -323,7 +323,7 @@ class FakeNvml:
         self.fail(0 if card.mig is not None and card.mig[0] else pynvml.NVML_ERROR_NOT_SUPPORTED)
         return card
 
-    def _said(self, value: Any) -> Any:
+    def _supported(self, value: Any) -> Any:
         self.fail(pynvml.NVML_ERROR_NOT_SUPPORTED if value is None else 0)
         return value
 
@@ -333,14 +333,14 @@ class FakeNvml:
         self.fail(card.error)
         if isinstance(found, FakeCard):
             self.fail(pynvml.NVML_ERROR_NO_PERMISSION if card.hides_processes else 0)
-            wanted = {process[1] for process in card.processes}
+            owners = {process[1] for process in card.processes}
         else:
-            wanted = {found.compute.gpu_instance.id}
-            self.fail(pynvml.NVML_ERROR_NO_PERMISSION if wanted & card.secretive else 0)
+            owners = {found.compute.gpu_instance.id}
+            self.fail(pynvml.NVML_ERROR_NO_PERMISSION if owners & card.secretive else 0)
         return [
             SimpleNamespace(pid=pid, usedGpuMemory=0, gpuInstanceId=gpu_instance, computeInstanceId=0)
             for pid, gpu_instance, of_kind in card.processes
-            if of_kind == kind and gpu_instance in wanted
+            if of_kind == kind and gpu_instance in owners
         ]
 
     def _in_use_by_events(self, card: FakeCard) -> bool:

@@ -53,8 +53,8 @@ def put_on_bus(sysfs: Path, address: str, *, driver: str | None = "nvidia", **fi
     """A card in a sysfs; `files` replace what it says of itself."""
     folder = sysfs / "devices" / ROOTS.get(address, "pci0000:00") / address
     folder.mkdir(parents=True)
-    said = {"vendor": "0x10de", "device": "0x2330", "class": "0x030200", "numa_node": "0"} | files
-    for name, text in said.items():
+    attributes = {"vendor": "0x10de", "device": "0x2330", "class": "0x030200", "numa_node": "0"} | files
+    for name, text in attributes.items():
         (folder / name).write_text(f"{text}\n")
     if driver is not None:
         (sysfs / "bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
@@ -101,9 +101,9 @@ def simulated_machine(_: Path) -> Machine:
     return Machine(
         created,
         created.use,
-        lambda address: _said(created.inject(f"off-bus@{address}")),
-        lambda address, number: _said(created.inject(f"xid:{number}@{address}")),
-        lambda: _said(created.inject("driver-missing")),
+        lambda address: _ignore_text(created.inject(f"off-bus@{address}")),
+        lambda address, number: _ignore_text(created.inject(f"xid:{number}@{address}")),
+        lambda: _ignore_text(created.inject("driver-missing")),
     )
 
 
@@ -123,5 +123,5 @@ def driver_is_here() -> bool:
     return True
 
 
-def _said(_: str) -> None:
+def _ignore_text(_: str) -> None:
     """What `inject` says is for people."""

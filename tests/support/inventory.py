@@ -78,9 +78,9 @@ class RecordedInventory:
 
     def record(self, at: float, subject: str, data: Payload, *, source: str | None = None) -> list[Decoded]:
         """Tell a fact, and return what was decided, which comes back from the log at once."""
-        said_by = source or source_of(data, subject)
-        number = self._numbers[said_by] = self._numbers.get(said_by, 0) + 1
-        self._record(event(data, subject, number=number, at=at, source=said_by))
+        publisher = source or source_of(data, subject)
+        number = self._numbers[publisher] = self._numbers.get(publisher, 0) + 1
+        self._record(event(data, subject, number=number, at=at, source=publisher))
         decided = self.fold.take_decided()
         for decision in decided:
             self._record(decision)

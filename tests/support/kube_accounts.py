@@ -52,15 +52,15 @@ class AccountServer(ApiServer):
 
     def __init__(self, services: ServicePlaces | None = None) -> None:
         super().__init__(services=services)
-        self.asked: defaultdict[str, set[Permission]] = defaultdict(set)
+        self.requested: defaultdict[str, set[Permission]] = defaultdict(set)
         self.refused: list[str] = []
 
     async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
         account = http.headers.get("Authorization", "").partition(" ")[2]
         if not account:
             return await super()._routed(http, warnings)
-        if (asked := asked_of(http)) is not None:
-            self.asked[account].add(asked)
+        if (permission := permission_of(http)) is not None:
+            self.requested[account].add(permission)
         headers = http.headers.copy()
         headers["Impersonate-User"] = f"system:serviceaccount:{account}"
         try:
@@ -69,12 +69,12 @@ class AccountServer(ApiServer):
             if error.code == 403:
                 self.refused.append(error.message)
             raise
-        if asked is not None and response.status == 201 and http.headers.get("Content-Type") == APPLY:
-            self.asked[account].add(asked._replace(verb="create"))  # what an apply creates needs both rights
+        if permission is not None and response.status == 201 and http.headers.get("Content-Type") == APPLY:
+            self.requested[account].add(permission._replace(verb="create"))  # what an apply creates needs both rights
         return response
 
 
-def asked_of(http: web.Request) -> Permission | None:
+def permission_of(http: web.Request) -> Permission | None:
     """What a request is to RBAC; None for what is no resource, which discovery is for everybody."""
     parts = http.path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
@@ -125,8 +125,8 @@ class Kubelet:
 
     async def _run(self) -> None:
         seen: set[str] = set()
-        async with aclosing(Reflector(self._client, JOBS, lambda job: job).run()) as told:
-            async for one in told:
+        async with aclosing(Reflector(self._client, JOBS, lambda job: job).run()) as events:
+            async for one in events:
                 jobs = one.objects if isinstance(one, Listed) else []
                 if isinstance(one, ChangeBatch):
                     jobs = [change.object for change in one.changes if change.type == "ADDED"]

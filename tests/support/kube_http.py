@@ -66,12 +66,12 @@ class Api:
     ) -> Answer:
         """Send a request; a body that is no text is sent as JSON. Underscores in names of headers are dashes."""
         data = None if body is None else io.BytesIO(_bytes(body))
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        sent = told | ({"Content-Type": media} if data is not None else {})
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = named | ({"Content-Type": media} if data is not None else {})
         async with asyncio.timeout(DEADLINE_S), self.session.request(method, path, data=data, headers=sent) as response:
             text = await response.text()
-            body_told = orjson.loads(text) if response.content_type == "application/json" and text else {}
-            return Answer(response.status, body_told, response.headers, text)
+            document = orjson.loads(text) if response.content_type == "application/json" and text else {}
+            return Answer(response.status, document, response.headers, text)
 
     async def made(self, path: str, body: Json) -> Json:
         """Create an object that must be accepted."""

@@ -90,7 +90,7 @@ class FakeKubelet:
         self.refusals: list[str] = []
         self.complaints: list[str] = []
         self.held: dict[tuple[str, str, str], dict[str, list[str]]] = {}
-        self.lists_asked = 0
+        self.lists_served = 0
         self.hides_pods = False
         """It began a moment ago, and has not read its pods yet."""
         self.notices = asyncio.Event()
@@ -163,11 +163,11 @@ class FakeKubelet:
         free = sorted(set(plugin.healthy) - taken)
         if len(again) + len(free) < count:
             raise LookupError(f"{count} of {resource} were asked for, {len(free)} are left")
-        asks = plugin.options.get_preferred_allocation_available and len(again) < count
-        preferred = await self._preferred(plugin, free, again, count) if asks else []
+        has_preference = plugin.options.get_preferred_allocation_available and len(again) < count
+        preferred = await self._preferred(plugin, free, again, count) if has_preference else []
         chosen = (again + preferred + [name for name in free if name not in preferred])[:count]
-        asked = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=chosen)])
-        answer: AllocateResponse = await plugin.method("Allocate", AllocateResponse)(asked)
+        request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=chosen)])
+        answer: AllocateResponse = await plugin.method("Allocate", AllocateResponse)(request)
         self.held.setdefault(("default", pod, container), {}).setdefault(resource, []).extend(chosen)
         return answer.container_responses[0]
 
@@ -175,10 +175,10 @@ class FakeKubelet:
         one = ContainerPreferredAllocationRequest(
             available_deviceIDs=sorted(free + again), must_include_deviceIDs=again, allocation_size=count
         )
-        asked = PreferredAllocationRequest(container_requests=[one])
+        request = PreferredAllocationRequest(container_requests=[one])
         answer: PreferredAllocationResponse = await plugin.method(
             "GetPreferredAllocation", PreferredAllocationResponse
-        )(asked)
+        )(request)
         names = list(answer.container_responses[0].deviceIDs)
         if len(names) != count or len(set(names)) != count or not set(again) <= set(names) <= {*free, *again}:
             self.complaints.append(f"{names} are not {count} of {free} with {again}")
@@ -250,7 +250,7 @@ class FakeKubelet:
         await registered.channel.close()
 
     async def _list(self, _: ListPodResourcesRequest, context: Any) -> ListPodResourcesResponse:
-        self.lists_asked += 1
+        self.lists_served += 1
         if self.refuses_lists:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         answer = ListPodResourcesResponse()

@@ -120,9 +120,9 @@ class PoolsLog:
 
     def event(self, subject: str, data: Payload, at: float, source: str | None = None) -> Decoded:
         """The fact as its source's next event."""
-        said_by = source or source_of(subject, data)
-        number = self._numbers[said_by] = self._numbers.get(said_by, 0) + 1
-        return event(data, subject, number=number, at=at, source=said_by)
+        publisher = source or source_of(subject, data)
+        number = self._numbers[publisher] = self._numbers.get(publisher, 0) + 1
+        return event(data, subject, number=number, at=at, source=publisher)
 
     def _record(self, one: Decoded) -> None:
         self.log.append(message(one, len(self.log) + 1))

@@ -21,13 +21,13 @@ async def project(nats_url: str, database_url: str) -> None:
         try:
             async with jetstream_ledger(nats_url) as ledger, asyncio.TaskGroup() as group:
                 for projection in all_projections():
-                    runner = Runner(projection, ledger, database_url, settings=SETTINGS, on_flush=_tell)
+                    runner = Runner(projection, ledger, database_url, settings=SETTINGS, on_flush=_print)
                     group.create_task(runner.run())
         except LedgerUnavailableError as error:
             print(error, file=sys.stderr, flush=True)
 
 
-def _tell(checkpoint: object) -> None:
+def _print(checkpoint: object) -> None:
     print(checkpoint, flush=True)
 
 

@@ -70,9 +70,9 @@ class Cluster:
         environ = await self.kubelet.environment(NAMESPACE, pod)
         return environ | ({ADMISSION_LISTEN: f"{HOST}:{self.webhooks_port}"} if ADMISSION_LISTEN in environ else {})
 
-    def asked_by(self, account: str) -> set[Permission]:
+    def requested_by(self, account: str) -> set[Permission]:
         """What an account has asked."""
-        return self.server.asked[f"{NAMESPACE}:{account}"]
+        return self.server.requested[f"{NAMESPACE}:{account}"]
 
 
 def _labels(obj: Object) -> list[str]:

@@ -20,17 +20,17 @@ def granted(made: Manifests, *names: str) -> set[Permission]:
     }
 
 
-def _allows(rule: Permission, asked: Permission) -> bool:
-    same = (rule.verb, rule.group, rule.resource) == (asked.verb, asked.group, asked.resource)
-    return same and rule.name in ("", asked.name) and rule.namespace in ("", asked.namespace)
+def _allows(rule: Permission, requested: Permission) -> bool:
+    same = (rule.verb, rule.group, rule.resource) == (requested.verb, requested.group, requested.resource)
+    return same and rule.name in ("", requested.name) and rule.namespace in ("", requested.namespace)
 
 
-def beyond(asked: Iterable[Permission], rules: set[Permission]) -> set[Permission]:
+def beyond(requested: Iterable[Permission], rules: set[Permission]) -> set[Permission]:
     """What was asked and is not allowed."""
-    return {one for one in asked if not any(_allows(rule, one) for rule in rules)}
+    return {one for one in requested if not any(_allows(rule, one) for rule in rules)}
 
 
-def unused(asked: set[Permission], rules: set[Permission]) -> set[Permission]:
+def unused(requested: set[Permission], rules: set[Permission]) -> set[Permission]:
     """What is allowed and may as well not be: without it just as much of what was asked is allowed."""
-    refused = beyond(asked, rules)
-    return {rule for rule in rules if beyond(asked, rules - {rule}) == refused}
+    refused = beyond(requested, rules)
+    return {rule for rule in rules if beyond(requested, rules - {rule}) == refused}

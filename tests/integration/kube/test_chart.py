@@ -73,8 +73,8 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert (await cluster.helm("uninstall")).code == 0
     assert await cluster.webhooks() == []
     account = f"{NAME}-unhook"
-    asked, rules = cluster.asked_by(account), granted(render(values), account)
-    assert (beyond(asked, rules), unused(asked, rules)) == (set(), set())
+    requested, rules = cluster.requested_by(account), granted(render(values), account)
+    assert (beyond(requested, rules), unused(requested, rules)) == (set(), set())
     for resource in (DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS, ROLES, CLUSTER_ROLES, JOBS):
         assert await cluster.names(resource) == set(), resource
     left = {one["metadata"]["name"] for one in (await cluster.client.list(CRDS)).items}
@@ -83,8 +83,8 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
 
 async def test_installing_the_kinds_needs_just_the_rights_of_its_role(cluster: Cluster, values: dict[str, Any]) -> None:
     assert (await cluster.helm("install", values)).code == 0
-    asked, rules = cluster.asked_by(f"{NAME}-crds"), granted(render(values), f"{NAME}-crds")
-    assert (beyond(asked, rules), unused(asked, rules)) == (set(), set())
+    requested, rules = cluster.requested_by(f"{NAME}-crds"), granted(render(values), f"{NAME}-crds")
+    assert (beyond(requested, rules), unused(requested, rules)) == (set(), set())
     assert cluster.server.refused == []
 
 
@@ -129,8 +129,8 @@ async def test_coverage_fails_a_release_whose_labels_are_wrong(cluster: Cluster,
     assert {one["type"] for one in job["status"]["conditions"]} >= {"Failed"}
 
     account = f"{NAME}-nfd-coverage"
-    asked, rules = cluster.asked_by(account), granted(render(values), account)
-    assert (beyond(asked, rules), unused(asked, rules)) == (set(), set())
+    requested, rules = cluster.requested_by(account), granted(render(values), account)
+    assert (beyond(requested, rules), unused(requested, rules)) == (set(), set())
     assert cluster.server.refused == []
 
 

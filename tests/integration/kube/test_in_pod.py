@@ -108,7 +108,7 @@ async def test_the_services_work_with_the_cluster_of_the_pod(pod: Pod, clean_nat
     async with jetstream_ledger(clean_nats_url) as ledger, working(pod, ledger, migrated_url) as edge:
         assert edge.kubeconfig is None
         await eventually(partial(_has_rule, pod.admin))
-    assert pod.server.asked.keys() == {f"{NAMESPACE}:{NAME}"}
+    assert pod.server.requested.keys() == {f"{NAMESPACE}:{NAME}"}
     assert not pod.settings.data_dir.exists()
 
 

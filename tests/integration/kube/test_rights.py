@@ -69,8 +69,11 @@ async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster
         subprocess.run, (*COMMAND, "verify", "--kube"), env=environ, capture_output=True, timeout=DEADLINE_S
     )
     assert (verified.returncode, b"ClusterGPUPool/" in verified.stdout) == (1, True), verified
-    asked, rules = cluster.asked_by(NAME), granted(render(values), NAME, f"{NAME}-components", f"{NAME}-admission")
-    assert (beyond(asked, rules), unused(asked | SELDOM, rules)) == (set(), set())
+    requested, rules = (
+        cluster.requested_by(NAME),
+        granted(render(values), NAME, f"{NAME}-components", f"{NAME}-admission"),
+    )
+    assert (beyond(requested, rules), unused(requested | SELDOM, rules)) == (set(), set())
     assert cluster.server.refused == []
 
 
@@ -86,9 +89,9 @@ async def test_what_is_switched_off_is_not_asked_for(cluster: Cluster, values: d
         await label_like_nfd(cluster.client, NODE)
         await eventually(partial(_have_a_status, cluster.client, GPU_DEVICES, 1))
         await _make_and_leave_a_pool(cluster.client)
-    asked, made = cluster.asked_by(NAME), render(values)
+    requested, made = cluster.requested_by(NAME), render(values)
     assert made.names("Role") == set()
-    assert beyond(asked, granted(made, NAME)) == set()
+    assert beyond(requested, granted(made, NAME)) == set()
     assert cluster.server.refused == []
 
 

@@ -80,10 +80,10 @@ class Running:
 
     async def has_looked(self) -> None:
         """Return when it has looked at what is there now."""
-        asked = self.edge.asked
+        queries = self.edge.queries
 
         async def again() -> bool:
-            return self.edge.asked > asked + 1
+            return self.edge.queries > queries + 1
 
         await eventually(again)
 

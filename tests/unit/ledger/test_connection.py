@@ -17,6 +17,6 @@ async def test_an_error_is_logged_once_until_the_server_is_back_or_another_takes
         await connection._on_error(error)
     await connection._on_reconnected()
     await connection._on_error(AWAY)
-    told = [line.split('"event": "')[1].split('"')[0] for line in capsys.readouterr().err.splitlines()]
+    events = [line.split('"event": "')[1].split('"')[0] for line in capsys.readouterr().err.splitlines()]
     away, refused = "NATS at nats://a: nobody listens", "NATS at nats://a: refused"
-    assert told == [away, refused, away, "NATS at nats://a is back", away]
+    assert events == [away, refused, away, "NATS at nats://a is back", away]

@@ -14,7 +14,7 @@ def test_the_config_that_we_make_is_a_ledgers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"deny_delete": False}, "deny_delete"),
         ({"deny_purge": False}, "deny_purge"),
@@ -23,7 +23,7 @@ def test_the_config_that_we_make_is_a_ledgers() -> None:
         ({"allow_msg_ttl": True}, "deleted"),
     ],
 )
-def test_a_stream_that_could_lose_events_is_refused(change: dict[str, object], said: str) -> None:
+def test_a_stream_that_could_lose_events_is_refused(change: dict[str, object], message: str) -> None:
     wrong: StreamConfig = replace(stream_config(1), **change)  # type: ignore[arg-type]
-    with pytest.raises(StreamConfigError, match=said):
+    with pytest.raises(StreamConfigError, match=message):
         check_config(wrong, 1)

@@ -151,8 +151,8 @@ def test_the_sources_service_finds_what_others_do_not_decode() -> None:
 
 def test_only_the_sources_service_tells_of_gaps_and_rejections() -> None:
     """Else an agent could make another's losses look known, or closed."""
-    told = SourceGapDetected(epoch="e1", first=5, last=9)
-    forged = event(told, "/nodes/n2/agent", number=1, source=AGENT)
+    gap = SourceGapDetected(epoch="e1", first=5, last=9)
+    forged = event(gap, "/nodes/n2/agent", number=1, source=AGENT)
     fold = folded(SourcesProjection(), [message(forged, 1)])
     assert fold.state.tables()["gap"].rows == {}
     (decision,) = fold.take_decided()

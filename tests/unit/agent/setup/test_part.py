@@ -13,7 +13,7 @@ from support.device_setup import SMALL, Node, desired, desired_list, later, read
 async def test_a_whole_card_is_offered_and_told_without_touching_it() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.settle()
     assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}
     assert node.recorded() == [("gpu-0", "applied", "p", None)]
@@ -23,7 +23,7 @@ async def test_a_whole_card_is_offered_and_told_without_touching_it() -> None:
 async def test_a_card_is_divided_and_its_instances_are_offered_by_place() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node, mig_profile=SMALL))
+    node.set_desired(desired(node, mig_profile=SMALL))
     await node.settle()
     instances = sorted(node.card().instances, key=lambda each: each.start)
     assert len(instances) == 7
@@ -42,7 +42,7 @@ async def test_a_card_with_mig_on_is_made_whole_for_a_pool_of_cards() -> None:
     node.see_use()
     node.hardware.set_mig(node.card().address, enabled=True)
     node.hardware.create_instance(node.card().address, SMALL, 0)
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.settle()
     assert node.calls.changes == ["destroy", "mig off"]
     assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}
@@ -59,7 +59,7 @@ async def test_an_unchanged_wish_does_nothing_at_all() -> None:
 
 async def test_what_is_asked_anew_is_told_anew_and_changes_nothing() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(desired_list(node)[0]))
+    node.set_desired(later(desired_list(node)[0]))
     await node.settle()
     assert node.recorded() == [("gpu-0", "applied", "p", 7)]
     assert node.calls.changes == []
@@ -68,7 +68,7 @@ async def test_what_is_asked_anew_is_told_anew_and_changes_nothing() -> None:
 async def test_a_card_is_found_by_its_address_where_its_uuid_is_not_said() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node, uuid=None, pci_address="0000" + node.card().address.upper()))
+    node.set_desired(desired(node, uuid=None, pci_address="0000" + node.card().address.upper()))
     await node.settle()
     assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
@@ -76,9 +76,9 @@ async def test_a_card_is_found_by_its_address_where_its_uuid_is_not_said() -> No
 async def test_what_is_wanted_one_after_the_other_is_applied_together() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.reconcile()
-    node.want(desired(node, mig_profile=SMALL))
+    node.set_desired(desired(node, mig_profile=SMALL))
     await node.reconcile(DEBOUNCE_S - 0.1)
     await node.reconcile(DEBOUNCE_S - 0.1)
     assert node.recorded() == []
@@ -90,7 +90,7 @@ async def test_wishes_that_never_rest_are_granted_all_the_same() -> None:
     node = Node()
     node.see_use()
     for second in range(int(DEBOUNCE_MAX_S) + 2):
-        node.want(later(desired(node), second))
+        node.set_desired(later(desired(node), second))
         await node.reconcile(1.0)
     assert node.recorded() != []
 
@@ -111,7 +111,7 @@ async def test_nothing_is_divided_or_told_anew_after_a_restart() -> None:
     wishes, offered = desired_list(node), node.offered()
     node.restart()
     node.see_use()
-    node.want(*wishes)
+    node.set_desired(*wishes)
     await node.settle()
     assert node.offered() == offered
     assert (node.calls.changes, node.recorded()) == ([], [])
@@ -124,7 +124,7 @@ async def test_a_broken_memory_is_forgotten_and_the_card_found_as_it_is(kept: by
     node.keep.values[STATE_KEY] = kept
     node.restart()
     node.see_use()
-    node.want(*wishes)
+    node.set_desired(*wishes)
     await node.settle()
     assert node.offered() == offered
     assert node.calls.changes == []
@@ -134,7 +134,7 @@ async def test_a_card_that_is_not_there_is_refused_once_and_taken_when_it_comes(
     node = Node()
     node.see_use()
     node.hardware.inject("off-bus@0")
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.settle(300.0)
     assert node.recorded() == [("gpu-0", "refused", "p", "CardMissing")]
     node.hardware.inject("recover@0")
@@ -160,7 +160,7 @@ async def test_what_a_card_had_whose_place_another_card_took_is_withdrawn() -> N
     card.facts = card.facts._replace(uuid="GPU-another")
     node.restart()
     node.see_use()
-    node.want(desired(node, uuid=one))
+    node.set_desired(desired(node, uuid=one))
     await node.settle(300.0)
     assert (node.offered(), node.recorded()) == ({}, [("gpu-0", "refused", "p", "CardMissing")])
     card.facts = card.facts._replace(uuid=one)
@@ -183,7 +183,7 @@ async def test_a_card_that_moved_to_another_slot_keeps_what_it_had() -> None:
 async def test_what_a_card_does_not_know_is_refused_with_the_reason() -> None:
     node = Node("1xT4")
     node.see_use()
-    node.want(desired(node, mig_profile=SMALL))
+    node.set_desired(desired(node, mig_profile=SMALL))
     await node.settle(300.0)
     assert node.recorded() == [("gpu-0", "refused", "p", "MigNotSupported")]
     assert node.offered() == {}
@@ -194,7 +194,7 @@ async def test_a_step_that_fails_is_told_the_card_restored_and_tried_again(fail_
     node = Node()
     node.see_use()
     node.calls.fail_at = fail_at
-    node.want(desired(node, mig_profile=SMALL))
+    node.set_desired(desired(node, mig_profile=SMALL))
     await node.reconcile(DEBOUNCE_S)
     await node.reconcile(DEBOUNCE_S - 1.1)
     assert node.recorded() == []
@@ -210,7 +210,7 @@ async def test_a_step_that_fails_is_told_the_card_restored_and_tried_again(fail_
 async def test_pauses_grow_up_to_their_bound() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node, mig_profile="9g.90gb"))
+    node.set_desired(desired(node, mig_profile="9g.90gb"))
     await node.reconcile()
     pauses = []
     for _ in range(12):
@@ -228,14 +228,14 @@ async def test_a_changed_use_of_the_card_is_tried_at_once() -> None:
     node.hardware.set_mig(node.card().address, enabled=True)
     instance = node.hardware.create_instance(node.card().address, SMALL, 0)
     node.hardware.use(node.card().address, instance.uuid)
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.settle(100.0)
     assert node.recorded() == [("gpu-0", "refused", "p", "DeviceInUse")]
     node.hardware.free(node.card().address, instance.uuid)
     node.use("other", "elsewhere")
     await node.reconcile(1.5)
     assert node.recorded() == [], "what other cards are used for does not matter"
-    node.want(later(desired(node)))
+    node.set_desired(later(desired(node)))
     await node.reconcile()
     await node.reconcile(DEBOUNCE_S)
     assert node.recorded() == [("gpu-0", "applied", "p", None)]
@@ -245,7 +245,7 @@ async def test_a_card_that_changed_is_tried_at_once_however_long_the_pause_is() 
     node = Node()
     node.see_use()
     node.hardware.inject("off-bus@0")
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.settle(300.0)
     node.recorded()
     await node.reconcile(RETRY.max_s)
@@ -273,7 +273,7 @@ async def test_a_mode_that_waits_for_a_reset_is_refused_and_goes_on_after_it() -
     node = Node()
     node.see_use()
     node.hardware.inject("mig-needs-reset@0")
-    node.want(desired(node, mig_profile=SMALL))
+    node.set_desired(desired(node, mig_profile=SMALL))
     await node.settle(300.0)
     assert node.recorded() == [("gpu-0", "refused", "p", "MigResetPending")]
     node.hardware.inject("recover@0")
@@ -285,7 +285,7 @@ async def test_a_driver_that_hangs_refuses_what_is_new_and_keeps_the_rest() -> N
     node = await ready()
     offered = node.offered()
     node.calls.survey_error = HungError("it hangs")
-    node.want(*desired_list(node), desired(node, 1, mig_profile=SMALL))
+    node.set_desired(*desired_list(node), desired(node, 1, mig_profile=SMALL))
     await node.settle(300.0)
     assert node.recorded() == [("gpu-1", "refused", "p", "CardMissing")]
     assert node.offered() == offered
@@ -297,7 +297,7 @@ async def test_a_driver_that_hangs_refuses_what_is_new_and_keeps_the_rest() -> N
 async def test_without_a_driver_the_refusal_says_so() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node))
+    node.set_desired(desired(node))
     node.hardware.inject("driver-missing")
     await node.settle(300.0)
     assert node.recorded() == [("gpu-0", "refused", "p", "DriverMissing")]
@@ -309,7 +309,7 @@ async def test_without_a_driver_the_refusal_says_so() -> None:
 async def test_two_devices_never_have_one_card() -> None:
     node = await ready()
     other = desired(node, pool="q", device="gpu-9")
-    node.want(*desired_list(node), other)
+    node.set_desired(*desired_list(node), other)
     await node.settle(300.0)
     assert node.recorded() == [("gpu-9", "refused", "q", "CardTaken")]
     assert node.offered() == {"gpu.deckhouse.io/p": [node.card().uuid]}

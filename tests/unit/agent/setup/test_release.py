@@ -15,7 +15,7 @@ from support.waiting import eventually
 
 async def test_what_is_released_is_withdrawn_at_once_cleared_and_told() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(desired_list(node)[0], releasing=True))
+    node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.reconcile()
     assert (node.offered(), node.recorded(), node.calls.changes) == ({}, [], [])
     await node.settle()
@@ -30,7 +30,7 @@ async def test_what_is_in_use_is_not_taken_back_before_it_is_free() -> None:
     node = await ready(mig_profile=SMALL)
     unit = node.units()[3]
     node.use("gpu.deckhouse.io/p", unit.id)
-    node.want(later(desired_list(node)[0], releasing=True))
+    node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.settle()
     await node.reconcile(600.0)
     assert (node.offered(), node.recorded(), node.calls.changes) == ({}, [], [])
@@ -51,7 +51,7 @@ async def test_a_whole_card_in_use_is_not_told_released(by: str) -> None:
         node.use("gpu.deckhouse.io/p", unit.id)
     else:
         node.hardware.use(unit.address)
-    node.want(later(desired_list(node)[0], releasing=True))
+    node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.settle(200.0)
     assert (node.offered(), node.recorded()) == ({}, [])
     node.hardware.free(unit.address)
@@ -63,11 +63,11 @@ async def test_a_whole_card_in_use_is_not_told_released(by: str) -> None:
 async def test_after_a_restart_what_was_withdrawn_is_waited_for_again() -> None:
     node = await ready(mig_profile=SMALL)
     released = later(desired_list(node)[0], releasing=True)
-    node.want(released)
+    node.set_desired(released)
     await node.reconcile()
     node.restart()
     node.see_use()
-    node.want(released)
+    node.set_desired(released)
     await node.reconcile()
     await node.reconcile(DEBOUNCE_S)
     assert node.calls.changes == []
@@ -77,7 +77,7 @@ async def test_after_a_restart_what_was_withdrawn_is_waited_for_again() -> None:
 
 async def test_units_that_were_just_withdrawn_may_be_given_away_for_a_while() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(desired_list(node)[0], releasing=True))
+    node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.reconcile()
     await node.reconcile(DEBOUNCE_S)
     assert node.calls.changes == []
@@ -90,7 +90,7 @@ async def test_while_the_use_is_unknown_nothing_is_taken_back_or_divided(change:
     node = await ready(mig_profile=SMALL)
     node.board.put(in_use=None)
     other = {"releasing": True} if change == "release" else {"mig_profile": HALF}
-    node.want(later(desired_list(node)[0], **other))
+    node.set_desired(later(desired_list(node)[0], **other))
     await node.settle(KUBELET_SILENT_S)
     assert (node.calls.changes, node.recorded(), node.offered()) == ([], [], {})
     await node.reconcile(600.0)
@@ -103,16 +103,16 @@ async def test_while_the_use_is_unknown_nothing_is_taken_back_or_divided(change:
 
 async def test_a_device_that_is_wanted_no_more_is_cleared_and_nothing_told() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want()
+    node.set_desired()
     await node.settle()
     assert (node.card().mig_enabled, node.offered(), node.recorded()) == (False, {}, [])
 
 
 async def test_a_device_whose_pool_gave_it_back_is_told_released_though_it_is_gone_from_the_list() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(desired_list(node)[0], releasing=True))
+    node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.reconcile()
-    node.want()
+    node.set_desired()
     await node.settle()
     assert node.recorded() == [("gpu-0", "released", "p")]
 
@@ -121,10 +121,10 @@ async def test_a_release_that_is_taken_back_offers_the_device_again() -> None:
     node = await ready(mig_profile=SMALL)
     first, offered = desired_list(node)[0], node.offered()
     node.use("gpu.deckhouse.io/p", node.units()[0].id)
-    node.want(later(first, releasing=True))
+    node.set_desired(later(first, releasing=True))
     await node.reconcile(1.0)
     assert node.offered() == {}
-    node.want(later(first, 2))
+    node.set_desired(later(first, 2))
     await node.settle()
     assert node.offered() == offered
     assert (node.recorded(), node.calls.changes) == ([("gpu-0", "applied", "p", 7)], [])
@@ -133,7 +133,7 @@ async def test_a_release_that_is_taken_back_offers_the_device_again() -> None:
 async def test_a_card_that_is_gone_is_released_and_one_that_is_silent_is_waited_for() -> None:
     node = await ready(mig_profile=SMALL)
     node.hardware.inject("off-bus@0")
-    node.want(later(desired_list(node)[0], releasing=True))
+    node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.settle()
     assert node.recorded() == []
     del node.hardware._cards[node.card().address]
@@ -145,7 +145,7 @@ async def test_a_card_that_is_gone_is_released_and_one_that_is_silent_is_waited_
 async def test_what_nobody_remembers_is_released_when_asked() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node, releasing=True))
+    node.set_desired(desired(node, releasing=True))
     await node.settle()
     assert node.recorded() == [("gpu-0", "released", "p")]
     assert node.calls.changes == []
@@ -153,7 +153,7 @@ async def test_what_nobody_remembers_is_released_when_asked() -> None:
 
 async def test_a_clearing_that_fails_is_tried_again() -> None:
     node = await ready(mig_profile=SMALL)
-    node.want(later(desired_list(node)[0], releasing=True))
+    node.set_desired(later(desired_list(node)[0], releasing=True))
     node.calls.fail_at = 3
     await node.settle()
     assert node.recorded() == [("gpu-0", "released", "p")]
@@ -164,7 +164,7 @@ async def test_a_clearing_that_fails_is_tried_again() -> None:
 async def test_a_card_that_changes_hands_is_nobodys_until_it_is_free(other: dict[str, Any]) -> None:
     node = await ready(mig_profile=SMALL)
     node.use("gpu.deckhouse.io/p", node.units()[0].id)
-    node.want(later(desired(node, **{"mig_profile": SMALL, **other})))
+    node.set_desired(later(desired(node, **{"mig_profile": SMALL, **other})))
     await node.settle()
     await node.reconcile(600.0)
     assert (node.offered(), node.calls.changes) == ({}, [])
@@ -178,7 +178,7 @@ async def test_a_card_that_changes_hands_is_nobodys_until_it_is_free(other: dict
 async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> None:
     node = Node()
     node.use("nvidia.com/gpu", node.card().uuid)
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.settle()
     assert (node.offered(), node.recorded()) == ({}, [("gpu-0", "refused", "p", "DeviceInUse")])
     node.use("nvidia.com/gpu")
@@ -188,7 +188,7 @@ async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> Non
 
 async def test_a_card_whose_users_nobody_knows_yet_is_not_offered_anew() -> None:
     node = Node()
-    node.want(desired(node))
+    node.set_desired(desired(node))
     await node.settle(KUBELET_SILENT_S)
     assert (node.offered(), node.recorded()) == ({}, [])
     await node.settle()
@@ -211,13 +211,13 @@ async def test_a_card_that_somebody_else_turned_mig_on_for_is_withdrawn_before_t
 async def test_nothing_that_may_be_gone_is_offered_because_something_else_is_withdrawn() -> None:
     node = Node()
     node.see_use()
-    node.want(desired(node, 0, mig_profile=SMALL), desired(node, 1))
+    node.set_desired(desired(node, 0, mig_profile=SMALL), desired(node, 1))
     await node.settle()
     for each in node.card().instances:
         node.hardware.destroy_instance(node.card().address, each.uuid)
     node.restart()
     node.see_use()
-    node.want(desired(node, 0, mig_profile=SMALL), desired(node, 1, releasing=True))
+    node.set_desired(desired(node, 0, mig_profile=SMALL), desired(node, 1, releasing=True))
     node.calls.survey_error = HungError("no answer")
     await node.setup.reconcile(node._record)
     assert node.offered() == {}
@@ -258,7 +258,7 @@ async def test_after_a_reboot_of_the_node_the_card_is_divided_again_and_no_loss_
     node.see_use()
     await node.reconcile()
     assert node.offered() == {}
-    node.want(*wishes)
+    node.set_desired(*wishes)
     await node.settle()
     assert len(node.units()) == 7
     assert node.recorded() == [("gpu-0", "applied", "p", 7)]
@@ -297,7 +297,7 @@ async def test_the_part_works_on_what_changes_and_ends_when_cancelled() -> None:
     ran = asyncio.create_task(node.setup.run(node._record))
     node.discover()
     node.see_use()
-    node.want(desired(node, mig_profile=SMALL))
+    node.set_desired(desired(node, mig_profile=SMALL))
 
     async def is_told() -> bool:
         node.now += 1.0
