@@ -37,18 +37,16 @@ _log = logging.getLogger("gpuledger.ledger")
 
 
 class AtomicPublisher:
-    """Publishes many messages to one stream in batches, and by `publisher` what does not go in batches.
+    """Publishes many messages to one stream in batches, and by `one_by_one` what does not go in batches.
 
     A batch may stay unacknowledged for `ACK_TIMEOUT_S`, or for `timeout_s` if that is less; the time limit of
-    `publisher` begins after it.
+    `one_by_one` begins after it.
     """
 
-    def __init__(
-        self, connection: Connection, stream: str, publisher: Publisher, *, timeout_s: float = PUBLISH_TIMEOUT_S
-    ) -> None:
+    def __init__(self, connection: Connection, stream: str, *, timeout_s: float = PUBLISH_TIMEOUT_S) -> None:
+        self.one_by_one = Publisher(connection, stream, timeout_s=timeout_s)
         self._connection = connection
         self._stream = stream
-        self._publisher = publisher
         self._ack_timeout_s = min(ACK_TIMEOUT_S, timeout_s)
         self._inbox = connection.client.new_inbox()
         self._count = 0
@@ -57,6 +55,7 @@ class AtomicPublisher:
 
     async def start(self) -> None:
         """Listen for acknowledgements, until the connection closes."""
+        await self.one_by_one.start()
         await self._connection.client.subscribe(
             f"{self._inbox}.*", cb=self._on_answer, pending_msgs_limit=0, pending_bytes_limit=0
         )
@@ -69,12 +68,12 @@ class AtomicPublisher:
             GenerationError: the log goes on in another stream.
         """
         if len(messages) < BATCH_MESSAGES_MIN or not self._takes_batches:
-            return await self._publisher.publish(messages)
+            return await self.one_by_one.publish(messages)
         for message in messages:
-            self._publisher.check_size(message)
+            self.one_by_one.check_size(message)
         receipts: list[Receipt] = []
         for part in parts_of(messages):
-            receipts += await self._commit(part) or await self._publisher.publish(part)
+            receipts += await self._commit(part) or await self.one_by_one.publish(part)
         return receipts
 
     async def _commit(self, messages: Sequence[Outgoing]) -> list[Receipt]:

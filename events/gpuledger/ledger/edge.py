@@ -19,7 +19,7 @@ from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, Denial, conn
 from gpuledger.ledger.credentials import ANONYMOUS, NatsIdentity
 from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
 from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
-from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S, Publisher
+from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S
 from gpuledger.ledger.queries import QUERY_TIMEOUT_S, StreamQueries, denied_error, is_of_answers, unless_denied
 from gpuledger.ledger.stream import stream_name
 
@@ -48,8 +48,7 @@ class EdgeLedger:
         self._queries = queries
         self._generation = generation
         self._stream = stream_name(generation)
-        self._publisher = Publisher(connection, self._stream, timeout_s=publish_timeout_s)
-        self._atomic = AtomicPublisher(connection, self._stream, self._publisher, timeout_s=publish_timeout_s)
+        self._publisher = AtomicPublisher(connection, self._stream, timeout_s=publish_timeout_s)
         self._over: LedgerUnavailableError | None = None
 
     @property
@@ -69,17 +68,16 @@ class EdgeLedger:
             PermissionDeniedError: the server refuses the subscription.
         """
         await self._publisher.start()
-        await self._atomic.start()
         await self._settle()
         self._refuse_over()
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; PermissionDeniedError, at once, without permission."""
-        return (await self._publish(self._publisher.publish([message], expected), [message]))[0]
+        return (await self._publish(self._publisher.one_by_one.publish([message], expected), [message]))[0]
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`; PermissionDeniedError, at once, without permission."""
-        return await self._publish(self._atomic.publish(messages), messages)
+        return await self._publish(self._publisher.publish(messages), messages)
 
     async def newest(self, subject: str) -> Message | None:
         """See `gpuledger.ledger.api.LedgerQueries.newest`."""

@@ -10,7 +10,7 @@ from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
 from gpuledger.ledger.errors import GenerationError, LedgerError, SequenceConflictError
-from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher
+from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S
 from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
 from gpuledger.ledger.stream import Generation, ensure_stream, open_generation
 from gpuledger.runtime.telemetry import PUBLISHED
@@ -26,8 +26,7 @@ class JetStreamLedger(Ledger):
         self,
         connection: Connection,
         generation: Generation,
-        publisher: Publisher,
-        atomic: AtomicPublisher,
+        publisher: AtomicPublisher,
         *,
         heartbeat_s: float = IDLE_HEARTBEAT_S,
         restore_timeout_s: float = RESTORE_TIMEOUT_S,
@@ -35,7 +34,6 @@ class JetStreamLedger(Ledger):
         self._connection = connection
         self._generation = generation
         self._publisher = publisher
-        self._atomic = atomic
         self._heartbeat_s = heartbeat_s
         self._restore_timeout_s = restore_timeout_s
 
@@ -54,7 +52,7 @@ class JetStreamLedger(Ledger):
 
     async def _publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
         try:
-            return (await self._publisher.publish([message], expected))[0]
+            return (await self._publisher.one_by_one.publish([message], expected))[0]
         except SequenceConflictError:
             # The server checks the expectation before it checks for repeats.
             recorded = expected and await self._recorded_behind(expected, message.id)
@@ -66,7 +64,7 @@ class JetStreamLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.publish_many`."""
         self._refuse_archived()
         with _counted_failures(len(messages)):
-            receipts = await self._atomic.publish(messages)
+            receipts = await self._publisher.publish(messages)
         _count(receipts)
         return receipts
 
@@ -164,10 +162,8 @@ async def connect_ledger(
             found = await ensure_stream(connection, replicas)
         else:
             found = await open_generation(connection, generation)
-        publisher = Publisher(connection, found.stream, timeout_s=publish_timeout_s)
+        publisher = AtomicPublisher(connection, found.stream, timeout_s=publish_timeout_s)
         await publisher.start()
-        atomic = AtomicPublisher(connection, found.stream, publisher, timeout_s=publish_timeout_s)
-        await atomic.start()
         yield JetStreamLedger(
-            connection, found, publisher, atomic, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
+            connection, found, publisher, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
         )
